@@ -1,0 +1,5 @@
+//! Every cap.
+
+mod caps;
+
+pub use caps::*;
