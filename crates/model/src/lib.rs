@@ -3,15 +3,21 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `name` | names of topics, groups, members and collections, parsed once at the edge |
+//! | `id` | event ids and the mint that makes them |
 //! | `offset` | positions in a topic and ranges of them |
+//! | `partition` | key to partition, partition to member |
 //! | `time`, `millis` | the clock, and lengths of time in settings |
 //! | `limits` | every cap, and the checks of a publish against them |
 
+pub mod id;
 pub mod limits;
 pub mod name;
 pub mod offset;
+pub mod partition;
 pub mod time;
 
+pub use id::{EventId, IdMint};
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};
+pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
 pub use time::{Clock, SystemClock};

@@ -1,0 +1,205 @@
+//! Makes version 7 ids.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use thiserror::Error;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::EventId;
+
+/// The id's milliseconds have 48 bits.
+const MS_MAX: u64 = (1 << 48) - 1;
+/// What follows them, version and variant apart, has 74.
+const TAIL_MAX: u128 = (1 << 74) - 1;
+/// A millisecond starts in the lower half of the tails, which leaves room for 2^41 steps of at most 2^32.
+const TAIL_START_MAX: u128 = TAIL_MAX >> 1;
+
+/// Mints version 7 ids, each greater than the one before, whatever the clock does and whichever thread asks.
+///
+/// A new millisecond starts at a random tail; ids within it step up by a random amount, so that one id does not tell
+/// the next. While the clock is behind the last id, the mint goes on counting in that id's millisecond.
+pub struct IdMint {
+    /// Held for some tens of nanoseconds, and for one call to the system in each new millisecond.
+    state: Mutex<State>,
+}
+
+/// The operating system gave no randomness.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the operating system gave no randomness to make ids from: {0}")]
+pub struct EntropyError(#[from] getrandom::Error);
+
+impl IdMint {
+    /// A mint seeded by the operating system, and again in each new millisecond, so that copies of a running machine
+    /// part ways.
+    pub fn new() -> Result<Self, EntropyError> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key)?;
+        Ok(Self::from_noise(Noise { key, draws: 0, refreshed_by_os: true }))
+    }
+
+    /// A mint whose ids follow from `seed` and the times asked for. For simulations only: two mints with one seed make
+    /// the same ids.
+    pub fn with_seed(seed: u64) -> Self {
+        let key = xxh3_128(&seed.to_le_bytes()).to_le_bytes();
+        Self::from_noise(Noise { key, draws: 0, refreshed_by_os: false })
+    }
+
+    /// A new id, stamped `now_ms` (milliseconds since 1970 began) or, if the last id is ahead of that, as that one.
+    pub fn mint(&self, now_ms: u64) -> EventId {
+        // A panic cannot leave the state half-changed in a way that repeats an id, so poison is passed over.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.advance(now_ms.min(MS_MAX));
+        state.id()
+    }
+
+    fn from_noise(mut noise: Noise) -> Self {
+        let tail = noise.draw() & TAIL_START_MAX;
+        Self { state: Mutex::new(State { noise, ms: 0, tail }) }
+    }
+}
+
+impl fmt::Debug for IdMint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The state would let a reader of logs guess ids.
+        f.debug_struct("IdMint").finish_non_exhaustive()
+    }
+}
+
+/// The last id minted, as `ms` and `tail`. The pair only grows.
+struct State {
+    noise: Noise,
+    ms: u64,
+    tail: u128,
+}
+
+impl State {
+    fn advance(&mut self, now_ms: u64) {
+        let step = (self.noise.draw() & u128::from(u32::MAX)) + 1;
+        if now_ms > self.ms {
+            self.start(now_ms);
+        } else if self.tail + step <= TAIL_MAX {
+            self.tail += step;
+        } else {
+            self.start(self.ms + 1);
+        }
+    }
+
+    fn start(&mut self, ms: u64) {
+        self.noise.refresh();
+        self.ms = ms;
+        self.tail = self.noise.draw() & TAIL_START_MAX;
+    }
+
+    /// `ms: 48 | version 7: 4 | tail, high 12 | variant 2: 2 | tail, low 62`
+    fn id(&self) -> EventId {
+        let tail_high = self.tail >> 62;
+        let tail_low = self.tail & ((1 << 62) - 1);
+        let bits = u128::from(self.ms) << 80 | 7 << 76 | tail_high << 64 | 0b10 << 62 | tail_low;
+        EventId::from_bytes(bits.to_be_bytes())
+    }
+}
+
+/// Random numbers: XXH3-128 of a key and a counter.
+struct Noise {
+    key: [u8; 16],
+    draws: u64,
+    refreshed_by_os: bool,
+}
+
+impl Noise {
+    fn draw(&mut self) -> u128 {
+        self.draws = self.draws.wrapping_add(1);
+        let mut input = [0; 24];
+        let (key, draws) = input.split_at_mut(16);
+        key.copy_from_slice(&self.key);
+        draws.copy_from_slice(&self.draws.to_le_bytes());
+        xxh3_128(&input)
+    }
+
+    fn refresh(&mut self) {
+        let mut fresh = [0; 16];
+        // The key is random already, so a failure here costs nothing but the refresh.
+        if self.refreshed_by_os && getrandom::fill(&mut fresh).is_ok() {
+            self.key.iter_mut().zip(fresh).for_each(|(key, fresh)| *key ^= fresh);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn stamps_the_time_asked_for() {
+        let mint = IdMint::new().unwrap();
+        let id = mint.mint(1_700_000_000_123);
+        assert_eq!(id.unix_ms(), Some(1_700_000_000_123));
+        assert_eq!(mint.mint(1_600_000_000_000).unix_ms(), Some(1_700_000_000_123));
+        assert_eq!(mint.mint(u64::MAX).unix_ms(), Some(MS_MAX));
+        assert!(mint.mint(0) > id);
+    }
+
+    #[test]
+    fn a_full_millisecond_borrows_the_next() {
+        let mint = IdMint::with_seed(1);
+        let before = mint.mint(5);
+        mint.state.lock().unwrap().tail = TAIL_MAX;
+        let after = mint.mint(5);
+        assert_eq!((before.unix_ms(), after.unix_ms()), (Some(5), Some(6)));
+    }
+
+    #[test]
+    fn mints_do_not_meet() {
+        let (a, b) = (IdMint::new().unwrap(), IdMint::new().unwrap());
+        let ids: HashSet<_> = (0..10_000).flat_map(|n| [a.mint(n / 100), b.mint(n / 100)]).collect();
+        assert_eq!(ids.len(), 20_000);
+    }
+
+    #[test]
+    fn a_seed_decides_everything() {
+        let ids = |seed| {
+            let mint = IdMint::with_seed(seed);
+            [5, 5, 4, 9].map(|ms| mint.mint(ms))
+        };
+        assert_eq!(ids(7), ids(7));
+        assert_ne!(ids(7), ids(8));
+    }
+
+    /// Clock readings that stand still, creep, and jump both ways.
+    fn clock() -> impl Strategy<Value = Vec<u64>> {
+        let jump = prop_oneof![8 => 0..3_u64, 1 => 0..1_000_000_u64, 1 => Just(u64::MAX)];
+        proptest::collection::vec((any::<bool>(), jump), 1..200).prop_map(|jumps| {
+            let mut now = 1_700_000_000_000_u64;
+            let step = |(back, by): (bool, u64)| {
+                now = if back { now.saturating_sub(by) } else { now.saturating_add(by) };
+                now
+            };
+            jumps.into_iter().map(step).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn unique_and_increasing_over_threads_and_jumps(clocks in proptest::collection::vec(clock(), 1..5)) {
+            let mint = &IdMint::new().unwrap();
+            let run = |clock: Vec<u64>| clock.into_iter().map(|now| mint.mint(now)).collect::<Vec<_>>();
+            let minted: Vec<Vec<EventId>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = clocks.into_iter().map(|clock| scope.spawn(move || run(clock))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for ids in &minted {
+                prop_assert!(ids.is_sorted_by(|a, b| a < b));
+                prop_assert!(ids.iter().all(|id| id.unix_ms().is_some()));
+            }
+            let all: HashSet<_> = minted.iter().flatten().collect();
+            prop_assert_eq!(all.len(), minted.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+}
