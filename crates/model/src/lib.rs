@@ -7,17 +7,25 @@
 //! | `offset` | positions in a topic and ranges of them |
 //! | `partition` | key to partition, partition to member |
 //! | `time`, `millis` | the clock, and lengths of time in settings |
+//! | `durability` | what an acknowledgement promises |
+//! | `settings` | what can be set for a topic |
 //! | `limits` | every cap, and the checks of a publish against them |
 
+pub mod durability;
 pub mod id;
 pub mod limits;
+pub mod millis;
 pub mod name;
 pub mod offset;
 pub mod partition;
+pub mod settings;
 pub mod time;
 
+pub use durability::Durability;
 pub use id::{EventId, IdMint};
+pub use millis::Millis;
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
+pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings};
 pub use time::{Clock, SystemClock};
