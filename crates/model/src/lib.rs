@@ -5,6 +5,8 @@
 //! | `name` | names of topics, groups, members and collections, parsed once at the edge |
 //! | `id` | event ids and the mint that makes them |
 //! | `offset` | positions in a topic and ranges of them |
+//! | `event` | the event as users see it |
+//! | `meta` | the part of an event that is neither key nor payload, with its bytes |
 //! | `partition` | key to partition, partition to member |
 //! | `time`, `millis` | the clock, and lengths of time in settings |
 //! | `durability` | what an acknowledgement promises |
@@ -12,8 +14,10 @@
 //! | `limits` | every cap, and the checks of a publish against them |
 
 pub mod durability;
+pub mod event;
 pub mod id;
 pub mod limits;
+pub mod meta;
 pub mod millis;
 pub mod name;
 pub mod offset;
@@ -22,7 +26,10 @@ pub mod settings;
 pub mod time;
 
 pub use durability::Durability;
+pub use event::Event;
 pub use id::{EventId, IdMint};
+pub use limits::{LimitError, Limits};
+pub use meta::{EventMeta, MetaError};
 pub use millis::Millis;
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};

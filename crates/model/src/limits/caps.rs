@@ -1,4 +1,4 @@
-//! The caps, as constants. Those named `_DEFAULT` can be configured.
+//! The caps, as constants. Those named `_DEFAULT` can be configured, through [`super::Limits`] or a setting.
 
 /// Bytes of a topic's name.
 pub const TOPIC_NAME_BYTES_MAX: usize = 180;

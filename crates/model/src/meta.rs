@@ -1,0 +1,222 @@
+//! The part of an event that is neither key nor payload, and its bytes in the log.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::id::EventId;
+
+/// Everything optional about an event except its key.
+///
+/// ```text
+/// nothing set: no bytes
+///
+/// 0         1       2
+/// +---------+-------+----------------------------------------------------------------------+
+/// | version | flags | the parts that flags names, in this order                            |
+/// |   1     |       |                                                                      |
+/// +---------+-------+----------------------------------------------------------------------+
+/// flag  1  partition   u32, little-endian
+/// flag  2  headers     count, then name and value of each, names strictly ascending
+/// flag  4  tags        count, then texts
+/// flag  8  caused_by   count, then 16 bytes each
+/// flag 16  sid         text
+///
+/// text:   length in bytes, UTF-8
+/// count, length: LEB128 in as few bytes as possible
+/// ```
+///
+/// Equal metas have equal bytes and the reverse: the decoder refuses every other way to write the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventMeta {
+    /// A label for routing.
+    pub partition: Option<u32>,
+    /// Text by name.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// Words to filter by.
+    pub tags: Option<Vec<String>>,
+    /// The events that led to this one.
+    pub caused_by: Option<Vec<EventId>>,
+    /// The publisher's session.
+    pub sid: Option<String>,
+}
+
+/// Bytes that no [`EventMeta`] has. They passed the record's checksum, so a newer version wrote them or we have a bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MetaError {
+    /// The version byte is not ours.
+    #[error("event meta has version {0}, this release reads version {VERSION}; use a newer release")]
+    Version(u8),
+    /// A flag we do not know, or none at all.
+    #[error("event meta has flags {0:#04x}")]
+    Flags(u8),
+    /// The bytes end inside a part.
+    #[error("event meta ends too early")]
+    Truncated,
+    /// Bytes follow the last part.
+    #[error("event meta has {0} bytes too many")]
+    Trailing(usize),
+    /// A count or length that is too large or not in its shortest form.
+    #[error("event meta has a malformed number")]
+    Number,
+    /// A text that is not UTF-8.
+    #[error("event meta has a text that is not UTF-8")]
+    Utf8,
+    /// Header names out of order or twice.
+    #[error("event meta has headers out of order")]
+    HeaderOrder,
+}
+
+const VERSION: u8 = 1;
+const PARTITION: u8 = 1;
+const HEADERS: u8 = 2;
+const TAGS: u8 = 4;
+const CAUSED_BY: u8 = 8;
+const SID: u8 = 16;
+const FLAGS_ALL: u8 = PARTITION | HEADERS | TAGS | CAUSED_BY | SID;
+
+impl EventMeta {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.flags() == 0
+    }
+
+    /// Appends the bytes to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        if self.is_empty() {
+            return;
+        }
+        out.extend_from_slice(&[VERSION, self.flags()]);
+        if let Some(partition) = self.partition {
+            out.extend_from_slice(&partition.to_le_bytes());
+        }
+        if let Some(headers) = &self.headers {
+            put_number(out, headers.len());
+            for (name, value) in headers {
+                put_text(out, name);
+                put_text(out, value);
+            }
+        }
+        if let Some(tags) = &self.tags {
+            put_number(out, tags.len());
+            tags.iter().for_each(|tag| put_text(out, tag));
+        }
+        if let Some(caused_by) = &self.caused_by {
+            put_number(out, caused_by.len());
+            caused_by.iter().for_each(|id| out.extend_from_slice(id.as_bytes()));
+        }
+        if let Some(sid) = &self.sid {
+            put_text(out, sid);
+        }
+    }
+
+    /// Reads what `encode` wrote. Allocates in proportion to `bytes` at most, whatever they are.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MetaError> {
+        let (version, flags, rest) = match bytes {
+            [] => return Ok(Self::default()),
+            [version, flags, rest @ ..] => (*version, *flags, rest),
+            [version] => (*version, 0, [].as_slice()),
+        };
+        if version != VERSION {
+            return Err(MetaError::Version(version));
+        }
+        if bytes.len() == 1 {
+            return Err(MetaError::Truncated);
+        }
+        if flags == 0 || flags & !FLAGS_ALL != 0 {
+            return Err(MetaError::Flags(flags));
+        }
+        let mut from = Input(rest);
+        // Struct fields are evaluated as written, which is the order of the parts.
+        let meta = Self {
+            partition: (flags & PARTITION != 0).then(|| from.array().map(u32::from_le_bytes)).transpose()?,
+            headers: (flags & HEADERS != 0).then(|| from.headers()).transpose()?,
+            tags: (flags & TAGS != 0).then(|| from.list(Input::text)).transpose()?,
+            caused_by: (flags & CAUSED_BY != 0)
+                .then(|| from.list(|from| from.array().map(EventId::from_bytes)))
+                .transpose()?,
+            sid: (flags & SID != 0).then(|| from.text()).transpose()?,
+        };
+        if from.0.is_empty() { Ok(meta) } else { Err(MetaError::Trailing(from.0.len())) }
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        flag(self.partition.is_some(), PARTITION)
+            | flag(self.headers.is_some(), HEADERS)
+            | flag(self.tags.is_some(), TAGS)
+            | flag(self.caused_by.is_some(), CAUSED_BY)
+            | flag(self.sid.is_some(), SID)
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, number: usize) {
+    let mut rest = number as u64;
+    while rest >= 0x80 {
+        out.push((rest & 0x7f) as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_number(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Bytes not yet read.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn take(&mut self, len: usize) -> Result<&[u8], MetaError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(MetaError::Truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MetaError> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(MetaError::Truncated)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn number(&mut self) -> Result<usize, MetaError> {
+        let mut number = 0_u64;
+        // Nine groups of seven bits: lengths beyond 2^63 do not exist.
+        for shift in (0..63).step_by(7) {
+            let [byte] = self.array()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                let shortest = byte != 0 || shift == 0;
+                return usize::try_from(number).ok().filter(|_| shortest).ok_or(MetaError::Number);
+            }
+        }
+        Err(MetaError::Number)
+    }
+
+    fn text(&mut self) -> Result<String, MetaError> {
+        let len = self.number()?;
+        str::from_utf8(self.take(len)?).map(str::to_owned).map_err(|_| MetaError::Utf8)
+    }
+
+    /// Grows item by item: a count is a claim, and each item costs at least one byte of input.
+    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T, MetaError>) -> Result<Vec<T>, MetaError> {
+        let count = self.number()?;
+        let mut items = Vec::new();
+        for _ in 0..count {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    fn headers(&mut self) -> Result<BTreeMap<String, String>, MetaError> {
+        let pairs = self.list(|from| Ok((from.text()?, from.text()?)))?;
+        if !pairs.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return Err(MetaError::HeaderOrder);
+        }
+        Ok(pairs.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;
