@@ -28,7 +28,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   edges          which workspace crate may depend on which, and where a library may be linked
   licences       every package of the lock file is under an allowed licence
   duplicates     no crate is linked in two versions, unless xtask/policy.json says why
-  tidy           sizes, leftovers, whitespace, manifests
+  tidy           sizes, leftovers, whitespace, manifests, the code map
   docs-tags      every command in the documents is run by something
   docs-commands  build the binary and run the commands of the documents
   planted        show that the suite catches each planted bug

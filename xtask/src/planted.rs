@@ -14,6 +14,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     let mut child = repo
         .cargo()
         .args(["test", "--locked", "-p", "promethean-log", "--features", "planted-bugs", "planted"])
+        .args(["--", "--test-threads=1"]) // a bug is planted in the whole process
         .stdout(Stdio::piped())
         .spawn()
         .context("run the planted bugs")?;

@@ -3,6 +3,7 @@
 mod functions;
 mod lexer;
 mod manifests;
+mod map;
 mod words;
 
 use anyhow::Result;
@@ -17,9 +18,11 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 pub(crate) fn check(repo: &Repo) -> Result<Report> {
     let mut report = Report::default();
-    for file in repo.text_files()? {
-        check_file(&file, &mut report);
+    let files = repo.text_files()?;
+    for file in &files {
+        check_file(file, &mut report);
     }
+    map::check(&repo.read(map::PATH)?, files.iter().map(|file| file.path.as_str()), &mut report);
     Ok(report)
 }
 
