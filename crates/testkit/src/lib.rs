@@ -1,1 +1,11 @@
-//! Placeholder.
+//! Support for tests: a disk, a state engine and a clock that misbehave on demand, and the ledger that judges the result.
+//!
+//! - [`manual_clock`]: time that moves only when told to.
+//! - [`rng`]: seeded randomness; everything above draws from it and from nothing else.
+#![expect(clippy::indexing_slicing, reason = "a wrong index in test support must fail the test that uses it")]
+
+pub mod manual_clock;
+pub mod rng;
+
+pub use manual_clock::ManualClock;
+pub use rng::SeededRng;
