@@ -53,7 +53,8 @@ impl Core {
     fn write_chunk(&self, topic: &Topic, chunk: &Arc<Chunk>, unsynced: &mut Unsynced) -> io::Result<()> {
         let id = chunk.segment;
         let is_new = topic.state().segment_by_id(id).is_some_and(|segment| segment.applied == 0);
-        let file = if is_new { self.files.create(id, Part::Records)? } else { self.files.get(id, Part::Records)? };
+        let file =
+            if is_new { self.files.create(id, Part::Records)? } else { self.files.get(id, Part::Records)? };
         unsynced.files.insert((id, Part::Records));
         if is_new {
             unsynced.created = true;
@@ -88,7 +89,11 @@ impl Core {
         samples: &[Sample],
         unsynced: &mut Unsynced,
     ) -> io::Result<()> {
-        let file = if count == 0 { self.files.create(id, Part::Samples)? } else { self.files.get(id, Part::Samples)? };
+        let file = if count == 0 {
+            self.files.create(id, Part::Samples)?
+        } else {
+            self.files.get(id, Part::Samples)?
+        };
         unsynced.files.insert((id, Part::Samples));
         unsynced.created |= count == 0;
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.encode(id.topic)).collect();

@@ -62,7 +62,8 @@ impl Core {
     pub(crate) fn keep_up(&self) -> Result<(), MaintenanceError> {
         if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
             let mut upkeep = lock(&self.upkeep);
-            self.apply_tails(&mut upkeep.unsynced).map_err(|error| self.upkeep_failed("a segment", error, false))?;
+            self.apply_tails(&mut upkeep.unsynced)
+                .map_err(|error| self.upkeep_failed("a segment", error, false))?;
             self.room.notify_all();
         }
         if self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
@@ -157,8 +158,10 @@ impl Core {
         let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
         synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
         self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
-        let state_lsn =
-            self.state.applied_lsn().map_err(|error| self.fail(format!("asking the state failed: {error}")))?;
+        let state_lsn = self
+            .state
+            .applied_lsn()
+            .map_err(|error| self.fail(format!("asking the state failed: {error}")))?;
         self.install(cut, state_lsn)?;
         self.free_journal(cut.lsn)?;
         self.remove_dropped(cut);

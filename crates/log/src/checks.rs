@@ -127,8 +127,7 @@ impl Core {
     ) -> Result<Outcome, AppendError> {
         let NewId::Given(id) = slot.id else { return Ok(Outcome::Fresh) };
         let content = record_content(batch.record(slot));
-        let conflict =
-            |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
+        let conflict = |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
         if let Some(known) = known.or(self.find_recent(&slot.topic, id, slot.id_hash, since)) {
             if known.content != content {
                 return Err(conflict(known.offset));

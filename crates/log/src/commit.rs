@@ -94,7 +94,8 @@ impl Core {
         }
         if let Some(last) = group.spans.last() {
             let last_lsn = last.lsn;
-            if let Err(error) = committer.journal.write(&mut group.bytes, &group.spans, committer.synced_lsn) {
+            if let Err(error) = committer.journal.write(&mut group.bytes, &group.spans, committer.synced_lsn)
+            {
                 return self.poisoned(group, "writing the journal", &error);
             }
             self.account(group.bytes.len() as u64);

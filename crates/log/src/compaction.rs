@@ -86,10 +86,8 @@ impl Core {
         {
             let mut state = topic.state();
             state.segments.retain(|segment| !inputs.contains(&segment.meta));
-            let rewritten = outputs.into_iter().map(|meta| Segment {
-                sealed: true,
-                ..Segment::new(meta, meta.bytes)
-            });
+            let rewritten =
+                outputs.into_iter().map(|meta| Segment { sealed: true, ..Segment::new(meta, meta.bytes) });
             state.segments.splice(0..0, rewritten);
         }
         drop(manifest);
@@ -254,8 +252,14 @@ impl<'a> Rewriter<'a> {
         let file = self.core.files.create(id, Part::Records)?;
         let fresh = SegmentMeta { first_append: meta.first_append, ..SegmentMeta::new(id, meta.last_append) };
         let buffer = id.encode_header().to_vec();
-        self.current =
-            Some(Output { meta: fresh, file, buffer, written: 0, samples: Vec::new(), sampled_at: HEADER_BYTES });
+        self.current = Some(Output {
+            meta: fresh,
+            file,
+            buffer,
+            written: 0,
+            samples: Vec::new(),
+            sampled_at: HEADER_BYTES,
+        });
         Ok(())
     }
 

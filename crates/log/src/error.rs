@@ -42,7 +42,9 @@ pub enum OpenError {
     #[error("the data directory is in use by another process: stop it, or use another directory")]
     Locked,
     /// The directory was written by another version.
-    #[error("the data directory has format `{found}`, this version reads `{expected}`: use the version that wrote it")]
+    #[error(
+        "the data directory has format `{found}`, this version reads `{expected}`: use the version that wrote it"
+    )]
     Format {
         /// What the directory says.
         found: String,
@@ -107,7 +109,9 @@ pub enum AppendError {
         actual: u64,
     },
     /// The key has moved on.
-    #[error("the latest event of this key in `{topic}` is at {actual:?}, expected {expected:?}: read it and try again")]
+    #[error(
+        "the latest event of this key in `{topic}` is at {actual:?}, expected {expected:?}: read it and try again"
+    )]
     KeyConflict {
         /// Topic name.
         topic: String,
@@ -127,7 +131,9 @@ pub enum AppendError {
         offset: u64,
     },
     /// The disk is nearly full.
-    #[error("storage_full: {free} bytes are free, {reserve} are kept in reserve: free space, publishing then resumes")]
+    #[error(
+        "storage_full: {free} bytes are free, {reserve} are kept in reserve: free space, publishing then resumes"
+    )]
     StorageFull {
         /// Bytes free.
         free: u64,

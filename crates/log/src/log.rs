@@ -80,7 +80,11 @@ impl Log {
         let core = Arc::new(core);
         let threads = if core.options.threads {
             let started = Threads::start(&core);
-            Some(started.map_err(|source| OpenError::Io { action: "start", file: "threads".to_owned(), source })?)
+            Some(started.map_err(|source| OpenError::Io {
+                action: "start",
+                file: "threads".to_owned(),
+                source,
+            })?)
         } else {
             None
         };

@@ -49,7 +49,13 @@ impl Core {
         Ok(self.newest_of_key(topic, key, hash, end)?.map(|record| record.view().offset))
     }
 
-    fn newest_of_key(&self, topic: &Topic, key: &[u8], hash: u64, end: u64) -> Result<Option<Record>, ReadError> {
+    fn newest_of_key(
+        &self,
+        topic: &Topic,
+        key: &[u8],
+        hash: u64,
+        end: u64,
+    ) -> Result<Option<Record>, ReadError> {
         let earliest = topic.state().earliest;
         self.with_index(|core| {
             let mut found = Ok(None);
@@ -126,7 +132,13 @@ impl Core {
         Ok(None)
     }
 
-    fn first_at_or_after(&self, topic: &Topic, from: u64, to: u64, ts: i64) -> Result<Option<u64>, ReadError> {
+    fn first_at_or_after(
+        &self,
+        topic: &Topic,
+        from: u64,
+        to: u64,
+        ts: i64,
+    ) -> Result<Option<u64>, ReadError> {
         let limit = ReadLimit { events: 256, bytes: 64 * 1024 };
         let mut next = from;
         while next < to {
@@ -143,7 +155,10 @@ impl Core {
     }
 
     /// Runs a lookup; if a run turns out damaged, rebuilds the index from the segments and tries again.
-    pub(crate) fn with_index<T>(&self, look: impl FnMut(&Core) -> Result<T, RunError>) -> Result<T, ReadError> {
+    pub(crate) fn with_index<T>(
+        &self,
+        look: impl FnMut(&Core) -> Result<T, RunError>,
+    ) -> Result<T, ReadError> {
         let mut look = look;
         match look(self) {
             Ok(found) => Ok(found),

@@ -251,7 +251,12 @@ impl Core {
 
     /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
     /// below the earliest offset, so callers decide what may be shown.
-    pub(crate) fn record_at(&self, topic: &Topic, offset: u64, pos: u32) -> Result<Option<Record>, ReadError> {
+    pub(crate) fn record_at(
+        &self,
+        topic: &Topic,
+        offset: u64,
+        pos: u32,
+    ) -> Result<Option<Record>, ReadError> {
         const GUESS_BYTES: usize = 1024;
         let place = {
             let state = topic.state();
@@ -285,7 +290,12 @@ impl Core {
         self.record_by_scan(topic, place, offset)
     }
 
-    fn record_by_scan(&self, topic: &Topic, place: FilePlace, offset: u64) -> Result<Option<Record>, ReadError> {
+    fn record_by_scan(
+        &self,
+        topic: &Topic,
+        place: FilePlace,
+        offset: u64,
+    ) -> Result<Option<Record>, ReadError> {
         let mut page = Page { next: offset, ..Page::default() };
         let limit = ReadLimit { events: 1, bytes: 1 };
         self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
@@ -334,7 +344,13 @@ struct Scan {
 
 impl Scan {
     /// Takes the whole records of a window and says how many bytes they have. The window becomes the page's buffer.
-    fn take_window(&mut self, topic: u32, window: Vec<u8>, bounds: Bounds, page: &mut Page) -> Result<usize, Bad> {
+    fn take_window(
+        &mut self,
+        topic: u32,
+        window: Vec<u8>,
+        bounds: Bounds,
+        page: &mut Page,
+    ) -> Result<usize, Bad> {
         let base = page.bytes.len();
         let mut at = 0;
         let mut result = Ok(());

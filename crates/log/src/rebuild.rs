@@ -37,7 +37,11 @@ impl Core {
             let segments: Vec<SegmentMeta> = {
                 let state = topic.state();
                 // What the file has already; the rest is in the tail and so in memory tables.
-                state.segments.iter().map(|segment| SegmentMeta { bytes: segment.applied, ..segment.meta }).collect()
+                state
+                    .segments
+                    .iter()
+                    .map(|segment| SegmentMeta { bytes: segment.applied, ..segment.meta })
+                    .collect()
             };
             for meta in segments.iter().filter(|meta| meta.bytes > 0) {
                 builder.add_segment(topic, meta)?;

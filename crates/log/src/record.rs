@@ -130,7 +130,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, topic: u32, event: &NewEvent<'_>) {
             flags |= flag;
         }
     }
-    let body_crc = crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(key), event.meta), event.payload);
+    let body_crc =
+        crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(key), event.meta), event.payload);
     out.reserve(len);
     out.extend_from_slice(&(len as u32).to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());

@@ -13,10 +13,10 @@ use crate::error::{Damage, OpenError, open_io};
 use crate::files::Files;
 use crate::index::{self, Index, Insert, Kind};
 use crate::io_util::lock;
+use crate::journal;
 use crate::journal::frame::{Control, FrameView};
 use crate::journal::reader::{JournalStart, read_journal};
 use crate::journal::writer::{Found, JournalWriter};
-use crate::journal;
 use crate::log::OpenArgs;
 use crate::manifest::{Edit, Manifest, Snapshot};
 use crate::planted::{self, Bug};
@@ -332,8 +332,10 @@ impl Core {
         match control {
             Control::Create { topic, name } => {
                 if self.topic_by_id(*topic).is_none() {
-                    let name = name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
-                    let created = Topic::new(*topic, name, TopicState { created: true, ..TopicState::default() });
+                    let name =
+                        name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
+                    let created =
+                        Topic::new(*topic, name, TopicState { created: true, ..TopicState::default() });
                     lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
                     self.write_catalog(|catalog| catalog.insert(created));
                 }
@@ -387,7 +389,8 @@ impl Core {
         *lock(&self.progress) = Progress { durable_lsn: last_lsn, state_lsn: redo_lsn };
         let mut manifest = lock(&self.manifest);
         if manifest.journal_sequence == 0 {
-            manifest.journal_sequence = lock(&self.committer).journal.first_sequence_above(manifest.checkpoint_lsn);
+            manifest.journal_sequence =
+                lock(&self.committer).journal.first_sequence_above(manifest.checkpoint_lsn);
             manifest.append_edit(|_| {}).map_err(open_io("write", "manifest"))?;
         }
         Ok(())

@@ -96,7 +96,12 @@ impl Sequencer {
 
 impl Core {
     /// Refuses the batch or puts it into the open group. `done` is called only if this succeeds.
-    pub(crate) fn submit(&self, batch: &Batch, durability: Durability, done: Completion) -> Result<(), AppendError> {
+    pub(crate) fn submit(
+        &self,
+        batch: &Batch,
+        durability: Durability,
+        done: Completion,
+    ) -> Result<(), AppendError> {
         let most = JournalWriter::frame_bytes_max(self.options.journal_file_bytes);
         let size = batch.frame_bytes();
         if size > most {

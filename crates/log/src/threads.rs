@@ -48,7 +48,11 @@ impl Threads {
     }
 }
 
-fn spawn(core: &Arc<Core>, name: &'static str, run: impl FnOnce(&Core) + Send + 'static) -> io::Result<JoinHandle<()>> {
+fn spawn(
+    core: &Arc<Core>,
+    name: &'static str,
+    run: impl FnOnce(&Core) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let core = Arc::clone(core);
     Builder::new().name(name.to_owned()).spawn(move || {
         if catch_unwind(AssertUnwindSafe(|| run(&core))).is_err() {
@@ -121,7 +125,8 @@ fn wait_for_upkeep(core: &Core) -> bool {
     let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
     let mut flags = lock(&core.signals.flags);
     while !flags.upkeep && !stopped(core) {
-        let (guard, timeout) = core.signals.raised.wait_timeout(flags, interval).unwrap_or_else(PoisonError::into_inner);
+        let (guard, timeout) =
+            core.signals.raised.wait_timeout(flags, interval).unwrap_or_else(PoisonError::into_inner);
         flags = guard;
         if timeout.timed_out() {
             return std::mem::take(&mut flags.upkeep);

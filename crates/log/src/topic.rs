@@ -133,7 +133,15 @@ pub(crate) struct Segment {
 impl Segment {
     pub(crate) fn new(meta: SegmentMeta, applied: u64) -> Segment {
         let sampled_at = meta.bytes;
-        Segment { meta, samples: Vec::new(), applied, sealed: false, sampled_at, changed: false, damaged: false }
+        Segment {
+            meta,
+            samples: Vec::new(),
+            applied,
+            sealed: false,
+            sampled_at,
+            changed: false,
+            damaged: false,
+        }
     }
 }
 

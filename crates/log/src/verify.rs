@@ -47,7 +47,11 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
         report.topics += 1;
         let segments: Vec<SegmentMeta> = {
             let state = topic.state();
-            state.segments.iter().map(|segment| SegmentMeta { bytes: segment.applied, ..segment.meta }).collect()
+            state
+                .segments
+                .iter()
+                .map(|segment| SegmentMeta { bytes: segment.applied, ..segment.meta })
+                .collect()
         };
         for meta in segments.iter().filter(|meta| meta.bytes > 0) {
             report.segments += 1;

@@ -110,7 +110,9 @@ fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32
         {
             Ok(())
         }
-        Some(first) => Err(whole_file_damage(first, "the journal does not start where the checkpoint needs it")),
+        Some(first) => {
+            Err(whole_file_damage(first, "the journal does not start where the checkpoint needs it"))
+        }
         None => {
             let file = headless.first().map_or_else(|| format!("{DIR}/"), |number| file_name(*number));
             let what = "the journal file that the checkpoint needs is missing or has a damaged header";
@@ -130,7 +132,10 @@ fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32
 fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(), OpenError> {
     let gap = next.is_some_and(|next| next.header.sequence != source.header.sequence + 1);
     if gap {
-        return Err(whole_file_damage(source, "the journal file after this one is missing or has a damaged header"));
+        return Err(whole_file_damage(
+            source,
+            "the journal file after this one is missing or has a damaged header",
+        ));
     }
     Ok(())
 }
@@ -150,7 +155,8 @@ impl FileReading<'_> {
     ) -> Result<(), OpenError> {
         let path = file_name(self.source.number);
         let file_bytes = self.source.file.len().map_err(open_io("stat", &path))?;
-        let bytes = read_vec_at(&*self.source.file, 0, file_bytes as usize).map_err(open_io("read", &path))?;
+        let bytes =
+            read_vec_at(&*self.source.file, 0, file_bytes as usize).map_err(open_io("read", &path))?;
         let salt = frame::salt(self.source.header.sequence);
         let mut at = FRAMES_AT as usize;
         let mut expected = self.source.header.base_lsn;
@@ -192,11 +198,13 @@ impl FileReading<'_> {
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
         let shortened = (bytes.len() as u64) < self.source.header.file_bytes;
         if promised < lsn && !shortened {
-            end.torn_bytes = later.last_end.map_or(0, |last_end| (last_end - at) as u64).max(nonzero_run(bytes, at));
+            end.torn_bytes =
+                later.last_end.map_or(0, |last_end| (last_end - at) as u64).max(nonzero_run(bytes, at));
             return Ok(None);
         }
         let to = later.first.map_or(bytes.len(), |(next_at, _)| next_at);
-        let what = if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
+        let what =
+            if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
         let damage = Damage {
             topic: None,
             file: file_name(self.source.number),

@@ -82,7 +82,12 @@ impl JournalWriter {
     }
 
     /// Writes the frames, one write per file they touch. Does not sync the file it ends in.
-    pub(crate) fn write(&mut self, bytes: &mut [u8], frames: &[FrameSpan], durable_mark: u64) -> io::Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        bytes: &mut [u8],
+        frames: &[FrameSpan],
+        durable_mark: u64,
+    ) -> io::Result<()> {
         let mut rest = frames;
         while let Some(first) = rest.first() {
             let room = self.current.as_ref().map_or(0, |current| self.file_bytes - current.pos);
@@ -99,7 +104,8 @@ impl JournalWriter {
     }
 
     fn write_run(&mut self, bytes: &mut [u8], frames: &[FrameSpan], durable_mark: u64) -> io::Result<()> {
-        let (Some(current), Some(first), Some(last)) = (&mut self.current, frames.first(), frames.last()) else {
+        let (Some(current), Some(first), Some(last)) = (&mut self.current, frames.first(), frames.last())
+        else {
             return Ok(());
         };
         for span in frames {
@@ -135,7 +141,8 @@ impl JournalWriter {
         write_all_at(&*file, &header.encode(), 0)?;
         self.next_sequence += 1;
         let salt = frame::salt(header.sequence);
-        let next = CurrentFile { number, file, header, salt, pos: FRAMES_AT, last_lsn: base_lsn.saturating_sub(1) };
+        let next =
+            CurrentFile { number, file, header, salt, pos: FRAMES_AT, last_lsn: base_lsn.saturating_sub(1) };
         if let Some(old) = self.current.replace(next) {
             let (number, last_lsn) = (old.number, old.last_lsn);
             self.full.push_back(FullFile { number, sequence: old.header.sequence, last_lsn });

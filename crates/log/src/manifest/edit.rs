@@ -96,7 +96,11 @@ impl Edit {
                 DROP_SEGMENT => edit.dropped_segments.push(decode_segment_id(&mut fields)?),
                 DROP_TOPIC => edit.dropped_topics.push(fields.u32()?),
                 RUN => {
-                    edit.runs.push(RunItem { number: fields.u64()?, kind: fields.u8()?, level: fields.u8()? });
+                    edit.runs.push(RunItem {
+                        number: fields.u64()?,
+                        kind: fields.u8()?,
+                        level: fields.u8()?,
+                    });
                 }
                 DROP_RUN => edit.dropped_runs.push(fields.u64()?),
                 _ => return None,
@@ -121,7 +125,13 @@ fn decode_topic(fields: &mut Fields<'_>) -> Option<TopicItem> {
     let id = fields.u32()?;
     let len = fields.u16()? as usize;
     let name = std::str::from_utf8(fields.bytes(len)?).ok()?.parse().ok()?;
-    Some(TopicItem { id, name, next_offset: fields.u64()?, earliest: fields.u64()?, last_stamp: fields.i64()? })
+    Some(TopicItem {
+        id,
+        name,
+        next_offset: fields.u64()?,
+        earliest: fields.u64()?,
+        last_stamp: fields.i64()?,
+    })
 }
 
 fn encode_segment_id(out: &mut Vec<u8>, id: &SegmentId) {

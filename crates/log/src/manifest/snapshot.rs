@@ -40,7 +40,8 @@ impl Snapshot {
             self.runs.remove(&number);
         }
         self.topics.extend(edit.topics.into_iter().map(|topic| (topic.id, topic)));
-        self.segments.extend(edit.segments.into_iter().map(|segment| ((segment.id.topic, segment.id.base), segment)));
+        self.segments
+            .extend(edit.segments.into_iter().map(|segment| ((segment.id.topic, segment.id.base), segment)));
         self.runs.extend(edit.runs.into_iter().map(|run| (run.number, run)));
     }
 }
