@@ -253,11 +253,6 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
     bytes.windows(frame::MAGIC.len()).position(|window| window == frame::MAGIC)
 }
 
-fn nonzero_run(bytes: &[u8], at: usize) -> u64 {
-    let rest = bytes.get(at..).unwrap_or_default();
-    rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len()) as u64
-}
-
 /// A file with a broken header is a spare unless it holds frames of the journal's next use.
 fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), OpenError> {
     for number in headless {

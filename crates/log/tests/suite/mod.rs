@@ -1,0 +1,4 @@
+mod basics;
+mod crash;
+mod simulation;
+mod world;
