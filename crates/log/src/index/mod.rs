@@ -34,8 +34,11 @@ mod test_threads;
 
 pub(crate) use entry::{GhostEntry, Kind};
 pub(crate) use error::RunError;
-pub(crate) use footer::{run_number, run_path};
+pub(crate) use footer::{RunMeta, run_number, run_path};
 pub(crate) use lsm::Index;
 pub(crate) use memtable::{Insert, MemTable};
 pub(crate) use merge::Merged;
 pub(crate) use run::Run;
+
+/// The folder of runs.
+pub(crate) const DIR: &str = "index";

@@ -61,7 +61,12 @@ fn a_repeated_id_is_a_duplicate_and_another_content_is_refused_with_its_whole_ba
     assert_eq!(append(&log, "t", event(1, Some("k"), "1")).unwrap(), 0);
     let topic = log.topic(&name("t")).unwrap();
     for reopened in [false, true] {
-        let log = if reopened { drop(log.clone()); log.clone() } else { log.clone() };
+        let log = if reopened {
+            drop(log.clone());
+            log.clone()
+        } else {
+            log.clone()
+        };
         let mut batch = Batch::new();
         batch.push(&topic, event(1, Some("k"), "1")).unwrap();
         let receipt = log.append(batch, Durability::Fsync).unwrap();
@@ -147,7 +152,9 @@ fn retention_by_count_bytes_and_age_leaves_the_rest_and_remembers_ids() {
         let earliest = topic.info().earliest;
         assert!(earliest > 100 && earliest < 595, "{policy:?}: {earliest}");
         let gone = log.read(&topic, 0, ReadLimit { events: 1, bytes: 1 });
-        assert!(matches!(gone, Err(ReadError::OutOfRange { requested: 0, earliest: e, .. }) if e == earliest));
+        assert!(
+            matches!(gone, Err(ReadError::OutOfRange { requested: 0, earliest: e, .. }) if e == earliest)
+        );
         assert_eq!(payloads(&log, "t", earliest).len() as u64, 600 - earliest);
         let files = world.disk.files().into_iter().filter(|file| file.ends_with(".seg")).count();
         assert!(files < 40, "{files} segment files are left");
@@ -157,7 +164,10 @@ fn retention_by_count_bytes_and_age_leaves_the_rest_and_remembers_ids() {
         assert_eq!(topic.info().earliest, earliest);
         // Gone from the log, still known by its id.
         assert_eq!(append(&log, "t", event(3, Some("k"), "3")).unwrap(), 3);
-        assert!(matches!(append(&log, "t", event(4, Some("k"), "x")), Err(AppendError::IdConflict { offset: 4, .. })));
+        assert!(matches!(
+            append(&log, "t", event(4, Some("k"), "x")),
+            Err(AppendError::IdConflict { offset: 4, .. })
+        ));
         assert_eq!(append(&log, "t", event(1000, Some("k"), "new")).unwrap(), 600);
     }
 }

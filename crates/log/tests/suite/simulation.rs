@@ -35,6 +35,8 @@ pub(super) struct Simulation {
     sent: Vec<Sent>,
     /// Batches with redo: key in the state, index of one of its events, whether it was acknowledged.
     redone: Vec<(String, usize, bool)>,
+    /// What readers were shown: it must stay, whatever happens.
+    shown: BTreeMap<(String, u64), ObservedEvent>,
 }
 
 impl Simulation {
@@ -46,6 +48,7 @@ impl Simulation {
             next: 0,
             sent: Vec::new(),
             redone: Vec::new(),
+            shown: BTreeMap::new(),
         }
     }
 
@@ -74,9 +77,18 @@ impl Simulation {
                     false
                 }
             };
+            if self.rng.chance(20) {
+                self.look(log);
+            }
             if stopped || log.health().poisoned.is_some() {
                 return;
             }
+        }
+    }
+
+    fn look(&mut self, log: &Log) {
+        for (topic, seen) in observe(log).unwrap_or_default() {
+            self.shown.extend(seen.events.into_iter().map(|event| ((topic.clone(), event.offset), event)));
         }
     }
 
@@ -164,7 +176,11 @@ impl Simulation {
                 assert_eq!(Some(placed.offset), sent.offset);
                 false
             }
-            Err(AppendError::UnknownOutcome { .. } | AppendError::Poisoned { .. } | AppendError::Lookup { .. }) => true,
+            Err(
+                AppendError::UnknownOutcome { .. }
+                | AppendError::Poisoned { .. }
+                | AppendError::Lookup { .. },
+            ) => true,
             Err(error) => panic!("repeating {sent:?} failed: {error}"),
         }
     }
@@ -188,7 +204,15 @@ impl Simulation {
     pub(super) fn check(&mut self, log: &Log) -> Result<(), String> {
         let observed = observe(log)?;
         let checked = self.ledger.check(&observed);
-        checked.map_err(|violations| format!("{} violations, first: {:?}", violations.len(), violations[0]))?;
+        checked
+            .map_err(|violations| format!("{} violations, first: {:?}", violations.len(), violations[0]))?;
+        for ((topic, offset), shown) in &self.shown {
+            let Some(topic) = observed.get(topic).filter(|seen| *offset >= seen.earliest) else { continue };
+            let now = topic.events.iter().find(|event| event.offset == *offset);
+            if now != Some(shown) {
+                return Err(format!("a reader saw {shown:?}, now it is {now:?}"));
+            }
+        }
         self.check_state(&observed)?;
         self.check_index(log)?;
         let report = log.verify(&mut |_, _| {});
@@ -228,7 +252,9 @@ impl Simulation {
             let mut latest: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
             let mut next = earliest;
             loop {
-                let page = log.read(&topic, next, ReadLimit { events: 50, bytes: 1 << 20 }).map_err(|e| e.to_string())?;
+                let page = log
+                    .read(&topic, next, ReadLimit { events: 50, bytes: 1 << 20 })
+                    .map_err(|e| e.to_string())?;
                 for view in page.iter() {
                     let found = log.find_id(&topic, view.id).map_err(|error| error.to_string())?;
                     if found.map(|record| record.view().offset) != Some(view.offset) {
@@ -244,7 +270,8 @@ impl Simulation {
                 next = page.next;
             }
             for (key, offsets) in latest {
-                let history = log.key_history(&topic, &key, 0..u64::MAX, usize::MAX).map_err(|e| e.to_string())?;
+                let history =
+                    log.key_history(&topic, &key, 0..u64::MAX, usize::MAX).map_err(|e| e.to_string())?;
                 let found: Vec<u64> = history.iter().map(|record| record.view().offset).collect();
                 if found != offsets {
                     return Err(format!("{} key history {found:?}, expected {offsets:?}", topic.name()));
@@ -276,10 +303,16 @@ pub(super) fn observe(log: &Log) -> Result<ObservedTopics, String> {
         let mut seen = ObservedTopic { earliest: topic.info().earliest, events: Vec::new() };
         let mut next = seen.earliest;
         loop {
-            let page = log.read(&topic, next, ReadLimit { events: 20, bytes: 8000 }).map_err(|e| e.to_string())?;
+            let page =
+                log.read(&topic, next, ReadLimit { events: 20, bytes: 8000 }).map_err(|e| e.to_string())?;
             for view in page.iter() {
                 let key = view.key.map(|key| String::from_utf8_lossy(key).into_owned());
-                seen.events.push(ObservedEvent::new(view.offset, &view.id.to_string(), key.as_deref(), view.payload));
+                seen.events.push(ObservedEvent::new(
+                    view.offset,
+                    &view.id.to_string(),
+                    key.as_deref(),
+                    view.payload,
+                ));
             }
             if page.next == next {
                 break;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use promethean_log::{
-    AppendError, Batch, Log, NewEvent, NewId, NoObserver, OpenArgs, OpenError, Options, ReadLimit, RecoveryReport,
+    AppendError, Batch, Log, NewEvent, NewId, NoObserver, OpenArgs, OpenError, Options, ReadLimit,
+    RecoveryReport,
 };
 use promethean_model::{Durability, EventId, TopicName};
 use promethean_testkit::{FaultDisk, FaultState, ManualClock};
@@ -96,7 +97,8 @@ pub(super) fn payloads(log: &Log, topic: &str, from: u64) -> Vec<(u64, String)> 
     let mut next = from;
     loop {
         let page = log.read(&topic, next, ReadLimit { events: 7, bytes: 100_000 }).unwrap();
-        found.extend(page.iter().map(|view| (view.offset, String::from_utf8(view.payload.to_vec()).unwrap())));
+        found
+            .extend(page.iter().map(|view| (view.offset, String::from_utf8(view.payload.to_vec()).unwrap())));
         if page.next == next {
             return found;
         }
