@@ -46,13 +46,6 @@ struct Cut {
 }
 
 impl Core {
-    /// Whether a checkpoint is due, or tails should be written out.
-    pub(crate) fn upkeep_due(&self) -> bool {
-        self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
-            || self.index_memory() >= self.options.index_bytes * 3 / 8
-            || self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes
-    }
-
     /// Memory of the index for what is neither frozen nor in runs.
     pub(crate) fn index_memory(&self) -> u64 {
         self.index.active_size().1 as u64
@@ -96,7 +89,10 @@ impl Core {
     fn cut(&self) -> Cut {
         let rewrite = lock(&self.manifest).manifest.wants_rewrite();
         let now = self.clock.wall_ms();
+        // With the committer held no group is between sequencer and index: the frozen table has all up to the cut.
+        let committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
+        self.index.insert_all(&std::mem::take(&mut sequencer.group.inserts));
         self.journal_bytes.store(0, Ordering::Relaxed);
         let mut topics = std::mem::take(&mut sequencer.dirty);
         for topic in &topics {
@@ -118,6 +114,7 @@ impl Core {
             runs: None,
             rewrite,
         };
+        drop(committer);
         for topic in topics {
             self.cut_topic(&mut cut, topic, now);
         }
@@ -125,10 +122,10 @@ impl Core {
     }
 
     fn cut_topic(&self, cut: &mut Cut, topic: Topic, now: i64) {
-        let mut state = topic.state();
-        if state.deleted || !state.created {
+        if topic.is_deleted() || !topic.is_created() {
             return;
         }
+        let mut state = topic.state();
         cut.dropped.extend(state.trim(&topic, now, topic.end()));
         cut.items.push(TopicItem {
             id: topic.id(),

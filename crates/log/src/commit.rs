@@ -1,6 +1,7 @@
 //! Writes groups to the journal, syncs, and tells everyone who waits.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
@@ -9,6 +10,7 @@ use promethean_model::Durability;
 use crate::batch::{Completion, Receipt};
 use crate::core::Core;
 use crate::error::AppendError;
+use crate::index::Insert;
 use crate::io_util::lock;
 use crate::journal::frame::{self, HEADER_BYTES, Parts};
 use crate::journal::writer::{FrameSpan, JournalWriter};
@@ -69,9 +71,18 @@ impl Core {
         let mut committer = lock(&self.committer);
         let group = lock(&self.sequencer).take_group();
         self.room.notify_all();
+        self.insert_entries(&group.inserts);
         let finished = self.commit_group(&mut committer, group, force_sync);
         drop(committer);
         self.finish(finished);
+    }
+
+    /// Puts a group's entries into the index, before anyone can be told of its events.
+    pub(crate) fn insert_entries(&self, inserts: &[Insert]) {
+        if !inserts.is_empty() {
+            self.index.insert_all(inserts);
+            lock(&self.sequencer).inserting = Arc::default();
+        }
     }
 
     fn finish(&self, finished: Finished) {

@@ -113,7 +113,7 @@ impl Core {
 /// Segments that no longer change, on disk as the manifest has them.
 fn sealed_segments(topic: &Topic) -> Vec<SegmentMeta> {
     let state = topic.state();
-    if !state.policy.compacted || state.deleted {
+    if !state.policy.compacted || topic.is_deleted() {
         return Vec::new();
     }
     let sealed = state.segments.iter().take(state.segments.len().saturating_sub(1));

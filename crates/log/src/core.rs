@@ -163,7 +163,7 @@ impl Core {
             }
             let id = catalog.next_id;
             catalog.next_id += 1;
-            let topic = Topic::new(id, name.clone(), TopicState::default());
+            let topic = Topic::new(id, name.clone(), false, TopicState::default());
             catalog.insert(topic.clone());
             Ok(topic)
         })

@@ -97,7 +97,7 @@ impl Log {
 
     /// The topic of this name, if a batch has created it.
     pub fn topic(&self, name: &TopicName) -> Option<Topic> {
-        self.core().topic(name).filter(|topic| topic.state().created)
+        self.core().topic(name).filter(Topic::is_created)
     }
 
     /// The topic of this name; a new one appears when the first batch that uses it is accepted.
@@ -115,7 +115,7 @@ impl Log {
 
     /// Deletes a topic and its events, durably. A topic of the same name starts anew at offset 0.
     pub fn delete_topic(&self, topic: &Topic) -> Result<(), AppendError> {
-        if topic.state().deleted {
+        if topic.is_deleted() {
             return Err(AppendError::TopicDeleted { topic: topic.name().to_string() });
         }
         let controls = vec![TopicChange::Delete(topic.clone())];
@@ -125,7 +125,7 @@ impl Log {
     /// All topics, in no order.
     pub fn topics(&self) -> Vec<Topic> {
         let all: Vec<Topic> = self.core().read_catalog(|catalog| catalog.by_id.values().cloned().collect());
-        all.into_iter().filter(|topic| topic.state().created).collect()
+        all.into_iter().filter(Topic::is_created).collect()
     }
 
     /// Hands a batch over. An error means that nothing happened and `done` is not called; otherwise `done` is called once
@@ -192,7 +192,7 @@ impl Log {
 
     /// Says what the topic keeps, until the log is closed.
     pub fn set_policy(&self, topic: &Topic, policy: Policy) {
-        topic.state().policy = policy;
+        topic.set_policy(policy);
     }
 
     /// Makes segments, index and state durable and frees the journal.

@@ -190,14 +190,13 @@ fn catalog_of(snapshot: &Snapshot) -> Catalog {
     for item in snapshot.topics.values() {
         let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
         let state = TopicState {
-            created: true,
             next_offset: item.next_offset - reuse,
             earliest: item.earliest,
             last_stamp: item.last_stamp,
             segments: segments.remove(&item.id).unwrap_or_default(),
             ..TopicState::default()
         };
-        catalog.insert(Topic::new(item.id, item.name.clone(), state));
+        catalog.insert(Topic::new(item.id, item.name.clone(), true, state));
     }
     catalog
 }
@@ -334,15 +333,14 @@ impl Core {
                 if self.topic_by_id(*topic).is_none() {
                     let name =
                         name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
-                    let created =
-                        Topic::new(*topic, name, TopicState { created: true, ..TopicState::default() });
+                    let created = Topic::new(*topic, name, true, TopicState::default());
                     lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
                     self.write_catalog(|catalog| catalog.insert(created));
                 }
             }
             Control::Delete { topic } => {
                 if let Some(topic) = self.topic_by_id(*topic) {
-                    topic.state().deleted = true;
+                    topic.set_deleted();
                     lock(&self.sequencer).deleted.push(topic.clone());
                     self.write_catalog(|catalog| catalog.remove(&topic));
                 }

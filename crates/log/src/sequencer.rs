@@ -1,5 +1,6 @@
 //! Gives batches their LSN, offsets and stamps, in one order for the whole log.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use promethean_model::Durability;
@@ -30,6 +31,10 @@ pub(crate) struct Sequencer {
     /// LSN of the last frame with redo.
     pub(crate) redo_lsn: u64,
     pub(crate) closed: bool,
+    /// Whether the writer sleeps and must be woken.
+    pub(crate) writer_waits: bool,
+    /// Index entries of the group that the writer has taken, until they are in the index.
+    pub(crate) inserting: Arc<Vec<Insert>>,
 }
 
 /// Frames that become durable with one sync.
@@ -42,6 +47,8 @@ pub(crate) struct Group {
     pub(crate) touched: Vec<(Topic, u64)>,
     pub(crate) wants_sync: bool,
     pub(crate) has_redo: bool,
+    /// Index entries of the group's events, for the writer to insert.
+    pub(crate) inserts: Arc<Vec<Insert>>,
 }
 
 pub(crate) struct Waiter {
@@ -60,6 +67,10 @@ impl Group {
         self.waiters.clear();
         self.touched.clear();
         (self.wants_sync, self.has_redo) = (false, false);
+        match Arc::get_mut(&mut self.inserts) {
+            Some(inserts) => inserts.clear(),
+            None => self.inserts = Arc::default(),
+        }
     }
 }
 
@@ -67,7 +78,14 @@ impl Sequencer {
     pub(crate) fn take_group(&mut self) -> Group {
         let next = self.spare.take().unwrap_or_default();
         self.group_number += 1;
-        std::mem::replace(&mut self.group, next)
+        let group = std::mem::replace(&mut self.group, next);
+        self.inserting = Arc::clone(&group.inserts);
+        group
+    }
+
+    /// Entries that the index does not have yet, newest first.
+    pub(crate) fn uninserted(&self) -> impl Iterator<Item = &Insert> {
+        self.group.inserts.iter().rev().chain(self.inserting.iter().rev())
     }
 
     pub(crate) fn last_lsn(&self) -> u64 {
@@ -125,15 +143,18 @@ impl Core {
             if !prior.is_current(&self.index) {
                 continue;
             }
-            let outcomes = self.decide(batch, &prior)?;
+            let outcomes = self.decide(&sequencer, batch, &prior)?;
             if let Some(events) = all_durable_duplicates(batch, &outcomes) {
                 drop(sequencer);
                 done(Ok(Receipt { lsn: 0, events, durability }));
                 return Ok(());
             }
             self.place(&mut sequencer, batch, outcomes, durability, done);
+            let wake = std::mem::take(&mut sequencer.writer_waits);
             drop(sequencer);
-            self.work.notify_one();
+            if wake {
+                self.work.notify_one();
+            }
             return Ok(());
         }
     }
@@ -216,7 +237,7 @@ impl Core {
 
     pub(crate) fn delete_topic_now(&self, sequencer: &mut Sequencer, topic: &Topic) {
         Control::Delete { topic: topic.id() }.encode(&mut sequencer.group.bytes);
-        topic.state().deleted = true;
+        topic.set_deleted();
         sequencer.deleted.push(topic.clone());
         self.write_catalog(|catalog| catalog.remove(topic));
     }
@@ -233,10 +254,9 @@ impl Core {
         let pos = state.admit(slot.topic.id(), record, ts, rule);
         sequencer.mark_dirty(&slot.topic, &mut state.dirty);
         sequencer.touch(&slot.topic, &mut state.touched, offset + 1);
-        // The index has its own lock, which is never taken inside a topic's.
         drop(state);
         self.tail_bytes.fetch_add(slot.len as u64, Ordering::Relaxed);
-        self.index.insert_pair(&Insert {
+        Arc::make_mut(&mut sequencer.group.inserts).push(Insert {
             topic: slot.topic.id(),
             pos,
             offset,
@@ -251,10 +271,9 @@ impl Core {
 
 /// Announces a topic in the first frame that uses it.
 fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
-    let mut state = topic.state();
-    if !std::mem::replace(&mut state.created, true) {
+    if topic.set_created() {
         Control::Create { topic: topic.id(), name: topic.name().as_str() }.encode(&mut sequencer.group.bytes);
-        sequencer.mark_dirty(topic, &mut state.dirty);
+        sequencer.mark_dirty(topic, &mut topic.state().dirty);
     }
 }
 
