@@ -100,8 +100,10 @@ fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
     }
     for folder in FOLDERS {
         disk.make_dir(folder).map_err(open_io("create", folder))?;
+        // A name that a killed process left may be in the page cache only; it must not be built on before it is durable.
+        disk.sync_dir(folder).map_err(open_io("sync", folder))?;
     }
-    Ok(())
+    disk.sync_dir("").map_err(open_io("sync", "."))
 }
 
 fn write_format(disk: &Arc<dyn crate::disk::Disk>) -> io::Result<()> {
