@@ -34,16 +34,9 @@ impl Core {
         let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         topics.sort_by_key(Topic::id);
         for topic in &topics {
-            let segments: Vec<SegmentMeta> = {
-                let state = topic.state();
-                // What the file has already; the rest is in the tail and so in memory tables.
-                state
-                    .segments
-                    .iter()
-                    .map(|segment| SegmentMeta { bytes: segment.applied, ..segment.meta })
-                    .collect()
-            };
-            for meta in segments.iter().filter(|meta| meta.bytes > 0) {
+            // What is still in the tail is in memory tables.
+            let segments = topic.state().on_disk();
+            for meta in &segments {
                 builder.add_segment(topic, meta)?;
             }
         }

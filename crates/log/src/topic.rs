@@ -253,6 +253,21 @@ impl TopicState {
         }
     }
 
+    /// Segments as far as they are written to their files.
+    pub(crate) fn on_disk(&self) -> Vec<SegmentMeta> {
+        let written = self.segments.iter().filter(|segment| segment.applied > 0);
+        written
+            .map(|segment| {
+                let mut meta = SegmentMeta { bytes: segment.applied, ..segment.meta };
+                if let Some(first) = self.tail.iter().find(|chunk| chunk.segment == meta.id) {
+                    meta.records -= meta.end - first.first;
+                    meta.end = first.first;
+                }
+                meta
+            })
+            .collect()
+    }
+
     /// First offset that any segment still holds.
     pub(crate) fn on_disk_from(&self) -> u64 {
         self.segments.first().map_or(self.next_offset, |segment| segment.meta.id.base)

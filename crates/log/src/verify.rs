@@ -45,15 +45,8 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
     let total = topics.iter().map(|topic| topic.info().bytes).sum();
     for topic in &topics {
         report.topics += 1;
-        let segments: Vec<SegmentMeta> = {
-            let state = topic.state();
-            state
-                .segments
-                .iter()
-                .map(|segment| SegmentMeta { bytes: segment.applied, ..segment.meta })
-                .collect()
-        };
-        for meta in segments.iter().filter(|meta| meta.bytes > 0) {
+        let segments = topic.state().on_disk();
+        for meta in &segments {
             report.segments += 1;
             verify_segment(core, topic, meta, &mut report, &mut |bytes| progress(bytes, total));
         }
@@ -105,8 +98,7 @@ fn verify_segment(
             }
         }
     }
-    let complete = next >= meta.end;
-    if complete && !lost && report.records - before != meta.records {
+    if next >= meta.end && !lost && report.records - before != meta.records {
         report.errors.push(format!(
             "{} has {} records, the manifest says {}",
             meta.id.path(),

@@ -38,7 +38,7 @@ pub(crate) const GHOST_LEN: usize = 48;
 pub(crate) const KEY_LEN: usize = 20;
 
 /// One event under the hash of its id or of its key: `topic u32 | hash u64 | offset u64 | pos u32`, big-endian.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The topic's number.
     pub(crate) topic: u32,

@@ -115,16 +115,16 @@ impl MemTable {
     /// Reads what inserts will need. The reads do not depend on each other, so the processor waits for all of them at
     /// once; a table does not fit its caches, and waiting is most of what an insert does.
     fn warm(&self, group: &[Insert]) {
-        let mut heads = [NONE; 2 * GROUP];
-        for (place, new) in heads.chunks_mut(2).zip(group) {
-            if let [id, key] = place {
-                *id = self.ids.peek(mix(new.topic, new.id_hash));
-                *key = new.key_hash.map_or(NONE, |hash| self.keys.peek(mix(new.topic, hash)));
-            }
+        let mut heads = [NONE; GROUP];
+        let mut read = 0;
+        for (head, new) in heads.iter_mut().zip(group) {
+            read ^= self.ids.peek(mix(new.topic, new.id_hash));
+            *head = new.key_hash.map_or(NONE, |hash| self.keys.peek(mix(new.topic, hash)));
         }
-        let keys = heads.iter().skip(1).step_by(2);
-        let sum = keys.fold(0, |sum, &item| event(&self.events, item).map_or(0, |e| e.key_hash) ^ sum);
-        std::hint::black_box((heads, sum));
+        for head in heads {
+            read ^= event(&self.events, head).map_or(0, |e| e.pos);
+        }
+        std::hint::black_box(read);
     }
 
     /// Offsets and positions under a hash, newest first. Ghosts are never in memory.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cursor::RunCursor;
-use super::entry::{Kind, SortKey, offset_in};
+use super::entry::{ENTRY_LEN, GHOST_LEN, Kind, SortKey, offset_in};
 use super::error::RunError;
 use super::footer::RunMeta;
 use super::run::Run;
@@ -37,28 +37,45 @@ pub(crate) fn merge(
     keep: Keep<'_>,
     stop: &AtomicBool,
 ) -> Result<Merged, RunError> {
+    match task.kind {
+        Kind::Id | Kind::Key => merge_sized::<ENTRY_LEN>(disk, next, task, keep, stop),
+        Kind::Ghost => merge_sized::<GHOST_LEN>(disk, next, task, keep, stop),
+    }
+}
+
+fn merge_sized<const N: usize>(
+    disk: &Arc<dyn Disk>,
+    next: &AtomicU64,
+    task: &MergeTask,
+    keep: Keep<'_>,
+    stop: &AtomicBool,
+) -> Result<Merged, RunError> {
     let mut cursors = task.inputs.iter().map(Run::cursor).collect::<Result<Vec<_>, _>>()?;
+    // The keys again, side by side: every step compares all of them.
+    let mut keys: Vec<_> = cursors.iter().map(RunCursor::key).collect();
     let mut writer = RunWriter::create(disk, next, merged_meta(task))?;
     let mut passed = 0_u64;
-    while let Some((nth, key)) = smallest(&cursors) {
+    while let Some((nth, key)) = smallest(&keys) {
         if passed.is_multiple_of(STOP_EVERY) && stop.load(Ordering::Relaxed) {
             return Ok(Merged::Stopped);
         }
         passed += 1;
-        let Some(cursor) = cursors.get_mut(nth) else { break };
-        if keep(task.kind, key.topic(), offset_in(task.kind, cursor.raw())) {
-            writer.push(key, cursor.raw())?;
+        let (Some(cursor), Some(head)) = (cursors.get_mut(nth), keys.get_mut(nth)) else { break };
+        let Some(raw) = cursor.raw().first_chunk::<N>() else { break };
+        if keep(task.kind, key.topic(), offset_in(task.kind, raw)) {
+            writer.push(key, raw)?;
         }
         cursor.advance()?;
+        *head = cursor.key();
     }
     Ok(writer.finish()?.map_or(Merged::Empty, |run| Merged::Run(Arc::new(run))))
 }
 
 /// The input with the smallest key; of equal keys the newest run's, which the writer then prefers.
-fn smallest(cursors: &[RunCursor]) -> Option<(usize, SortKey)> {
+fn smallest(keys: &[Option<SortKey>]) -> Option<(usize, SortKey)> {
     let mut best: Option<(usize, SortKey)> = None;
-    for (nth, cursor) in cursors.iter().enumerate() {
-        if let Some(key) = cursor.key()
+    for (nth, key) in keys.iter().enumerate() {
+        if let Some(key) = *key
             && best.is_none_or(|(_, least)| key < least)
         {
             best = Some((nth, key));

@@ -71,7 +71,7 @@ impl RunWriter {
     }
 
     /// Adds an entry; `key` is what it begins with. A second entry with the same key is passed over.
-    pub(crate) fn push(&mut self, key: SortKey, raw: &[u8]) -> Result<(), RunError> {
+    pub(crate) fn push<const N: usize>(&mut self, key: SortKey, raw: &[u8; N]) -> Result<(), RunError> {
         if self.last == Some(key) {
             return Ok(());
         }

@@ -123,6 +123,9 @@ impl World {
             self.disk.remove(&run.path()).unwrap();
         }
         for run in &runs {
+            run.file().sync().unwrap();
+            assert!(run.meta().number < self.index.next_number());
+            assert_eq!(run.file().len().unwrap(), run.meta().file_bytes());
             assert_eq!(run.meta().entries, table.entries(run.meta().kind) as u64);
             assert_eq!(run.meta().appended_max, table.appended_max);
         }
@@ -199,6 +202,7 @@ impl World {
                 assert_eq!(self.index.find_ghost(topic, &id).unwrap(), wanted);
             }
         }
+        assert_eq!(self.index.active_size().0, self.events.len() - self.frozen);
         assert!(self.index.verify().is_empty());
         assert!(self.index.runs().overlapping().is_none());
     }

@@ -126,3 +126,11 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
     let (records, redo) = rest.split_at_checked(rest.len().checked_sub(redo_bytes)?)?;
     Some(FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes })
 }
+
+/// Where a frame whose header verifies and whose body does not would end. Bytes of a file's earlier life claim nothing.
+pub(crate) fn claimed_end(bytes: &[u8], at: usize, salt: u32) -> Option<usize> {
+    let header = bytes.get(at..)?.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    let (_magic, crc, body_bytes) = (fields.u32()?, fields.u32()?, fields.u32()? as usize);
+    (crc == crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt).then_some(at + HEADER_BYTES + body_bytes)
+}

@@ -10,6 +10,9 @@ pub(crate) const DIR: &str = "journal";
 /// Frames start here; the header has the first sector to itself, so that it is written whole or not at all.
 pub(crate) const FRAMES_AT: u64 = 512;
 
+/// Ends the name of a file that is still being made.
+pub(crate) const UNFINISHED: &str = ".new";
+
 const MAGIC: &[u8; 8] = b"PJRNL001";
 const HEADER_BYTES: usize = 36;
 

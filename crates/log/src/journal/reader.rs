@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::frame::{self, FrameView};
 use super::writer::{Found, FullFile};
-use super::{DIR, FRAMES_AT, FileHeader, file_name, file_number};
+use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError, open_io};
 use crate::io_util::read_vec_at;
@@ -82,12 +82,20 @@ struct Listing {
 fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<Listing, OpenError> {
     let mut listing = Listing { live: Vec::new(), spares: Vec::new(), headless: Vec::new(), next_number: 0 };
     for name in disk.list(DIR).map_err(open_io("list", DIR))? {
+        if name.ends_with(UNFINISHED) {
+            let path = format!("{DIR}/{name}");
+            disk.remove(&path).map_err(open_io("remove", &path))?;
+            continue;
+        }
         let Some(number) = file_number(&name) else { continue };
         listing.next_number = listing.next_number.max(number + 1);
         let path = file_name(number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
         let sector = read_vec_at(&*file, 0, FRAMES_AT as usize).map_err(open_io("read", &path))?;
         match FileHeader::decode(&sector) {
+            None if sector.len() < FRAMES_AT as usize => {
+                return Err(header_damage(path, "the file is shorter than it was made"));
+            }
             Some(header) if header.sequence >= first_sequence => {
                 listing.live.push(SourceFile { number, header, file });
             }
@@ -116,15 +124,7 @@ fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32
         None => {
             let file = headless.first().map_or_else(|| format!("{DIR}/"), |number| file_name(*number));
             let what = "the journal file that the checkpoint needs is missing or has a damaged header";
-            Err(OpenError::CorruptRange(Damage {
-                topic: None,
-                file,
-                from_byte: 0,
-                to_byte: FRAMES_AT,
-                from_offset: 0,
-                to_offset: 0,
-                what,
-            }))
+            Err(header_damage(file, what))
         }
     }
 }
@@ -198,8 +198,8 @@ impl FileReading<'_> {
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
         let shortened = (bytes.len() as u64) < self.source.header.file_bytes;
         if promised < lsn && !shortened {
-            end.torn_bytes =
-                later.last_end.map_or(0, |last_end| (last_end - at) as u64).max(nonzero_run(bytes, at));
+            let torn_end = later.last_end.or_else(|| frame::claimed_end(bytes, at, salt));
+            end.torn_bytes = torn_end.map_or(0, |torn_end| torn_end.saturating_sub(at) as u64);
             return Ok(None);
         }
         let to = later.first.map_or(bytes.len(), |(next_at, _)| next_at);
@@ -253,11 +253,6 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
     bytes.windows(frame::MAGIC.len()).position(|window| window == frame::MAGIC)
 }
 
-fn nonzero_run(bytes: &[u8], at: usize) -> u64 {
-    let rest = bytes.get(at..).unwrap_or_default();
-    rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len()) as u64
-}
-
 /// A file with a broken header is a spare unless it holds frames of the journal's next use.
 fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), OpenError> {
     for number in headless {
@@ -267,15 +262,7 @@ fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> R
         let bytes = read_vec_at(&*file, 0, len as usize).map_err(open_io("read", &path))?;
         let salt = frame::salt(end.found.next_sequence);
         if later_frames(&bytes, FRAMES_AT as usize, salt, end.last_lsn + 1).first.is_some() {
-            return Err(OpenError::CorruptRange(Damage {
-                topic: None,
-                file: path,
-                from_byte: 0,
-                to_byte: FRAMES_AT,
-                from_offset: 0,
-                to_offset: 0,
-                what: "the header of a journal file in use does not verify",
-            }));
+            return Err(header_damage(path, "the header of a journal file in use does not verify"));
         }
         disk.remove(&path).map_err(open_io("remove", &path))?;
     }
@@ -288,6 +275,18 @@ fn whole_file_damage(source: &SourceFile, what: &'static str) -> OpenError {
         file: file_name(source.number),
         from_byte: 0,
         to_byte: source.header.file_bytes,
+        from_offset: 0,
+        to_offset: 0,
+        what,
+    })
+}
+
+fn header_damage(file: String, what: &'static str) -> OpenError {
+    OpenError::CorruptRange(Damage {
+        topic: None,
+        file,
+        from_byte: 0,
+        to_byte: FRAMES_AT,
         from_offset: 0,
         to_offset: 0,
         what,

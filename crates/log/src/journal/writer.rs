@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use super::{DIR, FRAMES_AT, FileHeader, file_name, frame};
+use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
 use crate::disk::{Disk, DiskFile};
 use crate::io_util::write_all_at;
 use crate::planted::{self, Bug};
@@ -223,13 +223,18 @@ pub(crate) struct Found {
     pub(crate) tail_pos: u64,
 }
 
-/// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata.
+/// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata. It gets its name last: a
+/// journal file that is too short has been damaged.
 pub(crate) fn make_zeroed(disk: &dyn Disk, number: u32, file_bytes: u64) -> io::Result<()> {
     let name = file_name(number);
-    let result = fill_zeroed(disk, &name, file_bytes);
+    let unfinished = format!("{name}{UNFINISHED}");
+    let result = fill_zeroed(disk, &unfinished, file_bytes).and_then(|()| {
+        disk.rename(&unfinished, &name)?;
+        if planted::is(Bug::SkipDirSync) { Ok(()) } else { disk.sync_dir(DIR) }
+    });
     if result.is_err() {
-        // Best effort: recovery also removes files of the wrong length that were never used.
-        let _ = disk.remove(&name);
+        // Best effort: recovery removes unfinished files too.
+        let _ = disk.remove(&unfinished);
     }
     result
 }
@@ -243,11 +248,7 @@ fn fill_zeroed(disk: &dyn Disk, name: &str, file_bytes: u64) -> io::Result<()> {
         write_all_at(&*file, zeros.get(..count as usize).unwrap_or_default(), at)?;
         at += count;
     }
-    file.sync()?;
-    if planted::is(Bug::SkipDirSync) {
-        return Ok(());
-    }
-    disk.sync_dir(DIR)
+    file.sync()
 }
 
 fn frames_that_fit(frames: &[FrameSpan], room: u64) -> usize {
