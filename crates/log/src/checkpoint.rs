@@ -152,12 +152,11 @@ impl Core {
         let failed = |what: &'static str| move |error| (what, error);
         let written = self.write_cut(cut, unsynced);
         written.map_err(|(what, error)| self.upkeep_failed(what, error, false))?;
-        if planted::is(Bug::FreeJournalEarly) {
-            self.free_journal(cut.lsn)?;
-        }
         let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
         synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
-        self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
+        if !planted::is(Bug::SkipStateSync) {
+            self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
+        }
         let state_lsn = self
             .state
             .applied_lsn()
@@ -206,6 +205,9 @@ impl Core {
 
     fn sync_cut(&self, cut: &Cut, unsynced: &mut Unsynced) -> io::Result<()> {
         let runs = cut.runs.as_deref().unwrap_or_default();
+        if planted::is(Bug::SkipSegmentSync) {
+            return Ok(());
+        }
         if unsynced.files.len() + runs.len() > FILES_SYNCED_ONE_BY_ONE {
             self.disk.sync_all()?;
         } else {

@@ -90,13 +90,15 @@ impl Core {
         }
         let mut early = Vec::new();
         if planted::is(Bug::AckBeforeWrite) {
-            early = take_waiters(&mut group, |_| true);
+            early = take_waiters(&mut group, |waiter| waiter.redo.is_empty());
         }
         if let Some(last) = group.spans.last() {
             let last_lsn = last.lsn;
             if let Err(error) = committer.journal.write(&mut group.bytes, &group.spans, committer.synced_lsn)
             {
-                return self.poisoned(group, "writing the journal", &error);
+                let mut finished = self.poisoned(group, "writing the journal", &error);
+                finished.done.extend(early);
+                return finished;
             }
             self.account(group.bytes.len() as u64);
             committer.written_lsn = last_lsn;

@@ -380,7 +380,7 @@ impl Core {
     /// New frames go to a new file, so that what a torn group left behind is never read again.
     fn start_writing(&self, last_lsn: u64, redo_lsn: u64, found: Found) -> Result<(), OpenError> {
         let mut writer = JournalWriter::new(Arc::clone(&self.disk), self.options.journal_file_bytes, found);
-        writer.start(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
+        writer.roll(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
         *lock(&self.committer) = Committer::new(writer, last_lsn);
         let mut sequencer = lock(&self.sequencer);
         sequencer.next_lsn = last_lsn + 1;
