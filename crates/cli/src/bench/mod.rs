@@ -3,11 +3,18 @@
 //! `plan` says how much, `load` makes events, `publish` publishes them, `timing` holds the stopwatch.
 
 mod append;
+mod checkpoint;
+mod child;
 mod load;
+mod lookup;
+mod memory;
 mod plan;
 mod publish;
 mod raw;
+mod read;
+mod reopen;
 mod scratch;
+mod single;
 mod summary;
 mod timing;
 
@@ -51,9 +58,15 @@ impl Bench {
 
 type Step = fn(&mut Bench) -> Result<()>;
 
-const STEPS: [(Measurement, &str, Step); 2] = [
+const STEPS: [(Measurement, &str, Step); 8] = [
     (Measurement::Raw, "raw", raw::run),
     (Measurement::Append, "append", append::run),
+    (Measurement::Single, "single", single::run),
+    (Measurement::Read, "read", read::run),
+    (Measurement::Lookup, "lookup", lookup::run),
+    (Measurement::Reopen, "reopen", reopen::run),
+    (Measurement::Memory, "memory", memory::run),
+    (Measurement::Checkpoint, "checkpoint", checkpoint::run),
 ];
 
 /// Runs what the arguments ask for.
@@ -70,8 +83,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     summary::line(&bench.goals, bench.plan.quick).print()
 }
 
-pub(crate) fn run_child(_args: &ChildArgs) -> Result<()> {
-    Ok(())
+/// Runs one part of the benchmark in a process of its own.
+pub(crate) fn run_child(args: &ChildArgs) -> Result<()> {
+    child::run(args)
 }
 
 /// A line of this measurement.

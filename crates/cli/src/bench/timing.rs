@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures the machine's own time, and does so here only")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark measures the machine's own time, and does so here only"
+)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
