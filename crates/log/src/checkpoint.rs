@@ -48,7 +48,7 @@ struct Cut {
 impl Core {
     /// Memory of the index for what is neither frozen nor in runs.
     pub(crate) fn index_memory(&self) -> u64 {
-        self.index.active_size().1 as u64
+        self.index_bytes.load(Ordering::Relaxed)
     }
 
     /// Writes out tails and takes a checkpoint if one is due.
@@ -110,7 +110,7 @@ impl Core {
             segments: Vec::new(),
             deleted: std::mem::take(&mut sequencer.deleted),
             dropped: Vec::new(),
-            frozen: self.index.freeze(),
+            frozen: self.freeze_index(),
             runs: None,
             rewrite,
         };
@@ -119,6 +119,11 @@ impl Core {
             self.cut_topic(&mut cut, topic, now);
         }
         cut
+    }
+
+    fn freeze_index(&self) -> Option<Arc<MemTable>> {
+        self.index_bytes.store(0, Ordering::Relaxed);
+        self.index.freeze()
     }
 
     fn cut_topic(&self, cut: &mut Cut, topic: Topic, now: i64) {

@@ -79,8 +79,13 @@ impl Core {
 
     /// Puts a group's entries into the index, before anyone can be told of its events.
     pub(crate) fn insert_entries(&self, inserts: &[Insert]) {
+        /// Entries inserted under one lock, for which a lookup may have to wait.
+        const CHUNK: usize = 128;
         if !inserts.is_empty() {
-            self.index.insert_all(inserts);
+            for chunk in inserts.chunks(CHUNK) {
+                self.index.insert_all(chunk);
+            }
+            self.index_bytes.store(self.index.active_size().1 as u64, Ordering::Relaxed);
             lock(&self.sequencer).inserting = Arc::default();
         }
     }

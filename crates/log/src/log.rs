@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use promethean_model::{Clock, Durability, EventId, TopicName};
 
-use crate::batch::{Batch, Completion, Receipt, TopicChange};
+use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
 use crate::core::{Core, Observer};
 use crate::disk::Disk;
 use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
@@ -132,13 +132,25 @@ impl Log {
     /// the batch is durable (or written, for `Os`). Waits while too much is queued.
     pub fn submit(&self, batch: &Batch, durability: Durability, done: Completion) -> Result<(), AppendError> {
         self.core().submit(batch, durability, done)?;
+        self.drive();
+        Ok(())
+    }
+
+    /// Hands several batches over, in their order and each on its own, cheaper than one by one. Every `done` is called,
+    /// also for batches that are refused.
+    pub fn submit_all(&self, submissions: Vec<Submission>) {
+        self.core().submit_all(submissions);
+        self.drive();
+    }
+
+    /// Without threads, whoever submits does the work.
+    fn drive(&self) {
         if !self.core().options.threads {
             self.core().pump(false);
             self.core().write_mark();
             // What fails here has poisoned the log or is tried again.
             let _ = self.core().keep_up();
         }
-        Ok(())
     }
 
     /// Appends a batch and waits until it is durable.

@@ -171,6 +171,7 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
         poison: Poison::default(),
         full: AtomicBool::new(false),
         tail_bytes: AtomicU64::new(0),
+        index_bytes: AtomicU64::new(0),
         journal_bytes: AtomicU64::new(0),
         damage: Mutex::default(),
         signals: Signals::default(),

@@ -6,7 +6,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use promethean_log::{AppendError, Log, Receipt, Topic};
+use promethean_log::{AppendError, Log, Receipt, Submission, Topic};
 
 use super::load::{Load, Maker};
 use super::timing::{Samples, now, timed};
@@ -90,7 +90,7 @@ fn run_publisher(log: &Log, topics: &[Topic], load: Load, publisher: usize) -> R
     let mut maker = Maker::new(topics, load, publisher)?;
     let window = Arc::new(Window {
         outstanding: AtomicUsize::new(0),
-        refill_at: load.outstanding / 2,
+        refill_at: 0,
         publisher: thread::current(),
         outcome: Mutex::default(),
     });
@@ -99,6 +99,7 @@ fn run_publisher(log: &Log, topics: &[Topic], load: Load, publisher: usize) -> R
     let mut batches = 0;
     while left > 0 {
         window.wait_for(window.refill_at);
+        let mut submissions = Vec::with_capacity(load.outstanding);
         while left > 0 && window.outstanding.load(Ordering::Relaxed) < load.outstanding {
             let count = left.min(load.batch_events as u64);
             let batch = maker.batch(count as usize)?;
@@ -108,8 +109,9 @@ fn run_publisher(log: &Log, topics: &[Topic], load: Load, publisher: usize) -> R
             window.outstanding.fetch_add(1, Ordering::Relaxed);
             let shared = Arc::clone(&window);
             let done = Box::new(move |result| shared.acknowledged(submitted, result));
-            log.submit(&batch, load.durability, done).context("publish")?;
+            submissions.push(Submission { batch, durability: load.durability, done });
         }
+        log.submit_all(submissions);
     }
     window.wait_for(0);
     let outcome = std::mem::take(&mut *window.outcome.lock().unwrap_or_else(PoisonError::into_inner));
