@@ -1,0 +1,4 @@
+mod crash;
+mod faults;
+mod model;
+mod names;

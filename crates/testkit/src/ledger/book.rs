@@ -1,0 +1,144 @@
+//! Recording a ledger, reading it and writing it.
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::check;
+use super::entry::{Invocation, LedgerEntry, OpId};
+use super::observed::ObservedTopics;
+use super::violation::{Summary, Violation};
+
+/// The record of a run. Shared by reference between producers.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    pages: Mutex<Pages>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    entries: Vec<LedgerEntry>,
+    next_op: OpId,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that an event is about to be published, and numbers the operation. Call it before the request is sent.
+    pub fn record_invoked(&self, event: Invocation) -> OpId {
+        let mut pages = self.pages();
+        pages.next_op += 1;
+        let op = pages.next_op;
+        pages.entries.push(LedgerEntry::Invoked { op, event });
+        op
+    }
+
+    /// Notes that the operation was acknowledged at this offset.
+    pub fn record_ok(&self, op: OpId, offset: u64) {
+        self.record(LedgerEntry::Ok { op, offset });
+    }
+
+    /// Notes that the operation was refused.
+    pub fn record_fail(&self, op: OpId) {
+        self.record(LedgerEntry::Fail { op });
+    }
+
+    /// Notes that nobody knows.
+    pub fn record_unknown(&self, op: OpId) {
+        self.record(LedgerEntry::Unknown { op });
+    }
+
+    /// Adds a line as it is.
+    pub fn record(&self, entry: LedgerEntry) {
+        let mut pages = self.pages();
+        if let LedgerEntry::Invoked { op, .. } = &entry {
+            pages.next_op = pages.next_op.max(*op);
+        }
+        pages.entries.push(entry);
+    }
+
+    /// A copy of the lines.
+    #[must_use]
+    pub fn entries(&self) -> Vec<LedgerEntry> {
+        self.pages().entries.clone()
+    }
+
+    /// Reads JSON lines. A last line without its newline was torn by the writer's death and is passed over if it cannot be
+    /// read: the operation is then unknown or was never sent.
+    pub fn from_json_lines(mut reader: impl BufRead) -> Result<Self, LedgerReadError> {
+        let ledger = Self::new();
+        let mut bytes = Vec::new();
+        for line in 1.. {
+            bytes.clear();
+            if reader.read_until(b'\n', &mut bytes)? == 0 {
+                break;
+            }
+            match serde_json::from_slice(&bytes) {
+                Ok(entry) => ledger.record(entry),
+                Err(_) if bytes.last() != Some(&b'\n') => break,
+                Err(cause) => return Err(LedgerReadError::Line { line, cause }),
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// Writes one line in one call, so that a killed writer tears at most the last.
+    pub fn write_json_line(mut writer: impl Write, entry: &LedgerEntry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
+        line.push(b'\n');
+        writer.write_all(&line)?;
+        writer.flush()
+    }
+
+    /// Compares with what a reader saw. Rules:
+    ///
+    /// - an acknowledged event is there exactly once, at its offset, with the same id, key and payload, unless its offset
+    ///   is below the topic's earliest;
+    /// - a refused event is not there; one of unknown outcome is there at most once;
+    /// - a batch is there whole or not at all, over all topics;
+    /// - a producer's events stand in the order it invoked them;
+    /// - offsets run without gaps from the earliest; nothing is there that was never invoked.
+    pub fn check(&self, observed: &ObservedTopics) -> Result<Summary, Vec<Violation>> {
+        check::check(&self.pages().entries, observed)
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a ledger could not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LedgerReadError {
+    /// Reading failed.
+    Io(io::Error),
+    /// A whole line is not an entry.
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        cause: serde_json::Error,
+    },
+}
+
+impl From<io::Error> for LedgerReadError {
+    fn from(cause: io::Error) -> Self {
+        Self::Io(cause)
+    }
+}
+
+impl fmt::Display for LedgerReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(cause) => write!(f, "read ledger: {cause}"),
+            Self::Line { line, cause } => write!(f, "line {line} of the ledger is no entry: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for LedgerReadError {}

@@ -1,0 +1,78 @@
+//! Operations, put together from their lines.
+
+use std::collections::BTreeMap;
+
+use super::entry::{Invocation, LedgerEntry, OpId};
+use super::observed::ObservedEvent;
+use super::violation::Violation;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ok(u64),
+    Fail,
+    Unknown,
+}
+
+/// One operation: a try to publish an event.
+#[derive(Debug)]
+pub(super) struct Try<'a> {
+    pub(super) event: &'a Invocation,
+    /// Its place in the order of invocation.
+    pub(super) order: usize,
+    pub(super) outcome: Outcome,
+}
+
+impl Try<'_> {
+    /// Whether the event may be there because of it.
+    pub(super) fn may_have_happened(&self) -> bool {
+        self.outcome != Outcome::Fail
+    }
+
+    pub(super) fn acked(&self) -> Option<u64> {
+        match self.outcome {
+            Outcome::Ok(offset) => Some(offset),
+            Outcome::Fail | Outcome::Unknown => None,
+        }
+    }
+
+    pub(super) fn explains(&self, found: &ObservedEvent) -> bool {
+        self.event.key == found.key && self.event.payload == found.payload
+    }
+}
+
+/// Topic and id: tries that share them are tries of one event.
+pub(super) type EventName<'a> = (&'a str, &'a str);
+/// Each event's tries in the order of invocation.
+pub(super) type Tries<'a> = BTreeMap<EventName<'a>, Vec<Try<'a>>>;
+
+/// Joins each operation's beginning and end.
+pub(super) fn collect<'a>(entries: &'a [LedgerEntry], violations: &mut Vec<Violation>) -> Tries<'a> {
+    let mut begun: BTreeMap<OpId, (usize, &Invocation)> = BTreeMap::new();
+    let mut ended: BTreeMap<OpId, Outcome> = BTreeMap::new();
+    let mut malformed = |op, why| violations.push(Violation::Malformed { op, why });
+    for (order, entry) in entries.iter().enumerate() {
+        let (op, outcome) = match entry {
+            LedgerEntry::Invoked { op, event } => {
+                if begun.insert(*op, (order, event)).is_some() {
+                    malformed(*op, "was invoked twice");
+                }
+                continue;
+            }
+            LedgerEntry::Ok { op, offset } => (*op, Outcome::Ok(*offset)),
+            LedgerEntry::Fail { op } => (*op, Outcome::Fail),
+            LedgerEntry::Unknown { op } => (*op, Outcome::Unknown),
+        };
+        if !begun.contains_key(&op) {
+            malformed(op, "ended and was never invoked");
+        } else if ended.insert(op, outcome).is_some() {
+            malformed(op, "ended twice");
+        }
+    }
+    let mut tries: Tries<'a> = BTreeMap::new();
+    for (op, (order, event)) in begun {
+        let outcome = ended.get(&op).copied().unwrap_or(Outcome::Unknown);
+        tries.entry((&event.topic, &event.id)).or_default().push(Try { event, order, outcome });
+    }
+    tries.values_mut().for_each(|tries| tries.sort_by_key(|attempt| attempt.order));
+    tries
+}
