@@ -74,7 +74,10 @@ impl EventReads for MemoryStore {
     ) -> Result<Vec<StoredEvent>, ReadError> {
         let inner = self.lock();
         let Some(topic) = inner.topics.get(topic) else { return Ok(Vec::new()) };
-        Ok(topic.key_range(key, range.start.get()..range.end.get()).take(limit).cloned().collect())
+        let newest_first = topic.key_range(key, range.start.get()..range.end.get()).rev();
+        let mut history: Vec<_> = newest_first.take(limit).cloned().collect();
+        history.reverse();
+        Ok(history)
     }
 
     async fn offset_at(&self, topic: &TopicName, ts_ms: i64) -> Result<Option<Offset>, ReadError> {

@@ -107,6 +107,17 @@ impl Inner {
     }
 }
 
+impl plan::Topics for BTreeMap<TopicName, Topic> {
+    fn end(&self, topic: &TopicName) -> Offset {
+        Offset(self.get(topic).map_or(0, |topic| topic.next))
+    }
+
+    /// Topics are deleted in one step here.
+    fn number(&self, _topic: &TopicName) -> Option<u32> {
+        None
+    }
+}
+
 impl MemoryStore {
     /// An empty store.
     pub fn new(clock: Arc<dyn Clock>, options: Options) -> Self {
@@ -152,7 +163,7 @@ impl Store for MemoryStore {
             return Err(CommitError::Closed);
         }
         let outcomes = append::decide(&inner, &self.options, &batch)?;
-        let context = plan::Context { view: &inner.kv, topic_number: &|_| None };
+        let context = plan::Context { view: &inner.kv, topics: &inner.topics };
         let writes = plan::plan(*class, state, &context)?;
         // Nothing below can fail.
         let events = append::place(&mut inner, batch.events, &outcomes, now_ms);

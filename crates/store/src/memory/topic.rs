@@ -101,7 +101,7 @@ impl Topic {
         &self,
         key: &str,
         range: std::ops::Range<u64>,
-    ) -> impl Iterator<Item = &StoredEvent> {
+    ) -> impl DoubleEndedIterator<Item = &StoredEvent> {
         let offsets = self.keys.get(key).filter(|_| !range.is_empty());
         offsets
             .into_iter()

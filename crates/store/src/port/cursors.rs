@@ -8,7 +8,7 @@ use super::ReadError;
 /// A group's progress on one topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Every offset below it is finished.
+    /// Every offset below it is finished. Never above the topic's durable end.
     pub floor: Offset,
     /// Who may write it: a write names the epoch it found and is refused if that has changed since.
     pub epoch: u64,

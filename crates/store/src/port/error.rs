@@ -123,6 +123,20 @@ pub enum CommitError {
         /// The epoch stored.
         actual: u64,
     },
+    /// The cursor would pass events that do not exist yet, and so skip them when they come.
+    #[error(
+        "group `{group}` cannot be at offset {floor} of topic `{topic}`, which ends at {end}; use at most {end}"
+    )]
+    BeyondEnd {
+        /// The group.
+        group: GroupName,
+        /// The topic.
+        topic: TopicName,
+        /// Where the cursor would be.
+        floor: Offset,
+        /// The topic's durable end.
+        end: Offset,
+    },
     /// Another document has the same values.
     #[error(
         "unique index ({index}) of collection `{collection}`: document `{existing}` has the values of `{key}`; change one of them"
@@ -291,6 +305,7 @@ impl CommitError {
             }
             Self::IdConflict { .. } | Self::OutboxConflict { .. } => "id_conflict",
             Self::Fenced { .. } => "fenced",
+            Self::BeyondEnd { .. } => "beyond_end",
             Self::UniqueViolation { .. } => "unique_violation",
             Self::UnknownCollection { .. } => "unknown_collection",
             Self::WrongKeeping { .. } => "wrong_keeping",

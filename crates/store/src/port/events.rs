@@ -164,7 +164,8 @@ pub trait EventReads {
         topic: &TopicName,
         keys: &[String],
     ) -> Result<Vec<Option<StoredEvent>>, ReadError>;
-    /// Events of one key within a range, in offset order, at most `limit`.
+    /// Events of one key within a range, in offset order; where there are more than `limit`, the newest, so that the
+    /// state at some offset begins with one event. To see all, ask again for the range below the first.
     async fn key_history(
         &self,
         topic: &TopicName,

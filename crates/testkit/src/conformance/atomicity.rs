@@ -38,7 +38,7 @@ fn everything() -> Batch {
         .event(event("a", "0", "0"))
         .event(event("b", "0", "0"))
         .event(event("a", "1", "1"))
-        .with(cursor_put("g", "a", 2, 0, 1))
+        .with(cursor_put("g", "a", 0, 0, 1))
         .with(CollectionOp::Declare(people(Keeping::Durable)))
         .with(put("d", 1, "{\"mail\":\"m\"}"))
         .with(mark)
@@ -65,7 +65,7 @@ async fn parts(store: &Arc<dyn Store>) -> usize {
 async fn a_batch_of_everything<S: Subject>(subject: S) {
     let store = subject.store();
     let spoilers: [StateOp; 4] = [
-        cursor_put("g", "b", 1, 7, 7).into(),
+        cursor_put("g", "b", 0, 7, 7).into(),
         put("e", 1, "{\"mail\":\"m\"}").into(),
         DocPut { expect: Expect::Absent, ..put("d", 1, "{}") }.into(),
         RowOp::Put { table: Table::Attempts, key: b"r".to_vec(), value: Vec::new(), must_be_new: true }
@@ -101,7 +101,7 @@ async fn derived_batches_write_what_can_be_computed_again<S: Subject>(subject: S
     check(Batch::derived().with(OutboxOp::Delete { id: id("x") }), "not_derivable").await;
     declare(&store, Keeping::Derived).await;
     let batch =
-        Batch::derived().with(put("d", 1, "{}")).with(cursor_put("p", "a", 1, 0, 0)).with(row("r", "1"));
+        Batch::derived().with(put("d", 1, "{}")).with(cursor_put("p", "a", 0, 0, 0)).with(row("r", "1"));
     let receipt = commit(&store, batch).await;
     assert_eq!((receipt.durability, receipt.durability_word()), (None, "memory"));
     assert!(store.doc(&collection("people"), "d").await.unwrap().is_some());

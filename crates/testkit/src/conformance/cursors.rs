@@ -12,11 +12,13 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     an_epoch_fences(make().await).await;
     cursors_are_listed(make().await).await;
     derived_cursors(make().await).await;
+    no_cursor_passes_the_end(make().await).await;
 }
 
 async fn a_cursor_is_what_was_put<S: Subject>(subject: S) {
     let store = subject.store();
     let (g, a) = (group("g"), topic("a"));
+    fill(&store, "a", 9).await;
     assert_eq!(store.cursor(&g, &a).await.unwrap(), None);
     let put = |floor: u64, data: &[u8]| CursorOp::Put {
         group: g.clone(),
@@ -42,6 +44,7 @@ async fn a_cursor_is_what_was_put<S: Subject>(subject: S) {
 
 async fn an_epoch_fences<S: Subject>(subject: S) {
     let store = subject.store();
+    fill(&store, "a", 3).await;
     commit(&store, Batch::new().with(cursor_put("g", "a", 1, 0, 1))).await;
     commit(&store, Batch::new().with(cursor_put("g", "a", 2, 1, 1))).await;
     // Another owner takes over; the first one's late write is refused with all that came with it.
@@ -71,6 +74,9 @@ async fn an_epoch_fences<S: Subject>(subject: S) {
 
 async fn cursors_are_listed<S: Subject>(subject: S) {
     let store = subject.store();
+    for name in ["a", "a.b", "b"] {
+        fill(&store, name, 1).await;
+    }
     let mut batch = Batch::new();
     for (of, on) in [("g", "a"), ("g", "a.b"), ("G", "a"), ("g.x", "a"), ("h", "b")] {
         batch = batch.with(cursor_put(of, on, 1, 0, 0));
@@ -87,6 +93,7 @@ async fn cursors_are_listed<S: Subject>(subject: S) {
 
 async fn derived_cursors<S: Subject>(subject: S) {
     let store = subject.store();
+    fill(&store, "a", 31).await;
     for floor in 0..20 {
         commit(&store, Batch::derived().with(cursor_put("p", "a", floor, 0, 0))).await;
         commit(&store, Batch::new().with(cursor_put("q", "a", floor, 0, 0))).await;
@@ -100,4 +107,24 @@ async fn derived_cursors<S: Subject>(subject: S) {
     let Some(subject) = subject.reopen().await else { return };
     let store = subject.store();
     assert_eq!(store.cursor(&group("p"), &topic("a")).await.unwrap().unwrap().floor, Offset(31));
+}
+
+async fn no_cursor_passes_the_end<S: Subject>(subject: S) {
+    let store = subject.store();
+    fill(&store, "a", 3).await;
+    let beyond = |topic: &str, floor, end| CommitError::BeyondEnd {
+        group: group("g"),
+        topic: topic.parse().unwrap(),
+        floor: Offset(floor),
+        end: Offset(end),
+    };
+    for batch in [Batch::new(), Batch::derived()] {
+        let error =
+            refused(&store, batch.clone().with(row("r", "1")).with(cursor_put("g", "a", 4, 0, 0))).await;
+        assert_eq!((error.code(), error), ("beyond_end", beyond("a", 4, 3)));
+        assert_eq!(refused(&store, batch.with(cursor_put("g", "none", 1, 0, 0))).await, beyond("none", 1, 0));
+    }
+    assert_eq!(rows(&store).await, []);
+    commit(&store, Batch::new().with(cursor_put("g", "a", 3, 0, 0)).with(cursor_put("g", "none", 0, 0, 0)))
+        .await;
 }

@@ -147,7 +147,7 @@ async fn an_id_with_other_content_refuses_the_whole_batch<S: Subject>(subject: S
             .event(other)
             .event(event("a", "new", "1"))
             .with(row("r", "1"))
-            .with(cursor_put("g", "b", 1, 0, 1));
+            .with(cursor_put("g", "b", 0, 0, 1));
         let error = refused(&store, batch).await;
         let expected = CommitError::IdConflict { topic: topic("a"), id: id("x"), offset: Offset(0) };
         assert_eq!(error, expected);

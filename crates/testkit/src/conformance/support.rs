@@ -68,6 +68,12 @@ pub(super) async fn commit(store: &Arc<dyn Store>, batch: Batch) -> Receipt {
     store.commit(batch).await.unwrap()
 }
 
+/// Appends events that do not matter.
+pub(super) async fn fill(store: &Arc<dyn Store>, name: &str, count: u64) {
+    let events = (0..count).map(|n| event(name, format!("fill-{n}"), n.to_string()));
+    commit(store, events.fold(Batch::new(), Batch::event)).await;
+}
+
 pub(super) async fn refused(store: &Arc<dyn Store>, batch: Batch) -> CommitError {
     let error = store.commit(batch).await.expect_err("the batch must be refused");
     assert!(error.has_no_side_effects());

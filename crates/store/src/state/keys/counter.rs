@@ -18,12 +18,10 @@ pub(crate) enum Counter {
     Format = 1,
     /// Journal position of the last redo applied.
     AppliedLsn = 2,
-    /// Highest journal position known to be durable when the latest derived batch was written.
-    DerivedLsn = 3,
     /// The next collection's number.
-    NextCollection = 4,
+    NextCollection = 3,
     /// The next outbox row's sequence number.
-    NextOutbox = 5,
+    NextOutbox = 4,
 }
 
 pub(crate) fn key(counter: Counter) -> Vec<u8> {
@@ -47,7 +45,7 @@ mod tests {
 
     #[test]
     fn bytes_are_fixed() {
-        assert_eq!(key(Counter::NextOutbox), [0, 5]);
+        assert_eq!(key(Counter::NextOutbox), [0, 4]);
         assert_eq!(decode(&value(7)), Ok(7));
         assert!(decode(&[1, 2]).is_err());
     }

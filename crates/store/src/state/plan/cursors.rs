@@ -4,12 +4,18 @@ use promethean_model::{GroupName, TopicName};
 
 use super::super::keys::cursor;
 use super::super::{Space, Staged, View};
+use super::Topics;
 use crate::port::{CommitError, CursorOp};
 
-pub(super) fn apply(staged: &mut Staged<'_>, op: &CursorOp) -> Result<(), CommitError> {
+pub(super) fn apply(staged: &mut Staged<'_>, op: &CursorOp, topics: &dyn Topics) -> Result<(), CommitError> {
     match op {
         CursorOp::Put { group, topic, cursor, expected_epoch } => {
             fence(staged, group, topic, *expected_epoch)?;
+            let end = topics.end(topic);
+            if cursor.floor > end {
+                let (group, topic) = (group.clone(), topic.clone());
+                return Err(CommitError::BeyondEnd { group, topic, floor: cursor.floor, end });
+            }
             if cursor.epoch < *expected_epoch {
                 // An epoch that falls would let earlier owners in again.
                 return Err(fenced(group, topic, cursor.epoch, *expected_epoch));

@@ -11,7 +11,7 @@ mod settings;
 pub(crate) mod sweep;
 mod topics;
 
-use promethean_model::TopicName;
+use promethean_model::{Offset, TopicName};
 
 pub(crate) use check::check;
 
@@ -23,8 +23,16 @@ use crate::state::keys::counter::{self, Counter};
 pub(crate) struct Context<'a> {
     /// The state that the batch will find.
     pub(crate) view: &'a dyn View,
+    pub(crate) topics: &'a dyn Topics,
+}
+
+/// What planning asks about topics.
+pub(crate) trait Topics {
+    /// The durable end; 0 of an unknown topic.
+    fn end(&self, topic: &TopicName) -> Offset;
+
     /// The number of a topic in the log, for adapters that delete topics in two steps.
-    pub(crate) topic_number: &'a dyn Fn(&TopicName) -> Option<u32>,
+    fn number(&self, topic: &TopicName) -> Option<u32>;
 }
 
 /// Plans the changes in their order, each seeing those before it.
@@ -32,12 +40,12 @@ pub(crate) fn plan(class: Class, ops: &[StateOp], context: &Context<'_>) -> Resu
     let mut staged = Staged::new(context.view);
     for op in ops {
         match op {
-            StateOp::Cursor(op) => cursors::apply(&mut staged, op)?,
+            StateOp::Cursor(op) => cursors::apply(&mut staged, op, context.topics)?,
             StateOp::Doc(op) => docs::apply(&mut staged, class, op)?,
             StateOp::Collection(op) => collections::apply(&mut staged, class, op)?,
             StateOp::Dedupe(mark) => dedupe::apply(&mut staged, mark)?,
             StateOp::Settings(op) => settings::apply(&mut staged, op)?,
-            StateOp::Topic(op) => topics::apply(&mut staged, op, context.topic_number)?,
+            StateOp::Topic(op) => topics::apply(&mut staged, op, context.topics)?,
             StateOp::Outbox(op) => outbox::apply(&mut staged, op)?,
             StateOp::Row(op) => rows::apply(&mut staged, op)?,
         }
