@@ -31,6 +31,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>>;
 }
 
+#[expect(clippy::len_without_is_empty, reason = "a length that costs a system call")]
 /// One open file. All calls are positioned, so a handle can be shared by threads.
 pub trait DiskFile: Debug + Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.

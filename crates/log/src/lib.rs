@@ -1,4 +1,53 @@
 //! The event log engine: one journal, per-topic segments, shared indexes. Synchronous; all I/O through `Disk`.
+//!
+//! A batch goes `batch` -> `sequencer` (with `checks`) -> `commit` -> `journal`; what is durable goes `apply` -> segment
+//! files; `checkpoint` makes that durable too; `recovery` puts it all together again. Readers use `read` and `lookup`.
+//! `docs/disk-format.md` draws the bytes and names the invariants.
 
+mod apply;
+mod batch;
+mod bytes;
+mod checkpoint;
+mod checks;
+mod commit;
+mod compaction;
+mod core;
 pub mod disk;
+mod error;
+mod files;
+mod index;
+mod io_util;
+mod journal;
+mod log;
+mod lookup;
+mod manifest;
+mod merge;
+mod options;
+pub mod planted;
+mod poison;
+mod read;
+mod real_disk;
+mod rebuild;
+mod record;
+mod recovery;
+mod retention;
+mod samples;
+mod segment;
+mod sequencer;
+mod space;
 pub mod state;
+mod threads;
+mod topic;
+mod verify;
+
+pub use crate::batch::{Batch, Completion, Placed, Receipt};
+pub use crate::core::{NoObserver, Observer};
+pub use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+pub use crate::log::{Health, Log, OpenArgs};
+pub use crate::options::{Options, Policy};
+pub use crate::read::{Page, ReadLimit};
+pub use crate::real_disk::RealDisk;
+pub use crate::record::{NewEvent, NewId, Record, RecordView};
+pub use crate::recovery::RecoveryReport;
+pub use crate::topic::{Topic, TopicInfo};
+pub use crate::verify::VerifyReport;

@@ -1,0 +1,127 @@
+//! Moves durable records from tails into segment files.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::files::Part;
+use crate::io_util::write_all_at;
+use crate::planted::{self, Bug};
+use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
+use crate::topic::{Chunk, Topic};
+
+/// A topic with less than this waits until the tails are full, so that many small topics do not mean many small writes.
+const EAGER_BYTES: u64 = 64 * 1024;
+/// Samples kept in memory per growing segment.
+const SAMPLES_KEPT: usize = 32;
+
+/// Files written since the last sync.
+#[derive(Debug, Default)]
+pub(crate) struct Unsynced {
+    pub(crate) files: BTreeSet<(SegmentId, Part)>,
+    pub(crate) created: bool,
+}
+
+impl Core {
+    /// Writes what is durable of the larger tails, or of all of them when the tails are full.
+    pub(crate) fn apply_tails(&self, unsynced: &mut Unsynced) -> io::Result<()> {
+        let all = self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes * 2;
+        let dirty = crate::io_util::lock(&self.sequencer).dirty.clone();
+        for topic in dirty {
+            let waiting: u64 = topic.state().tail.iter().map(|chunk| chunk.bytes.len() as u64).sum();
+            if all || waiting >= EAGER_BYTES {
+                self.apply_topic(&topic, u64::MAX, unsynced)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes tail chunks below `limit` that are durable.
+    pub(crate) fn apply_topic(&self, topic: &Topic, limit: u64, unsynced: &mut Unsynced) -> io::Result<()> {
+        loop {
+            let durable = if planted::is(Bug::ApplyBeforeSync) { u64::MAX } else { topic.end() };
+            let front = topic.state().tail.front().cloned();
+            let Some(chunk) = front.filter(|chunk| chunk.end() <= durable && chunk.first < limit) else {
+                return Ok(());
+            };
+            self.write_chunk(topic, &chunk, unsynced)?;
+        }
+    }
+
+    fn write_chunk(&self, topic: &Topic, chunk: &Arc<Chunk>, unsynced: &mut Unsynced) -> io::Result<()> {
+        let id = chunk.segment;
+        let is_new = topic.state().segment_by_id(id).is_some_and(|segment| segment.applied == 0);
+        let file =
+            if is_new { self.files.create(id, Part::Records)? } else { self.files.get(id, Part::Records)? };
+        unsynced.files.insert((id, Part::Records));
+        if is_new {
+            unsynced.created = true;
+            write_all_at(&*file, &id.encode_header(), 0)?;
+        }
+        write_all_at(&*file, &chunk.bytes, chunk.pos)?;
+        let samples = {
+            let mut state = topic.state();
+            state.tail.pop_front();
+            let last = state.segments.last().map(|segment| segment.meta.id);
+            let Some(segment) = state.segment_by_id(id) else { return Ok(()) };
+            segment.applied = chunk.pos + chunk.bytes.len() as u64;
+            let complete = last != Some(id) && segment.applied == segment.meta.bytes;
+            if complete || segment.samples.len() >= SAMPLES_KEPT {
+                Some((segment.meta.samples, segment.samples.clone()))
+            } else {
+                None
+            }
+        };
+        self.tail_bytes.fetch_sub(chunk.bytes.len() as u64, Ordering::Relaxed);
+        match samples {
+            Some((count, samples)) => self.write_samples(topic, id, count, &samples, unsynced),
+            None => Ok(()),
+        }
+    }
+
+    fn write_samples(
+        &self,
+        topic: &Topic,
+        id: SegmentId,
+        count: u32,
+        samples: &[Sample],
+        unsynced: &mut Unsynced,
+    ) -> io::Result<()> {
+        let file = if count == 0 {
+            self.files.create(id, Part::Samples)?
+        } else {
+            self.files.get(id, Part::Samples)?
+        };
+        unsynced.files.insert((id, Part::Samples));
+        unsynced.created |= count == 0;
+        let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.encode(id.topic)).collect();
+        write_all_at(&*file, &bytes, u64::from(count) * SAMPLE_BYTES as u64)?;
+        let mut state = topic.state();
+        if let Some(segment) = state.segment_by_id(id) {
+            segment.samples.drain(..samples.len().min(segment.samples.len()));
+            segment.samples.shrink_to(SAMPLES_KEPT);
+            segment.meta.samples += samples.len() as u32;
+            segment.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Cuts a growing segment to what the checkpoint knows. A file that is shorter stays so: reading it reports damage.
+    pub(crate) fn cut_segment(&self, id: SegmentId, bytes: u64) -> io::Result<bool> {
+        let file = match self.files.get(id, Part::Records) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = self.files.create(id, Part::Records)?;
+                write_all_at(&*file, &id.encode_header(), 0)?;
+                return Ok(bytes <= HEADER_BYTES);
+            }
+            other => other?,
+        };
+        let len = file.len()?;
+        if len > bytes {
+            file.set_len(bytes)?;
+        }
+        Ok(len >= bytes)
+    }
+}

@@ -1,0 +1,148 @@
+//! A batch of events and redo, encoded on the caller's thread.
+
+use promethean_model::{Durability, EventId};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::AppendError;
+use crate::record::{self, NewEvent, NewId};
+use crate::topic::Topic;
+
+/// Everything in a batch becomes durable together or not at all.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(crate) records: Vec<u8>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) redo: Vec<u8>,
+    pub(crate) expectations: Vec<Expectation>,
+    pub(crate) controls: Vec<TopicChange>,
+}
+
+/// One event of a batch.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) topic: Topic,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    pub(crate) id: NewId,
+    pub(crate) id_hash: u64,
+    pub(crate) key_hash: Option<u64>,
+    pub(crate) ts: Option<i64>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Expectation {
+    End { topic: Topic, next_offset: u64 },
+    Key { topic: Topic, key: Vec<u8>, hash: u64, offset: Option<u64> },
+}
+
+#[derive(Debug)]
+pub(crate) enum TopicChange {
+    Create(Topic),
+    Delete(Topic),
+}
+
+/// What an accepted batch became.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// Position of the batch in the journal; 0 if every event was a duplicate that is durable already.
+    pub lsn: u64,
+    /// One for each event, in the batch's order.
+    pub events: Vec<Placed>,
+    /// What the ack guarantees.
+    pub durability: Durability,
+}
+
+/// Where an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its offset.
+    pub offset: u64,
+    /// Its time.
+    pub ts: i64,
+    /// Whether it was there before.
+    pub duplicate: bool,
+}
+
+/// Called once the batch is durable, or lost for sure, or unknown. Runs on the log's threads: it must not block.
+pub type Completion = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, topic: &Topic, event: NewEvent<'_>) -> Result<(), AppendError> {
+        if let Some(key) = event.key.filter(|key| key.len() > usize::from(u16::MAX)) {
+            return Err(AppendError::TooLarge { what: "key", size: key.len(), max: usize::from(u16::MAX) });
+        }
+        let body = event.meta.len().saturating_add(event.payload.len());
+        if body > u32::MAX as usize / 2 {
+            return Err(AppendError::TooLarge { what: "event", size: body, max: u32::MAX as usize / 2 });
+        }
+        let at = self.records.len();
+        record::encode(&mut self.records, topic.id(), &event);
+        self.slots.push(Slot {
+            topic: topic.clone(),
+            at,
+            len: self.records.len() - at,
+            id: event.id,
+            id_hash: id_hash(event.id.id()),
+            key_hash: event.key.map(key_hash),
+            ts: event.ts,
+        });
+        Ok(())
+    }
+
+    /// Adds redo for the state engine. It is applied after the batch is durable, whatever the durability asked for.
+    pub fn redo(&mut self, bytes: &[u8]) {
+        self.redo.extend_from_slice(bytes);
+    }
+
+    /// Refuses the batch unless the topic's next offset is this one.
+    pub fn expect_end(&mut self, topic: &Topic, next_offset: u64) {
+        self.expectations.push(Expectation::End { topic: topic.clone(), next_offset });
+    }
+
+    /// Refuses the batch unless the key's latest event is at `offset`, or there is none.
+    pub fn expect_key(&mut self, topic: &Topic, key: &[u8], offset: Option<u64>) {
+        let (topic, hash) = (topic.clone(), key_hash(key));
+        self.expectations.push(Expectation::Key { topic, key: key.to_vec(), hash, offset });
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the batch has no events; it may have redo.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(crate) fn record(&self, slot: &Slot) -> &[u8] {
+        self.records.get(slot.at..slot.at + slot.len).unwrap_or_default()
+    }
+
+    /// Whether anything must be looked up before the batch can be placed.
+    pub(crate) fn needs_lookup(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot.id, NewId::Given(_)))
+            || self.expectations.iter().any(|expectation| matches!(expectation, Expectation::Key { .. }))
+    }
+
+    /// Upper bound of the frame's length.
+    pub(crate) fn frame_bytes(&self) -> u64 {
+        const CONTROL_BYTES_MAX: usize = 256;
+        let controls = (self.slots.len() + self.controls.len()) * CONTROL_BYTES_MAX;
+        (crate::journal::frame::HEADER_BYTES + self.records.len() + self.redo.len() + controls) as u64
+    }
+}
+
+pub(crate) fn id_hash(id: EventId) -> u64 {
+    xxh3_64(id.as_bytes())
+}
+
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}

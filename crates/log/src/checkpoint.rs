@@ -1,0 +1,338 @@
+//! Makes segments, runs and state durable up to one LSN, so that older journal files can be used again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::apply::Unsynced;
+use crate::core::{Core, ManifestState};
+use crate::error::MaintenanceError;
+use crate::index::{MemTable, Run, RunError, RunMeta, run_path};
+use crate::io_util::lock;
+use crate::manifest::{Edit, RunItem, TopicItem};
+use crate::planted::{self, Bug};
+use crate::retention::Dropped;
+use crate::segment;
+use crate::topic::Topic;
+
+/// More dirty files than this are synced with one call for the whole file system.
+const FILES_SYNCED_ONE_BY_ONE: usize = 8;
+/// Journal files kept for reuse.
+const SPARES_MAX: usize = 4;
+
+/// State of whoever does maintenance.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    pub(crate) unsynced: Unsynced,
+    /// A checkpoint that ran out of space, to be finished before the next begins.
+    pending: Option<Cut>,
+}
+
+/// Everything a checkpoint promises, noted at one moment.
+#[derive(Debug)]
+struct Cut {
+    lsn: u64,
+    redo_lsn: u64,
+    next_topic: u32,
+    topics: Vec<(Topic, u64)>,
+    items: Vec<TopicItem>,
+    segments: Vec<segment::SegmentMeta>,
+    deleted: Vec<Topic>,
+    dropped: Vec<Dropped>,
+    frozen: Option<Arc<MemTable>>,
+    /// Runs written for this cut, once they are.
+    runs: Option<Vec<Arc<Run>>>,
+    rewrite: bool,
+}
+
+impl Core {
+    /// Whether a checkpoint is due, or tails should be written out.
+    pub(crate) fn upkeep_due(&self) -> bool {
+        self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
+            || self.index_memory() >= self.options.index_bytes * 3 / 8
+            || self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes
+    }
+
+    /// Memory of the index for what is neither frozen nor in runs.
+    pub(crate) fn index_memory(&self) -> u64 {
+        self.index.active_size().1 as u64
+    }
+
+    /// Writes out tails and takes a checkpoint if one is due.
+    pub(crate) fn keep_up(&self) -> Result<(), MaintenanceError> {
+        if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
+            let mut upkeep = lock(&self.upkeep);
+            self.apply_tails(&mut upkeep.unsynced)
+                .map_err(|error| self.upkeep_failed("a segment", error, false))?;
+            self.room.notify_all();
+        }
+        if self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
+            || self.index_memory() >= self.options.index_bytes * 3 / 8
+        {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a checkpoint now.
+    pub(crate) fn checkpoint(&self) -> Result<(), MaintenanceError> {
+        let mut upkeep = lock(&self.upkeep);
+        let upkeep = &mut *upkeep;
+        if let Some(mut cut) = upkeep.pending.take() {
+            let result = self.finish_checkpoint(&mut cut, &mut upkeep.unsynced);
+            if result.is_err() {
+                upkeep.pending = Some(cut);
+                return result;
+            }
+        }
+        let mut cut = self.cut();
+        let result = self.finish_checkpoint(&mut cut, &mut upkeep.unsynced);
+        if result.is_err() {
+            upkeep.pending = Some(cut);
+        }
+        result
+    }
+
+    fn cut(&self) -> Cut {
+        let rewrite = lock(&self.manifest).manifest.wants_rewrite();
+        let now = self.clock.wall_ms();
+        let mut sequencer = lock(&self.sequencer);
+        self.journal_bytes.store(0, Ordering::Relaxed);
+        let mut topics = std::mem::take(&mut sequencer.dirty);
+        for topic in &topics {
+            topic.state().dirty = false;
+        }
+        if rewrite {
+            topics = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        }
+        let mut cut = Cut {
+            lsn: sequencer.last_lsn(),
+            redo_lsn: sequencer.redo_lsn,
+            next_topic: self.read_catalog(|catalog| catalog.next_id),
+            topics: Vec::with_capacity(topics.len()),
+            items: Vec::with_capacity(topics.len()),
+            segments: Vec::new(),
+            deleted: std::mem::take(&mut sequencer.deleted),
+            dropped: Vec::new(),
+            frozen: self.index.freeze(),
+            runs: None,
+            rewrite,
+        };
+        for topic in topics {
+            self.cut_topic(&mut cut, topic, now);
+        }
+        cut
+    }
+
+    fn cut_topic(&self, cut: &mut Cut, topic: Topic, now: i64) {
+        let mut state = topic.state();
+        if state.deleted || !state.created {
+            return;
+        }
+        cut.dropped.extend(state.trim(&topic, now, topic.end()));
+        cut.items.push(TopicItem {
+            id: topic.id(),
+            name: topic.name().clone(),
+            next_offset: state.next_offset,
+            earliest: state.earliest,
+            last_stamp: state.last_stamp,
+        });
+        for segment in &mut state.segments {
+            if std::mem::take(&mut segment.changed) || cut.rewrite {
+                cut.segments.push(segment.meta);
+            }
+        }
+        let next_offset = state.next_offset;
+        drop(state);
+        cut.topics.push((topic, next_offset));
+    }
+
+    fn finish_checkpoint(&self, cut: &mut Cut, unsynced: &mut Unsynced) -> Result<(), MaintenanceError> {
+        self.reach(cut)?;
+        let failed = |what: &'static str| move |error| (what, error);
+        let written = self.write_cut(cut, unsynced);
+        written.map_err(|(what, error)| self.upkeep_failed(what, error, false))?;
+        if planted::is(Bug::FreeJournalEarly) {
+            self.free_journal(cut.lsn)?;
+        }
+        let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
+        synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
+        self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
+        let state_lsn = self
+            .state
+            .applied_lsn()
+            .map_err(|error| self.fail(format!("asking the state failed: {error}")))?;
+        self.install(cut, state_lsn)?;
+        self.free_journal(cut.lsn)?;
+        self.remove_dropped(cut);
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.room.notify_all();
+        self.raise(|flags| flags.merge = true);
+        Ok(())
+    }
+
+    /// Waits until everything below the cut is durable and applied to the state.
+    fn reach(&self, cut: &Cut) -> Result<(), MaintenanceError> {
+        loop {
+            let progress = lock(&self.progress);
+            if let Some(reason) = self.poison.reason() {
+                return Err(MaintenanceError::Poisoned { reason: reason.to_owned() });
+            }
+            if progress.durable_lsn < cut.lsn {
+                drop(progress);
+                self.pump(true);
+            } else if progress.state_lsn < cut.redo_lsn {
+                drop(self.progressed.wait(progress));
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write_cut(&self, cut: &mut Cut, unsynced: &mut Unsynced) -> Result<(), (&'static str, io::Error)> {
+        for (topic, next_offset) in &cut.topics {
+            self.apply_topic(topic, *next_offset, unsynced).map_err(|error| ("a segment", error))?;
+        }
+        if cut.runs.is_none() {
+            let mut runs = match &cut.frozen {
+                Some(frozen) => self.index.spill(frozen).map_err(|error| ("an index run", run_io(error)))?,
+                None => Vec::new(),
+            };
+            runs.extend(self.write_ghosts(&cut.dropped).map_err(|error| ("an index run", error))?);
+            cut.runs = Some(runs);
+        }
+        Ok(())
+    }
+
+    fn sync_cut(&self, cut: &Cut, unsynced: &mut Unsynced) -> io::Result<()> {
+        let runs = cut.runs.as_deref().unwrap_or_default();
+        if unsynced.files.len() + runs.len() > FILES_SYNCED_ONE_BY_ONE {
+            self.disk.sync_all()?;
+        } else {
+            for (id, part) in &unsynced.files {
+                match self.files.get(*id, *part) {
+                    // Retention removed it.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    file => file?.sync()?,
+                }
+            }
+            for run in runs {
+                self.disk.open(&run_path(run.meta().number))?.sync()?;
+            }
+            if unsynced.created && !planted::is(Bug::SkipDirSync) {
+                self.disk.sync_dir(segment::DIR)?;
+            }
+            if !runs.is_empty() && !planted::is(Bug::SkipDirSync) {
+                self.disk.sync_dir(crate::index::DIR)?;
+            }
+        }
+        *unsynced = Unsynced::default();
+        Ok(())
+    }
+
+    /// Makes the checkpoint the one that recovery starts from.
+    fn install(&self, cut: &mut Cut, state_lsn: u64) -> Result<(), MaintenanceError> {
+        let journal_sequence = lock(&self.committer).journal.first_sequence_above(cut.lsn);
+        let runs = cut.runs.take().unwrap_or_default();
+        let mut manifest = lock(&self.manifest);
+        manifest.checkpoint_lsn = cut.lsn;
+        manifest.journal_sequence = journal_sequence;
+        manifest.state_lsn = state_lsn;
+        manifest.next_topic = cut.next_topic;
+        manifest.next_run = self.index.next_number();
+        let mut edit = manifest.edit();
+        edit.topics = std::mem::take(&mut cut.items);
+        edit.segments = std::mem::take(&mut cut.segments);
+        edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
+        let result = if cut.rewrite {
+            self.add_everything(&mut edit);
+            manifest.manifest.rewrite(&edit)
+        } else {
+            edit.dropped_topics = cut.deleted.iter().map(Topic::id).collect();
+            edit.dropped_segments = cut.dropped.iter().map(|dropped| dropped.meta.id).collect();
+            manifest.manifest.append(&edit)
+        };
+        result.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        cut.frozen = None;
+        self.index.install(runs, &[], true);
+        drop(manifest);
+        self.drop_old_ghosts()
+    }
+
+    fn add_everything(&self, edit: &mut Edit) {
+        edit.runs.extend(self.index.runs().all().map(|run| run_item(run.meta())));
+    }
+
+    pub(crate) fn free_journal(&self, lsn: u64) -> Result<(), MaintenanceError> {
+        let freed = lock(&self.committer).journal.free_up_to(lsn, SPARES_MAX);
+        freed.map_err(|error| self.fail(format!("removing a journal file failed: {error}")))
+    }
+
+    fn remove_dropped(&self, cut: &Cut) {
+        for dropped in &cut.dropped {
+            self.remove_segment(&dropped.meta, dropped.damaged);
+        }
+        for topic in &cut.deleted {
+            let (segments, tail) = {
+                let mut state = topic.state();
+                (std::mem::take(&mut state.segments), std::mem::take(&mut state.tail))
+            };
+            let waiting: u64 = tail.iter().map(|chunk| chunk.bytes.len() as u64).sum();
+            self.tail_bytes.fetch_sub(waiting, Ordering::Relaxed);
+            for segment in segments {
+                self.remove_segment(&segment.meta, segment.damaged);
+            }
+        }
+    }
+
+    /// Removes a segment's files; damaged ones are moved aside instead. What cannot be removed now is removed when the
+    /// log is opened next, because no manifest names it.
+    pub(crate) fn remove_segment(&self, meta: &segment::SegmentMeta, damaged: bool) {
+        self.files.forget(meta.id);
+        for path in [meta.id.path(), meta.id.samples_path()] {
+            let file = path.rsplit('/').next().unwrap_or_default();
+            let _left_for_the_next_open = if damaged {
+                self.disk.rename(&path, &format!("quarantine/{file}"))
+            } else {
+                self.disk.remove(&path)
+            };
+        }
+    }
+
+    /// Sorts a failure: no space is tried again, everything else stops the writer.
+    pub(crate) fn upkeep_failed(&self, what: &str, error: io::Error, syncing: bool) -> MaintenanceError {
+        let no_space = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if no_space && !syncing {
+            self.full.store(true, Ordering::Relaxed);
+            return MaintenanceError::NoSpace { what: what.to_owned() };
+        }
+        self.fail(format!("writing {what} failed: {error}"))
+    }
+
+    pub(crate) fn fail(&self, reason: String) -> MaintenanceError {
+        self.poison.set(reason.clone());
+        self.progressed.notify_all();
+        self.room.notify_all();
+        MaintenanceError::Poisoned { reason }
+    }
+}
+
+impl ManifestState {
+    /// Writes an edit that concerns runs or sealed segments only.
+    pub(crate) fn append_edit(&mut self, change: impl FnOnce(&mut Edit)) -> io::Result<()> {
+        let mut edit = self.edit();
+        change(&mut edit);
+        self.manifest.append(&edit)
+    }
+}
+
+fn run_io(error: RunError) -> io::Error {
+    match error {
+        RunError::Io { source, .. } => source,
+        damaged => io::Error::other(damaged),
+    }
+}
+
+pub(crate) fn run_item(run: &RunMeta) -> RunItem {
+    RunItem { number: run.number, kind: run.kind as u8, level: run.level }
+}

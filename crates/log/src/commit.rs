@@ -1,0 +1,261 @@
+//! Writes groups to the journal, syncs, and tells everyone who waits.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+
+use promethean_model::Durability;
+
+use crate::batch::{Completion, Receipt};
+use crate::core::Core;
+use crate::error::AppendError;
+use crate::io_util::lock;
+use crate::journal::frame::{self, HEADER_BYTES, Parts};
+use crate::journal::writer::{FrameSpan, JournalWriter};
+use crate::planted::{self, Bug};
+use crate::sequencer::{Group, Waiter};
+use crate::state::Redo;
+use crate::topic::Topic;
+
+/// Guarded by one lock, so that groups reach the journal in the order they were taken.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    pub(crate) journal: JournalWriter,
+    /// Topics of groups that are written and not synced.
+    unsynced: Vec<(Topic, u64)>,
+    written_lsn: u64,
+    synced_lsn: u64,
+    /// When the oldest unsynced group was written.
+    unsynced_since_ms: u64,
+    /// Where redo goes; `None` applies it on the caller's thread.
+    pub(crate) state_queue: Option<SyncSender<StateJob>>,
+}
+
+/// Redo of one group and the callers that wait for it.
+#[derive(Default)]
+pub(crate) struct StateJob {
+    redo: Vec<(u64, Vec<u8>)>,
+    waiters: Vec<(Completion, Receipt)>,
+}
+
+/// Callers to be told after the locks are released.
+#[derive(Default)]
+pub(crate) struct Finished {
+    done: Vec<(Completion, Result<Receipt, AppendError>)>,
+    group: Group,
+}
+
+impl Committer {
+    pub(crate) fn new(journal: JournalWriter, lsn: u64) -> Committer {
+        Committer {
+            journal,
+            unsynced: Vec::new(),
+            written_lsn: lsn,
+            synced_lsn: lsn,
+            unsynced_since_ms: 0,
+            state_queue: None,
+        }
+    }
+
+    /// Whether something acknowledged as `os` still waits for its sync.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty()
+    }
+}
+
+impl Core {
+    /// Takes the open group through the journal. `force_sync` also syncs what earlier groups left.
+    pub(crate) fn pump(&self, force_sync: bool) {
+        let mut committer = lock(&self.committer);
+        let group = lock(&self.sequencer).take_group();
+        self.room.notify_all();
+        let finished = self.commit_group(&mut committer, group, force_sync);
+        drop(committer);
+        self.finish(finished);
+    }
+
+    fn finish(&self, finished: Finished) {
+        for (done, result) in finished.done {
+            done(result);
+        }
+        let mut group = finished.group;
+        group.clear();
+        lock(&self.sequencer).spare = Some(group);
+    }
+
+    fn commit_group(&self, committer: &mut Committer, mut group: Group, force_sync: bool) -> Finished {
+        if let Some(reason) = self.poison.reason() {
+            let reason = reason.to_owned();
+            return fail_all(group, |_| AppendError::Poisoned { reason: reason.clone() });
+        }
+        let mut early = Vec::new();
+        if planted::is(Bug::AckBeforeWrite) {
+            early = take_waiters(&mut group, |_| true);
+        }
+        if let Some(last) = group.spans.last() {
+            let last_lsn = last.lsn;
+            if let Err(error) = committer.journal.write(&mut group.bytes, &group.spans, committer.synced_lsn)
+            {
+                return self.poisoned(group, "writing the journal", &error);
+            }
+            self.account(group.bytes.len() as u64);
+            committer.written_lsn = last_lsn;
+            if committer.unsynced.is_empty() {
+                committer.unsynced_since_ms = self.clock.monotonic_ms();
+            }
+            committer.unsynced.append(&mut group.touched);
+        }
+        let acked_when_written = |waiter: &Waiter| waiter.receipt.durability == Durability::Os;
+        early.extend(take_waiters(&mut group, acked_when_written));
+        let waited = self.clock.monotonic_ms().saturating_sub(committer.unsynced_since_ms);
+        let overdue = committer.has_unsynced() && waited >= self.options.os_sync_interval_ms;
+        if (group.wants_sync || force_sync || overdue)
+            && committer.written_lsn > committer.synced_lsn
+            && let Err(error) = self.sync_journal(committer)
+        {
+            let mut finished = self.poisoned(group, "syncing the journal", &error);
+            finished.done.extend(early);
+            return finished;
+        }
+        self.complete(committer, group, early)
+    }
+
+    fn sync_journal(&self, committer: &mut Committer) -> io::Result<()> {
+        committer.journal.sync()?;
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        committer.synced_lsn = committer.written_lsn;
+        for (topic, end) in committer.unsynced.drain(..) {
+            topic.set_end(end);
+            self.observer.durable_end_moved(&topic, end);
+        }
+        lock(&self.progress).durable_lsn = committer.synced_lsn;
+        self.progressed.notify_all();
+        Ok(())
+    }
+
+    /// Everything in the group is durable: redo goes to the state, the rest of the callers are done.
+    fn complete(
+        &self,
+        committer: &mut Committer,
+        mut group: Group,
+        mut done: Vec<(Completion, Result<Receipt, AppendError>)>,
+    ) -> Finished {
+        if group.has_redo {
+            let job = take_state_job(&mut group);
+            match &committer.state_queue {
+                Some(queue) => {
+                    if let Err(unsent) = queue.send(job) {
+                        done.extend(unsent.0.fail("the state thread has stopped"));
+                    }
+                }
+                None => done.extend(self.apply_state(job)),
+            }
+        }
+        done.extend(group.waiters.drain(..).map(|waiter| (waiter.done, Ok(waiter.receipt))));
+        Finished { done, group }
+    }
+
+    /// Applies redo in order. Called by the state thread, or by the writer where there are no threads.
+    pub(crate) fn apply_state(&self, job: StateJob) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+        let redo: Vec<Redo<'_>> = job.redo.iter().map(|(lsn, bytes)| Redo { lsn: *lsn, bytes }).collect();
+        let Some(last) = redo.last().map(|redo| redo.lsn) else { return job.succeed() };
+        if let Some(reason) = self.poison.reason() {
+            return job.fail(reason);
+        }
+        if let Err(error) = self.state.apply(&redo) {
+            let reason = format!("applying state failed: {error}");
+            self.poison.set(reason.clone());
+            self.progressed.notify_all();
+            return job.fail(&reason);
+        }
+        lock(&self.progress).state_lsn = last;
+        self.progressed.notify_all();
+        job.succeed()
+    }
+
+    fn account(&self, bytes: u64) {
+        let total = self.journal_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let tail = self.tail_bytes.load(Ordering::Relaxed);
+        let due = total >= self.options.checkpoint_bytes
+            || tail >= self.options.tail_bytes
+            || self.index_memory() >= self.options.index_bytes * 3 / 8;
+        if due && self.options.threads {
+            self.raise(|flags| flags.upkeep = true);
+        }
+        self.watch_space(bytes);
+    }
+
+    fn poisoned(&self, group: Group, action: &str, error: &io::Error) -> Finished {
+        let reason = format!("{action} failed: {error}");
+        self.poison.set(reason.clone());
+        self.progressed.notify_all();
+        self.room.notify_all();
+        fail_all(group, |_| AppendError::UnknownOutcome { reason: reason.clone() })
+    }
+
+    /// Leaves a frame behind that says how far acknowledged data reaches, so that damage to the last frames is not
+    /// taken for a torn tail. Not synced: it matters only where the page cache survived.
+    pub(crate) fn write_mark(&self) {
+        let mut committer = lock(&self.committer);
+        let mut sequencer = lock(&self.sequencer);
+        let nothing_new = sequencer.last_lsn() != committer.synced_lsn;
+        if !sequencer.group.spans.is_empty() || nothing_new || self.poison.reason().is_some() {
+            return;
+        }
+        let lsn = sequencer.next_lsn;
+        sequencer.next_lsn += 1;
+        drop(sequencer);
+        let mut bytes = vec![0; HEADER_BYTES];
+        frame::finish(&mut bytes, Parts { lsn, ..Parts::default() });
+        let span = FrameSpan { at: 0, len: HEADER_BYTES, lsn };
+        let mark = committer.synced_lsn;
+        match committer.journal.write(&mut bytes, &[span], mark) {
+            Ok(()) => committer.written_lsn = lsn,
+            Err(error) => {
+                self.poison.set(format!("writing the journal failed: {error}"));
+                self.progressed.notify_all();
+            }
+        }
+    }
+}
+
+impl StateJob {
+    fn succeed(self) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+        self.waiters.into_iter().map(|(done, receipt)| (done, Ok(receipt))).collect()
+    }
+
+    fn fail(self, reason: &str) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+        let error = AppendError::UnknownOutcome { reason: reason.to_owned() };
+        self.waiters.into_iter().map(|(done, _)| (done, Err(error.clone()))).collect()
+    }
+}
+
+fn take_state_job(group: &mut Group) -> StateJob {
+    let mut job = StateJob::default();
+    for waiter in std::mem::take(&mut group.waiters) {
+        if waiter.redo.is_empty() {
+            group.waiters.push(waiter);
+            continue;
+        }
+        let bytes = group.bytes.get(waiter.redo.clone()).unwrap_or_default().to_vec();
+        job.redo.push((waiter.receipt.lsn, bytes));
+        job.waiters.push((waiter.done, waiter.receipt));
+    }
+    job
+}
+
+fn take_waiters(
+    group: &mut Group,
+    which: impl Fn(&Waiter) -> bool,
+) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    let taken = group.waiters.extract_if(.., |waiter| which(waiter));
+    taken.map(|waiter| (waiter.done, Ok(waiter.receipt))).collect()
+}
+
+fn fail_all(mut group: Group, error: impl Fn(&Waiter) -> AppendError) -> Finished {
+    let failed = group.waiters.drain(..).map(|waiter| {
+        let error = error(&waiter);
+        (waiter.done, Err(error))
+    });
+    Finished { done: failed.collect(), group: Group::default() }
+}

@@ -1,0 +1,304 @@
+//! Rewrites the sealed segments of compacted topics so that only the latest event of each key is left.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::disk::DiskFile;
+use crate::error::{MaintenanceError, ReadError};
+use crate::files::Part;
+use crate::index::{DIR as INDEX_DIR, GhostEntry, Run, run_path};
+use crate::io_util::{lock, write_all_at};
+use crate::read::ReadLimit;
+use crate::record::RecordView;
+use crate::segment::{DIR, HEADER_BYTES, SAMPLE_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
+use crate::topic::{Segment, Topic};
+
+const BUFFER_BYTES: usize = 1024 * 1024;
+/// Ghosts written as one run.
+const GHOSTS_PER_RUN: usize = 256 * 1024;
+
+impl Core {
+    /// Compacts every topic that has gathered enough new segments.
+    pub(crate) fn compact_topics(&self) -> Result<(), MaintenanceError> {
+        let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        for topic in topics {
+            if self.signals.stop.load(std::sync::atomic::Ordering::Acquire) {
+                return Ok(());
+            }
+            let inputs = sealed_segments(&topic);
+            if worth_compacting(&topic, &inputs) {
+                self.compact(&topic, &inputs)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compact(&self, topic: &Topic, inputs: &[SegmentMeta]) -> Result<(), MaintenanceError> {
+        let _one_at_a_time = lock(&self.merging);
+        let now = self.clock.wall_ms();
+        let generation = inputs.iter().map(|meta| meta.id.generation).max().unwrap_or(0) + 1;
+        let mut writer = Rewriter::new(self, topic, generation, now);
+        for meta in inputs {
+            match writer.copy_segment(meta) {
+                Ok(()) => {}
+                // A damaged topic is left as it is: reading it reports the damage.
+                Err(RewriteError::Read(_)) => return writer.abandon(),
+                Err(RewriteError::Io(error)) => {
+                    writer.abandon()?;
+                    return Err(self.upkeep_failed("a compacted segment", error, false));
+                }
+            }
+        }
+        let finished = writer.finish();
+        let (segments, ghosts) = match finished {
+            Ok(finished) => finished,
+            Err(error) => return Err(self.upkeep_failed("a compacted segment", error, false)),
+        };
+        self.swap_segments(topic, inputs, segments, ghosts)
+    }
+
+    fn swap_segments(
+        &self,
+        topic: &Topic,
+        inputs: &[SegmentMeta],
+        outputs: Vec<SegmentMeta>,
+        ghosts: Vec<Arc<Run>>,
+    ) -> Result<(), MaintenanceError> {
+        let _no_checkpoint = lock(&self.upkeep);
+        let still_there = sealed_segments(topic).iter().filter(|meta| inputs.contains(meta)).count();
+        if still_there != inputs.len() {
+            // Retention was faster. What was written is left over and no manifest names it.
+            outputs.iter().for_each(|meta| self.remove_segment(meta, false));
+            return Ok(());
+        }
+        let synced = self.sync_compacted(&outputs, &ghosts);
+        synced.map_err(|error| self.fail(format!("syncing a compacted segment failed: {error}")))?;
+        let mut manifest = lock(&self.manifest);
+        manifest.next_run = self.index.next_number();
+        let written = manifest.append_edit(|edit| {
+            edit.dropped_segments = inputs.iter().map(|meta| meta.id).collect();
+            edit.segments.clone_from(&outputs);
+            edit.runs = ghosts.iter().map(|run| crate::checkpoint::run_item(run.meta())).collect();
+        });
+        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        self.index.install(ghosts, &[], false);
+        {
+            let mut state = topic.state();
+            state.segments.retain(|segment| !inputs.contains(&segment.meta));
+            let rewritten =
+                outputs.into_iter().map(|meta| Segment { sealed: true, ..Segment::new(meta, meta.bytes) });
+            state.segments.splice(0..0, rewritten);
+        }
+        drop(manifest);
+        inputs.iter().for_each(|meta| self.remove_segment(meta, false));
+        Ok(())
+    }
+
+    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<Run>]) -> io::Result<()> {
+        for meta in outputs {
+            self.files.get(meta.id, Part::Records)?.sync()?;
+            if meta.samples > 0 {
+                self.files.get(meta.id, Part::Samples)?.sync()?;
+            }
+        }
+        self.disk.sync_dir(DIR)?;
+        for run in ghosts {
+            self.disk.open(&run_path(run.meta().number))?.sync()?;
+        }
+        if ghosts.is_empty() { Ok(()) } else { self.disk.sync_dir(INDEX_DIR) }
+    }
+}
+
+/// Segments that no longer change, on disk as the manifest has them.
+fn sealed_segments(topic: &Topic) -> Vec<SegmentMeta> {
+    let state = topic.state();
+    if !state.policy.compacted || state.deleted {
+        return Vec::new();
+    }
+    let sealed = state.segments.iter().take(state.segments.len().saturating_sub(1));
+    let sealed = sealed.take_while(|segment| !segment.changed && segment.applied == segment.meta.bytes);
+    sealed.map(|segment| segment.meta).collect()
+}
+
+fn worth_compacting(topic: &Topic, inputs: &[SegmentMeta]) -> bool {
+    if topic.state().segments.iter().any(|segment| segment.damaged) {
+        return false;
+    }
+    let (new, clean): (Vec<&SegmentMeta>, Vec<_>) = inputs.iter().partition(|meta| meta.id.generation == 0);
+    let bytes = |of: &[&SegmentMeta]| of.iter().map(|meta| meta.bytes).sum::<u64>();
+    !new.is_empty() && bytes(&new) * 2 >= bytes(&clean)
+}
+
+enum RewriteError {
+    Read(#[expect(dead_code, reason = "damage is noted where it is met")] ReadError),
+    Io(io::Error),
+}
+
+/// Writes survivors into new segments that cover the same offsets.
+struct Rewriter<'a> {
+    core: &'a Core,
+    topic: &'a Topic,
+    generation: u32,
+    now: i64,
+    done: Vec<SegmentMeta>,
+    current: Option<Output>,
+    ghosts: Vec<GhostEntry>,
+    ghost_runs: Vec<Arc<Run>>,
+    ghosts_appended: i64,
+}
+
+struct Output {
+    meta: SegmentMeta,
+    file: Arc<dyn DiskFile>,
+    buffer: Vec<u8>,
+    written: u64,
+    samples: Vec<Sample>,
+    sampled_at: u64,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(core: &'a Core, topic: &'a Topic, generation: u32, now: i64) -> Rewriter<'a> {
+        let (done, ghosts, ghost_runs) = (Vec::new(), Vec::new(), Vec::new());
+        Rewriter { core, topic, generation, now, done, current: None, ghosts, ghost_runs, ghosts_appended: 0 }
+    }
+
+    fn copy_segment(&mut self, meta: &SegmentMeta) -> Result<(), RewriteError> {
+        let most = self.topic.state().policy.segment_bytes(self.core.options.segment_bytes);
+        if self.current.as_ref().is_some_and(|output| output.meta.bytes >= most / 2) {
+            self.close_output(meta.id.base).map_err(RewriteError::Io)?;
+        }
+        self.open_output(meta).map_err(RewriteError::Io)?;
+        let limit = ReadLimit { events: usize::MAX, bytes: BUFFER_BYTES };
+        let mut next = meta.id.base;
+        while next < meta.end {
+            let read = self.core.read_segment(self.topic, meta, next, limit);
+            let page = read.map_err(RewriteError::Read)?;
+            for (view, bytes) in page.iter_with_bytes() {
+                if self.survives(&view, meta).map_err(RewriteError::Read)? {
+                    self.keep(&view, bytes).map_err(RewriteError::Io)?;
+                } else {
+                    self.bury(&view, meta).map_err(RewriteError::Io)?;
+                }
+            }
+            if page.next == next {
+                break;
+            }
+            next = page.next;
+        }
+        if let Some(output) = &mut self.current {
+            output.meta.end = meta.end;
+            output.meta.last_append = output.meta.last_append.max(meta.last_append);
+        }
+        Ok(())
+    }
+
+    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, ReadError> {
+        let Some(key) = view.key else { return Ok(true) };
+        let end = self.topic.end();
+        let latest = self.core.latest_offset_of_key(self.topic, key, crate::batch::key_hash(key), end)?;
+        if latest.is_some_and(|latest| latest != view.offset) {
+            return Ok(false);
+        }
+        let keep_ms = self.topic.state().policy.tombstone_ms as i64;
+        Ok(!(view.tombstone && self.now.saturating_sub(meta.last_append) > keep_ms))
+    }
+
+    fn keep(&mut self, view: &RecordView<'_>, bytes: &[u8]) -> io::Result<()> {
+        let Some(output) = &mut self.current else { return Ok(()) };
+        let pos = output.meta.bytes;
+        if pos >= output.sampled_at + SAMPLE_EVERY {
+            output.samples.push(Sample { offset: view.offset, max_ts: output.meta.max_ts, pos: pos as u32 });
+            output.sampled_at = pos;
+        }
+        output.meta.add(view.offset, bytes.len(), view.ts, output.meta.last_append);
+        output.buffer.extend_from_slice(bytes);
+        if output.buffer.len() >= BUFFER_BYTES { output.flush() } else { Ok(()) }
+    }
+
+    /// The event goes, its id is remembered for the dedupe window.
+    fn bury(&mut self, view: &RecordView<'_>, meta: &SegmentMeta) -> io::Result<()> {
+        let window = self.topic.state().policy.dedupe_window_ms as i64;
+        if self.now.saturating_sub(meta.last_append) >= window {
+            return Ok(());
+        }
+        self.ghosts_appended = self.ghosts_appended.max(meta.last_append);
+        self.ghosts.push(GhostEntry {
+            topic: self.topic.id(),
+            id: *view.id.as_bytes(),
+            offset: view.offset,
+            ts: view.ts,
+            content: view.content_hash(),
+        });
+        if self.ghosts.len() >= GHOSTS_PER_RUN { self.flush_ghosts() } else { Ok(()) }
+    }
+
+    fn flush_ghosts(&mut self) -> io::Result<()> {
+        let mut ghosts = std::mem::take(&mut self.ghosts);
+        if ghosts.is_empty() {
+            return Ok(());
+        }
+        ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
+        let run = self.core.index.write_ghosts(ghosts, self.ghosts_appended.max(0) as u64);
+        self.ghost_runs.extend(run.map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    fn open_output(&mut self, meta: &SegmentMeta) -> io::Result<()> {
+        if self.current.is_some() {
+            return Ok(());
+        }
+        let id = SegmentId { generation: self.generation, ..meta.id };
+        let file = self.core.files.create(id, Part::Records)?;
+        let fresh = SegmentMeta { first_append: meta.first_append, ..SegmentMeta::new(id, meta.last_append) };
+        let buffer = id.encode_header().to_vec();
+        self.current = Some(Output {
+            meta: fresh,
+            file,
+            buffer,
+            written: 0,
+            samples: Vec::new(),
+            sampled_at: HEADER_BYTES,
+        });
+        Ok(())
+    }
+
+    fn close_output(&mut self, end: u64) -> io::Result<()> {
+        let Some(mut output) = self.current.take() else { return Ok(()) };
+        output.flush()?;
+        output.meta.end = end;
+        output.meta.samples = output.samples.len() as u32;
+        if !output.samples.is_empty() {
+            let bytes: Vec<u8> =
+                output.samples.iter().flat_map(|sample| sample.encode(output.meta.id.topic)).collect();
+            debug_assert_eq!(bytes.len(), output.samples.len() * SAMPLE_BYTES);
+            write_all_at(&*self.core.files.create(output.meta.id, Part::Samples)?, &bytes, 0)?;
+        }
+        self.done.push(output.meta);
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<(Vec<SegmentMeta>, Vec<Arc<Run>>)> {
+        let end = self.current.as_ref().map_or(0, |output| output.meta.end);
+        self.close_output(end)?;
+        self.flush_ghosts()?;
+        Ok((self.done, self.ghost_runs))
+    }
+
+    fn abandon(self) -> Result<(), MaintenanceError> {
+        let current = self.current.map(|output| output.meta);
+        for meta in self.done.iter().chain(&current) {
+            self.core.remove_segment(meta, false);
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    fn flush(&mut self) -> io::Result<()> {
+        write_all_at(&*self.file, &self.buffer, self.written)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}

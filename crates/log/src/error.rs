@@ -1,0 +1,250 @@
+//! What can go wrong, one enum per operation. Every message says what to do.
+
+use std::fmt;
+use std::io;
+
+use promethean_model::EventId;
+
+/// A range of a file that cannot be trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The topic whose events are affected; `None` for files shared by all topics.
+    pub topic: Option<String>,
+    /// Path inside the data directory.
+    pub file: String,
+    /// First damaged byte.
+    pub from_byte: u64,
+    /// First byte after the damage that can be used again.
+    pub to_byte: u64,
+    /// First offset that cannot be served.
+    pub from_offset: u64,
+    /// First offset after the damage that can be served.
+    pub to_offset: u64,
+    /// What did not fit.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes {}..{} ({})", self.file, self.from_byte, self.to_byte, self.what)?;
+        if let Some(topic) = &self.topic {
+            write!(f, ", topic `{topic}` offsets {}..{}", self.from_offset, self.to_offset)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a log did not open. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process uses the directory.
+    #[error("the data directory is in use by another process: stop it, or use another directory")]
+    Locked,
+    /// The directory was written by another version.
+    #[error(
+        "the data directory has format `{found}`, this version reads `{expected}`: use the version that wrote it"
+    )]
+    Format {
+        /// What the directory says.
+        found: String,
+        /// What this version reads.
+        expected: &'static str,
+    },
+    /// Acknowledged data is damaged.
+    #[error(
+        "corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup, or open with \
+         `accept_damaged_journal` to keep what can be read and report the rest as lost"
+    )]
+    CorruptRange(Damage),
+    /// The state engine has seen more than the journal holds.
+    #[error(
+        "state_ahead: the state was applied up to {applied}, the journal ends at {end}: journal and state are from \
+         different times; restore both from one backup"
+    )]
+    StateAhead {
+        /// Last LSN in the state.
+        applied: u64,
+        /// Last LSN in the journal.
+        end: u64,
+    },
+    /// The state engine lost what the checkpoint relied on.
+    #[error(
+        "state_behind: the state was applied up to {applied}, the checkpoint needs {needed}: restore the `state` \
+         folder from the backup that belongs to this directory"
+    )]
+    StateBehind {
+        /// Last LSN in the state.
+        applied: u64,
+        /// What the manifest says was durable.
+        needed: u64,
+    },
+    /// The state engine failed.
+    #[error("the state engine failed: {0}")]
+    State(String),
+    /// The file system failed.
+    #[error("{action} `{file}` failed: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a batch was not acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The topic has moved on.
+    #[error("topic `{topic}` ends at {actual}, expected {expected}: read up to {actual} and try again")]
+    Conflict {
+        /// Topic name.
+        topic: String,
+        /// What the batch expected.
+        expected: u64,
+        /// The next offset.
+        actual: u64,
+    },
+    /// The key has moved on.
+    #[error(
+        "the latest event of this key in `{topic}` is at {actual:?}, expected {expected:?}: read it and try again"
+    )]
+    KeyConflict {
+        /// Topic name.
+        topic: String,
+        /// What the batch expected.
+        expected: Option<u64>,
+        /// Offset of the key's latest event.
+        actual: Option<u64>,
+    },
+    /// The id is taken by another event.
+    #[error("id {id} is already at offset {offset} of `{topic}` with another key or payload: use a new id")]
+    IdConflict {
+        /// Topic name.
+        topic: String,
+        /// The id.
+        id: EventId,
+        /// Where it is.
+        offset: u64,
+    },
+    /// The disk is nearly full.
+    #[error(
+        "storage_full: {free} bytes are free, {reserve} are kept in reserve: free space, publishing then resumes"
+    )]
+    StorageFull {
+        /// Bytes free.
+        free: u64,
+        /// Bytes kept.
+        reserve: u64,
+    },
+    /// An earlier failure stopped the writer. The batch is not in the log.
+    #[error("the log stopped writing ({reason}): restart the process")]
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+    /// The batch may or may not survive.
+    #[error("unknown_outcome: {reason}: restart, then publish again with the same ids")]
+    UnknownOutcome {
+        /// The failure.
+        reason: String,
+    },
+    /// Something exceeds its limit.
+    #[error("{what} is {size} bytes, at most {max} are allowed: send less")]
+    TooLarge {
+        /// Which part.
+        what: &'static str,
+        /// Its size.
+        size: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Too many topics.
+    #[error("there are {max} topics already: delete some, or raise `topics_max`")]
+    TooManyTopics {
+        /// The limit.
+        max: u32,
+    },
+    /// A compacted topic takes no event without a key.
+    #[error("topic `{topic}` is compacted: give the event a key")]
+    KeyRequired {
+        /// Topic name.
+        topic: String,
+    },
+    /// The topic was deleted.
+    #[error("topic `{topic}` was deleted: look it up again to create it anew")]
+    TopicDeleted {
+        /// Topic name.
+        topic: String,
+    },
+    /// Whether the event is there already could not be found out. Nothing was appended.
+    #[error("looking for an earlier event failed: {message}")]
+    Lookup {
+        /// The failure.
+        message: String,
+    },
+    /// The log is closed.
+    #[error("the log is closed")]
+    Closed,
+}
+
+/// Why events were not read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Retention has removed the offset.
+    #[error("offset {requested} of `{topic}` is gone, the earliest kept is {earliest}: go on from there")]
+    OutOfRange {
+        /// Topic name.
+        topic: String,
+        /// What was asked for.
+        requested: u64,
+        /// The first that is kept.
+        earliest: u64,
+    },
+    /// The bytes are damaged.
+    #[error("corrupt_range: {0}: restore the file from a backup, or go on after the range")]
+    CorruptRange(Damage),
+    /// The file system failed.
+    #[error("{action} `{file}` failed: {message}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        file: String,
+        /// What the system said.
+        message: String,
+    },
+}
+
+/// Why a checkpoint, retention or compaction did not finish.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum MaintenanceError {
+    /// No space; it is tried again.
+    #[error("no space left for {what}: free space, it is tried again")]
+    NoSpace {
+        /// What was to be written.
+        what: String,
+    },
+    /// The log has stopped writing.
+    #[error("the log stopped writing ({reason}): restart the process")]
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+    /// Data is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+pub(crate) fn open_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::Io { action, file: file.to_owned(), source }
+}
+
+pub(crate) fn read_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> ReadError {
+    move |source| ReadError::Io { action, file: file.to_owned(), message: source.to_string() }
+}

@@ -1,0 +1,100 @@
+//! A bounded set of open segment files.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use crate::disk::{Disk, DiskFile};
+use crate::io_util::lock;
+use crate::segment::SegmentId;
+
+/// Which file of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Records,
+    Samples,
+}
+
+type Key = (SegmentId, Part);
+
+/// Least recently used files are closed when there are too many.
+#[derive(Debug)]
+pub(crate) struct Files {
+    disk: Arc<dyn Disk>,
+    most: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    files: HashMap<Key, (Arc<dyn DiskFile>, u64)>,
+    clock: u64,
+}
+
+impl Files {
+    pub(crate) fn new(disk: Arc<dyn Disk>, most: usize) -> Files {
+        Files { disk, most: most.max(8), open: Mutex::default() }
+    }
+
+    /// An existing file.
+    pub(crate) fn get(&self, id: SegmentId, part: Part) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = self.cached((id, part)) {
+            return Ok(file);
+        }
+        let file = self.disk.open(&path(id, part))?;
+        self.insert((id, part), Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// A new, empty file; a left-over of the same name is emptied.
+    pub(crate) fn create(&self, id: SegmentId, part: Part) -> io::Result<Arc<dyn DiskFile>> {
+        let path = path(id, part);
+        let file = match self.disk.create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let file = self.disk.open(&path)?;
+                file.set_len(0)?;
+                file
+            }
+            other => other?,
+        };
+        self.insert((id, part), Arc::clone(&file));
+        Ok(file)
+    }
+
+    pub(crate) fn forget(&self, id: SegmentId) {
+        let mut open = lock(&self.open);
+        open.files.remove(&(id, Part::Records));
+        open.files.remove(&(id, Part::Samples));
+    }
+
+    fn cached(&self, key: Key) -> Option<Arc<dyn DiskFile>> {
+        let mut open = lock(&self.open);
+        open.clock += 1;
+        let now = open.clock;
+        let (file, used) = open.files.get_mut(&key)?;
+        *used = now;
+        Some(Arc::clone(file))
+    }
+
+    fn insert(&self, key: Key, file: Arc<dyn DiskFile>) {
+        let mut open = lock(&self.open);
+        open.clock += 1;
+        let now = open.clock;
+        open.files.insert(key, (file, now));
+        if open.files.len() > self.most {
+            // Closing an eighth at a time keeps the search for the oldest off the common path.
+            let mut ages: Vec<u64> = open.files.values().map(|(_, used)| *used).collect();
+            let drop_count = (self.most / 8).max(1);
+            let (_, limit, _) = ages.select_nth_unstable(drop_count);
+            let limit = *limit;
+            open.files.retain(|_, (_, used)| *used >= limit);
+        }
+    }
+}
+
+fn path(id: SegmentId, part: Part) -> String {
+    match part {
+        Part::Records => id.path(),
+        Part::Samples => id.samples_path(),
+    }
+}

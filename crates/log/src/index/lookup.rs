@@ -1,0 +1,150 @@
+//! Lookups over the memory tables and the runs.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use super::entry::{GhostEntry, Kind};
+use super::error::RunError;
+use super::lsm::{Index, read};
+
+/// Entries copied from the active table under one lock.
+const CHUNK: usize = 32;
+
+/// Is given offset and position of one entry, and says whether to go on.
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(u64, u32) -> ControlFlow<()>;
+
+impl Index {
+    /// Appends offset and position of every entry under a hash, newest first, each once. Runs that cannot hold an id
+    /// with the time `id_ms` (of a version 7 id) are not read.
+    ///
+    /// Does not rely on the order of ages: nothing is missed even if offsets overlapped.
+    pub(crate) fn candidates(
+        &self,
+        kind: Kind,
+        topic: u32,
+        hash: u64,
+        id_ms: Option<u64>,
+        out: &mut Vec<(u64, u32)>,
+    ) -> Result<(), RunError> {
+        let mut found = Vec::new();
+        found.extend(read(&self.active).chain(kind, topic, hash));
+        if let Some(table) = self.frozen() {
+            found.extend(table.chain(kind, topic, hash));
+        }
+        for run in self.runs().of(kind).iter().filter(|run| run.meta().may_hold(id_ms)) {
+            run.find(topic, hash, &mut found)?;
+        }
+        // Sorted already, unless an entry moved to the next table between two looks.
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
+        out.append(&mut found);
+        Ok(())
+    }
+
+    /// Visits the entries under a hash from newest to oldest until told to stop. Older tables and runs are only looked
+    /// at when the newer ones are exhausted. No lock is held during a visit.
+    pub(crate) fn newest_first(
+        &self,
+        kind: Kind,
+        topic: u32,
+        hash: u64,
+        visit: Visit<'_>,
+    ) -> Result<(), RunError> {
+        self.newest_upto(kind, topic, hash, u64::MAX, visit)
+    }
+
+    /// The same from an offset downwards, so that a long history can be read in parts.
+    pub(crate) fn newest_upto(
+        &self,
+        kind: Kind,
+        topic: u32,
+        hash: u64,
+        upto: u64,
+        visit: Visit<'_>,
+    ) -> Result<(), RunError> {
+        let mut left = Left { upto: Some(upto), visit };
+        if self.walk_memory(kind, topic, hash, &mut left).is_break() {
+            return Ok(());
+        }
+        for run in self.runs().of(kind) {
+            let Some(upto) = left.upto else { return Ok(()) };
+            if run.walk(topic, hash, upto, &mut |offset, pos| left.see(offset, pos))?.is_break() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits what is not in a run yet, newest first.
+    pub(crate) fn recent(&self, kind: Kind, topic: u32, hash: u64, visit: Visit<'_>) {
+        let mut left = Left { upto: Some(u64::MAX), visit };
+        let _ = self.walk_memory(kind, topic, hash, &mut left);
+    }
+
+    /// The newest ghost of an id.
+    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
+        for run in self.runs().of(Kind::Ghost) {
+            if let Some(ghost) = run.find_ghost(topic, id)? {
+                return Ok(Some(ghost));
+            }
+        }
+        Ok(None)
+    }
+
+    fn walk_memory(&self, kind: Kind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
+        self.walk_active(kind, topic, hash, left)?;
+        if let Some(table) = self.frozen() {
+            for (offset, pos) in table.chain(kind, topic, hash) {
+                left.see(offset, pos)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Copies a few entries at a time, because a visit may read the disk and inserts must not wait for that.
+    fn walk_active(&self, kind: Kind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
+        let mut resume = None;
+        loop {
+            let mut chunk = [(0, 0); CHUNK];
+            let mut filled = 0;
+            {
+                let table = read(&self.active);
+                let generation = self.generation.load(Ordering::Relaxed);
+                let mut chain = match resume {
+                    None => table.chain(kind, topic, hash),
+                    Some((before, next)) if before == generation => table.chain_from(kind, next),
+                    // The rest of the chain is in the frozen table now, or already in a run.
+                    Some(_) => return ControlFlow::Continue(()),
+                };
+                for (place, entry) in chunk.iter_mut().zip(&mut chain) {
+                    *place = entry;
+                    filled += 1;
+                }
+                resume = Some((generation, chain.next));
+            }
+            for &(offset, pos) in chunk.iter().take(filled) {
+                left.see(offset, pos)?;
+            }
+            if filled < CHUNK {
+                return ControlFlow::Continue(());
+            }
+        }
+    }
+}
+
+/// What is still to be visited.
+struct Left<'a> {
+    /// Entries above were visited, or are not wanted: one that moved to the next table meanwhile is met twice.
+    upto: Option<u64>,
+    visit: Visit<'a>,
+}
+
+impl Left<'_> {
+    fn see(&mut self, offset: u64, pos: u32) -> ControlFlow<()> {
+        if self.upto.is_none_or(|upto| offset > upto) {
+            return ControlFlow::Continue(());
+        }
+        self.upto = offset.checked_sub(1);
+        (self.visit)(offset, pos)
+    }
+}

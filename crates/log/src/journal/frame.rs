@@ -1,0 +1,136 @@
+//! One durable batch as bytes.
+
+use crate::bytes::{Fields, put};
+use crate::planted::{self, Bug};
+
+pub(crate) const HEADER_BYTES: usize = 48;
+pub(crate) const MAGIC: [u8; 4] = *b"PJFR";
+
+const AT_HEADER_CRC: usize = 4;
+const AT_DURABLE_MARK: usize = 24;
+
+const CREATE_TOPIC: u8 = 1;
+const DELETE_TOPIC: u8 = 2;
+
+/// Changes of the set of topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Control<'a> {
+    Create { topic: u32, name: &'a str },
+    Delete { topic: u32 },
+}
+
+impl Control<'_> {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, topic, name) = match self {
+            Control::Create { topic, name } => (CREATE_TOPIC, topic, *name),
+            Control::Delete { topic } => (DELETE_TOPIC, topic, ""),
+        };
+        out.push(kind);
+        out.extend_from_slice(&topic.to_le_bytes());
+        out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        out.extend_from_slice(name.as_bytes());
+    }
+
+    fn decode<'a>(fields: &mut Fields<'a>) -> Option<Control<'a>> {
+        let kind = fields.u8()?;
+        let topic = fields.u32()?;
+        let len = fields.u16()? as usize;
+        let name = std::str::from_utf8(fields.bytes(len)?).ok()?;
+        match kind {
+            CREATE_TOPIC => Some(Control::Create { topic, name }),
+            DELETE_TOPIC => Some(Control::Delete { topic }),
+            _ => None,
+        }
+    }
+}
+
+/// Lengths of the parts of a frame's body.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Parts {
+    pub(crate) lsn: u64,
+    pub(crate) events: u32,
+    pub(crate) control_bytes: u32,
+    pub(crate) redo_bytes: u32,
+}
+
+/// Fills in the header of the frame that `frame` is, except for what `seal` does.
+pub(crate) fn finish(frame: &mut [u8], parts: Parts) {
+    let Some((header, body)) = frame.split_first_chunk_mut::<HEADER_BYTES>() else { return };
+    let body_crc = crc32c::crc32c(body);
+    header[0..4].copy_from_slice(&MAGIC);
+    header[8..12].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    header[12..16].copy_from_slice(&body_crc.to_le_bytes());
+    header[16..24].copy_from_slice(&parts.lsn.to_le_bytes());
+    header[32..36].copy_from_slice(&parts.events.to_le_bytes());
+    header[36..40].copy_from_slice(&parts.control_bytes.to_le_bytes());
+    header[40..44].copy_from_slice(&parts.redo_bytes.to_le_bytes());
+    header[44..48].copy_from_slice(&[0; 4]);
+}
+
+/// Completes a frame for the file it goes to.
+pub(crate) fn seal(frame: &mut [u8], durable_mark: u64, salt: u32) {
+    put(frame, AT_DURABLE_MARK, &durable_mark.to_le_bytes());
+    if let Some(header) = frame.first_chunk::<HEADER_BYTES>() {
+        let crc = crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt;
+        put(frame, AT_HEADER_CRC, &crc.to_le_bytes());
+    }
+}
+
+/// Frames of one use of a file never verify in another.
+pub(crate) fn salt(sequence: u64) -> u32 {
+    xxhash_rust::xxh3::xxh3_64(&sequence.to_le_bytes()) as u32
+}
+
+/// A checked frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameView<'a> {
+    pub(crate) lsn: u64,
+    pub(crate) durable_mark: u64,
+    pub(crate) events: u32,
+    pub(crate) control: &'a [u8],
+    pub(crate) records: &'a [u8],
+    pub(crate) redo: &'a [u8],
+    pub(crate) len: usize,
+}
+
+impl<'a> FrameView<'a> {
+    pub(crate) fn controls(&self) -> impl Iterator<Item = Control<'a>> + use<'a> {
+        let mut fields = Fields(self.control);
+        std::iter::from_fn(move || if fields.is_empty() { None } else { Control::decode(&mut fields) })
+    }
+}
+
+/// The frame at the start of `bytes`, if there is a valid one.
+pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    if fields.array::<4>()? != MAGIC {
+        return None;
+    }
+    let trusting = planted::is(Bug::IgnoreCrc);
+    if fields.u32()? != crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt && !trusting {
+        return None;
+    }
+    let body_bytes = fields.u32()? as usize;
+    let body_crc = fields.u32()?;
+    let lsn = fields.u64()?;
+    let durable_mark = fields.u64()?;
+    let events = fields.u32()?;
+    let control_bytes = fields.u32()? as usize;
+    let redo_bytes = fields.u32()? as usize;
+    let body = bytes.get(HEADER_BYTES..HEADER_BYTES.checked_add(body_bytes)?)?;
+    if crc32c::crc32c(body) != body_crc && !trusting {
+        return None;
+    }
+    let (control, rest) = body.split_at_checked(control_bytes)?;
+    let (records, redo) = rest.split_at_checked(rest.len().checked_sub(redo_bytes)?)?;
+    Some(FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes })
+}
+
+/// Where a frame whose header verifies and whose body does not would end. Bytes of a file's earlier life claim nothing.
+pub(crate) fn claimed_end(bytes: &[u8], at: usize, salt: u32) -> Option<usize> {
+    let header = bytes.get(at..)?.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    let (_magic, crc, body_bytes) = (fields.u32()?, fields.u32()?, fields.u32()? as usize);
+    (crc == crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt).then_some(at + HEADER_BYTES + body_bytes)
+}

@@ -1,0 +1,294 @@
+//! Reads the journal after a crash and tells a torn tail from damage.
+
+use std::sync::Arc;
+
+use super::frame::{self, FrameView};
+use super::writer::{Found, FullFile};
+use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Damage, OpenError, open_io};
+use crate::io_util::read_vec_at;
+use crate::planted::{self, Bug};
+
+/// One journal file with a valid header.
+#[derive(Debug)]
+struct SourceFile {
+    number: u32,
+    header: FileHeader,
+    file: Arc<dyn DiskFile>,
+}
+
+/// What reading the journal gave, beside the frames.
+#[derive(Debug, Default)]
+pub(crate) struct JournalEnd {
+    /// LSN of the last frame, or of the checkpoint if there is none above it.
+    pub(crate) last_lsn: u64,
+    /// Bytes of an unacknowledged tail that were dropped.
+    pub(crate) torn_bytes: u64,
+    /// Damage that was accepted, if the caller allowed that.
+    pub(crate) accepted: Vec<Damage>,
+    /// Files for the writer.
+    pub(crate) found: Found,
+}
+
+/// Where to start, from the manifest and the options.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JournalStart {
+    pub(crate) checkpoint_lsn: u64,
+    /// Oldest file that the checkpoint needs; 0 if no file was ever used.
+    pub(crate) first_sequence: u64,
+    /// Size of the files that can be used again.
+    pub(crate) file_bytes: u64,
+    pub(crate) accept_damage: bool,
+}
+
+/// Reads frames above `checkpoint_lsn` in order and hands each to `visit`. Files that were
+/// read are synced: what is recovered must be durable before it is served.
+pub(crate) fn read_journal(
+    disk: &dyn Disk,
+    start: JournalStart,
+    visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
+) -> Result<JournalEnd, OpenError> {
+    let JournalStart { checkpoint_lsn, first_sequence, file_bytes, accept_damage } = start;
+    let listing = list_files(disk, first_sequence, file_bytes)?;
+    let mut end = JournalEnd { last_lsn: checkpoint_lsn, ..JournalEnd::default() };
+    end.found.next_number = listing.next_number;
+    end.found.next_sequence = first_sequence.max(1);
+    end.found.spares = listing.spares;
+    let mut files = listing.live.into_iter().peekable();
+    check_start(files.peek(), &start, &listing.headless)?;
+    while let Some(source) = files.next() {
+        let next_base = files.peek().map(|next| next.header.base_lsn);
+        check_successor(&source, files.peek())?;
+        let reading = FileReading { source: &source, next_base, checkpoint_lsn, accept_damage };
+        reading.run(&mut end, visit)?;
+        source.file.sync().map_err(open_io("sync", &file_name(source.number)))?;
+        end.found.next_sequence = source.header.sequence + 1;
+        let (number, sequence) = (source.number, source.header.sequence);
+        end.found.full.push_back(FullFile { number, sequence, last_lsn: end.last_lsn });
+    }
+    reject_headless(disk, &listing.headless, &mut end)?;
+    Ok(end)
+}
+
+struct Listing {
+    live: Vec<SourceFile>,
+    spares: Vec<u32>,
+    /// Files whose header is neither valid nor empty.
+    headless: Vec<u32>,
+    next_number: u32,
+}
+
+fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<Listing, OpenError> {
+    let mut listing = Listing { live: Vec::new(), spares: Vec::new(), headless: Vec::new(), next_number: 0 };
+    for name in disk.list(DIR).map_err(open_io("list", DIR))? {
+        if name.ends_with(UNFINISHED) {
+            let path = format!("{DIR}/{name}");
+            disk.remove(&path).map_err(open_io("remove", &path))?;
+            continue;
+        }
+        let Some(number) = file_number(&name) else { continue };
+        listing.next_number = listing.next_number.max(number + 1);
+        let path = file_name(number);
+        let file = disk.open(&path).map_err(open_io("open", &path))?;
+        let sector = read_vec_at(&*file, 0, FRAMES_AT as usize).map_err(open_io("read", &path))?;
+        match FileHeader::decode(&sector) {
+            None if sector.len() < FRAMES_AT as usize => {
+                return Err(header_damage(path, "the file is shorter than it was made"));
+            }
+            Some(header) if header.sequence >= first_sequence => {
+                listing.live.push(SourceFile { number, header, file });
+            }
+            None if sector.iter().any(|byte| *byte != 0) => listing.headless.push(number),
+            // Used up, or never used.
+            _ if file.len().map_err(open_io("stat", &path))? == file_bytes => listing.spares.push(number),
+            _ => disk.remove(&path).map_err(open_io("remove", &path))?,
+        }
+    }
+    listing.live.sort_by_key(|source| source.header.sequence);
+    Ok(listing)
+}
+
+fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32]) -> Result<(), OpenError> {
+    match first {
+        _ if start.first_sequence == 0 => Ok(()),
+        Some(first)
+            if first.header.sequence == start.first_sequence
+                && first.header.base_lsn <= start.checkpoint_lsn + 1 =>
+        {
+            Ok(())
+        }
+        Some(first) => {
+            Err(whole_file_damage(first, "the journal does not start where the checkpoint needs it"))
+        }
+        None => {
+            let file = headless.first().map_or_else(|| format!("{DIR}/"), |number| file_name(*number));
+            let what = "the journal file that the checkpoint needs is missing or has a damaged header";
+            Err(header_damage(file, what))
+        }
+    }
+}
+
+fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(), OpenError> {
+    let gap = next.is_some_and(|next| next.header.sequence != source.header.sequence + 1);
+    if gap {
+        return Err(whole_file_damage(
+            source,
+            "the journal file after this one is missing or has a damaged header",
+        ));
+    }
+    Ok(())
+}
+
+struct FileReading<'a> {
+    source: &'a SourceFile,
+    next_base: Option<u64>,
+    checkpoint_lsn: u64,
+    accept_damage: bool,
+}
+
+impl FileReading<'_> {
+    fn run(
+        &self,
+        end: &mut JournalEnd,
+        visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
+    ) -> Result<(), OpenError> {
+        let path = file_name(self.source.number);
+        let file_bytes = self.source.file.len().map_err(open_io("stat", &path))?;
+        let bytes =
+            read_vec_at(&*self.source.file, 0, file_bytes as usize).map_err(open_io("read", &path))?;
+        let salt = frame::salt(self.source.header.sequence);
+        let mut at = FRAMES_AT as usize;
+        let mut expected = self.source.header.base_lsn;
+        while self.next_base.is_none_or(|next| expected < next) {
+            let parsed = bytes.get(at..).and_then(|rest| frame::parse(rest, salt));
+            match parsed.filter(|view| view.lsn == expected || planted::is(Bug::IgnoreCrc)) {
+                Some(view) => {
+                    if view.lsn > self.checkpoint_lsn {
+                        visit(&view)?;
+                        end.last_lsn = view.lsn;
+                    }
+                    at += view.len;
+                    expected = view.lsn + 1;
+                }
+                None => match self.judge(&bytes, at, expected, salt, end)? {
+                    Some((next_at, next_lsn)) => (at, expected) = (next_at, next_lsn),
+                    None => break,
+                },
+            }
+        }
+        #[cfg(feature = "planted-bugs")]
+        {
+            end.found.tail_pos = at as u64;
+        }
+        Ok(())
+    }
+
+    /// Decides what an invalid frame at `at` is: the end of the journal (`None`), damage that stops the open, or
+    /// accepted damage after which reading goes on.
+    fn judge(
+        &self,
+        bytes: &[u8],
+        at: usize,
+        lsn: u64,
+        salt: u32,
+        end: &mut JournalEnd,
+    ) -> Result<Option<(usize, u64)>, OpenError> {
+        let later = later_frames(bytes, at, salt, lsn);
+        let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
+        let shortened = (bytes.len() as u64) < self.source.header.file_bytes;
+        if promised < lsn && !shortened {
+            let torn_end = later.last_end.or_else(|| frame::claimed_end(bytes, at, salt));
+            end.torn_bytes = torn_end.map_or(0, |torn_end| torn_end.saturating_sub(at) as u64);
+            return Ok(None);
+        }
+        let to = later.first.map_or(bytes.len(), |(next_at, _)| next_at);
+        let what =
+            if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
+        let damage = Damage {
+            topic: None,
+            file: file_name(self.source.number),
+            from_byte: at as u64,
+            to_byte: to as u64,
+            from_offset: 0,
+            to_offset: 0,
+            what,
+        };
+        if !self.accept_damage {
+            return Err(OpenError::CorruptRange(damage));
+        }
+        end.accepted.push(damage);
+        Ok(later.first)
+    }
+}
+
+#[derive(Default)]
+struct LaterFrames {
+    first: Option<(usize, u64)>,
+    last_end: Option<usize>,
+    durable_mark: u64,
+}
+
+/// Valid frames of this file anywhere behind `at`, with LSNs from `lsn` on.
+fn later_frames(bytes: &[u8], at: usize, salt: u32, lsn: u64) -> LaterFrames {
+    let mut later = LaterFrames::default();
+    let mut pos = at;
+    while let Some(rest) = bytes.get(pos..) {
+        let Some(skip) = find_magic(rest) else { break };
+        pos += skip;
+        match bytes.get(pos..).and_then(|rest| frame::parse(rest, salt)).filter(|view| view.lsn >= lsn) {
+            Some(view) => {
+                later.first.get_or_insert((pos, view.lsn));
+                later.last_end = Some(pos + view.len);
+                later.durable_mark = later.durable_mark.max(view.durable_mark);
+                pos += view.len;
+            }
+            None => pos += 1,
+        }
+    }
+    later
+}
+
+fn find_magic(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(frame::MAGIC.len()).position(|window| window == frame::MAGIC)
+}
+
+/// A file with a broken header is a spare unless it holds frames of the journal's next use.
+fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), OpenError> {
+    for number in headless {
+        let path = file_name(*number);
+        let file = disk.open(&path).map_err(open_io("open", &path))?;
+        let len = file.len().map_err(open_io("stat", &path))?;
+        let bytes = read_vec_at(&*file, 0, len as usize).map_err(open_io("read", &path))?;
+        let salt = frame::salt(end.found.next_sequence);
+        if later_frames(&bytes, FRAMES_AT as usize, salt, end.last_lsn + 1).first.is_some() {
+            return Err(header_damage(path, "the header of a journal file in use does not verify"));
+        }
+        disk.remove(&path).map_err(open_io("remove", &path))?;
+    }
+    Ok(())
+}
+
+fn whole_file_damage(source: &SourceFile, what: &'static str) -> OpenError {
+    OpenError::CorruptRange(Damage {
+        topic: None,
+        file: file_name(source.number),
+        from_byte: 0,
+        to_byte: source.header.file_bytes,
+        from_offset: 0,
+        to_offset: 0,
+        what,
+    })
+}
+
+fn header_damage(file: String, what: &'static str) -> OpenError {
+    OpenError::CorruptRange(Damage {
+        topic: None,
+        file,
+        from_byte: 0,
+        to_byte: FRAMES_AT,
+        from_offset: 0,
+        to_offset: 0,
+        what,
+    })
+}

@@ -1,0 +1,257 @@
+//! Appends groups of frames to journal files and recycles the files that are no longer needed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
+use crate::disk::{Disk, DiskFile};
+use crate::io_util::write_all_at;
+use crate::planted::{self, Bug};
+
+const ZEROS_BYTES: usize = 1024 * 1024;
+
+/// Where a frame lies in a group's buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameSpan {
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    pub(crate) lsn: u64,
+}
+
+/// Owns the journal's files. Used by one thread at a time.
+#[derive(Debug)]
+pub(crate) struct JournalWriter {
+    disk: Arc<dyn Disk>,
+    file_bytes: u64,
+    current: Option<CurrentFile>,
+    /// Full files, oldest first, until a checkpoint frees them.
+    full: VecDeque<FullFile>,
+    spares: Vec<u32>,
+    next_number: u32,
+    next_sequence: u64,
+    #[cfg(feature = "planted-bugs")]
+    tail_pos: u64,
+}
+
+#[derive(Debug)]
+struct CurrentFile {
+    number: u32,
+    file: Arc<dyn DiskFile>,
+    header: FileHeader,
+    salt: u32,
+    pos: u64,
+    last_lsn: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FullFile {
+    pub(crate) number: u32,
+    pub(crate) sequence: u64,
+    pub(crate) last_lsn: u64,
+}
+
+impl JournalWriter {
+    /// A writer that will start a new file at its first frame.
+    pub(crate) fn new(disk: Arc<dyn Disk>, file_bytes: u64, found: Found) -> JournalWriter {
+        JournalWriter {
+            disk,
+            file_bytes,
+            current: None,
+            full: found.full,
+            spares: found.spares,
+            next_number: found.next_number,
+            next_sequence: found.next_sequence,
+            #[cfg(feature = "planted-bugs")]
+            tail_pos: found.tail_pos,
+        }
+    }
+
+    /// Gets ready for the first frame after recovery.
+    pub(crate) fn start(&mut self, base_lsn: u64) -> io::Result<()> {
+        #[cfg(feature = "planted-bugs")]
+        if planted::is(Bug::AppendBehindTornTail) {
+            return self.reuse_last(base_lsn);
+        }
+        self.roll(base_lsn)
+    }
+
+    /// Largest frame that fits into a file.
+    pub(crate) fn frame_bytes_max(file_bytes: u64) -> u64 {
+        file_bytes - FRAMES_AT
+    }
+
+    /// Writes the frames, one write per file they touch. Does not sync the file it ends in.
+    pub(crate) fn write(
+        &mut self,
+        bytes: &mut [u8],
+        frames: &[FrameSpan],
+        durable_mark: u64,
+    ) -> io::Result<()> {
+        let mut rest = frames;
+        while let Some(first) = rest.first() {
+            let room = self.current.as_ref().map_or(0, |current| self.file_bytes - current.pos);
+            let count = frames_that_fit(rest, room);
+            if count == 0 {
+                self.roll(first.lsn)?;
+                continue;
+            }
+            let (now, later) = rest.split_at(count);
+            self.write_run(bytes, now, durable_mark)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn write_run(&mut self, bytes: &mut [u8], frames: &[FrameSpan], durable_mark: u64) -> io::Result<()> {
+        let (Some(current), Some(first), Some(last)) = (&mut self.current, frames.first(), frames.last())
+        else {
+            return Ok(());
+        };
+        for span in frames {
+            if let Some(frame) = bytes.get_mut(span.at..span.at + span.len) {
+                frame::seal(frame, durable_mark, current.salt);
+            }
+        }
+        let run = bytes.get(first.at..last.at + last.len).unwrap_or_default();
+        write_all_at(&*current.file, run, current.pos)?;
+        current.pos += run.len() as u64;
+        current.last_lsn = last.lsn;
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match &self.current {
+            Some(current) if !planted::is(Bug::SkipSync) => current.file.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts a new file. The old one is synced first: a file with a successor is complete.
+    pub(crate) fn roll(&mut self, base_lsn: u64) -> io::Result<()> {
+        self.sync()?;
+        let number = match self.spares.pop() {
+            Some(number) => number,
+            None => self.make_file()?,
+        };
+        let name = file_name(number);
+        let file = self.disk.open(&name)?;
+        let header = FileHeader { sequence: self.next_sequence, base_lsn, file_bytes: self.file_bytes };
+        write_all_at(&*file, &header.encode(), 0)?;
+        self.next_sequence += 1;
+        let salt = frame::salt(header.sequence);
+        let next =
+            CurrentFile { number, file, header, salt, pos: FRAMES_AT, last_lsn: base_lsn.saturating_sub(1) };
+        if let Some(old) = self.current.replace(next) {
+            let (number, last_lsn) = (old.number, old.last_lsn);
+            self.full.push_back(FullFile { number, sequence: old.header.sequence, last_lsn });
+        }
+        Ok(())
+    }
+
+    /// Goes on in the last file that was read: the planted bug that new files rule out.
+    #[cfg(feature = "planted-bugs")]
+    fn reuse_last(&mut self, base_lsn: u64) -> io::Result<()> {
+        let Some(last) = self.full.pop_back() else { return self.roll(base_lsn) };
+        let tail_pos = self.tail_pos;
+        let file = self.disk.open(&file_name(last.number))?;
+        let header = FileHeader { sequence: last.sequence, base_lsn, file_bytes: self.file_bytes };
+        let salt = frame::salt(last.sequence);
+        let (number, last_lsn) = (last.number, last.last_lsn);
+        self.current = Some(CurrentFile { number, file, header, salt, pos: tail_pos, last_lsn });
+        Ok(())
+    }
+
+    /// Whether the next roll would have to make a file.
+    pub(crate) fn needs_spare(&self) -> bool {
+        self.spares.is_empty()
+    }
+
+    /// Number for a file that is made without holding the writer.
+    pub(crate) fn reserve_number(&mut self) -> u32 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    pub(crate) fn add_spare(&mut self, number: u32) {
+        self.spares.push(number);
+    }
+
+    fn make_file(&mut self) -> io::Result<u32> {
+        let number = self.reserve_number();
+        make_zeroed(&*self.disk, number, self.file_bytes)?;
+        Ok(number)
+    }
+
+    /// Sequence of the oldest file that holds a frame above `lsn`, or of the next file if none does.
+    pub(crate) fn first_sequence_above(&self, lsn: u64) -> u64 {
+        let full = self.full.iter().find(|file| file.last_lsn > lsn).map(|file| file.sequence);
+        let current = self.current.as_ref().map(|current| current.header.sequence);
+        full.or(current).unwrap_or(self.next_sequence)
+    }
+
+    /// Recycles files wholly at or below `lsn`. Spares beyond what a checkpoint needs are removed.
+    pub(crate) fn free_up_to(&mut self, lsn: u64, spares_max: usize) -> io::Result<()> {
+        while let Some(file) = self.full.front().copied().filter(|file| file.last_lsn <= lsn) {
+            if self.spares.len() < spares_max {
+                self.spares.push(file.number);
+            } else {
+                self.disk.remove(&file_name(file.number))?;
+            }
+            self.full.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Bytes in files that are not free yet.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.full.len() as u64 * self.file_bytes + self.current.as_ref().map_or(0, |current| current.pos)
+    }
+}
+
+/// What recovery left behind for the writer.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) full: VecDeque<FullFile>,
+    pub(crate) spares: Vec<u32>,
+    pub(crate) next_number: u32,
+    pub(crate) next_sequence: u64,
+    /// Where the last file's valid frames end.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) tail_pos: u64,
+}
+
+/// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata. It gets its name last: a
+/// journal file that is too short has been damaged.
+pub(crate) fn make_zeroed(disk: &dyn Disk, number: u32, file_bytes: u64) -> io::Result<()> {
+    let name = file_name(number);
+    let unfinished = format!("{name}{UNFINISHED}");
+    let result = fill_zeroed(disk, &unfinished, file_bytes).and_then(|()| {
+        disk.rename(&unfinished, &name)?;
+        if planted::is(Bug::SkipDirSync) { Ok(()) } else { disk.sync_dir(DIR) }
+    });
+    if result.is_err() {
+        // Best effort: recovery removes unfinished files too.
+        let _ = disk.remove(&unfinished);
+    }
+    result
+}
+
+fn fill_zeroed(disk: &dyn Disk, name: &str, file_bytes: u64) -> io::Result<()> {
+    let file = disk.create(name)?;
+    let zeros = vec![0; ZEROS_BYTES.min(file_bytes as usize)];
+    let mut at = 0;
+    while at < file_bytes {
+        let count = (file_bytes - at).min(zeros.len() as u64);
+        write_all_at(&*file, zeros.get(..count as usize).unwrap_or_default(), at)?;
+        at += count;
+    }
+    file.sync()
+}
+
+fn frames_that_fit(frames: &[FrameSpan], room: u64) -> usize {
+    let Some(first) = frames.first() else { return 0 };
+    frames.iter().take_while(|span| (span.at + span.len - first.at) as u64 <= room).count()
+}

@@ -1,0 +1,270 @@
+//! The handle that users of the log hold.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+
+use promethean_model::{Clock, Durability, EventId, TopicName};
+
+use crate::batch::{Batch, Completion, Receipt, TopicChange};
+use crate::core::{Core, Observer};
+use crate::disk::Disk;
+use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+use crate::io_util::lock;
+use crate::options::{Options, Policy};
+use crate::read::{Page, ReadLimit};
+use crate::record::Record;
+use crate::recovery::{self, RecoveryReport};
+use crate::state::StateSink;
+use crate::threads::Threads;
+use crate::topic::Topic;
+use crate::verify::{VerifyReport, verify};
+
+/// What a log is opened with.
+pub struct OpenArgs {
+    /// The data directory.
+    pub disk: Arc<dyn Disk>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Gets the redo of batches.
+    pub state: Arc<dyn StateSink>,
+    /// Hears of durable ends.
+    pub observer: Arc<dyn Observer>,
+    /// Sizes and bounds.
+    pub options: Options,
+}
+
+/// An open log. Clones share it; the last one to go stops its threads without a final checkpoint.
+#[derive(Clone)]
+pub struct Log(Arc<Handle>);
+
+struct Handle {
+    core: Arc<Core>,
+    threads: Mutex<Option<Threads>>,
+    /// Held as long as anything may write.
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// How the log is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// Why the writer stopped, if it did.
+    pub poisoned: Option<String>,
+    /// Whether publishing is refused for lack of space.
+    pub full: bool,
+    /// Damage met so far.
+    pub damage: Vec<Damage>,
+    /// Batches of journal writes synced since the open.
+    pub syncs: u64,
+    /// Checkpoints taken since the open.
+    pub checkpoints: u64,
+    /// Merges of index runs since the open.
+    pub merges: u64,
+    /// Index runs now.
+    pub runs: usize,
+    /// Bytes of events that are not in segments yet.
+    pub tail_bytes: u64,
+    /// Bytes in journal files that are not free.
+    pub journal_bytes: u64,
+}
+
+impl Log {
+    /// Opens the log in a directory, or creates it there.
+    pub fn open(args: OpenArgs) -> Result<(Log, RecoveryReport), OpenError> {
+        const LOCK_PATH: &str = "LOCK";
+        let held = args.disk.lock(LOCK_PATH).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => OpenError::Locked,
+            _ => OpenError::Io { action: "lock", file: LOCK_PATH.to_owned(), source: error },
+        })?;
+        let (core, report) = recovery::open(args)?;
+        let core = Arc::new(core);
+        let threads = if core.options.threads {
+            let started = Threads::start(&core);
+            Some(started.map_err(|source| OpenError::Io {
+                action: "start",
+                file: "threads".to_owned(),
+                source,
+            })?)
+        } else {
+            None
+        };
+        Ok((Log(Arc::new(Handle { core, threads: Mutex::new(threads), _lock: held })), report))
+    }
+
+    fn core(&self) -> &Core {
+        &self.0.core
+    }
+
+    /// The topic of this name, if a batch has created it.
+    pub fn topic(&self, name: &TopicName) -> Option<Topic> {
+        self.core().topic(name).filter(|topic| topic.state().created)
+    }
+
+    /// The topic of this name; a new one appears when the first batch that uses it is accepted.
+    pub fn topic_or_create(&self, name: &TopicName) -> Result<Topic, AppendError> {
+        self.core().topic_or_create(name)
+    }
+
+    /// Creates an empty topic, durably.
+    pub fn create_topic(&self, name: &TopicName) -> Result<Topic, AppendError> {
+        let topic = self.topic_or_create(name)?;
+        let controls = vec![TopicChange::Create(topic.clone())];
+        self.append(Batch { controls, ..Batch::default() }, Durability::Fsync)?;
+        Ok(topic)
+    }
+
+    /// Deletes a topic and its events, durably. A topic of the same name starts anew at offset 0.
+    pub fn delete_topic(&self, topic: &Topic) -> Result<(), AppendError> {
+        if topic.state().deleted {
+            return Err(AppendError::TopicDeleted { topic: topic.name().to_string() });
+        }
+        let controls = vec![TopicChange::Delete(topic.clone())];
+        self.append(Batch { controls, ..Batch::default() }, Durability::Fsync).map(|_| ())
+    }
+
+    /// All topics, in no order.
+    pub fn topics(&self) -> Vec<Topic> {
+        let all: Vec<Topic> = self.core().read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        all.into_iter().filter(|topic| topic.state().created).collect()
+    }
+
+    /// Hands a batch over. An error means that nothing happened and `done` is not called; otherwise `done` is called once
+    /// the batch is durable (or written, for `Os`). Waits while too much is queued.
+    pub fn submit(&self, batch: &Batch, durability: Durability, done: Completion) -> Result<(), AppendError> {
+        self.core().submit(batch, durability, done)?;
+        if !self.core().options.threads {
+            self.core().pump(false);
+            self.core().write_mark();
+            // What fails here has poisoned the log or is tried again.
+            let _ = self.core().keep_up();
+        }
+        Ok(())
+    }
+
+    /// Appends a batch and waits until it is durable.
+    pub fn append(&self, batch: Batch, durability: Durability) -> Result<Receipt, AppendError> {
+        let slot = Arc::new((Mutex::new(None), Condvar::new()));
+        let filled = Arc::clone(&slot);
+        let done = Box::new(move |result| {
+            *lock(&filled.0) = Some(result);
+            filled.1.notify_one();
+        });
+        self.submit(&batch, durability, done)?;
+        let mut result = lock(&slot.0);
+        loop {
+            if let Some(result) = result.take() {
+                return result;
+            }
+            result = slot.1.wait(result).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// Reads durable events from an offset on.
+    pub fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
+        self.core().read(topic, from, limit)
+    }
+
+    /// The event with this id.
+    pub fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, ReadError> {
+        self.core().find_id(topic, id)
+    }
+
+    /// The key's latest event; it may be a tombstone.
+    pub fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, ReadError> {
+        self.core().latest_by_key(topic, key)
+    }
+
+    /// The key's events with offsets in the range, oldest first; of too many, the newest.
+    pub fn key_history(
+        &self,
+        topic: &Topic,
+        key: &[u8],
+        range: Range<u64>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        self.core().key_history(topic, key, range, limit)
+    }
+
+    /// The lowest offset whose event has at least this `ts`.
+    pub fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, ReadError> {
+        self.core().offset_at(topic, ts)
+    }
+
+    /// Says what the topic keeps, until the log is closed.
+    pub fn set_policy(&self, topic: &Topic, policy: Policy) {
+        topic.state().policy = policy;
+    }
+
+    /// Makes segments, index and state durable and frees the journal.
+    pub fn checkpoint(&self) -> Result<(), MaintenanceError> {
+        self.core().checkpoint()
+    }
+
+    /// Removes what policies no longer keep, merges index runs and compacts topics, until nothing is left to do.
+    pub fn maintain(&self) -> Result<(), MaintenanceError> {
+        if self.core().mark_expired() {
+            self.core().checkpoint()?;
+        }
+        while self.core().merge_runs()? {}
+        self.core().compact_topics()
+    }
+
+    /// Syncs what was acknowledged as `os`.
+    pub fn sync(&self) {
+        self.core().pump(true);
+    }
+
+    /// Reads and checks every byte that is on disk. `progress` is told bytes done and bytes in all.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
+        verify(self.core(), progress)
+    }
+
+    /// How the log is.
+    pub fn health(&self) -> Health {
+        let core = self.core();
+        Health {
+            poisoned: core.poison.reason().map(str::to_owned),
+            full: core.full.load(Ordering::Relaxed),
+            damage: lock(&core.damage).clone(),
+            syncs: core.counters.syncs.load(Ordering::Relaxed),
+            checkpoints: core.counters.checkpoints.load(Ordering::Relaxed),
+            merges: core.counters.merges.load(Ordering::Relaxed),
+            runs: core.index.runs().all().count(),
+            tail_bytes: core.tail_bytes.load(Ordering::Relaxed),
+            journal_bytes: lock(&core.committer).journal.live_bytes(),
+        }
+    }
+
+    /// Stops taking batches, makes everything durable and stops the threads.
+    pub fn close(&self) -> Result<(), MaintenanceError> {
+        lock(&self.core().sequencer).closed = true;
+        self.core().room.notify_all();
+        self.core().pump(true);
+        let result = self.core().checkpoint();
+        self.core().write_mark();
+        self.0.stop();
+        result
+    }
+}
+
+impl Handle {
+    fn stop(&self) {
+        if let Some(threads) = lock(&self.threads).take() {
+            threads.stop(&self.core);
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        lock(&self.core.sequencer).closed = true;
+        self.core.room.notify_all();
+        self.stop();
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").finish_non_exhaustive()
+    }
+}

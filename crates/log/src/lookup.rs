@@ -1,0 +1,187 @@
+//! Finds events by id, key and time without scanning the topic.
+
+use std::ops::{ControlFlow, Range};
+
+use promethean_model::EventId;
+
+use crate::batch::{id_hash, key_hash};
+use crate::core::Core;
+use crate::error::{Damage, ReadError};
+use crate::index::{Kind, RunError};
+use crate::read::{FilePlace, ReadLimit};
+use crate::record::Record;
+use crate::samples::start_at;
+use crate::topic::Topic;
+
+impl Core {
+    pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, ReadError> {
+        let (earliest, end) = (topic.state().earliest, topic.end());
+        let mut candidates = Vec::new();
+        self.with_index(|core| {
+            candidates.clear();
+            core.index.candidates(Kind::Id, topic.id(), id_hash(id), id.unix_ms(), &mut candidates)
+        })?;
+        for (offset, pos) in candidates {
+            if offset < earliest || offset >= end {
+                continue;
+            }
+            if let Some(record) = self.record_at(topic, offset, pos)?
+                && record.view().id == id
+            {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, ReadError> {
+        self.newest_of_key(topic, key, key_hash(key), topic.end())
+    }
+
+    /// Offset of the key's latest event below `end`, durable or not.
+    pub(crate) fn latest_offset_of_key(
+        &self,
+        topic: &Topic,
+        key: &[u8],
+        hash: u64,
+        end: u64,
+    ) -> Result<Option<u64>, ReadError> {
+        Ok(self.newest_of_key(topic, key, hash, end)?.map(|record| record.view().offset))
+    }
+
+    fn newest_of_key(
+        &self,
+        topic: &Topic,
+        key: &[u8],
+        hash: u64,
+        end: u64,
+    ) -> Result<Option<Record>, ReadError> {
+        let earliest = topic.state().earliest;
+        self.with_index(|core| {
+            let mut found = Ok(None);
+            core.index.newest_first(Kind::Key, topic.id(), hash, &mut |offset, pos| {
+                if offset >= end {
+                    return ControlFlow::Continue(());
+                }
+                if offset < earliest {
+                    return ControlFlow::Break(());
+                }
+                match core.record_at(topic, offset, pos) {
+                    Ok(Some(record)) if record.view().key == Some(key) => found = Ok(Some(record)),
+                    Ok(_) => return ControlFlow::Continue(()),
+                    Err(error) => found = Err(error),
+                }
+                ControlFlow::Break(())
+            })?;
+            Ok(found)
+        })?
+    }
+
+    /// The key's events with offsets in `range`, the newest `limit` of them, oldest first.
+    pub(crate) fn key_history(
+        &self,
+        topic: &Topic,
+        key: &[u8],
+        range: Range<u64>,
+        limit: usize,
+    ) -> Result<Vec<Record>, ReadError> {
+        let lowest = range.start.max(topic.state().earliest);
+        let Some(highest) = range.end.min(topic.end()).checked_sub(1) else { return Ok(Vec::new()) };
+        let mut history = self.with_index(|core| {
+            let mut found = Ok(Vec::new());
+            core.index.newest_upto(Kind::Key, topic.id(), key_hash(key), highest, &mut |offset, pos| {
+                let Ok(records) = &mut found else { return ControlFlow::Break(()) };
+                if offset < lowest || records.len() >= limit {
+                    return ControlFlow::Break(());
+                }
+                match core.record_at(topic, offset, pos) {
+                    Ok(Some(record)) if record.view().key == Some(key) => records.push(record),
+                    Ok(_) => {}
+                    Err(error) => found = Err(error),
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(found)
+        })??;
+        history.reverse();
+        Ok(history)
+    }
+
+    /// The lowest durable offset whose event has a `ts` of at least this.
+    pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, ReadError> {
+        let (earliest, end) = (topic.state().earliest, topic.end());
+        let places: Vec<FilePlace> = {
+            let state = topic.state();
+            let later = state.segments.iter().filter(|segment| segment.meta.max_ts >= ts);
+            let later = later.filter(|segment| segment.meta.end > earliest && segment.meta.id.base < end);
+            later
+                .map(|segment| FilePlace {
+                    meta: segment.meta,
+                    applied: segment.applied,
+                    samples: segment.samples.clone(),
+                })
+                .collect()
+        };
+        for place in places {
+            let (_, start) = start_at(self, &place, |sample| sample.max_ts < ts);
+            let found = self.first_at_or_after(topic, start.max(earliest), place.meta.end.min(end), ts)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn first_at_or_after(
+        &self,
+        topic: &Topic,
+        from: u64,
+        to: u64,
+        ts: i64,
+    ) -> Result<Option<u64>, ReadError> {
+        let limit = ReadLimit { events: 256, bytes: 64 * 1024 };
+        let mut next = from;
+        while next < to {
+            let page = self.read(topic, next, limit)?;
+            if let Some(view) = page.iter().find(|view| view.ts >= ts) {
+                return Ok((view.offset < to).then_some(view.offset));
+            }
+            if page.next == next {
+                break;
+            }
+            next = page.next;
+        }
+        Ok(None)
+    }
+
+    /// Runs a lookup; if a run turns out damaged, rebuilds the index from the segments and tries again.
+    pub(crate) fn with_index<T>(
+        &self,
+        look: impl FnMut(&Core) -> Result<T, RunError>,
+    ) -> Result<T, ReadError> {
+        let mut look = look;
+        match look(self) {
+            Ok(found) => Ok(found),
+            Err(RunError::Damaged { file, .. }) => {
+                self.rebuild_index(&file)?;
+                look(self).map_err(run_error)
+            }
+            Err(error) => Err(run_error(error)),
+        }
+    }
+}
+
+pub(crate) fn run_error(error: RunError) -> ReadError {
+    match error {
+        RunError::Io { file, source } => ReadError::Io { action: "read", file, message: source.to_string() },
+        RunError::Damaged { file, from_byte, to_byte, what } => ReadError::CorruptRange(Damage {
+            topic: None,
+            file,
+            from_byte,
+            to_byte,
+            from_offset: 0,
+            to_offset: 0,
+            what,
+        }),
+    }
+}

@@ -1,0 +1,166 @@
+//! The checkpoint on disk: which topics, segments and runs exist, and where the journal starts.
+
+mod edit;
+mod snapshot;
+
+use std::io;
+use std::sync::Arc;
+
+pub(crate) use edit::{Edit, RunItem, TopicItem};
+pub(crate) use snapshot::Snapshot;
+
+use crate::bytes::Fields;
+use crate::disk::{Disk, DiskFile};
+use crate::error::{Damage, OpenError, open_io};
+use crate::io_util::{read_vec_at, write_all_at};
+use crate::planted::{self, Bug};
+
+const PATH: &str = "manifest";
+const TMP: &str = "manifest.tmp";
+const MAGIC: &[u8; 8] = b"PMANI001";
+const EDIT_MAGIC: [u8; 4] = *b"PEDT";
+const EDIT_HEADER_BYTES: usize = 20;
+/// Below this a rewrite gains nothing.
+const REWRITE_BYTES_MIN: u64 = 256 * 1024;
+
+/// Appends edits; one user at a time.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    disk: Arc<dyn Disk>,
+    file: Arc<dyn DiskFile>,
+    sequence: u64,
+    len: u64,
+    first_len: u64,
+}
+
+impl Manifest {
+    /// Writes a new manifest that holds `edit` alone, in place of any older one.
+    pub(crate) fn write_new(disk: &Arc<dyn Disk>, sequence: u64, edit: &Edit) -> io::Result<Manifest> {
+        match disk.remove(TMP) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(TMP)?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&frame_edit(edit, sequence));
+        write_all_at(&*file, &bytes, 0)?;
+        file.sync()?;
+        disk.rename(TMP, PATH)?;
+        if !planted::is(Bug::SkipDirSync) {
+            disk.sync_dir("")?;
+        }
+        let len = bytes.len() as u64;
+        Ok(Manifest { disk: Arc::clone(disk), file, sequence, len, first_len: len })
+    }
+
+    /// Reads the manifest; `None` if there is none.
+    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, Snapshot)>, OpenError> {
+        let file = match disk.open(PATH) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(open_io("open", PATH))?,
+        };
+        let size = file.len().map_err(open_io("stat", PATH))?;
+        let bytes = read_vec_at(&*file, 0, size as usize).map_err(open_io("read", PATH))?;
+        if bytes.get(..MAGIC.len()) != Some(MAGIC) {
+            return Err(damage(0, MAGIC.len(), "the manifest does not start as one"));
+        }
+        let mut snapshot = Snapshot::default();
+        let mut sequence = 0;
+        let mut at = MAGIC.len();
+        let mut first_len = 0;
+        while let Some((number, edit, len)) = bytes.get(at..).and_then(parse_edit) {
+            if sequence != 0 && number != sequence + 1 {
+                break;
+            }
+            snapshot.apply(edit);
+            sequence = number;
+            at += len;
+            if first_len == 0 {
+                first_len = at as u64;
+            }
+        }
+        if sequence == 0 {
+            return Err(damage(MAGIC.len(), bytes.len(), "the manifest's first edit does not verify"));
+        }
+        if let Some(later) = later_edit(&bytes, at, sequence) {
+            return Err(damage(at, later, "a manifest edit does not verify and later ones do"));
+        }
+        let manifest = Manifest { disk: Arc::clone(disk), file, sequence, len: at as u64, first_len };
+        Ok(Some((manifest, snapshot)))
+    }
+
+    /// Whether the next edit should hold everything.
+    pub(crate) fn wants_rewrite(&self) -> bool {
+        self.len > (self.first_len * 2).max(REWRITE_BYTES_MIN)
+    }
+
+    /// Makes an edit durable. After an error of the kind `sync`, nothing may be written any more.
+    pub(crate) fn append(&mut self, edit: &Edit) -> io::Result<()> {
+        let bytes = frame_edit(edit, self.sequence + 1);
+        write_all_at(&*self.file, &bytes, self.len)?;
+        self.file.sync()?;
+        self.sequence += 1;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Replaces the file by one that holds `everything` alone.
+    pub(crate) fn rewrite(&mut self, everything: &Edit) -> io::Result<()> {
+        *self = Manifest::write_new(&self.disk, self.sequence + 1, everything)?;
+        Ok(())
+    }
+}
+
+fn frame_edit(edit: &Edit, sequence: u64) -> Vec<u8> {
+    let body = edit.encode();
+    let mut out = Vec::with_capacity(EDIT_HEADER_BYTES + body.len());
+    out.extend_from_slice(&EDIT_MAGIC);
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(&edit_crc(sequence, &body).to_le_bytes());
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&body);
+    out
+}
+
+fn edit_crc(sequence: u64, body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), body)
+}
+
+fn parse_edit(bytes: &[u8]) -> Option<(u64, Edit, usize)> {
+    let mut fields = Fields(bytes);
+    if fields.array::<4>()? != EDIT_MAGIC {
+        return None;
+    }
+    let len = fields.u32()? as usize;
+    let crc = fields.u32()?;
+    let sequence = fields.u64()?;
+    let body = fields.bytes(len)?;
+    if crc != edit_crc(sequence, body) {
+        return None;
+    }
+    Some((sequence, Edit::decode(body)?, EDIT_HEADER_BYTES + len))
+}
+
+fn later_edit(bytes: &[u8], from: usize, sequence: u64) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let starts = rest.windows(EDIT_MAGIC.len()).enumerate().filter(|(_, window)| *window == EDIT_MAGIC);
+    for (skip, _) in starts {
+        let found = rest.get(skip..).and_then(parse_edit);
+        if found.is_some_and(|(number, ..)| number > sequence) {
+            return Some(from + skip);
+        }
+    }
+    None
+}
+
+fn damage(from: usize, to: usize, what: &'static str) -> OpenError {
+    OpenError::CorruptRange(Damage {
+        topic: None,
+        file: PATH.to_owned(),
+        from_byte: from as u64,
+        to_byte: to.max(from) as u64,
+        from_offset: 0,
+        to_offset: 0,
+        what,
+    })
+}

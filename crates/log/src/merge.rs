@@ -1,0 +1,64 @@
+//! Keeps the number of index runs small.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::checkpoint::run_item;
+use crate::core::Core;
+use crate::error::MaintenanceError;
+use crate::index::{DIR, Kind, Merged, RunError, run_path};
+use crate::io_util::lock;
+
+impl Core {
+    /// Does one merge; says whether there was one to do.
+    pub(crate) fn merge_runs(&self) -> Result<bool, MaintenanceError> {
+        let _one_at_a_time = lock(&self.merging);
+        let Some(task) = self.index.pick_merge() else { return Ok(false) };
+        let on_disk_from = self.read_catalog(|catalog| {
+            let all = catalog.by_id.values();
+            all.map(|topic| (topic.id(), topic.state().on_disk_from())).collect::<HashMap<_, _>>()
+        });
+        let keep = |kind: Kind, topic: u32, offset: u64| match (kind, on_disk_from.get(&topic)) {
+            (_, None) => false,
+            (Kind::Ghost, Some(_)) => true,
+            // Trimmed events still answer for their ids until their segment goes and leaves ghosts.
+            (_, Some(from)) => offset >= *from,
+        };
+        let merged = match self.index.merge(&task, &keep, &self.signals.stop) {
+            Ok(merged) => merged,
+            Err(RunError::Damaged { file, .. }) => {
+                self.rebuild_index(&file)?;
+                return Ok(true);
+            }
+            Err(RunError::Io { file, source }) => return Err(self.upkeep_failed(&file, source, false)),
+        };
+        let added = match merged {
+            Merged::Stopped => return Ok(false),
+            Merged::Run(run) => vec![run],
+            Merged::Empty => Vec::new(),
+        };
+        for run in &added {
+            let path = run_path(run.meta().number);
+            let synced = self.disk.open(&path).and_then(|file| file.sync());
+            let synced = synced.and_then(|()| self.disk.sync_dir(DIR));
+            synced.map_err(|error| self.fail(format!("syncing {path} failed: {error}")))?;
+        }
+        let removed: Vec<u64> = task.inputs.iter().map(|run| run.meta().number).collect();
+        let mut manifest = lock(&self.manifest);
+        manifest.next_run = self.index.next_number();
+        let written = manifest.append_edit(|edit| {
+            edit.runs = added.iter().map(|run| run_item(run.meta())).collect();
+            edit.dropped_runs = removed.clone();
+        });
+        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        self.index.install(added.iter().map(Arc::clone).collect(), &removed, false);
+        drop(manifest);
+        for number in removed {
+            // Left for the next open if it cannot be removed now: no manifest names it.
+            let _ = self.disk.remove(&run_path(number));
+        }
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+}

@@ -1,0 +1,93 @@
+//! How a log is opened.
+
+const MIB: u64 = 1024 * 1024;
+
+/// Sizes and bounds of a log. `Default` suits a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 4 KiB.
+    pub journal_file_bytes: u64,
+    /// A checkpoint is taken at latest after this much journal. Default: 64 MiB.
+    pub checkpoint_bytes: u64,
+    /// Largest segment. Default: 64 MiB.
+    pub segment_bytes: u64,
+    /// Events kept in memory until they are written to segments. Default: 16 MiB.
+    pub tail_bytes: u64,
+    /// Memory of the index for what is not in runs yet. Default: 64 MiB.
+    pub index_bytes: u64,
+    /// Bytes waiting for the writer; a publisher waits beyond. Default: 16 MiB.
+    pub queue_bytes: usize,
+    /// Open segment files. Default: 512.
+    pub open_files: usize,
+    /// Topics that can exist. Default: 100,000.
+    pub topics: u32,
+    /// Publishing stops when less is free. Default: 256 MiB.
+    pub reserve_bytes: u64,
+    /// Longest time between the ack of an `os` batch and its sync. Default: 50 ms.
+    pub os_sync_interval_ms: u64,
+    /// How often retention and compaction look for work. Default: 1 s.
+    pub maintenance_interval_ms: u64,
+    /// `false` runs everything on the caller's thread, one step after the other. Default: `true`.
+    pub threads: bool,
+    /// Opens a log whose journal is damaged, reporting what is lost. Default: `false`.
+    pub accept_damaged_journal: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            journal_file_bytes: 32 * MIB,
+            checkpoint_bytes: 64 * MIB,
+            segment_bytes: 64 * MIB,
+            tail_bytes: 16 * MIB,
+            index_bytes: 64 * MIB,
+            queue_bytes: 16 * MIB as usize,
+            open_files: 512,
+            topics: 100_000,
+            reserve_bytes: 256 * MIB,
+            os_sync_interval_ms: 50,
+            maintenance_interval_ms: 1000,
+            threads: true,
+            accept_damaged_journal: false,
+        }
+    }
+}
+
+/// What a topic keeps. Set by the owner of the log at every open; the log does not persist it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Events appended longer ago go. Default: none.
+    pub age_ms: Option<u64>,
+    /// Oldest events go when the topic is larger. Default: none.
+    pub bytes: Option<u64>,
+    /// Oldest events go when there are more. Default: none.
+    pub count: Option<u64>,
+    /// Keeps only the latest event of each key. Default: `false`.
+    pub compacted: bool,
+    /// How long the ids of removed events are remembered. Default: 24 h.
+    pub dedupe_window_ms: u64,
+    /// How long a compacted topic keeps tombstones. Default: 24 h.
+    pub tombstone_ms: u64,
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            age_ms: None,
+            bytes: None,
+            count: None,
+            compacted: false,
+            dedupe_window_ms: DAY_MS,
+            tombstone_ms: DAY_MS,
+        }
+    }
+}
+
+impl Policy {
+    /// Largest segment of a topic with this policy, so that bounded topics are trimmed in small steps.
+    pub(crate) fn segment_bytes(&self, most: u64) -> u64 {
+        self.bytes.map_or(most, |bytes| (bytes / 8).clamp(4096, most.max(4096)).min(most))
+    }
+}

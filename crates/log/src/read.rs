@@ -1,0 +1,410 @@
+//! Reads records of a topic in offset order, from memory or from segment files.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::error::{Damage, ReadError, read_io};
+use crate::files::Part;
+use crate::io_util::read_vec_at;
+use crate::planted::{self, Bug};
+use crate::record::{self, Bad, Record, RecordView};
+use crate::samples::start_at;
+use crate::segment::{HEADER_BYTES, Sample, SegmentMeta};
+use crate::topic::{Chunk, Topic};
+
+/// Least and most that is read from a file at once.
+const WINDOW_MIN: usize = 8 * 1024;
+const WINDOW_MAX: usize = 1024 * 1024;
+
+/// How much a read may return; at least one event is returned if there is one.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadLimit {
+    /// Most events.
+    pub events: usize,
+    /// Bytes of records after which no more are added.
+    pub bytes: usize,
+}
+
+/// Consecutive records of a topic.
+#[derive(Debug, Default)]
+pub struct Page {
+    bytes: Vec<u8>,
+    spans: Vec<(usize, usize)>,
+    /// Where to read on.
+    pub next: u64,
+    /// Where the first record lies in its segment, if it was read from one.
+    first_pos: u64,
+}
+
+impl Page {
+    /// The records in offset order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
+        self.iter_with_bytes().map(|(view, _)| view)
+    }
+
+    pub(crate) fn iter_with_bytes(&self) -> impl ExactSizeIterator<Item = (RecordView<'_>, &[u8])> {
+        self.spans.iter().map(|(at, len)| {
+            let bytes = self.bytes.get(*at..at + len).unwrap_or_default();
+            (record::view_checked(bytes), bytes)
+        })
+    }
+
+    pub(crate) fn first_pos(&self) -> u64 {
+        self.first_pos
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+}
+
+/// Where the next records are.
+enum Place {
+    Nowhere,
+    /// No record is kept in between.
+    Hole(u64),
+    Memory(Arc<Chunk>),
+    File(FilePlace),
+}
+
+/// A part of a segment file that can be scanned.
+pub(crate) struct FilePlace {
+    pub(crate) meta: SegmentMeta,
+    /// Bytes of the file that are written.
+    pub(crate) applied: u64,
+    /// Samples that are not in the file yet.
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Core {
+    pub(crate) fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
+        let end = if planted::is(Bug::ReadPastDurableEnd) { topic.state().next_offset } else { topic.end() };
+        let mut page = Page { next: from, ..Page::default() };
+        loop {
+            match self.locate(topic, page.next, end)? {
+                Place::Nowhere => return Ok(page),
+                Place::Hole(next) => page.next = next,
+                Place::Memory(chunk) => {
+                    page.take_chunk(&chunk, end, limit);
+                    return Ok(page);
+                }
+                Place::File(place) => {
+                    self.scan_file(topic, &place, end, limit, &mut page)?;
+                    if !page.is_empty() {
+                        return Ok(page);
+                    }
+                }
+            }
+        }
+    }
+
+    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<Place, ReadError> {
+        if from >= end {
+            return Ok(Place::Nowhere);
+        }
+        let state = topic.state();
+        if from < state.earliest {
+            let (topic, earliest) = (topic.name().to_string(), state.earliest);
+            return Err(ReadError::OutOfRange { topic, requested: from, earliest });
+        }
+        if let Some(chunk) = state.tail_chunk(from) {
+            return Ok(Place::Memory(Arc::clone(chunk)));
+        }
+        let index = state.segment_index(from);
+        let Some(segment) = index.and_then(|index| state.segments.get(index)) else {
+            let first = state.segments.first().map_or(end, |segment| segment.meta.id.base);
+            return Ok(Place::Hole(first));
+        };
+        if from >= segment.meta.end {
+            let next = index.and_then(|index| state.segments.get(index + 1));
+            return Ok(Place::Hole(next.map_or(end, |next| next.meta.id.base)));
+        }
+        let samples = segment.samples.clone();
+        Ok(Place::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
+    }
+
+    /// Records of one segment that is complete on disk, whatever the topic says of it now.
+    pub(crate) fn read_segment(
+        &self,
+        topic: &Topic,
+        meta: &SegmentMeta,
+        from: u64,
+        limit: ReadLimit,
+    ) -> Result<Page, ReadError> {
+        let place = FilePlace { meta: *meta, applied: meta.bytes, samples: Vec::new() };
+        let mut page = Page { next: from, ..Page::default() };
+        self.scan_file(topic, &place, meta.end, limit, &mut page)?;
+        Ok(page)
+    }
+
+    /// Adds records of one segment file from `page.next` on. Reaching the end of the file moves `page.next` behind it.
+    fn scan_file(
+        &self,
+        topic: &Topic,
+        place: &FilePlace,
+        end: u64,
+        limit: ReadLimit,
+        page: &mut Page,
+    ) -> Result<(), ReadError> {
+        let path = place.meta.id.path();
+        let file = match self.files.get(place.meta.id, Part::Records) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.vanished(topic, place, page.next);
+            }
+            other => other.map_err(read_io("open", &path))?,
+        };
+        let from = page.next;
+        let start = start_at(self, place, |sample| sample.offset <= from);
+        let mut scan = Scan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
+        while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
+            let left = (place.applied - scan.pos) as usize;
+            let wanted = limit.bytes.saturating_sub(page.bytes.len()).clamp(WINDOW_MIN, WINDOW_MAX);
+            let mut window =
+                read_vec_at(&*file, scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
+            if let Err(Bad::Short(len)) = record::parse(&window)
+                && len <= left
+            {
+                window = read_vec_at(&*file, scan.pos, len).map_err(read_io("read", &path))?;
+            }
+            let bounds = Bounds { from, end, limit };
+            let found = scan.take_window(topic.id(), window, bounds, page);
+            match found {
+                Ok(0) => return self.damaged_unless_some(topic, place, &scan, Bad::Short(0), page),
+                Ok(_) => {}
+                Err(bad) => return self.damaged_unless_some(topic, place, &scan, bad, page),
+            }
+        }
+        if scan.pos >= place.applied && place.applied == place.meta.bytes && page.wants_more(limit) {
+            page.next = page.next.max(place.meta.end.min(end));
+        } else {
+            page.next = page.next.max(scan.expected.min(end));
+        }
+        Ok(())
+    }
+
+    /// Records before the damage are returned first; the next read reports it.
+    fn damaged_unless_some(
+        &self,
+        topic: &Topic,
+        place: &FilePlace,
+        scan: &Scan,
+        bad: Bad,
+        page: &Page,
+    ) -> Result<(), ReadError> {
+        let damage = self.describe_damage(topic, place, scan.pos, scan.expected.max(page.next), bad);
+        self.note_damage(&damage);
+        if let Some(segment) = topic.state().segment_by_id(place.meta.id) {
+            segment.damaged = true;
+        }
+        if page.is_empty() { Err(ReadError::CorruptRange(damage)) } else { Ok(()) }
+    }
+
+    /// A segment file that is not there: removed by retention or compaction just now, or lost.
+    fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), ReadError> {
+        let mut state = topic.state();
+        if state.segment_by_id(place.meta.id).is_none() {
+            // The next look finds what took its place.
+            return Ok(());
+        }
+        drop(state);
+        let damage = Damage {
+            topic: Some(topic.name().to_string()),
+            file: place.meta.id.path(),
+            from_byte: 0,
+            to_byte: place.meta.bytes,
+            from_offset: from,
+            to_offset: place.meta.end,
+            what: "the file is missing",
+        };
+        self.note_damage(&damage);
+        Err(ReadError::CorruptRange(damage))
+    }
+
+    fn describe_damage(&self, topic: &Topic, place: &FilePlace, pos: u64, offset: u64, bad: Bad) -> Damage {
+        let after = match bad {
+            Bad::Body { len } => Some((pos + len as u64, offset + 1)),
+            _ => crate::samples::first_sample_after(self, place, pos),
+        };
+        let (to_byte, to_offset) = after.unwrap_or((place.meta.bytes, place.meta.end));
+        let what = match bad {
+            Bad::Short(_) => "the file ends too early",
+            Bad::Header => "a record's header does not verify",
+            Bad::Body { .. } => "a record's body does not verify",
+        };
+        Damage {
+            topic: Some(topic.name().to_string()),
+            file: place.meta.id.path(),
+            from_byte: pos,
+            to_byte: to_byte.max(pos),
+            from_offset: offset,
+            to_offset: to_offset.max(offset),
+            what,
+        }
+    }
+
+    /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
+    /// below the earliest offset, so callers decide what may be shown.
+    pub(crate) fn record_at(
+        &self,
+        topic: &Topic,
+        offset: u64,
+        pos: u32,
+    ) -> Result<Option<Record>, ReadError> {
+        const GUESS_BYTES: usize = 1024;
+        let place = {
+            let state = topic.state();
+            if let Some(chunk) = state.tail_chunk(offset) {
+                let bytes = chunk.from(offset);
+                return Ok(record::parse(bytes).ok().map(|view| view.to_record(bytes)));
+            }
+            let found = state.segment_index(offset).and_then(|index| state.segments.get(index));
+            let Some(segment) = found.filter(|segment| offset < segment.meta.end) else { return Ok(None) };
+            let samples = Vec::new();
+            FilePlace { meta: segment.meta, applied: segment.applied, samples }
+        };
+        let path = place.meta.id.path();
+        let file = match self.files.get(place.meta.id, Part::Records) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(read_io("open", &path))?,
+        };
+        let mut bytes = read_vec_at(&*file, u64::from(pos), GUESS_BYTES).map_err(read_io("read", &path))?;
+        if let Err(Bad::Short(len)) = record::parse(&bytes)
+            && u64::from(pos) + len as u64 <= place.applied
+        {
+            bytes = read_vec_at(&*file, u64::from(pos), len).map_err(read_io("read", &path))?;
+        }
+        if let Ok(view) = record::parse(&bytes)
+            && view.topic == topic.id()
+            && view.offset == offset
+        {
+            return Ok(Some(view.to_record(&bytes)));
+        }
+        // Compaction moved it, or it is damaged: look for it in order.
+        self.record_by_scan(topic, place, offset)
+    }
+
+    fn record_by_scan(
+        &self,
+        topic: &Topic,
+        place: FilePlace,
+        offset: u64,
+    ) -> Result<Option<Record>, ReadError> {
+        let mut page = Page { next: offset, ..Page::default() };
+        let limit = ReadLimit { events: 1, bytes: 1 };
+        self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
+        let found = page.iter().next().filter(|view| view.offset == offset);
+        Ok(found.map(|view| {
+            let (at, len) = page.spans.first().copied().unwrap_or_default();
+            view.to_record(page.bytes.get(at..at + len).unwrap_or_default())
+        }))
+    }
+}
+
+impl Page {
+    fn wants_more(&self, limit: ReadLimit) -> bool {
+        self.spans.len() < limit.events.max(1)
+            && (self.spans.is_empty() || self.spans.last().map_or(0, |(at, len)| at + len) < limit.bytes)
+    }
+
+    fn take_chunk(&mut self, chunk: &Chunk, end: u64, limit: ReadLimit) {
+        let mut bytes = chunk.from(self.next);
+        while self.next < end.min(chunk.end()) && self.wants_more(limit) {
+            let Ok(view) = record::parse(bytes) else { return };
+            let at = self.bytes.len();
+            self.bytes.extend_from_slice(bytes.get(..view.len).unwrap_or_default());
+            self.spans.push((at, view.len));
+            self.next = view.offset + 1;
+            bytes = bytes.get(view.len..).unwrap_or_default();
+        }
+    }
+}
+
+/// Which records of a window are wanted.
+#[derive(Clone, Copy)]
+struct Bounds {
+    from: u64,
+    end: u64,
+    limit: ReadLimit,
+}
+
+/// Walks through a segment file.
+struct Scan {
+    pos: u64,
+    /// The next record's offset; in a compacted segment it may be higher.
+    expected: u64,
+    compacted: bool,
+}
+
+impl Scan {
+    /// Takes the whole records of a window and says how many bytes they have. The window becomes the page's buffer.
+    fn take_window(
+        &mut self,
+        topic: u32,
+        window: Vec<u8>,
+        bounds: Bounds,
+        page: &mut Page,
+    ) -> Result<usize, Bad> {
+        let base = page.bytes.len();
+        let mut at = 0;
+        let mut result = Ok(());
+        while let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) {
+            match record::parse(rest) {
+                Ok(view) if view.topic != topic || !self.fits(view.offset) => {
+                    result = Err(Bad::Header);
+                    break;
+                }
+                Ok(view) => {
+                    if view.offset >= bounds.end || !page.wants_more(bounds.limit) {
+                        break;
+                    }
+                    if view.offset >= bounds.from {
+                        if page.spans.is_empty() {
+                            page.first_pos = self.pos;
+                        }
+                        page.spans.push((base + at, view.len));
+                        page.next = view.offset + 1;
+                    }
+                    self.expected = view.offset + 1;
+                    at += view.len;
+                    self.pos += view.len as u64;
+                }
+                Err(Bad::Short(_)) => break,
+                Err(bad) => {
+                    result = Err(bad);
+                    break;
+                }
+            }
+        }
+        if page.spans.last().is_some_and(|(at, _)| *at >= base) {
+            if base == 0 {
+                page.bytes = window;
+            } else {
+                page.bytes.extend_from_slice(&window);
+            }
+        }
+        let stopped = page.next >= bounds.end || !page.wants_more(bounds.limit);
+        match result {
+            Ok(()) if at == 0 && stopped => Ok(1),
+            Ok(()) => Ok(at),
+            // What was found before the damage counts; it is met again at the start of the next window.
+            Err(_) if at > 0 => Ok(at),
+            Err(bad) => Err(bad),
+        }
+    }
+
+    fn fits(&self, offset: u64) -> bool {
+        offset == self.expected || (self.compacted && offset > self.expected)
+    }
+}
+
+/// Where the first record of a segment is.
+pub(crate) fn segment_start(meta: &SegmentMeta) -> (u64, u64) {
+    (HEADER_BYTES, meta.id.base)
+}

@@ -1,0 +1,133 @@
+//! Rebuilds the index from the segments: runs are derived data.
+
+use std::sync::Arc;
+
+use crate::batch::{id_hash, key_hash};
+use crate::checkpoint::run_item;
+use crate::core::Core;
+use crate::error::{MaintenanceError, ReadError};
+use crate::index::{DIR, Insert, Kind, MemTable, Run, run_path};
+use crate::io_util::lock;
+use crate::lookup::run_error;
+use crate::read::ReadLimit;
+use crate::segment::SegmentMeta;
+use crate::topic::Topic;
+
+/// Events in one rebuilt run; at least as many as a memory table holds, so that ages suffice.
+const EVENTS_PER_RUN: usize = 1_000_000;
+
+impl Core {
+    /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
+    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), ReadError> {
+        let _one_at_a_time = lock(&self.merging);
+        let gone = !self.index.runs().all().any(|run| run_path(run.meta().number) == damaged);
+        if gone {
+            return Ok(());
+        }
+        self.replace_runs()
+    }
+
+    /// Reads every segment that is complete up to the last checkpoint. What came later is in memory.
+    pub(crate) fn replace_runs(&self) -> Result<(), ReadError> {
+        let upkeep = lock(&self.upkeep);
+        let mut builder = Builder { core: self, table: MemTable::new(), age: 1, runs: Vec::new() };
+        let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        topics.sort_by_key(Topic::id);
+        for topic in &topics {
+            // What is still in the tail is in memory tables.
+            let segments = topic.state().on_disk();
+            for meta in &segments {
+                builder.add_segment(topic, meta)?;
+            }
+        }
+        builder.spill()?;
+        let runs = std::mem::take(&mut builder.runs);
+        self.swap_runs(runs).map_err(|error| match error {
+            MaintenanceError::Read(error) => error,
+            other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
+        })?;
+        drop(upkeep);
+        Ok(())
+    }
+
+    fn swap_runs(&self, runs: Vec<Arc<Run>>) -> Result<(), MaintenanceError> {
+        self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
+        let old = self.index.runs();
+        let removed: Vec<u64> = [Kind::Id, Kind::Key]
+            .into_iter()
+            .flat_map(|kind| old.of(kind).iter().map(|run| run.meta().number))
+            .collect();
+        let mut manifest = lock(&self.manifest);
+        manifest.next_run = self.index.next_number();
+        let written = manifest.append_edit(|edit| {
+            edit.dropped_runs = removed.clone();
+            edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
+        });
+        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        self.index.install(runs, &removed, false);
+        drop(manifest);
+        for number in removed {
+            let path = run_path(number);
+            let file = path.rsplit('/').next().unwrap_or_default();
+            // A damaged run may tell what damaged it; it is derived data, so failing to keep it loses nothing.
+            let _ = self.disk.rename(&path, &format!("quarantine/{file}"));
+        }
+        Ok(())
+    }
+}
+
+struct Builder<'a> {
+    core: &'a Core,
+    table: MemTable,
+    age: u64,
+    runs: Vec<Arc<Run>>,
+}
+
+impl Builder<'_> {
+    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), ReadError> {
+        let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
+        let mut next = meta.id.base;
+        while next < meta.end {
+            let page = match self.core.read_segment(topic, meta, next, limit) {
+                Ok(page) => page,
+                // Damaged events cannot be found by id or key; reading them reports the damage.
+                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                    next = damage.to_offset;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let mut pos = page.first_pos();
+            for view in page.iter() {
+                self.table.insert(&Insert {
+                    topic: topic.id(),
+                    pos: pos as u32,
+                    offset: view.offset,
+                    id_hash: id_hash(view.id),
+                    id_ms: view.id.unix_ms(),
+                    key_hash: view.key.map(key_hash),
+                    appended_ms: meta.last_append.max(0) as u64,
+                });
+                pos += view.len as u64;
+            }
+            if page.next == next {
+                break;
+            }
+            next = page.next;
+            if self.table.len() >= EVENTS_PER_RUN {
+                self.spill()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> Result<(), ReadError> {
+        if self.table.len() > 0 {
+            self.table.age = self.age;
+            self.age += 1;
+            self.runs.extend(self.core.index.spill(&self.table).map_err(run_error)?);
+            self.table.clear();
+        }
+        Ok(())
+    }
+}

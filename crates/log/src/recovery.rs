@@ -1,0 +1,398 @@
+//! Opens a data directory: manifest, segments, journal, state, in this order.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+
+use crate::batch::{id_hash, key_hash};
+use crate::checkpoint::Upkeep;
+use crate::commit::Committer;
+use crate::core::{Catalog, Core, Counters, ManifestState, Progress, Signals};
+use crate::error::{Damage, OpenError, open_io};
+use crate::files::Files;
+use crate::index::{self, Index, Insert, Kind};
+use crate::io_util::lock;
+use crate::journal;
+use crate::journal::frame::{Control, FrameView};
+use crate::journal::reader::{JournalStart, read_journal};
+use crate::journal::writer::{Found, JournalWriter};
+use crate::log::OpenArgs;
+use crate::manifest::{Edit, Manifest, Snapshot};
+use crate::planted::{self, Bug};
+use crate::poison::Poison;
+use crate::record;
+use crate::segment::{self, SegmentId};
+use crate::sequencer::Sequencer;
+use crate::state::Redo;
+use crate::topic::{RollRule, Segment, Topic, TopicState};
+
+const FORMAT_PATH: &str = "FORMAT";
+const FORMAT: &str = "promethean-data 1";
+const FOLDERS: [&str; 4] = [journal::DIR, segment::DIR, index::DIR, "quarantine"];
+
+/// What opening found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Frames redone from the journal.
+    pub frames: u64,
+    /// Events redone from the journal.
+    pub events: u64,
+    /// Bytes of an unacknowledged tail that were dropped.
+    pub torn_bytes: u64,
+    /// Damage that was found and did not stop the open.
+    pub damage: Vec<Damage>,
+    /// Why the index was built anew from the segments, if it was.
+    pub index_rebuilt: Option<String>,
+}
+
+/// Opens or creates the log in the directory.
+pub(crate) fn open(args: OpenArgs) -> Result<(Core, RecoveryReport), OpenError> {
+    let disk = Arc::clone(&args.disk);
+    prepare_folders(&disk)?;
+    let (manifest, snapshot) = open_manifest(&disk)?;
+    let mut report = RecoveryReport::default();
+    let named: Vec<(u64, Kind, u8)> = snapshot
+        .runs
+        .values()
+        .filter_map(|run| Kind::from_byte(run.kind).map(|kind| (run.number, kind, run.level)))
+        .collect();
+    let index = match Index::open(Arc::clone(&disk), &named, snapshot.next_run) {
+        Ok(index) => index,
+        Err((number, error)) => {
+            report.index_rebuilt = Some(format!("{}: {error}", index::run_path(number)));
+            Index::open(Arc::clone(&disk), &[], snapshot.next_run)
+                .map_err(|(_, error)| OpenError::State(error.to_string()))?
+        }
+    };
+    let core = build(args, index, manifest, &snapshot);
+    core.remove_leftovers(&snapshot)?;
+    core.cut_segments(&mut report)?;
+    core.replay(&snapshot, &mut report)?;
+    if report.index_rebuilt.is_some() {
+        let rebuilt = core.replace_runs();
+        rebuilt.map_err(|error| OpenError::State(format!("rebuilding the index failed: {error}")))?;
+    }
+    report.damage.extend(lock(&core.damage).iter().cloned());
+    core.look_at_space();
+    Ok((core, report))
+}
+
+fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
+    match disk.open(FORMAT_PATH) {
+        Ok(file) => {
+            let len = file.len().map_err(open_io("stat", FORMAT_PATH))?;
+            let bytes = crate::io_util::read_vec_at(&*file, 0, len.min(256) as usize)
+                .map_err(open_io("read", FORMAT_PATH))?;
+            let found = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            if found != FORMAT {
+                return Err(OpenError::Format { found, expected: FORMAT });
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            for folder in FOLDERS {
+                disk.make_dir(folder).map_err(open_io("create", folder))?;
+            }
+            disk.sync_dir("").map_err(open_io("sync", "."))?;
+            write_format(disk).map_err(open_io("write", FORMAT_PATH))?;
+        }
+        Err(error) => return Err(open_io("open", FORMAT_PATH)(error)),
+    }
+    for folder in FOLDERS {
+        disk.make_dir(folder).map_err(open_io("create", folder))?;
+    }
+    Ok(())
+}
+
+fn write_format(disk: &Arc<dyn crate::disk::Disk>) -> io::Result<()> {
+    const TMP: &str = "FORMAT.tmp";
+    match disk.remove(TMP) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(TMP)?;
+    crate::io_util::write_all_at(&*file, format!("{FORMAT}\n").as_bytes(), 0)?;
+    file.sync()?;
+    disk.rename(TMP, FORMAT_PATH)?;
+    disk.sync_dir("")
+}
+
+fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Snapshot), OpenError> {
+    if let Some(found) = Manifest::open(disk)? {
+        return Ok(found);
+    }
+    for folder in [journal::DIR, segment::DIR] {
+        let names = disk.list(folder).map_err(open_io("list", folder))?;
+        if !names.is_empty() {
+            return Err(OpenError::CorruptRange(Damage {
+                topic: None,
+                file: "manifest".to_owned(),
+                from_byte: 0,
+                to_byte: 0,
+                from_offset: 0,
+                to_offset: 0,
+                what: "the manifest is missing and there is data",
+            }));
+        }
+    }
+    let edit = Edit { next_run: 1, ..Edit::default() };
+    let manifest = Manifest::write_new(disk, 1, &edit).map_err(open_io("write", "manifest"))?;
+    let mut snapshot = Snapshot::default();
+    snapshot.apply(edit);
+    Ok((manifest, snapshot))
+}
+
+fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) -> Core {
+    let OpenArgs { disk, clock, state, observer, options } = args;
+    let lsn = snapshot.checkpoint_lsn;
+    let writer = JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, Found::default());
+    Core {
+        files: Files::new(Arc::clone(&disk), options.open_files),
+        index,
+        merging: Mutex::default(),
+        upkeep: Mutex::new(Upkeep::default()),
+        committer: Mutex::new(Committer::new(writer, lsn)),
+        manifest: Mutex::new(ManifestState {
+            manifest,
+            checkpoint_lsn: lsn,
+            journal_sequence: snapshot.journal_sequence,
+            state_lsn: snapshot.state_lsn,
+            next_run: snapshot.next_run,
+            next_topic: snapshot.next_topic,
+        }),
+        sequencer: Mutex::new(Sequencer { next_lsn: lsn + 1, group_number: 1, ..Sequencer::default() }),
+        work: Condvar::new(),
+        room: Condvar::new(),
+        progress: Mutex::new(Progress::default()),
+        progressed: Condvar::new(),
+        catalog: RwLock::new(catalog_of(snapshot)),
+        poison: Poison::default(),
+        full: AtomicBool::new(false),
+        tail_bytes: AtomicU64::new(0),
+        journal_bytes: AtomicU64::new(0),
+        damage: Mutex::default(),
+        signals: Signals::default(),
+        counters: Counters::default(),
+        disk,
+        clock,
+        state,
+        observer,
+        options,
+    }
+}
+
+fn catalog_of(snapshot: &Snapshot) -> Catalog {
+    let mut segments: HashMap<u32, Vec<Segment>> = HashMap::new();
+    for meta in snapshot.segments.values() {
+        segments.entry(meta.id.topic).or_default().push(Segment::new(*meta, meta.bytes));
+    }
+    let mut catalog = Catalog { next_id: snapshot.next_topic, ..Catalog::default() };
+    for item in snapshot.topics.values() {
+        let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
+        let state = TopicState {
+            created: true,
+            next_offset: item.next_offset - reuse,
+            earliest: item.earliest,
+            last_stamp: item.last_stamp,
+            segments: segments.remove(&item.id).unwrap_or_default(),
+            ..TopicState::default()
+        };
+        catalog.insert(Topic::new(item.id, item.name.clone(), state));
+    }
+    catalog
+}
+
+impl Core {
+    /// Removes files that no manifest names: they belong to work that a crash interrupted and the journal repeats.
+    fn remove_leftovers(&self, snapshot: &Snapshot) -> Result<(), OpenError> {
+        let kept: HashSet<SegmentId> = snapshot.segments.values().map(|meta| meta.id).collect();
+        let names = self.disk.list(segment::DIR).map_err(open_io("list", segment::DIR))?;
+        for name in names {
+            if SegmentId::from_name(&name).is_some_and(|id| !kept.contains(&id)) {
+                let path = format!("{}/{name}", segment::DIR);
+                self.disk.remove(&path).map_err(open_io("remove", &path))?;
+            }
+        }
+        for name in self.disk.list(index::DIR).map_err(open_io("list", index::DIR))? {
+            if index::run_number(&name).is_some_and(|number| !snapshot.runs.contains_key(&number)) {
+                let path = format!("{}/{name}", index::DIR);
+                self.disk.remove(&path).map_err(open_io("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_segments(&self, report: &mut RecoveryReport) -> Result<(), OpenError> {
+        let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        for topic in topics {
+            let Some(meta) = topic.state().segments.last().map(|segment| segment.meta) else { continue };
+            let whole = self.cut_segment(meta.id, meta.bytes).map_err(open_io("cut", &meta.id.path()))?;
+            if !whole {
+                report.damage.push(Damage {
+                    topic: Some(topic.name().to_string()),
+                    file: meta.id.path(),
+                    from_byte: 0,
+                    to_byte: meta.bytes,
+                    from_offset: meta.id.base,
+                    to_offset: meta.end,
+                    what: "the file is missing or shorter than it was",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn replay(&self, snapshot: &Snapshot, report: &mut RecoveryReport) -> Result<(), OpenError> {
+        let applied = self.state.applied_lsn().map_err(|error| OpenError::State(error.to_string()))?;
+        if applied < snapshot.state_lsn {
+            return Err(OpenError::StateBehind { applied, needed: snapshot.state_lsn });
+        }
+        let start = JournalStart {
+            checkpoint_lsn: snapshot.checkpoint_lsn,
+            first_sequence: snapshot.journal_sequence,
+            file_bytes: self.options.journal_file_bytes,
+            accept_damage: self.options.accept_damaged_journal,
+        };
+        let mut redo_lsn = applied;
+        let end = read_journal(&*self.disk, start, &mut |frame| {
+            report.frames += 1;
+            report.events += u64::from(frame.events);
+            self.redo_frame(frame)?;
+            if !frame.redo.is_empty() && frame.lsn > applied {
+                let redo = [Redo { lsn: frame.lsn, bytes: frame.redo }];
+                self.state.apply(&redo).map_err(|error| OpenError::State(error.to_string()))?;
+                redo_lsn = frame.lsn;
+            }
+            Ok(())
+        })?;
+        if applied > end.last_lsn {
+            return Err(OpenError::StateAhead { applied, end: end.last_lsn });
+        }
+        report.torn_bytes = end.torn_bytes;
+        self.after_damage(&end.accepted);
+        report.damage.extend(end.accepted);
+        self.start_writing(end.last_lsn, redo_lsn, end.found)
+    }
+
+    /// Puts a frame's events back where they were when the frame was new.
+    fn redo_frame(&self, frame: &FrameView<'_>) -> Result<(), OpenError> {
+        for control in frame.controls() {
+            self.redo_control(&control)?;
+        }
+        let now = self.clock.wall_ms();
+        let mut rest = frame.records;
+        while !rest.is_empty() {
+            let Ok(view) = record::parse(rest) else {
+                return Err(OpenError::State("a frame verifies but its records do not".to_owned()));
+            };
+            let bytes = rest.get(..view.len).unwrap_or_default();
+            if let Some(topic) = self.topic_by_id(view.topic) {
+                self.redo_record(&topic, &view, bytes, now);
+            }
+            rest = rest.get(view.len..).unwrap_or_default();
+        }
+        lock(&self.sequencer).next_lsn = frame.lsn + 1;
+        self.keep_tails_small()
+    }
+
+    fn redo_record(&self, topic: &Topic, view: &record::RecordView<'_>, bytes: &[u8], now: i64) {
+        let mut state = topic.state();
+        if view.offset < state.next_offset && !planted::is(Bug::ReuseOffset) {
+            return;
+        }
+        // Only after accepted damage: what is missing in between is lost, and its offsets are not used again.
+        if view.offset > state.next_offset {
+            state.skip_to(view.offset);
+        }
+        if view.server_stamped {
+            state.last_stamp = state.last_stamp.max(view.ts);
+        }
+        let rule = RollRule { segment_bytes: self.options.segment_bytes, now };
+        let pos = state.admit(topic.id(), bytes, view.ts, rule);
+        let end = state.next_offset;
+        lock(&self.sequencer).mark_dirty(topic, &mut state.dirty);
+        drop(state);
+        topic.set_end(end);
+        self.tail_bytes.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        if planted::is(Bug::DropDedupeOnRestart) {
+            return;
+        }
+        self.index.insert_pair(&Insert {
+            topic: topic.id(),
+            pos,
+            offset: view.offset,
+            id_hash: id_hash(view.id),
+            id_ms: view.id.unix_ms(),
+            key_hash: view.key.map(key_hash),
+            appended_ms: now.max(0) as u64,
+        });
+    }
+
+    fn redo_control(&self, control: &Control<'_>) -> Result<(), OpenError> {
+        match control {
+            Control::Create { topic, name } => {
+                if self.topic_by_id(*topic).is_none() {
+                    let name =
+                        name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
+                    let created =
+                        Topic::new(*topic, name, TopicState { created: true, ..TopicState::default() });
+                    lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
+                    self.write_catalog(|catalog| catalog.insert(created));
+                }
+            }
+            Control::Delete { topic } => {
+                if let Some(topic) = self.topic_by_id(*topic) {
+                    topic.state().deleted = true;
+                    lock(&self.sequencer).deleted.push(topic.clone());
+                    self.write_catalog(|catalog| catalog.remove(&topic));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,
+    /// so a crash in the middle changes nothing.
+    fn keep_tails_small(&self) -> Result<(), OpenError> {
+        if self.tail_bytes.load(std::sync::atomic::Ordering::Relaxed) < self.options.tail_bytes {
+            return Ok(());
+        }
+        let mut upkeep = lock(&self.upkeep);
+        self.apply_tails(&mut upkeep.unsynced).map_err(open_io("write", segment::DIR))
+    }
+
+    /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.
+    fn after_damage(&self, accepted: &[Damage]) {
+        let lost: u64 = accepted.iter().map(|damage| damage.to_byte - damage.from_byte).sum();
+        if lost == 0 {
+            return;
+        }
+        let most = lost / record::HEADER_BYTES as u64 + 1;
+        for topic in self.read_catalog(|catalog| catalog.by_id.values().cloned().collect::<Vec<_>>()) {
+            let mut state = topic.state();
+            let next = state.next_offset + most;
+            state.skip_to(next);
+            topic.set_end(next);
+            lock(&self.sequencer).mark_dirty(&topic, &mut state.dirty);
+        }
+    }
+
+    /// New frames go to a new file, so that what a torn group left behind is never read again.
+    fn start_writing(&self, last_lsn: u64, redo_lsn: u64, found: Found) -> Result<(), OpenError> {
+        let mut writer = JournalWriter::new(Arc::clone(&self.disk), self.options.journal_file_bytes, found);
+        writer.start(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
+        *lock(&self.committer) = Committer::new(writer, last_lsn);
+        let mut sequencer = lock(&self.sequencer);
+        sequencer.next_lsn = last_lsn + 1;
+        sequencer.redo_lsn = redo_lsn;
+        drop(sequencer);
+        *lock(&self.progress) = Progress { durable_lsn: last_lsn, state_lsn: redo_lsn };
+        let mut manifest = lock(&self.manifest);
+        if manifest.journal_sequence == 0 {
+            manifest.journal_sequence =
+                lock(&self.committer).journal.first_sequence_above(manifest.checkpoint_lsn);
+            manifest.append_edit(|_| {}).map_err(open_io("write", "manifest"))?;
+        }
+        Ok(())
+    }
+}

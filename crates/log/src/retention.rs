@@ -1,0 +1,160 @@
+//! Which events a topic no longer keeps.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::error::MaintenanceError;
+use crate::index::{GhostEntry, Kind, Run};
+use crate::io_util::lock;
+use crate::read::ReadLimit;
+use crate::segment::SegmentMeta;
+use crate::topic::{Topic, TopicState};
+
+/// A segment that is no longer part of its topic.
+#[derive(Debug)]
+pub(crate) struct Dropped {
+    pub(crate) topic: Topic,
+    pub(crate) meta: SegmentMeta,
+    pub(crate) damaged: bool,
+    /// Whether ids of its events must be remembered.
+    pub(crate) within_dedupe_window: bool,
+}
+
+impl TopicState {
+    /// First offset the policy keeps. Never beyond what is durable.
+    fn kept_from(&self, now: i64, durable_end: u64) -> u64 {
+        let mut from = self.earliest;
+        if let Some(count) = self.policy.count {
+            from = from.max(durable_end.saturating_sub(count));
+        }
+        let mut bytes: u64 = self.segments.iter().map(|segment| segment.meta.bytes).sum();
+        for segment in &self.segments {
+            let meta = &segment.meta;
+            let too_old =
+                self.policy.age_ms.is_some_and(|age| now.saturating_sub(meta.last_append) > age as i64);
+            let too_much = self.policy.bytes.is_some_and(|most| bytes > most);
+            // The last segment is still growing: it goes only when all of it is too old.
+            let growing = meta.end == self.next_offset;
+            if meta.end > durable_end || !(too_old || (too_much && !growing)) {
+                break;
+            }
+            from = from.max(meta.end);
+            bytes -= meta.bytes;
+        }
+        from.min(durable_end)
+    }
+
+    /// Whether `trim` would remove something.
+    pub(crate) fn wants_trim(&self, now: i64, durable_end: u64) -> bool {
+        self.kept_from(now, durable_end) > self.earliest
+    }
+
+    /// Moves the earliest offset and takes out the segments wholly below it.
+    pub(crate) fn trim(&mut self, topic: &Topic, now: i64, durable_end: u64) -> Vec<Dropped> {
+        self.earliest = self.kept_from(now, durable_end);
+        let mut dropped = Vec::new();
+        // A segment with records in the tail stays until they are written.
+        while let Some(segment) = self.segments.first() {
+            let whole = segment.meta.end <= self.earliest && segment.applied == segment.meta.bytes;
+            if !whole || segment.meta.records == 0 {
+                break;
+            }
+            let segment = self.segments.remove(0);
+            let age = now.saturating_sub(segment.meta.last_append);
+            dropped.push(Dropped {
+                topic: topic.clone(),
+                meta: segment.meta,
+                damaged: segment.damaged,
+                within_dedupe_window: age < self.policy.dedupe_window_ms as i64,
+            });
+        }
+        dropped
+    }
+}
+
+impl Core {
+    /// Marks topics whose policy wants something removed, so that the next checkpoint does it. Says whether there are any.
+    pub(crate) fn mark_expired(&self) -> bool {
+        let now = self.clock.wall_ms();
+        let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        let due: Vec<Topic> =
+            topics.into_iter().filter(|topic| topic.state().wants_trim(now, topic.end())).collect();
+        let mut sequencer = lock(&self.sequencer);
+        for topic in &due {
+            sequencer.mark_dirty(topic, &mut topic.state().dirty);
+        }
+        !due.is_empty()
+    }
+
+    /// Remembers the ids of events in dropped segments for the rest of the dedupe window.
+    pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<Run>>> {
+        let mut runs = Vec::new();
+        for dropped in dropped.iter().filter(|dropped| dropped.within_dedupe_window) {
+            let mut ghosts = self.ghosts_of(dropped);
+            ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
+            let appended = dropped.meta.last_append.max(0) as u64;
+            let run = self.index.write_ghosts(ghosts, appended).map_err(io::Error::other)?;
+            runs.extend(run);
+        }
+        Ok(runs)
+    }
+
+    /// Damaged records cannot be remembered; their damage is on record.
+    fn ghosts_of(&self, dropped: &Dropped) -> Vec<GhostEntry> {
+        let mut ghosts = Vec::with_capacity(dropped.meta.records as usize);
+        let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
+        let mut next = dropped.meta.id.base;
+        while next < dropped.meta.end {
+            let Ok(page) = self.read_segment(&dropped.topic, &dropped.meta, next, limit) else { break };
+            ghosts.extend(page.iter().map(|view| GhostEntry {
+                topic: dropped.meta.id.topic,
+                id: *view.id.as_bytes(),
+                offset: view.offset,
+                ts: view.ts,
+                content: view.content_hash(),
+            }));
+            if page.next == next {
+                break;
+            }
+            next = page.next;
+        }
+        ghosts
+    }
+
+    /// Drops ghost runs that are older than every dedupe window.
+    pub(crate) fn drop_old_ghosts(&self) -> Result<(), MaintenanceError> {
+        let runs = self.index.runs();
+        if runs.of(Kind::Ghost).is_empty() {
+            return Ok(());
+        }
+        let window = self.read_catalog(|catalog| {
+            catalog.by_id.values().map(|topic| topic.state().policy.dedupe_window_ms).max().unwrap_or(0)
+        });
+        let limit = (self.clock.wall_ms().max(0) as u64).saturating_sub(window);
+        let old: Vec<u64> = runs
+            .of(Kind::Ghost)
+            .iter()
+            .map(|run| *run.meta())
+            .filter(|meta| meta.appended_max < limit)
+            .map(|meta| meta.number)
+            .collect();
+        self.drop_runs(&old)
+    }
+
+    pub(crate) fn drop_runs(&self, numbers: &[u64]) -> Result<(), MaintenanceError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let mut manifest = lock(&self.manifest);
+        let dropped = manifest.append_edit(|edit| edit.dropped_runs = numbers.to_vec());
+        dropped.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        self.index.install(Vec::new(), numbers, false);
+        drop(manifest);
+        for number in numbers {
+            // Left for the next open if it cannot be removed now: no manifest names it.
+            let _ = self.disk.remove(&crate::index::run_path(*number));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The threads that drive a log. Each loop calls steps that also work without it.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::commit::StateJob;
+use crate::core::Core;
+use crate::io_util::lock;
+use crate::journal::writer::make_zeroed;
+
+/// Groups whose redo waits for the state engine.
+const STATE_QUEUE: usize = 8;
+
+/// Running threads; `stop` joins them.
+pub(crate) struct Threads(Vec<JoinHandle<()>>);
+
+impl Threads {
+    pub(crate) fn start(core: &Arc<Core>) -> io::Result<Threads> {
+        let (sender, jobs) = sync_channel(STATE_QUEUE);
+        lock(&core.committer).state_queue = Some(sender);
+        let mut threads = Vec::new();
+        threads.push(spawn(core, "log-writer", write_loop)?);
+        threads.push(spawn(core, "log-upkeep", upkeep_loop)?);
+        threads.push(spawn(core, "log-merge", merge_loop)?);
+        threads.push(spawn(core, "log-state", move |core| state_loop(core, &jobs))?);
+        Ok(Threads(threads))
+    }
+
+    /// Ends the loops after what is queued is done.
+    pub(crate) fn stop(self, core: &Core) {
+        core.signals.stop.store(true, Ordering::Release);
+        drop(lock(&core.sequencer));
+        core.work.notify_all();
+        drop(lock(&core.signals.flags));
+        core.signals.raised.notify_all();
+        core.pump(true);
+        // The state thread ends when its queue has no sender and is empty.
+        lock(&core.committer).state_queue = None;
+        for thread in self.0 {
+            // A panic of the thread has poisoned the log already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(
+    core: &Arc<Core>,
+    name: &'static str,
+    run: impl FnOnce(&Core) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let core = Arc::clone(core);
+    Builder::new().name(name.to_owned()).spawn(move || {
+        if catch_unwind(AssertUnwindSafe(|| run(&core))).is_err() {
+            core.fail(format!("the thread {name} panicked"));
+            core.pump(false);
+        }
+    })
+}
+
+fn stopped(core: &Core) -> bool {
+    core.signals.stop.load(Ordering::Acquire)
+}
+
+fn write_loop(core: &Core) {
+    while !stopped(core) {
+        let waiting = wait_for_group(core);
+        core.pump(false);
+        if !waiting {
+            continue;
+        }
+        let idle = lock(&core.sequencer).group.spans.is_empty();
+        if idle {
+            core.write_mark();
+        }
+    }
+}
+
+/// Waits for frames, or until an `os` batch must be synced. Says whether there were frames.
+fn wait_for_group(core: &Core) -> bool {
+    let unsynced = lock(&core.committer).has_unsynced();
+    let mut sequencer = lock(&core.sequencer);
+    while sequencer.group.spans.is_empty() && !stopped(core) {
+        if unsynced {
+            let interval = Duration::from_millis(core.options.os_sync_interval_ms.max(1));
+            let (guard, timeout) =
+                core.work.wait_timeout(sequencer, interval).unwrap_or_else(PoisonError::into_inner);
+            sequencer = guard;
+            if timeout.timed_out() {
+                return false;
+            }
+        } else {
+            sequencer = core.work.wait(sequencer).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+    true
+}
+
+fn upkeep_loop(core: &Core) {
+    while !stopped(core) {
+        let raised = wait_for_upkeep(core);
+        if stopped(core) {
+            return;
+        }
+        core.prepare_spare();
+        // Failures are remembered by the log: poison stops it, lack of space is tried again at the next tick.
+        let _ = core.keep_up();
+        if !raised {
+            core.look_at_space();
+            if core.mark_expired() {
+                let _ = core.checkpoint();
+            }
+            core.raise(|flags| flags.merge = true);
+        }
+        core.room.notify_all();
+    }
+}
+
+/// Waits for a signal or the next tick. Says whether it was a signal.
+fn wait_for_upkeep(core: &Core) -> bool {
+    let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
+    let mut flags = lock(&core.signals.flags);
+    while !flags.upkeep && !stopped(core) {
+        let (guard, timeout) =
+            core.signals.raised.wait_timeout(flags, interval).unwrap_or_else(PoisonError::into_inner);
+        flags = guard;
+        if timeout.timed_out() {
+            return std::mem::take(&mut flags.upkeep);
+        }
+    }
+    std::mem::take(&mut flags.upkeep)
+}
+
+fn merge_loop(core: &Core) {
+    while !stopped(core) {
+        let mut flags = lock(&core.signals.flags);
+        while !flags.merge && !stopped(core) {
+            flags = core.signals.raised.wait(flags).unwrap_or_else(PoisonError::into_inner);
+        }
+        flags.merge = false;
+        drop(flags);
+        while !stopped(core) && matches!(core.merge_runs(), Ok(true)) {}
+        if !stopped(core) {
+            // As above: remembered by the log.
+            let _ = core.compact_topics();
+        }
+    }
+}
+
+fn state_loop(core: &Core, jobs: &Receiver<StateJob>) {
+    while let Ok(job) = jobs.recv() {
+        for (done, result) in core.apply_state(job) {
+            done(result);
+        }
+    }
+}
+
+impl Core {
+    /// Makes the next journal file before the writer needs it.
+    pub(crate) fn prepare_spare(&self) {
+        let number = {
+            let mut committer = lock(&self.committer);
+            if !committer.journal.needs_spare() {
+                return;
+            }
+            committer.journal.reserve_number()
+        };
+        // Without a spare the writer makes the file itself, and reports why if it cannot.
+        if make_zeroed(&*self.disk, number, self.options.journal_file_bytes).is_ok() {
+            lock(&self.committer).journal.add_spare(number);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One topic: its offsets, segments, and the tail that is not in segments yet.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use promethean_model::TopicName;
+
+use crate::io_util::lock;
+use crate::options::Policy;
+use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
+
+/// Chunks of the tail are closed at this size.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// A handle to one topic; cheap to clone.
+#[derive(Clone)]
+pub struct Topic(Arc<Inner>);
+
+struct Inner {
+    id: u32,
+    name: TopicName,
+    /// Readers see offsets below. Written by the writer after a sync.
+    durable_end: AtomicU64,
+    state: Mutex<TopicState>,
+}
+
+/// What a topic holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicInfo {
+    /// First offset that is kept.
+    pub earliest: u64,
+    /// First offset that is not durable yet.
+    pub end: u64,
+    /// Bytes in segments, including what is about to be written to them.
+    pub bytes: u64,
+    /// Number of segments.
+    pub segments: usize,
+    /// Records that are kept; fewer than `end - earliest` in a compacted topic.
+    pub records: u64,
+    /// The last stamp given by the log.
+    pub last_stamp: i64,
+}
+
+impl Topic {
+    pub(crate) fn new(id: u32, name: TopicName, state: TopicState) -> Topic {
+        let durable_end = AtomicU64::new(state.next_offset);
+        Topic(Arc::new(Inner { id, name, durable_end, state: Mutex::new(state) }))
+    }
+
+    /// The number that stands for the topic on disk.
+    pub fn id(&self) -> u32 {
+        self.0.id
+    }
+
+    /// The topic's name.
+    pub fn name(&self) -> &TopicName {
+        &self.0.name
+    }
+
+    /// First offset that is not durable yet: readers see everything below.
+    pub fn end(&self) -> u64 {
+        self.0.durable_end.load(Ordering::Acquire)
+    }
+
+    /// What the topic holds now.
+    pub fn info(&self) -> TopicInfo {
+        let state = self.state();
+        TopicInfo {
+            earliest: state.earliest,
+            end: self.end(),
+            bytes: state.segments.iter().map(|segment| segment.meta.bytes).sum(),
+            segments: state.segments.len(),
+            records: state.segments.iter().map(|segment| segment.meta.records).sum(),
+            last_stamp: state.last_stamp,
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, TopicState> {
+        lock(&self.0.state)
+    }
+
+    pub(crate) fn set_end(&self, end: u64) {
+        self.0.durable_end.fetch_max(end, Ordering::AcqRel);
+    }
+
+    pub(crate) fn same(&self, other: &Topic) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic").field("id", &self.id()).field("name", self.name()).finish()
+    }
+}
+
+/// Guarded by the topic's lock, which is taken inside the sequencer's, never around it.
+#[derive(Debug, Default)]
+pub(crate) struct TopicState {
+    /// Whether a frame has created the topic.
+    pub(crate) created: bool,
+    pub(crate) deleted: bool,
+    pub(crate) next_offset: u64,
+    pub(crate) earliest: u64,
+    pub(crate) last_stamp: i64,
+    /// Oldest first; only the last one grows.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) tail: VecDeque<Arc<Chunk>>,
+    pub(crate) policy: Policy,
+    /// Whether the next checkpoint must look at this topic.
+    pub(crate) dirty: bool,
+    /// The group of frames this topic is part of, and where it stands in the group's list.
+    pub(crate) touched: (u64, usize),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Segment {
+    pub(crate) meta: SegmentMeta,
+    /// Samples that are not in the `.idx` file yet.
+    pub(crate) samples: Vec<Sample>,
+    /// Bytes written to the file; 0 until it is created.
+    pub(crate) applied: u64,
+    pub(crate) sealed: bool,
+    /// Position of the last sample.
+    pub(crate) sampled_at: u64,
+    /// Changed since the manifest was written.
+    pub(crate) changed: bool,
+    pub(crate) damaged: bool,
+}
+
+impl Segment {
+    pub(crate) fn new(meta: SegmentMeta, applied: u64) -> Segment {
+        let sampled_at = meta.bytes;
+        Segment {
+            meta,
+            samples: Vec::new(),
+            applied,
+            sealed: false,
+            sampled_at,
+            changed: false,
+            damaged: false,
+        }
+    }
+}
+
+/// Consecutive records of one segment that are not written to it yet.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) segment: SegmentId,
+    /// Position of the first byte in the segment.
+    pub(crate) pos: u64,
+    pub(crate) first: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// End of each record in `bytes`.
+    pub(crate) ends: Vec<u32>,
+}
+
+impl Chunk {
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.ends.len() as u64
+    }
+
+    /// Bytes from the record at `offset` on.
+    pub(crate) fn from(&self, offset: u64) -> &[u8] {
+        let index = offset.saturating_sub(self.first) as usize;
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        self.bytes.get(start as usize..).unwrap_or_default()
+    }
+}
+
+/// What rolls a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RollRule {
+    pub(crate) segment_bytes: u64,
+    pub(crate) now: i64,
+}
+
+impl TopicState {
+    /// The stamp for an event without a `ts`: never lower than the last one.
+    pub(crate) fn stamp(&mut self, now: i64) -> i64 {
+        self.last_stamp = self.last_stamp.max(now);
+        self.last_stamp
+    }
+
+    /// Puts a placed record at the end of the topic and says where in its segment it lies.
+    pub(crate) fn admit(&mut self, topic: u32, record: &[u8], ts: i64, rule: RollRule) -> u32 {
+        let offset = self.next_offset;
+        self.next_offset += 1;
+        self.roll_if_due(topic, offset, record.len() as u64, rule);
+        let Some(segment) = self.segments.last_mut() else { return 0 };
+        let pos = segment.meta.bytes;
+        if pos >= segment.sampled_at + SAMPLE_EVERY {
+            segment.samples.push(Sample { offset, max_ts: segment.meta.max_ts, pos: pos as u32 });
+            segment.sampled_at = pos;
+        }
+        segment.meta.add(offset, record.len(), ts, rule.now);
+        segment.changed = true;
+        let id = segment.meta.id;
+        self.push_tail(id, pos, offset, record);
+        pos as u32
+    }
+
+    fn roll_if_due(&mut self, topic: u32, offset: u64, len: u64, rule: RollRule) {
+        let most = self.policy.segment_bytes(rule.segment_bytes);
+        if let Some(segment) = self.segments.last_mut().filter(|segment| !segment.sealed) {
+            let full = segment.meta.records > 0 && segment.meta.bytes + len > most;
+            let old = self.policy.age_ms.is_some_and(|age| {
+                rule.now.saturating_sub(segment.meta.first_append) > (age / 8).max(1) as i64
+            });
+            if !full && !(old && segment.meta.records > 0) {
+                return;
+            }
+            segment.sealed = true;
+            segment.changed = true;
+        }
+        let id = SegmentId { topic, base: offset, generation: 0 };
+        let mut segment = Segment::new(SegmentMeta::new(id, rule.now), 0);
+        segment.sampled_at = HEADER_BYTES;
+        segment.changed = true;
+        self.segments.push(segment);
+    }
+
+    fn push_tail(&mut self, segment: SegmentId, pos: u64, offset: u64, record: &[u8]) {
+        // A chunk that someone else holds is being read or written out and must not change.
+        let open = self.tail.back_mut().and_then(Arc::get_mut);
+        let open = open.filter(|chunk| chunk.segment == segment && chunk.bytes.len() < CHUNK_BYTES);
+        if let Some(chunk) = open {
+            chunk.bytes.extend_from_slice(record);
+            chunk.ends.push(chunk.bytes.len() as u32);
+            return;
+        }
+        let (bytes, ends) = (record.to_vec(), vec![record.len() as u32]);
+        self.tail.push_back(Arc::new(Chunk { segment, pos, first: offset, bytes, ends }));
+    }
+
+    /// Index of the segment that would hold `offset`.
+    pub(crate) fn segment_index(&self, offset: u64) -> Option<usize> {
+        self.segments.partition_point(|segment| segment.meta.id.base <= offset).checked_sub(1)
+    }
+
+    pub(crate) fn segment_by_id(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        let index = self.segment_index(id.base)?;
+        self.segments.get_mut(index).filter(|segment| segment.meta.id == id)
+    }
+
+    /// Leaves a hole up to `offset`, for events that are lost.
+    pub(crate) fn skip_to(&mut self, offset: u64) {
+        self.next_offset = self.next_offset.max(offset);
+        if let Some(segment) = self.segments.last_mut() {
+            segment.sealed = true;
+        }
+    }
+
+    /// Segments as far as they are written to their files.
+    pub(crate) fn on_disk(&self) -> Vec<SegmentMeta> {
+        let written = self.segments.iter().filter(|segment| segment.applied > 0);
+        written
+            .map(|segment| {
+                let mut meta = SegmentMeta { bytes: segment.applied, ..segment.meta };
+                if let Some(first) = self.tail.iter().find(|chunk| chunk.segment == meta.id) {
+                    meta.records -= meta.end - first.first;
+                    meta.end = first.first;
+                }
+                meta
+            })
+            .collect()
+    }
+
+    /// First offset that any segment still holds.
+    pub(crate) fn on_disk_from(&self) -> u64 {
+        self.segments.first().map_or(self.next_offset, |segment| segment.meta.id.base)
+    }
+
+    /// The tail chunk that holds `offset`.
+    pub(crate) fn tail_chunk(&self, offset: u64) -> Option<&Arc<Chunk>> {
+        let index = self.tail.partition_point(|chunk| chunk.end() <= offset);
+        self.tail.get(index).filter(|chunk| chunk.first <= offset)
+    }
+}

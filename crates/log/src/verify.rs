@@ -1,0 +1,109 @@
+//! Reads everything that is on disk and compares it with its checksums and with each other.
+
+use crate::core::Core;
+use crate::error::{Damage, ReadError};
+use crate::index::RunError;
+use crate::io_util::lock;
+use crate::lookup::run_error;
+use crate::read::ReadLimit;
+use crate::segment::SegmentMeta;
+use crate::topic::Topic;
+
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Topics looked at.
+    pub topics: u64,
+    /// Segments read.
+    pub segments: u64,
+    /// Records whose checksums, topics and offsets fit.
+    pub records: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Index runs read.
+    pub runs: u64,
+    /// What did not fit.
+    pub damage: Vec<Damage>,
+    /// Files that could not be read.
+    pub errors: Vec<String>,
+}
+
+impl VerifyReport {
+    /// Whether everything fits.
+    pub fn is_clean(&self) -> bool {
+        self.damage.is_empty() && self.errors.is_empty()
+    }
+}
+
+/// Checks all segments and runs. Journal and manifest were checked when the log was opened.
+pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
+    // Nothing is removed while it is read.
+    let _no_checkpoint = lock(&core.upkeep);
+    let mut report = VerifyReport::default();
+    let mut topics: Vec<Topic> = core.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+    topics.sort_by_key(Topic::id);
+    let total = topics.iter().map(|topic| topic.info().bytes).sum();
+    for topic in &topics {
+        report.topics += 1;
+        let segments = topic.state().on_disk();
+        for meta in &segments {
+            report.segments += 1;
+            verify_segment(core, topic, meta, &mut report, &mut |bytes| progress(bytes, total));
+        }
+    }
+    report.runs = core.index.runs().all().count() as u64;
+    for (_, error) in core.index.verify() {
+        match error {
+            RunError::Io { .. } => report.errors.push(error.to_string()),
+            damaged => {
+                if let ReadError::CorruptRange(damage) = run_error(damaged) {
+                    report.damage.push(damage);
+                }
+            }
+        }
+    }
+    report
+}
+
+fn verify_segment(
+    core: &Core,
+    topic: &Topic,
+    meta: &SegmentMeta,
+    report: &mut VerifyReport,
+    progress: &mut dyn FnMut(u64),
+) {
+    let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
+    let mut next = meta.id.base;
+    let before = report.records;
+    let mut lost = false;
+    while next < meta.end {
+        match core.read_segment(topic, meta, next, limit) {
+            Ok(page) => {
+                report.records += page.len() as u64;
+                report.bytes += page.iter().map(|view| view.len as u64).sum::<u64>();
+                progress(report.bytes);
+                if page.next == next {
+                    break;
+                }
+                next = page.next;
+            }
+            Err(ReadError::CorruptRange(damage)) => {
+                lost = true;
+                next = damage.to_offset.max(next + 1);
+                report.damage.push(damage);
+            }
+            Err(error) => {
+                report.errors.push(error.to_string());
+                return;
+            }
+        }
+    }
+    if next >= meta.end && !lost && report.records - before != meta.records {
+        report.errors.push(format!(
+            "{} has {} records, the manifest says {}",
+            meta.id.path(),
+            report.records - before,
+            meta.records
+        ));
+    }
+}

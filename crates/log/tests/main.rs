@@ -1,0 +1,3 @@
+//! Behaviour of the log on a simulated disk.
+
+mod suite;

@@ -1,0 +1,43 @@
+//! Each planted bug must be caught by the suite. `cargo xtask planted` runs these.
+
+use promethean_log::planted::{Bug, plant};
+
+use super::{crash, damage};
+
+/// Whether power cuts or damage show the bug.
+fn caught(bug: Bug) -> Option<String> {
+    plant(Some(bug));
+    let found = crash::hunt(0..20, 40).or_else(damage::hunt);
+    plant(None);
+    found
+}
+
+macro_rules! planted {
+    ($($test:ident: $bug:ident,)*) => {$(
+        #[test]
+        fn $test() {
+            let found = caught(Bug::$bug);
+            println!("{:?}: {}", Bug::$bug, found.as_deref().unwrap_or("NOT CAUGHT"));
+            assert!(found.is_some());
+        }
+    )*};
+}
+
+planted! {
+    planted_skip_sync: SkipSync,
+    planted_skip_dir_sync: SkipDirSync,
+    planted_ack_before_write: AckBeforeWrite,
+    planted_ignore_crc: IgnoreCrc,
+    planted_read_past_durable_end: ReadPastDurableEnd,
+    planted_drop_dedupe_on_restart: DropDedupeOnRestart,
+    planted_reuse_offset: ReuseOffset,
+    planted_append_behind_torn_tail: AppendBehindTornTail,
+    planted_apply_before_sync: ApplyBeforeSync,
+    planted_free_journal_early: FreeJournalEarly,
+}
+
+#[test]
+fn planted_nothing_finds_nothing() {
+    plant(None);
+    assert_eq!(crash::hunt(0..20, 40), None);
+}

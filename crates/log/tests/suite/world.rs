@@ -1,0 +1,107 @@
+//! A log on a fault disk with everything that its users know written to a ledger.
+
+use std::sync::Arc;
+
+use promethean_log::{
+    AppendError, Batch, Log, NewEvent, NewId, NoObserver, OpenArgs, OpenError, Options, ReadLimit,
+    RecoveryReport,
+};
+use promethean_model::{Durability, EventId, TopicName};
+use promethean_testkit::{FaultDisk, FaultState, ManualClock};
+
+/// Small sizes, so that a few hundred events roll, checkpoint and merge many times.
+pub(super) fn small() -> Options {
+    Options {
+        journal_file_bytes: 8 * 1024,
+        checkpoint_bytes: 16 * 1024,
+        segment_bytes: 4 * 1024,
+        tail_bytes: 2 * 1024,
+        index_bytes: 64 * 1024,
+        open_files: 8,
+        reserve_bytes: 0,
+        threads: false,
+        ..Options::default()
+    }
+}
+
+pub(super) struct World {
+    pub(super) disk: FaultDisk,
+    pub(super) state: Arc<FaultState>,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) options: Options,
+}
+
+impl World {
+    pub(super) fn new() -> World {
+        World::with(small())
+    }
+
+    pub(super) fn with(options: Options) -> World {
+        World {
+            disk: FaultDisk::new(),
+            state: Arc::new(FaultState::new()),
+            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+            options,
+        }
+    }
+
+    pub(super) fn args(&self) -> OpenArgs {
+        OpenArgs {
+            disk: Arc::new(self.disk.clone()),
+            clock: Arc::clone(&self.clock) as _,
+            state: Arc::clone(&self.state) as _,
+            observer: Arc::new(NoObserver),
+            options: self.options.clone(),
+        }
+    }
+
+    pub(super) fn try_open(&self) -> Result<(Log, RecoveryReport), OpenError> {
+        Log::open(self.args())
+    }
+
+    pub(super) fn open(&self) -> Log {
+        self.try_open().unwrap().0
+    }
+}
+
+pub(super) fn name(text: &str) -> TopicName {
+    text.parse().unwrap()
+}
+
+pub(super) fn id(number: u64) -> EventId {
+    EventId::derive(b"test", &number.to_le_bytes())
+}
+
+pub(super) fn event<'a>(number: u64, key: Option<&'a str>, payload: &'a str) -> NewEvent<'a> {
+    NewEvent {
+        id: NewId::Given(id(number)),
+        ts: None,
+        key: key.map(str::as_bytes),
+        meta: b"",
+        payload: payload.as_bytes(),
+        tombstone: payload == "null",
+    }
+}
+
+pub(super) fn append(log: &Log, topic: &str, event: NewEvent<'_>) -> Result<u64, AppendError> {
+    let topic = log.topic_or_create(&name(topic))?;
+    let mut batch = Batch::new();
+    batch.push(&topic, event)?;
+    Ok(log.append(batch, Durability::Fsync)?.events[0].offset)
+}
+
+/// Payloads of a topic from an offset on.
+pub(super) fn payloads(log: &Log, topic: &str, from: u64) -> Vec<(u64, String)> {
+    let Some(topic) = log.topic(&name(topic)) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut next = from;
+    loop {
+        let page = log.read(&topic, next, ReadLimit { events: 7, bytes: 100_000 }).unwrap();
+        found
+            .extend(page.iter().map(|view| (view.offset, String::from_utf8(view.payload.to_vec()).unwrap())));
+        if page.next == next {
+            return found;
+        }
+        next = page.next;
+    }
+}

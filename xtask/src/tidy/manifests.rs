@@ -1,0 +1,48 @@
+//! Rules about a member's `Cargo.toml`.
+
+/// What is wrong with the manifest of one crate.
+pub(crate) fn findings(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut section = "";
+    let mut lints = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if section == "[lints]" {
+            lints |= line == "workspace = true";
+        } else if is_dependencies(section) && names_version(line) {
+            found.push(format!("`{line}`: versions live in [workspace.dependencies]"));
+        }
+    }
+    if !lints {
+        found.push("misses `[lints] workspace = true`".to_owned());
+    }
+    found
+}
+
+fn is_dependencies(section: &str) -> bool {
+    section.trim_matches(['[', ']']).ends_with("dependencies")
+}
+
+fn names_version(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('#') && !line.contains("workspace = true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lints_are_inherited() {
+        assert!(findings("[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n").is_empty());
+        assert_eq!(findings("[package]\nname = \"a\"\n").len(), 1);
+    }
+
+    #[test]
+    fn versions_are_inherited() {
+        let lints = "[lints]\nworkspace = true\n";
+        assert!(findings(&format!("{lints}[dependencies]\nserde = {{ workspace = true }}\n")).is_empty());
+        assert_eq!(findings(&format!("{lints}[dev-dependencies]\nserde = \"1\"\n")).len(), 1);
+        assert_eq!(findings(&format!("{lints}[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"\n")).len(), 1);
+    }
+}
