@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | [`port`] | reads by capability, [`port::Batch`], errors |
 //! | [`value`] | values of documents as indexes see them |
+//! | [`embedded`] | the adapter over the log and a state engine, in a directory |
 //! | [`memory`] | the adapter that keeps everything in memory |
 //! | `state` | keys, planning of batches and reads, shared by the adapters |
 
+pub mod embedded;
 pub mod memory;
 pub mod port;
 mod state;

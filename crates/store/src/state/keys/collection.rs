@@ -17,9 +17,9 @@ use super::tagged;
 use crate::port::{Collection, Direction, Field, Index, Keeping};
 use crate::value::FieldType;
 
-const TAG: u8 = 0x03;
-const TAG_DROPPED: u8 = 0x04;
-const TAG_COUNT: u8 = 0x05;
+pub(super) const TAG: u8 = 0x03;
+pub(super) const TAG_DROPPED: u8 = 0x04;
+pub(super) const TAG_COUNT: u8 = 0x05;
 const FAMILY: &str = "collection";
 
 /// Before every declaration.

@@ -8,7 +8,7 @@
 use super::super::codec::{Malformed, Reader};
 use super::tagged;
 
-const TAG: u8 = 0x00;
+pub(super) const TAG: u8 = 0x00;
 
 /// The numbers there are. Persisted: never change or reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

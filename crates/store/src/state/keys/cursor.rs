@@ -14,7 +14,7 @@ use super::super::codec::{Malformed, Reader};
 use super::tagged;
 use crate::port::Cursor;
 
-const TAG: u8 = 0x02;
+pub(super) const TAG: u8 = 0x02;
 const FAMILY: &str = "cursor";
 
 pub(crate) fn key(group: &GroupName, topic: &TopicName) -> Vec<u8> {

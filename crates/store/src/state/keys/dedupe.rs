@@ -11,8 +11,8 @@
 use super::super::codec::{Malformed, Reader, put_short};
 use super::tagged;
 
-const TAG: u8 = 0x00;
-const TAG_EXPIRY: u8 = 0x01;
+pub(super) const TAG: u8 = 0x00;
+pub(super) const TAG_EXPIRY: u8 = 0x01;
 const FAMILY: &str = "dedupe mark";
 
 /// The longest scope and id.

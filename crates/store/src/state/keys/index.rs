@@ -30,6 +30,11 @@ pub(crate) struct EntryTail {
     pub(crate) key: String,
 }
 
+/// Before every entry of a collection.
+pub(crate) fn collection_prefix(collection: u32) -> [u8; 4] {
+    collection.to_be_bytes()
+}
+
 /// Everything before the time: entries of documents with these values, and no others, begin with it once all fields
 /// are given.
 pub(crate) fn prefix<'a>(

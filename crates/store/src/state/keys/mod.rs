@@ -31,8 +31,36 @@ pub(crate) mod row;
 pub(crate) mod settings;
 pub(crate) mod topic_drop;
 
+use super::Space;
+use super::codec::Malformed;
+
 /// An engine's longest key.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Whether an entry is what its family says it is.
+pub(crate) fn check(space: Space, key: &[u8], value: &[u8]) -> Result<(), Malformed> {
+    let tag = key.first().copied();
+    match (space, tag) {
+        (Space::Meta, Some(counter::TAG)) => counter::decode(value).map(drop),
+        (Space::Meta, Some(settings::TAG)) => {
+            settings::decode_key(key).and(settings::decode(value)).map(drop)
+        }
+        (Space::Meta, Some(cursor::TAG)) => cursor::decode_key(key).and(cursor::decode(value)).map(drop),
+        (Space::Meta, Some(collection::TAG)) => collection::decode(key, value).map(drop),
+        (Space::Meta, Some(collection::TAG_DROPPED)) => collection::decode_dropped_key(key).map(drop),
+        (Space::Meta, Some(collection::TAG_COUNT)) => counter::decode(value).map(drop),
+        (Space::Meta, Some(topic_drop::TAG)) => topic_drop::decode(key, value).map(drop),
+        (Space::Meta, Some(outbox::TAG)) => outbox::decode(key, value).map(drop),
+        (Space::Meta, Some(outbox::TAG_STATUS)) => outbox::decode_status_key(key).map(drop),
+        (Space::Meta, Some(outbox::TAG_ID)) => outbox::decode_id_value(value).map(drop),
+        (Space::Meta, Some(row::TAG)) => Ok(()),
+        (Space::Docs, Some(_)) => doc::decode(key, value).map(drop),
+        (Space::Index, Some(_)) => Ok(()),
+        (Space::Dedupe, Some(dedupe::TAG)) => dedupe::decode(value).map(drop),
+        (Space::Dedupe, Some(dedupe::TAG_EXPIRY)) => dedupe::decode_expiry_key(key).map(drop),
+        _ => Err(Malformed { family: "key of no family" }),
+    }
+}
 
 /// `tag | parts`.
 fn tagged(tag: u8, parts: &[&[u8]]) -> Vec<u8> {

@@ -13,9 +13,9 @@ use super::super::codec::{Malformed, Reader, put_long, put_short};
 use super::tagged;
 use crate::port::{OutboxRow, OutboxStatus};
 
-const TAG: u8 = 0x07;
-const TAG_STATUS: u8 = 0x08;
-const TAG_ID: u8 = 0x09;
+pub(super) const TAG: u8 = 0x07;
+pub(super) const TAG_STATUS: u8 = 0x08;
+pub(super) const TAG_ID: u8 = 0x09;
 const FAMILY: &str = "outbox row";
 
 pub(crate) fn key(seq: u64) -> Vec<u8> {

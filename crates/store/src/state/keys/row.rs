@@ -8,7 +8,7 @@
 use super::tagged;
 use crate::port::Table;
 
-const TAG: u8 = 0x0a;
+pub(super) const TAG: u8 = 0x0a;
 
 pub(crate) fn key(table: Table, key: &[u8]) -> Vec<u8> {
     tagged(TAG, &[&[table as u8], key])

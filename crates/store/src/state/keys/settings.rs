@@ -10,7 +10,7 @@ use promethean_model::{TopicName, TopicSettings};
 use super::super::codec::{Malformed, Reader};
 use super::tagged;
 
-const TAG: u8 = 0x01;
+pub(super) const TAG: u8 = 0x01;
 const VERSION: u8 = 1;
 const FAMILY: &str = "settings";
 

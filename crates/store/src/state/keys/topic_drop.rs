@@ -13,7 +13,7 @@ use promethean_model::TopicName;
 use super::super::codec::{Malformed, Reader};
 use super::tagged;
 
-const TAG: u8 = 0x06;
+pub(super) const TAG: u8 = 0x06;
 const FAMILY: &str = "topic drop";
 
 /// Before every key of the family.

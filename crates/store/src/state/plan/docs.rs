@@ -93,12 +93,13 @@ fn parse(declared: &Declared, doc: &Doc) -> Result<Map<String, Json>, CommitErro
     })
 }
 
-fn entries(declared: &Declared, doc: &Doc) -> Result<Vec<Vec<u8>>, CommitError> {
+/// Every index entry of a stored document.
+pub(crate) fn entries(declared: &Declared, doc: &Doc) -> Result<Vec<Vec<u8>>, CommitError> {
     let fields = if declared.collection.indexes.is_empty() { Map::new() } else { parse(declared, doc)? };
     Ok(entries_of(declared, doc, &fields))
 }
 
-/// Every index entry of a document: by time, and one for each declared index.
+/// By time, and one for each declared index.
 fn entries_of(declared: &Declared, doc: &Doc, fields: &Map<String, Json>) -> Vec<Vec<u8>> {
     let by_time = index::prefix(declared.number, index::BY_TIME, []);
     let declared_ones = numbered(declared).map(|(number, index)| {

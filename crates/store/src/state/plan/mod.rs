@@ -4,7 +4,7 @@ mod check;
 mod collections;
 mod cursors;
 mod dedupe;
-mod docs;
+pub(crate) mod docs;
 mod outbox;
 mod rows;
 mod settings;

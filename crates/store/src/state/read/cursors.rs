@@ -24,6 +24,10 @@ pub(crate) fn cursors_of_group(view: &dyn View, group: &GroupName) -> Result<Vec
     collect(view, &keys::PREFIX, |of_group, _| of_group == group)
 }
 
+pub(crate) fn all_cursors(view: &dyn View) -> Result<Vec<GroupCursor>, StateFault> {
+    collect(view, &keys::PREFIX, |_, _| true)
+}
+
 fn collect(
     view: &dyn View,
     prefix: &[u8],

@@ -7,6 +7,8 @@ use promethean_store::port::Store;
 use promethean_testkit::ManualClock;
 use promethean_testkit::conformance::{self, Subject};
 
+use crate::support::Embedded;
+
 struct Memory {
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
@@ -37,6 +39,34 @@ async fn memory() -> Memory {
     Memory { store, clock }
 }
 
+impl Subject for Embedded {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn clock(&self) -> Arc<ManualClock> {
+        Arc::clone(&self.clock)
+    }
+
+    async fn reopen(self) -> Option<Self> {
+        let Embedded { store, clock, dir } = self;
+        let report = store.verify(|_, _| {}).await.unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        store.close().await;
+        Some(Embedded::open(dir, clock).await)
+    }
+
+    async fn maintain(&self) {
+        self.store.checkpoint().await.unwrap();
+        self.store.maintain().await.unwrap();
+    }
+}
+
+async fn embedded() -> Embedded {
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    Embedded::open(tempfile::tempdir().unwrap(), clock).await
+}
+
 macro_rules! conformance_tests {
     ($adapter:ident, $make:expr) => {
         mod $adapter {
@@ -55,3 +85,4 @@ macro_rules! conformance_tests {
 }
 
 conformance_tests!(memory_store, memory);
+conformance_tests!(embedded_store, embedded);
