@@ -212,7 +212,7 @@ impl Parts {
             None => Receipt { events: Vec::new(), durability: Some(submission.durability) },
         };
         // The batch is durable; what follows can be unfinished, and is finished by a retry or the next open.
-        self.follow_up(&submission.batch.state)
+        self.follow_up(&submission.batch)
             .map_err(|error| CommitError::UnknownOutcome { reason: error.to_string() })?;
         Ok(receipt)
     }

@@ -5,44 +5,48 @@ use promethean_model::{Durability, TopicName};
 use super::commit::{Submission, own_batch, received};
 use super::error::{OpenError, commit_error};
 use super::parts::Parts;
-use crate::port::{CommitError, SettingsOp, StateOp, TopicOp};
-use crate::state::keys::topic_drop;
+use crate::port::{Batch, CommitError, SettingsOp, StateOp, TopicOp};
+use crate::state::keys::topic_intent;
 use crate::state::{Space, StateFault, Writes, read};
 
 impl Parts {
     /// Runs on a thread that may block.
-    pub(super) fn follow_up(&self, ops: &[StateOp]) -> Result<(), CommitError> {
-        for op in ops {
+    pub(super) fn follow_up(&self, batch: &Batch) -> Result<(), CommitError> {
+        for op in &batch.state {
             match op {
                 StateOp::Settings(SettingsOp::Put(topic, _) | SettingsOp::Delete(topic)) => {
                     self.push_policy(topic)?
                 }
-                StateOp::Topic(TopicOp::Create(topic)) if self.log.topic(topic).is_none() => {
-                    let topic = self.log.create_topic(topic).map_err(commit_error)?;
-                    self.push_policy_to(&topic)?;
+                StateOp::Topic(TopicOp::Create(topic)) => self.carry_out(topic, false)?,
+                StateOp::Topic(TopicOp::Delete(topic)) => {
+                    let wrote = batch.events.iter().any(|event| event.topic == *topic);
+                    self.carry_out(topic, wrote)?;
                 }
-                StateOp::Topic(TopicOp::Delete(topic)) => self.finish_drop(topic, true)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Deletes a topic in the log and then the note that it must be. `unnoted` also deletes one without a note: it was
-    /// made by the batch that deletes it.
-    fn finish_drop(&self, name: &TopicName, unnoted: bool) -> Result<(), CommitError> {
-        let drops = read::topic_drops(&self.engine)?;
-        let noted = drops.iter().find(|(dropped, _)| dropped == name).map(|(_, number)| *number);
+    /// Does in the log what is noted for a topic, and removes the note. `made_by_batch`: if the topic to delete did not
+    /// exist when that was noted, the events of the same batch have made it.
+    fn carry_out(&self, name: &TopicName, made_by_batch: bool) -> Result<(), CommitError> {
+        let Some(intent) = read::topic_intent(&self.engine, name)? else { return Ok(()) };
         // A topic of the same name with another number was created since.
-        let is_meant = |number: u32| noted.map_or(unnoted, |noted| noted == number);
+        self.delete_if(name, |number| intent.delete.map_or(made_by_batch, |noted| noted == number))?;
+        if intent.create && self.log.topic(name).is_none() {
+            let topic = self.log.create_topic(name).map_err(commit_error)?;
+            self.push_policy_to(&topic)?;
+        }
+        let mut writes = Writes::default();
+        writes.set(Space::Meta, topic_intent::key(name), None);
+        self.commit_writes(writes)
+    }
+
+    fn delete_if(&self, name: &TopicName, is_meant: impl FnOnce(u32) -> bool) -> Result<(), CommitError> {
         if let Some(topic) = self.log.topic(name).filter(|topic| is_meant(topic.id())) {
             self.log.delete_topic(&topic).map_err(commit_error)?;
             self.hub.reset(name);
-        }
-        if noted.is_some() {
-            let mut writes = Writes::default();
-            writes.set(Space::Meta, topic_drop::key(name), None);
-            self.commit_writes(writes)?;
         }
         Ok(())
     }
@@ -65,8 +69,8 @@ impl Parts {
         let failed = |reason: String| OpenError::Failed { reason };
         let fault = |fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() };
         self.check_cursors()?;
-        for (name, _) in read::topic_drops(&self.engine).map_err(fault)? {
-            self.finish_drop(&name, false).map_err(|error| failed(error.to_string()))?;
+        for name in read::topics_with_intents(&self.engine).map_err(fault)? {
+            self.carry_out(&name, false).map_err(|error| failed(error.to_string()))?;
         }
         const PAGE: usize = 1000;
         let mut after: Option<TopicName> = None;

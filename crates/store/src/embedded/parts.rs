@@ -69,6 +69,10 @@ impl Topics for Parts {
         Offset(self.log.topic(topic).map_or(0, |topic| topic.end()))
     }
 
+    fn change_in_two_steps(&self) -> bool {
+        true
+    }
+
     fn number(&self, topic: &TopicName) -> Option<u32> {
         self.log.topic(topic).map(|topic| topic.id())
     }

@@ -112,7 +112,10 @@ impl plan::Topics for BTreeMap<TopicName, Topic> {
         Offset(self.get(topic).map_or(0, |topic| topic.next))
     }
 
-    /// Topics are deleted in one step here.
+    fn change_in_two_steps(&self) -> bool {
+        false
+    }
+
     fn number(&self, _topic: &TopicName) -> Option<u32> {
         None
     }

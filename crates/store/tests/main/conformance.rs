@@ -63,8 +63,7 @@ impl Subject for Embedded {
 }
 
 async fn embedded() -> Embedded {
-    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-    Embedded::open(tempfile::tempdir().unwrap(), clock).await
+    Embedded::new().await
 }
 
 macro_rules! conformance_tests {

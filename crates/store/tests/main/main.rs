@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test must fail it")]
 
 mod conformance;
+mod embedded;
 mod support;

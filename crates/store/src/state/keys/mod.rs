@@ -8,7 +8,7 @@
 //! | meta | 03 | [`collection`] | name | number, declaration |
 //! | meta | 04 | [`collection`] | number | nothing: dropped, documents to be swept |
 //! | meta | 05 | [`collection`] | number | count of documents |
-//! | meta | 06 | [`topic_drop`] | topic | number of the topic being deleted |
+//! | meta | 06 | [`topic_intent`] | topic | what the log is still to do |
 //! | meta | 07 | [`outbox`] | sequence | row |
 //! | meta | 08 | [`outbox`] | status, sequence | nothing |
 //! | meta | 09 | [`outbox`] | id | sequence |
@@ -29,7 +29,7 @@ pub(crate) mod index;
 pub(crate) mod outbox;
 pub(crate) mod row;
 pub(crate) mod settings;
-pub(crate) mod topic_drop;
+pub(crate) mod topic_intent;
 
 use super::Space;
 use super::codec::Malformed;
@@ -49,7 +49,9 @@ pub(crate) fn check(space: Space, key: &[u8], value: &[u8]) -> Result<(), Malfor
         (Space::Meta, Some(collection::TAG)) => collection::decode(key, value).map(drop),
         (Space::Meta, Some(collection::TAG_DROPPED)) => collection::decode_dropped_key(key).map(drop),
         (Space::Meta, Some(collection::TAG_COUNT)) => counter::decode(value).map(drop),
-        (Space::Meta, Some(topic_drop::TAG)) => topic_drop::decode(key, value).map(drop),
+        (Space::Meta, Some(topic_intent::TAG)) => {
+            topic_intent::decode_key(key).and(topic_intent::decode(value)).map(drop)
+        }
         (Space::Meta, Some(outbox::TAG)) => outbox::decode(key, value).map(drop),
         (Space::Meta, Some(outbox::TAG_STATUS)) => outbox::decode_status_key(key).map(drop),
         (Space::Meta, Some(outbox::TAG_ID)) => outbox::decode_id_value(value).map(drop),

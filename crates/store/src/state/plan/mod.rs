@@ -31,7 +31,10 @@ pub(crate) trait Topics {
     /// The durable end; 0 of an unknown topic.
     fn end(&self, topic: &TopicName) -> Offset;
 
-    /// The number of a topic in the log, for adapters that delete topics in two steps.
+    /// Whether the state must note what is then to be done in the log.
+    fn change_in_two_steps(&self) -> bool;
+
+    /// The number of a topic in the log.
     fn number(&self, topic: &TopicName) -> Option<u32>;
 }
 

@@ -3,9 +3,10 @@
 use promethean_model::{EventId, TopicName, TopicSettings};
 
 use super::super::keys::counter::Counter;
+use super::super::keys::topic_intent::TopicIntent;
 use super::super::keys::{
     counter as counter_keys, dedupe as dedupe_keys, outbox as outbox_keys, row as row_keys,
-    settings as settings_keys, topic_drop as topic_drop_keys,
+    settings as settings_keys, topic_intent as intent_keys,
 };
 use super::super::{Flow, Space, Span, StateFault, View};
 use super::take;
@@ -37,13 +38,18 @@ pub(crate) fn settings_page(
     Ok(page)
 }
 
-pub(crate) fn topic_drops(view: &dyn View) -> Result<Vec<(TopicName, u32)>, StateFault> {
-    let mut drops = Vec::new();
-    view.scan(Space::Meta, Span::of(&topic_drop_keys::PREFIX), &mut |key, value| {
-        drops.push(topic_drop_keys::decode(key, value)?);
+pub(crate) fn topic_intent(view: &dyn View, topic: &TopicName) -> Result<Option<TopicIntent>, StateFault> {
+    let value = view.get(Space::Meta, &intent_keys::key(topic))?;
+    Ok(value.map(|value| intent_keys::decode(&value)).transpose()?)
+}
+
+pub(crate) fn topics_with_intents(view: &dyn View) -> Result<Vec<TopicName>, StateFault> {
+    let mut topics = Vec::new();
+    view.scan(Space::Meta, Span::of(&intent_keys::PREFIX), &mut |key, _| {
+        topics.push(intent_keys::decode_key(key)?);
         Ok(Flow::Continue(()))
     })?;
-    Ok(drops)
+    Ok(topics)
 }
 
 pub(crate) fn seen(view: &dyn View, scope: &str, id: &str, now_ms: i64) -> Result<bool, StateFault> {
