@@ -4,9 +4,11 @@
 //! - [`fault_state`]: an in-memory `StateSink` that forgets what was not synced.
 //! - [`manual_clock`]: time that moves only when told to.
 //! - [`ledger`]: what producers were told, checked against what readers see.
+//! - [`conformance`]: what every store must do.
 //! - [`rng`]: seeded randomness; everything above draws from it and from nothing else.
 #![expect(clippy::indexing_slicing, reason = "a wrong index in test support must fail the test that uses it")]
 
+pub mod conformance;
 pub mod fault_disk;
 pub mod fault_state;
 pub mod ledger;

@@ -1,0 +1,260 @@
+//! Durable batches: checked, handed to the log as one frame, and awaited.
+//!
+//! A batch without state goes straight to the log. One with state is checked against the coming state and handed over
+//! under the sequencer, so that what was checked is what it will meet. Nothing waits for a disk there: the log accepts
+//! or refuses at once and writes later; the engine is asked for a few keys, nearly always from memory.
+
+use std::sync::Arc;
+
+use promethean_log::{AppendError, Batch as LogBatch, NewEvent, NewId, Receipt as LogReceipt, Topic};
+use promethean_model::{Durability, Offset, TopicName};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::error::commit_error;
+use super::overlay::Coming;
+use super::parts::{Parts, Sequencer};
+use super::redo;
+use crate::port::{AppendEvent, Batch, Class, CommitError, EventIdSource, Placed, Receipt, StateOp};
+use crate::state::{Writes, plan};
+
+/// Batches with more changes are planned on the blocking pool: each change reads the engine a few times.
+const INLINE_CHANGES_MAX: usize = 64;
+
+/// What the log will say about a batch.
+type Outcome = oneshot::Receiver<Result<LogReceipt, AppendError>>;
+
+/// A batch on its way.
+pub(super) struct Submission {
+    pub(super) batch: Batch,
+    pub(super) durability: Durability,
+    /// Given back when the log is done with the batch, whoever still waits for it.
+    pub(super) permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl Parts {
+    pub(super) async fn commit_durable(
+        self: &Arc<Self>,
+        batch: Batch,
+        asked: Option<Durability>,
+    ) -> Result<Receipt, CommitError> {
+        let durability = self.offered(asked)?;
+        let permit = Arc::new(self.admit(batch.bytes()).await?);
+        let submission = Submission { batch, durability, permit };
+        if submission.batch.state.is_empty() {
+            let outcome = self.hand_over(&submission, None)?;
+            return receive(outcome).await;
+        }
+        if is_heavy(&submission.batch) {
+            let parts = Arc::clone(self);
+            return super::blocking(move || parts.commit_with_follow_up(&submission)).await?;
+        }
+        let mut sequencer = self.sequencer.lock().await;
+        let outcome = self.submit_with_state(&mut sequencer, &submission)?;
+        drop(sequencer);
+        match outcome {
+            Some(outcome) => receive(outcome).await,
+            None => Ok(Receipt { events: Vec::new(), durability: Some(durability) }),
+        }
+    }
+
+    fn offered(&self, asked: Option<Durability>) -> Result<Durability, CommitError> {
+        let durability = asked.unwrap_or(self.durability);
+        if durability.is_embedded() {
+            return Ok(durability);
+        }
+        Err(CommitError::NotOffered { asked: durability.as_str(), offered: "`fsync`, `os`" })
+    }
+
+    /// Checks a batch with state and hands it over. `None`: it changes nothing.
+    pub(super) fn submit_with_state(
+        &self,
+        sequencer: &mut Sequencer,
+        submission: &Submission,
+    ) -> Result<Option<Outcome>, CommitError> {
+        self.overlay.check()?;
+        let batch = &submission.batch;
+        let coming = Coming::new(&self.overlay, &self.engine);
+        let context = plan::Context { view: &coming, topics: self };
+        let writes = plan::plan(batch.class, &batch.state, &context)?;
+        self.submit_writes(sequencer, submission, writes)
+    }
+
+    /// Hands over a batch whose changes of state are these writes.
+    pub(super) fn submit_writes(
+        &self,
+        sequencer: &mut Sequencer,
+        submission: &Submission,
+        writes: Writes,
+    ) -> Result<Option<Outcome>, CommitError> {
+        let batch = &submission.batch;
+        if writes.is_empty() {
+            let asks = !batch.expected_ends.is_empty() || !batch.expected_keys.is_empty();
+            if batch.events.is_empty() && !asks {
+                return Ok(None);
+            }
+            return self.hand_over(submission, None).map(Some);
+        }
+        let ticket = sequencer.ticket();
+        let outcome = self.hand_over(submission, Some(&redo::encode(ticket, &writes)))?;
+        self.overlay.add(ticket, Arc::new(writes));
+        Ok(Some(outcome))
+    }
+
+    fn hand_over(&self, submission: &Submission, redo: Option<&[u8]>) -> Result<Outcome, CommitError> {
+        let batch = &submission.batch;
+        let mut new_topics = Vec::new();
+        let encoded = self.encode(batch, redo, &mut new_topics, true)?;
+        let accepted = match self.submit(&encoded, submission, redo.is_some()) {
+            Err(AppendError::Conflict { .. } | AppendError::KeyConflict { .. })
+                if self.is_retry(batch)? =>
+            {
+                let encoded = self.encode(batch, redo, &mut new_topics, false)?;
+                self.submit(&encoded, submission, redo.is_some())
+            }
+            other => other,
+        };
+        let outcome = accepted.map_err(commit_error)?;
+        for topic in new_topics {
+            self.push_policy(&topic)?;
+        }
+        Ok(outcome)
+    }
+
+    fn submit(
+        &self,
+        encoded: &LogBatch,
+        submission: &Submission,
+        has_redo: bool,
+    ) -> Result<Outcome, AppendError> {
+        let (sender, outcome) = oneshot::channel();
+        let permit = Arc::clone(&submission.permit);
+        let overlay = has_redo.then(|| Arc::clone(&self.overlay));
+        let done = move |result: Result<LogReceipt, AppendError>| {
+            if let (Some(overlay), Err(error)) = (overlay, &result) {
+                overlay.fail(&error.to_string());
+            }
+            drop(permit);
+            // The caller may have gone away; the batch is what it is all the same.
+            let _ = sender.send(result);
+        };
+        self.log.submit(encoded, submission.durability, Box::new(done))?;
+        Ok(outcome)
+    }
+
+    fn encode(
+        &self,
+        batch: &Batch,
+        redo: Option<&[u8]>,
+        new_topics: &mut Vec<TopicName>,
+        with_expectations: bool,
+    ) -> Result<LogBatch, CommitError> {
+        let mut encoded = LogBatch::new();
+        let mut last: Option<Topic> = None;
+        for event in &batch.events {
+            let topic = match last.take().filter(|topic| *topic.name() == event.topic) {
+                Some(topic) => topic,
+                None => self.topic_for(&event.topic, new_topics)?,
+            };
+            encoded.push(&topic, new_event(event)).map_err(commit_error)?;
+            last = Some(topic);
+        }
+        if with_expectations {
+            for (topic, next) in &batch.expected_ends {
+                encoded.expect_end(&self.topic_for(topic, new_topics)?, next.get());
+            }
+            for (topic, key, latest) in &batch.expected_keys {
+                let topic = self.topic_for(topic, new_topics)?;
+                encoded.expect_key(&topic, key.as_bytes(), latest.map(Offset::get));
+            }
+        }
+        if let Some(redo) = redo {
+            encoded.redo(redo);
+        }
+        Ok(encoded)
+    }
+
+    fn topic_for(&self, name: &TopicName, new_topics: &mut Vec<TopicName>) -> Result<Topic, CommitError> {
+        if let Some(topic) = self.log.topic(name) {
+            return Ok(topic);
+        }
+        let topic = self.log.topic_or_create(name).map_err(commit_error)?;
+        self.push_policy_to(&topic)?;
+        new_topics.push(name.clone());
+        Ok(topic)
+    }
+
+    /// Whether every event is in the log already. A publisher that did not hear of its success tries again with the
+    /// same expectations, which its own success has overtaken.
+    fn is_retry(&self, batch: &Batch) -> Result<bool, CommitError> {
+        for event in &batch.events {
+            let EventIdSource::Given(id) = event.id else { return Ok(false) };
+            let Some(topic) = self.log.topic(&event.topic) else { return Ok(false) };
+            let storage =
+                |error: promethean_log::ReadError| CommitError::Storage { reason: error.to_string() };
+            let Some(record) = self.log.find_id(&topic, id).map_err(storage)? else { return Ok(false) };
+            let there = record.view();
+            if there.key != event.key.as_deref().map(str::as_bytes)
+                || there.payload != event.payload.as_bytes()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(!batch.events.is_empty())
+    }
+
+    /// Commits on a thread that may block, together with what must follow: a caller that goes away stops neither.
+    fn commit_with_follow_up(&self, submission: &Submission) -> Result<Receipt, CommitError> {
+        let mut sequencer = self.sequencer.blocking_lock();
+        let outcome = self.submit_with_state(&mut sequencer, submission)?;
+        drop(sequencer);
+        let receipt = match outcome {
+            Some(outcome) => received(outcome.blocking_recv())?,
+            None => Receipt { events: Vec::new(), durability: Some(submission.durability) },
+        };
+        // The batch is durable; what follows can be unfinished, and is finished by a retry or the next open.
+        self.follow_up(&submission.batch)
+            .map_err(|error| CommitError::UnknownOutcome { reason: error.to_string() })?;
+        Ok(receipt)
+    }
+}
+
+fn is_heavy(batch: &Batch) -> bool {
+    let follows_up = |op: &StateOp| matches!(op, StateOp::Settings(_) | StateOp::Topic(_));
+    batch.state.len() > INLINE_CHANGES_MAX || batch.state.iter().any(follows_up)
+}
+
+fn new_event(event: &AppendEvent) -> NewEvent<'_> {
+    NewEvent {
+        id: match event.id {
+            EventIdSource::Minted(id) => NewId::Minted(id),
+            EventIdSource::Given(id) => NewId::Given(id),
+        },
+        ts: event.ts,
+        key: event.key.as_deref().map(str::as_bytes),
+        meta: &event.meta,
+        payload: event.payload.as_bytes(),
+        tombstone: event.payload == "null",
+    }
+}
+
+async fn receive(outcome: Outcome) -> Result<Receipt, CommitError> {
+    received(outcome.await)
+}
+
+pub(super) fn received(
+    outcome: Result<Result<LogReceipt, AppendError>, oneshot::error::RecvError>,
+) -> Result<Receipt, CommitError> {
+    let unheard = |_| CommitError::UnknownOutcome { reason: "the log stopped without an answer".to_owned() };
+    let receipt = outcome.map_err(unheard)?.map_err(commit_error)?;
+    let placed = |placed: &promethean_log::Placed| Placed {
+        offset: Offset(placed.offset),
+        ts: placed.ts,
+        duplicate: placed.duplicate,
+    };
+    Ok(Receipt { events: receipt.events.iter().map(placed).collect(), durability: Some(receipt.durability) })
+}
+
+/// A batch that only the store itself makes.
+pub(super) fn own_batch() -> Batch {
+    Batch::of(Class::Durable(None))
+}

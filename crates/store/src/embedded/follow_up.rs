@@ -1,0 +1,102 @@
+//! What follows a durable batch that changed settings or topics, and what an open must finish.
+
+use promethean_model::{Durability, TopicName};
+
+use super::commit::{Submission, own_batch, received};
+use super::error::{OpenError, commit_error};
+use super::parts::Parts;
+use crate::port::{Batch, CommitError, SettingsOp, StateOp, TopicOp};
+use crate::state::keys::topic_intent;
+use crate::state::{Space, StateFault, Writes, read};
+
+impl Parts {
+    /// Runs on a thread that may block.
+    pub(super) fn follow_up(&self, batch: &Batch) -> Result<(), CommitError> {
+        for op in &batch.state {
+            match op {
+                StateOp::Settings(SettingsOp::Put(topic, _) | SettingsOp::Delete(topic)) => {
+                    self.push_policy(topic)?
+                }
+                StateOp::Topic(TopicOp::Create(topic)) => self.carry_out(topic, false)?,
+                StateOp::Topic(TopicOp::Delete(topic)) => {
+                    let wrote = batch.events.iter().any(|event| event.topic == *topic);
+                    self.carry_out(topic, wrote)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Does in the log what is noted for a topic, and removes the note. `made_by_batch`: if the topic to delete did not
+    /// exist when that was noted, the events of the same batch have made it.
+    fn carry_out(&self, name: &TopicName, made_by_batch: bool) -> Result<(), CommitError> {
+        let Some(intent) = read::topic_intent(&self.engine, name)? else { return Ok(()) };
+        // A topic of the same name with another number was created since.
+        self.delete_if(name, |number| intent.delete.map_or(made_by_batch, |noted| noted == number))?;
+        if intent.create && self.log.topic(name).is_none() {
+            let topic = self.log.create_topic(name).map_err(commit_error)?;
+            self.push_policy_to(&topic)?;
+        }
+        let mut writes = Writes::default();
+        writes.set(Space::Meta, topic_intent::key(name), None);
+        self.commit_writes(writes)
+    }
+
+    fn delete_if(&self, name: &TopicName, is_meant: impl FnOnce(u32) -> bool) -> Result<(), CommitError> {
+        if let Some(topic) = self.log.topic(name).filter(|topic| is_meant(topic.id())) {
+            self.log.delete_topic(&topic).map_err(commit_error)?;
+            self.hub.reset(name);
+        }
+        Ok(())
+    }
+
+    fn commit_writes(&self, writes: Writes) -> Result<(), CommitError> {
+        let permit = self.admission.clone().try_acquire_many_owned(0);
+        let permit = permit.map_err(|_| CommitError::Closed)?.into();
+        let submission = Submission { batch: own_batch(), durability: Durability::Fsync, permit };
+        let mut sequencer = self.sequencer.blocking_lock();
+        let outcome = self.submit_writes(&mut sequencer, &submission, writes)?;
+        drop(sequencer);
+        if let Some(outcome) = outcome {
+            received(outcome.blocking_recv())?;
+        }
+        Ok(())
+    }
+
+    /// Checks state against log and finishes what a crash interrupted.
+    pub(super) fn finish_open(&self) -> Result<(), OpenError> {
+        let failed = |reason: String| OpenError::Failed { reason };
+        let fault = |fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() };
+        self.check_cursors()?;
+        for name in read::topics_with_intents(&self.engine).map_err(fault)? {
+            self.carry_out(&name, false).map_err(|error| failed(error.to_string()))?;
+        }
+        const PAGE: usize = 1000;
+        let mut after: Option<TopicName> = None;
+        loop {
+            let page = read::settings_page(&self.engine, after.as_ref(), PAGE).map_err(fault)?;
+            for config in &page {
+                self.push_policy(&config.topic).map_err(fault)?;
+            }
+            match page.last() {
+                Some(last) => after = Some(last.topic.clone()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// A cursor beyond its topic would skip events to come: the log lost its tail, or is from another time.
+    fn check_cursors(&self) -> Result<(), OpenError> {
+        use crate::state::plan::Topics;
+        let cursors = read::all_cursors(&self.engine)
+            .map_err(|fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() })?;
+        for found in cursors {
+            let (floor, end) = (found.cursor.floor, self.end(&found.topic));
+            if floor > end {
+                return Err(OpenError::CursorAhead { group: found.group, topic: found.topic, floor, end });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! How an embedded store is opened.
+
+use promethean_model::Durability;
+
+const MIB: u64 = 1 << 20;
+
+/// Sizes and bounds of an embedded store. `Default` suits a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The log's own.
+    pub log: promethean_log::Options,
+    /// What an acknowledgement promises where a batch does not say. Default: `fsync`.
+    pub durability: Durability,
+    /// Bytes of batches handed to the log and not yet durable; further commits wait their turn. Below the log's
+    /// `queue_bytes`, so that handing over does not block a thread. Default: 8 MiB. Minimum: 64 KiB.
+    pub inflight_bytes_max: u32,
+    /// Blocks of state kept in memory. Default: 16 MiB.
+    pub state_cache_bytes: u64,
+    /// Write buffer of each of the four state spaces. Default: 8 MiB. Minimum: 1 MiB.
+    pub state_buffer_bytes: u64,
+    /// Journal of the state engine. Default: 64 MiB, which is also its minimum.
+    pub state_journal_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            log: promethean_log::Options::default(),
+            durability: Durability::Fsync,
+            inflight_bytes_max: 8 << 20,
+            state_cache_bytes: 16 * MIB,
+            state_buffer_bytes: 8 * MIB,
+            state_journal_bytes: 64 * MIB,
+        }
+    }
+}
+
+impl Options {
+    /// With every value within what works.
+    pub(super) fn clamped(mut self) -> Self {
+        self.inflight_bytes_max = self.inflight_bytes_max.max(64 << 10);
+        self.state_buffer_bytes = self.state_buffer_bytes.max(MIB);
+        self.state_journal_bytes = self.state_journal_bytes.max(64 * MIB);
+        self
+    }
+}

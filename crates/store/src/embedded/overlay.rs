@@ -1,0 +1,217 @@
+//! Writes that the log has accepted and the engine has not applied yet.
+//!
+//! A batch is checked against the state as it will be when everything accepted before it is applied. That state is the
+//! engine's with this laid over it. Tickets number batches in the order the log accepted them, which is the order in
+//! which they are applied.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::engine::Engine;
+use crate::port::CommitError;
+use crate::state::{Space, Span, StateFault, View, Visit, Writes, merge_scan};
+
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    /// Held for single lookups and changes only. The state thread takes it, so nobody may wait for the log under it.
+    pending: Mutex<Pending>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    batches: BTreeMap<u64, Arc<Writes>>,
+    /// The latest batch that writes a key.
+    latest: BTreeMap<Space, BTreeMap<Vec<u8>, u64>>,
+    /// Every ticket up to this one is applied or was never used.
+    applied: u64,
+    /// Why nothing will be applied any more.
+    failed: Option<String>,
+}
+
+impl Overlay {
+    /// The log has accepted the batch. The state thread may have been quicker, and applied it before this is called.
+    pub(super) fn add(&self, ticket: u64, writes: Arc<Writes>) {
+        let mut pending = self.lock();
+        if ticket <= pending.applied {
+            return;
+        }
+        for (space, key, _) in writes.iter() {
+            pending.latest.entry(space).or_default().insert(key.to_vec(), ticket);
+        }
+        pending.batches.insert(ticket, writes);
+    }
+
+    /// The engine has everything up to this ticket.
+    pub(super) fn applied(&self, ticket: u64) {
+        let mut pending = self.lock();
+        let applied = pending.applied.max(ticket);
+        pending.applied = applied;
+        let later = pending.batches.split_off(&(applied + 1));
+        let done = std::mem::replace(&mut pending.batches, later);
+        for (ticket, writes) in done {
+            for (space, key, _) in writes.iter() {
+                let Some(latest) = pending.latest.get_mut(&space) else { continue };
+                if latest.get(key) == Some(&ticket) {
+                    latest.remove(key);
+                }
+            }
+        }
+        drop(pending);
+        self.moved.notify_all();
+    }
+
+    /// Nothing will be applied any more.
+    pub(super) fn fail(&self, reason: &str) {
+        self.lock().failed.get_or_insert_with(|| reason.to_owned());
+        self.moved.notify_all();
+    }
+
+    /// The highest ticket applied; recovery applies those of earlier processes.
+    pub(super) fn last_applied(&self) -> u64 {
+        self.lock().applied
+    }
+
+    pub(super) fn check(&self) -> Result<(), CommitError> {
+        match &self.lock().failed {
+            Some(reason) => Err(CommitError::Poisoned { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Blocks until the engine has everything up to this ticket.
+    pub(super) fn wait(&self, ticket: u64) -> Result<(), CommitError> {
+        let mut pending = self.lock();
+        while pending.applied < ticket {
+            if let Some(reason) = &pending.failed {
+                return Err(CommitError::Poisoned { reason: reason.clone() });
+            }
+            pending = self.moved.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        // A panic under this lock would have to come from an allocation; what it leaves is refused by `failed`.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pending {
+    fn get(&self, space: Space, key: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
+        let ticket = self.latest.get(&space)?.get(key)?;
+        let value = self.batches.get(ticket)?.get(space, key)?;
+        Some((*ticket, value.map(<[u8]>::to_vec)))
+    }
+}
+
+/// The state as it will be. Reads look at the overlay first: what has left it is in the engine by then.
+pub(super) struct Coming<'a> {
+    overlay: &'a Overlay,
+    engine: &'a Engine,
+    /// The highest ticket whose writes were looked at.
+    seen: Cell<u64>,
+}
+
+impl<'a> Coming<'a> {
+    pub(super) fn new(overlay: &'a Overlay, engine: &'a Engine) -> Self {
+        Self { overlay, engine, seen: Cell::new(0) }
+    }
+
+    /// The highest ticket that what was read, or is to be written, depends on; 0 if all of it is in the engine.
+    pub(super) fn depends_on(&self, writes: &Writes) -> u64 {
+        let pending = self.overlay.lock();
+        for (space, key, _) in writes.iter() {
+            if let Some(ticket) = pending.latest.get(&space).and_then(|latest| latest.get(key)) {
+                self.note(*ticket);
+            }
+        }
+        self.seen.get()
+    }
+
+    fn note(&self, ticket: u64) {
+        self.seen.set(self.seen.get().max(ticket));
+    }
+}
+
+impl View for Coming<'_> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+        let found = self.overlay.lock().get(space, key);
+        match found {
+            Some((ticket, value)) => {
+                self.note(ticket);
+                Ok(value)
+            }
+            None => self.engine.get(space, key),
+        }
+    }
+
+    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+        let over: Vec<(Vec<u8>, Option<Vec<u8>>)> = {
+            let pending = self.overlay.lock();
+            let Some(latest) = pending.latest.get(&space) else {
+                return self.engine.scan(space, span, visit);
+            };
+            let keys = latest.range::<[u8], _>((span.start(), Bound::Unbounded));
+            keys.take_while(|(key, _)| key.starts_with(span.prefix))
+                .filter_map(|(key, _)| {
+                    let (ticket, value) = pending.get(space, key)?;
+                    self.note(ticket);
+                    Some((key.clone(), value))
+                })
+                .collect()
+        };
+        let over = over.iter().map(|(key, value)| (key.as_slice(), value.as_deref()));
+        merge_scan(over, |visit| self.engine.scan(space, span, visit), visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writes(entries: &[(&str, Option<&str>)]) -> Arc<Writes> {
+        let mut writes = Writes::default();
+        for (key, value) in entries {
+            let value = value.map(|value| value.as_bytes().to_vec());
+            writes.set(Space::Meta, key.as_bytes().to_vec(), value);
+        }
+        Arc::new(writes)
+    }
+
+    fn get(overlay: &Overlay, key: &str) -> Option<(u64, Option<Vec<u8>>)> {
+        overlay.lock().get(Space::Meta, key.as_bytes())
+    }
+
+    #[test]
+    fn a_key_leaves_with_its_latest_batch() {
+        let overlay = Overlay::default();
+        overlay.add(1, writes(&[("a", Some("1")), ("b", Some("1"))]));
+        overlay.add(2, writes(&[("a", None)]));
+        assert_eq!(get(&overlay, "a"), Some((2, None)));
+        overlay.applied(1);
+        assert_eq!((get(&overlay, "a"), get(&overlay, "b")), (Some((2, None)), None));
+        overlay.applied(2);
+        assert_eq!(get(&overlay, "a"), None);
+        assert!(overlay.lock().latest.values().all(BTreeMap::is_empty));
+    }
+
+    #[test]
+    fn a_batch_applied_before_it_was_added_is_not_added() {
+        let overlay = Overlay::default();
+        overlay.applied(3);
+        overlay.add(3, writes(&[("a", Some("1"))]));
+        assert_eq!(get(&overlay, "a"), None);
+        overlay.wait(3).unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_for_a_failed_engine() {
+        let overlay = Overlay::default();
+        overlay.add(1, writes(&[("a", Some("1"))]));
+        overlay.fail("disk");
+        assert!(overlay.wait(1).is_err() && overlay.check().is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! The state engine as the log sees it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use promethean_log::state::{Redo, StateError, StateSink};
+
+use super::engine::Engine;
+use super::error::OpenError;
+use super::options::Options;
+use super::overlay::Overlay;
+use super::redo;
+use crate::state::keys::counter::{self, Counter};
+use crate::state::{Space, Writes, read};
+
+/// Applies redo to the engine.
+///
+/// The engine is opened when the log first asks how far it got: by then the log holds the directory's lock and has
+/// checked its format, so a directory that is refused stays untouched.
+pub(super) struct Sink {
+    path: PathBuf,
+    options: Options,
+    engine: OnceLock<Engine>,
+    /// The engine's own refusal, which the log can only pass on as text.
+    refusal: Mutex<Option<OpenError>>,
+    overlay: Arc<Overlay>,
+}
+
+impl Sink {
+    pub(super) fn new(path: PathBuf, options: Options, overlay: Arc<Overlay>) -> Self {
+        Self { path, options, engine: OnceLock::new(), refusal: Mutex::default(), overlay }
+    }
+
+    /// The engine, once the log has asked for it.
+    pub(super) fn engine(&self) -> Option<&Engine> {
+        self.engine.get()
+    }
+
+    pub(super) fn take_refusal(&self) -> Option<OpenError> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn opened(&self) -> Result<&Engine, StateError> {
+        if let Some(engine) = self.engine.get() {
+            return Ok(engine);
+        }
+        match Engine::open(&self.path, &self.options) {
+            Ok(engine) => Ok(self.engine.get_or_init(|| engine)),
+            Err(refusal) => {
+                let text = refusal.to_string();
+                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+                Err(text.into())
+            }
+        }
+    }
+
+    fn apply_all(&self, frames: &[Redo<'_>]) -> Result<(), StateError> {
+        let Some(last) = frames.last() else { return Ok(()) };
+        // Frames are merged first: one engine batch must not write a key twice.
+        let mut writes = Writes::default();
+        let mut ticket = 0;
+        for frame in frames {
+            ticket = redo::decode(frame.bytes, &mut writes)?;
+        }
+        writes.set(Space::Meta, counter::key(Counter::AppliedLsn), Some(counter::value(last.lsn)));
+        self.opened()?.write(writes)?;
+        // After the write, or a reader of the overlay could miss it in both places.
+        self.overlay.applied(ticket);
+        Ok(())
+    }
+}
+
+impl StateSink for Sink {
+    fn applied_lsn(&self) -> Result<u64, StateError> {
+        Ok(read::counter(self.opened()?, Counter::AppliedLsn)?.unwrap_or(0))
+    }
+
+    fn apply(&self, frames: &[Redo<'_>]) -> Result<(), StateError> {
+        self.apply_all(frames).inspect_err(|error| self.overlay.fail(&error.to_string()))
+    }
+
+    fn sync(&self) -> Result<(), StateError> {
+        Ok(self.opened()?.sync()?)
+    }
+}

@@ -1,0 +1,207 @@
+//! The store that keeps everything in memory: for `promethean dev`, for tests, and as the reference for the others.
+//!
+//! It behaves as the embedded store does, except that nothing survives the process: its receipts say so.
+
+mod append;
+mod events;
+mod kv;
+mod topic;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use promethean_model::{Clock, Offset, TopicName, TopicSettings};
+
+use self::kv::Kv;
+use self::topic::Topic;
+use crate::port::{
+    Batch, CommitError, EndWatch, Health, ReadError, Receipt, SettingsOp, StateOp, Store, TopicOp, Watch,
+};
+use crate::state::{StateFault, View, impl_state_reads, plan, read};
+use crate::watch::WatchHub;
+
+/// Bounds of a memory store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of keys, metas and payloads kept; publishing is refused beyond. Default: 512 MiB.
+    pub event_bytes_max: u64,
+    /// Topics. Default: 100,000.
+    pub topics_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { event_bytes_max: 512 << 20, topics_max: promethean_model::limits::TOPICS_MAX_DEFAULT }
+    }
+}
+
+/// A store in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    options: Options,
+    clock: Arc<dyn Clock>,
+    hub: Arc<WatchHub>,
+    /// Held for whole commits and reads, never across an await; a commit changes it only once nothing can fail.
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    topics: BTreeMap<TopicName, Topic>,
+    /// Of all topics together.
+    event_bytes: u64,
+    kv: Kv,
+    closed: bool,
+}
+
+impl Inner {
+    fn settings_of(&self, topic: &TopicName) -> Result<TopicSettings, StateFault> {
+        match self.topics.get(topic) {
+            Some(topic) => Ok(topic.settings.clone()),
+            None => Ok(read::settings(&self.kv, topic)?.unwrap_or_default()),
+        }
+    }
+
+    /// The topic, made if need be with what was set for it.
+    fn topic_mut(&mut self, name: &TopicName) -> &mut Topic {
+        let Self { topics, kv, .. } = self;
+        topics.entry(name.clone()).or_insert_with(|| {
+            // What does not decode was refused by `settings_of` before.
+            Topic::new(read::settings(kv, name).ok().flatten().unwrap_or_default())
+        })
+    }
+
+    fn recount(&mut self) {
+        self.event_bytes = self.topics.values().map(|topic| topic.bytes).sum();
+    }
+
+    fn apply_topic_changes(&mut self, ops: &[StateOp]) -> BTreeSet<TopicName> {
+        let mut deleted = BTreeSet::new();
+        for op in ops {
+            match op {
+                StateOp::Topic(TopicOp::Create(name)) => {
+                    self.topic_mut(name);
+                }
+                StateOp::Topic(TopicOp::Delete(name)) => {
+                    self.topics.remove(name);
+                    deleted.insert(name.clone());
+                }
+                StateOp::Settings(SettingsOp::Put(name, settings)) => {
+                    if let Some(topic) = self.topics.get_mut(name) {
+                        topic.settings = settings.clone();
+                    }
+                }
+                StateOp::Settings(SettingsOp::Delete(name)) => {
+                    if let Some(topic) = self.topics.get_mut(name) {
+                        topic.settings = TopicSettings::default();
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !deleted.is_empty() {
+            self.recount();
+        }
+        deleted
+    }
+}
+
+impl plan::Topics for BTreeMap<TopicName, Topic> {
+    fn end(&self, topic: &TopicName) -> Offset {
+        Offset(self.get(topic).map_or(0, |topic| topic.next))
+    }
+
+    fn change_in_two_steps(&self) -> bool {
+        false
+    }
+
+    fn number(&self, _topic: &TopicName) -> Option<u32> {
+        None
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(clock: Arc<dyn Clock>, options: Options) -> Self {
+        Self { options, clock, hub: Arc::default(), inner: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Changes under this lock cannot fail half-way, so a panic elsewhere leaves it whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn point<T>(&self, read: impl FnOnce(&dyn View) -> Result<T, StateFault>) -> Result<T, ReadError> {
+        Ok(read(&self.lock().kv)?)
+    }
+
+    /// Memory is quick enough to read where we are.
+    async fn long<T>(&self, read: impl FnOnce(&dyn View) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        read(&self.lock().kv)
+    }
+}
+
+impl_state_reads!(MemoryStore);
+
+impl Watch for MemoryStore {
+    fn watch(&self, topic: &TopicName) -> EndWatch {
+        self.hub.follow(topic, || self.durable_end(topic))
+    }
+
+    fn durable_end(&self, topic: &TopicName) -> Offset {
+        Offset(self.lock().topics.get(topic).map_or(0, |topic| topic.next))
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
+        plan::check(&batch)?;
+        let now_ms = self.clock.wall_ms();
+        let Batch { class, events, state, .. } = &batch;
+        let touched: BTreeSet<TopicName> = events.iter().map(|event| event.topic.clone()).collect();
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(CommitError::Closed);
+        }
+        let outcomes = append::decide(&inner, &self.options, &batch)?;
+        let context = plan::Context { view: &inner.kv, topics: &inner.topics };
+        let writes = plan::plan(*class, state, &context)?;
+        // Nothing below can fail.
+        let events = append::place(&mut inner, batch.events, &outcomes, now_ms);
+        inner.kv.apply(writes);
+        let deleted = inner.apply_topic_changes(&batch.state);
+        let ends: Vec<_> = touched
+            .into_iter()
+            .filter_map(|name| inner.topics.get(&name).map(|topic| (Offset(topic.next), name.clone())))
+            .collect();
+        drop(inner);
+        ends.into_iter().for_each(|(end, name)| self.hub.moved(&name, end));
+        deleted.iter().for_each(|name| self.hub.reset(name));
+        Ok(Receipt { events, durability: None })
+    }
+
+    /// Also applies retention and compaction, which in the embedded store the log does by itself.
+    async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(CommitError::Closed);
+        }
+        inner.topics.values_mut().for_each(|topic| topic.maintain(now_ms));
+        inner.recount();
+        let piece = plan::sweep::piece(&inner.kv, now_ms)?;
+        inner.kv.apply(piece.writes);
+        Ok(piece.more)
+    }
+
+    fn health(&self) -> Health {
+        let refusing = self.lock().closed.then(|| "closed".to_owned());
+        Health { refusing, damage: Vec::new() }
+    }
+
+    async fn close(&self) {
+        self.lock().closed = true;
+        self.hub.close();
+    }
+}

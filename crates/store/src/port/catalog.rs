@@ -1,0 +1,28 @@
+//! What was set for topics.
+
+use async_trait::async_trait;
+use promethean_model::{TopicName, TopicSettings};
+
+use super::ReadError;
+
+/// The settings of one topic; the topic need not exist yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopicConfig {
+    /// The topic.
+    pub topic: TopicName,
+    /// What was set; everything else has its default.
+    pub settings: TopicSettings,
+}
+
+/// Reads of topic settings.
+#[async_trait]
+pub trait CatalogReads {
+    /// What was set for a topic, if anything.
+    async fn settings(&self, topic: &TopicName) -> Result<Option<TopicSettings>, ReadError>;
+    /// Topics with settings, by name, after `after`, at most `limit`.
+    async fn settings_page(
+        &self,
+        after: Option<&TopicName>,
+        limit: usize,
+    ) -> Result<Vec<TopicConfig>, ReadError>;
+}

@@ -1,0 +1,178 @@
+//! Events and topics.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use promethean_model::{EventId, Offset, OffsetRange, TopicName};
+
+use super::ReadError;
+
+/// One event as stored. Cloning is cheap; the bytes are shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its place in the topic.
+    pub offset: Offset,
+    /// Its time, epoch ms.
+    pub ts: i64,
+    /// Its id.
+    pub id: EventId,
+    /// Whether the store's clock gave `ts`, not the publisher.
+    pub server_stamped: bool,
+    key_len: Option<usize>,
+    meta_len: usize,
+    /// key, meta, payload, one after the other: one allocation per event, so that holding one event of a page does
+    /// not hold the page.
+    body: Arc<[u8]>,
+}
+
+/// The parts of an event that are bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct EventBody<'a> {
+    /// The key's text.
+    pub key: Option<&'a [u8]>,
+    /// Encoded meta.
+    pub meta: &'a [u8],
+    /// JSON text.
+    pub payload: &'a [u8],
+}
+
+impl StoredEvent {
+    /// An event without its key, meta and payload; [`StoredEvent::with_body`] gives it those.
+    pub fn new(topic: TopicName, offset: Offset, id: EventId, ts: i64) -> Self {
+        Self {
+            topic,
+            offset,
+            ts,
+            id,
+            server_stamped: false,
+            key_len: None,
+            meta_len: 0,
+            body: Arc::from(Vec::new()),
+        }
+    }
+
+    /// Copies the event's bytes in.
+    #[must_use]
+    pub fn with_body(self, parts: EventBody<'_>) -> Self {
+        let body = [parts.key.unwrap_or_default(), parts.meta, parts.payload].concat();
+        Self {
+            key_len: parts.key.map(<[u8]>::len),
+            meta_len: parts.meta.len(),
+            body: Arc::from(body),
+            ..self
+        }
+    }
+
+    /// The key. Every adapter stores keys it was given as text, so the check here never fails.
+    pub fn key(&self) -> Option<&str> {
+        let bytes = self.body.get(..self.key_len?).unwrap_or_default();
+        std::str::from_utf8(bytes).ok()
+    }
+
+    /// The key's bytes.
+    pub fn key_bytes(&self) -> Option<&[u8]> {
+        self.body.get(..self.key_len?)
+    }
+
+    /// Encoded meta.
+    pub fn meta(&self) -> &[u8] {
+        let start = self.key_len.unwrap_or(0);
+        self.body.get(start..start + self.meta_len).unwrap_or_default()
+    }
+
+    /// The payload as it was stored: JSON text in UTF-8, to be passed through unchanged.
+    pub fn payload(&self) -> &[u8] {
+        self.body.get(self.key_len.unwrap_or(0) + self.meta_len..).unwrap_or_default()
+    }
+
+    /// Whether the payload is `null`.
+    pub fn is_tombstone(&self) -> bool {
+        self.payload() == b"null"
+    }
+
+    /// Bytes of key, meta and payload.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+}
+
+/// How much a page may hold. A page has at least one event where there is one, whatever its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLimit {
+    /// Events.
+    pub events: usize,
+    /// Bytes of key, meta and payload together.
+    pub bytes: usize,
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        Self { events: 1000, bytes: 1 << 20 }
+    }
+}
+
+/// Events in offset order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventPage {
+    /// The events. Holes left by retention and compaction are passed over.
+    pub events: Vec<StoredEvent>,
+    /// Where to go on. Equal to where the page began when there is nothing there yet.
+    pub next: Offset,
+    /// How many offsets from the requested one on are gone for good because retention dropped them; the page begins
+    /// after them.
+    pub expired: u64,
+}
+
+/// What is known about a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicInfo {
+    /// Its name.
+    pub name: TopicName,
+    /// No event below this offset is kept.
+    pub earliest: Offset,
+    /// The durable end: the offset after the last event that can be read.
+    pub end: Offset,
+    /// Bytes kept.
+    pub bytes: u64,
+}
+
+/// Topics by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicPage {
+    /// The topics.
+    pub topics: Vec<TopicInfo>,
+    /// The name to go on after, if there are more.
+    pub next: Option<TopicName>,
+}
+
+/// Reads of events. Nothing above the durable end is ever returned. A topic that does not exist is an empty one.
+#[async_trait]
+pub trait EventReads {
+    /// What is known about a topic.
+    async fn topic_info(&self, topic: &TopicName) -> Result<Option<TopicInfo>, ReadError>;
+    /// Topics by name, after `after`, at most `limit`.
+    async fn topics(&self, after: Option<&TopicName>, limit: usize) -> Result<TopicPage, ReadError>;
+    /// Events from an offset on.
+    async fn read(&self, topic: &TopicName, from: Offset, limit: PageLimit) -> Result<EventPage, ReadError>;
+    /// The event with an id.
+    async fn by_id(&self, topic: &TopicName, id: EventId) -> Result<Option<StoredEvent>, ReadError>;
+    /// The latest event of each key, in the order of the keys; `None` for a key without one.
+    async fn latest_by_keys(
+        &self,
+        topic: &TopicName,
+        keys: &[String],
+    ) -> Result<Vec<Option<StoredEvent>>, ReadError>;
+    /// Events of one key within a range, in offset order; where there are more than `limit`, the newest, so that the
+    /// state at some offset begins with one event. To see all, ask again for the range below the first.
+    async fn key_history(
+        &self,
+        topic: &TopicName,
+        key: &str,
+        range: OffsetRange,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, ReadError>;
+    /// The lowest durable offset whose event has `ts` at or after `ts_ms`.
+    async fn offset_at(&self, topic: &TopicName, ts_ms: i64) -> Result<Option<Offset>, ReadError>;
+}

@@ -1,0 +1,32 @@
+//! The ports: what the rest of the system may ask of a store. Reads are split by what they are about; every write is
+//! one [`Batch`] given to [`Store::commit`].
+
+mod batch;
+mod catalog;
+mod cursors;
+mod dedupe;
+mod docs;
+mod error;
+mod events;
+mod outbox;
+mod rows;
+mod store;
+mod watch;
+
+pub use batch::{
+    AppendEvent, Batch, Class, CollectionOp, CursorOp, DedupeMark, DocOp, DocPut, EventIdSource, Expect,
+    OutboxOp, RowOp, SettingsOp, StateOp, TopicOp,
+};
+pub use catalog::{CatalogReads, TopicConfig};
+pub use cursors::{Cursor, CursorReads, GroupCursor};
+pub use dedupe::DedupeReads;
+pub use docs::{
+    Collection, CollectionInfo, Direction, Doc, DocPage, DocQuery, DocReads, Field, INDEX_FIELDS_MAX,
+    INDEXES_MAX, Index, Keeping,
+};
+pub use error::{CommitError, Damage, ReadError};
+pub use events::{EventBody, EventPage, EventReads, PageLimit, StoredEvent, TopicInfo, TopicPage};
+pub use outbox::{OutboxReads, OutboxRow, OutboxStatus};
+pub use rows::{ROW_KEY_BYTES_MAX, Row, RowReads, Table};
+pub use store::{Health, Placed, Receipt, Store};
+pub use watch::{EndWatch, Watch};

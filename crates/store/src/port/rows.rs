@@ -1,0 +1,65 @@
+//! Small tables whose rows have a form that belongs to the layer above.
+
+use async_trait::async_trait;
+
+use super::ReadError;
+
+/// The tables there are. The numbers are persisted: never change or reuse one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Table {
+    /// Failed deliveries per group and event.
+    Attempts = 1,
+    /// Open dead letters.
+    DeadLetters = 2,
+    /// Schema versions per topic.
+    Schemas = 3,
+    /// Options of groups, set when they are created.
+    Groups = 4,
+    /// Projectors: what they are and how far a rebuild got.
+    Projectors = 5,
+    /// Snapshot and changefeed bookkeeping.
+    Snapshots = 6,
+    /// Resume tokens of changefeeds from other databases.
+    Feeds = 7,
+}
+
+impl Table {
+    /// Every table.
+    pub const ALL: [Self; 7] = [
+        Self::Attempts,
+        Self::DeadLetters,
+        Self::Schemas,
+        Self::Groups,
+        Self::Projectors,
+        Self::Snapshots,
+        Self::Feeds,
+    ];
+}
+
+/// A row's longest key.
+pub const ROW_KEY_BYTES_MAX: usize = 4096;
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its key; rows are ordered by its bytes.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+/// Reads of rows.
+#[async_trait]
+pub trait RowReads {
+    /// The value at a key.
+    async fn row(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError>;
+    /// Rows whose key begins with `prefix`, by key, after key `after`, at most `limit`.
+    async fn rows(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Row>, ReadError>;
+}

@@ -1,0 +1,69 @@
+//! Verification of state: every entry decodes, and documents, index entries and counts agree.
+
+use super::keys::collection::Declared;
+use super::keys::{self, doc, index};
+use super::plan::docs::entries;
+use super::{Flow, Space, Span, StateFault, View, read};
+
+/// Reads everything, tells `fault` what does not fit, and returns how many entries there are. Fails where the engine
+/// itself cannot read on.
+pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u64, StateFault> {
+    let mut entries = 0;
+    for space in Space::ALL {
+        view.scan(space, Span::of(b""), &mut |key, value| {
+            entries += 1;
+            if let Err(malformed) = keys::check(space, key, value) {
+                fault(format!("{malformed}: {} {}", space.name(), key.escape_ascii()));
+            }
+            Ok(Flow::Continue(()))
+        })?;
+    }
+    view.scan(Space::Meta, Span::of(&keys::collection::PREFIX), &mut |key, value| {
+        // One that does not decode was told above.
+        if let Ok(declared) = keys::collection::decode(key, value) {
+            check_collection(view, &declared, fault)?;
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    Ok(entries)
+}
+
+fn check_collection(
+    view: &dyn View,
+    declared: &Declared,
+    fault: &mut dyn FnMut(String),
+) -> Result<(), StateFault> {
+    let name = &declared.collection.name;
+    let prefix = doc::prefix(declared.number);
+    let mut docs: u64 = 0;
+    view.scan(Space::Docs, Span::of(&prefix), &mut |key, value| {
+        docs += 1;
+        let expected = doc::decode(key, value).ok().and_then(|doc| entries(declared, &doc).ok());
+        let Some(expected) = expected else {
+            fault(format!("collection `{name}`: {} cannot be read", key.escape_ascii()));
+            return Ok(Flow::Continue(()));
+        };
+        for entry in expected {
+            if view.get(Space::Index, &entry)?.is_none() {
+                fault(format!("collection `{name}`: {} lacks an index entry", key.escape_ascii()));
+            }
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    // Every document has its entries, so more than that many belong to none.
+    let mut found: u64 = 0;
+    let by_collection = index::collection_prefix(declared.number);
+    view.scan(Space::Index, Span::of(&by_collection), &mut |_, _| {
+        found += 1;
+        Ok(Flow::Continue(()))
+    })?;
+    let wanted = docs * (1 + declared.collection.indexes.len() as u64);
+    if found > wanted {
+        fault(format!("collection `{name}`: {} index entries belong to no document", found - wanted));
+    }
+    let counted = read::count(view, declared.number)?;
+    if counted != docs {
+        fault(format!("collection `{name}`: {docs} documents, counted {counted}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Declaring and dropping collections.
+
+use std::collections::BTreeSet;
+
+use super::super::keys::collection::{self, Declared};
+use super::super::keys::counter::Counter;
+use super::super::{Space, Staged, read};
+use super::take_number;
+use crate::port::{
+    Class, Collection, CollectionOp, CommitError, INDEX_FIELDS_MAX, INDEXES_MAX, Index, Keeping,
+};
+
+/// Declared fields, at most.
+const FIELDS_MAX: usize = 256;
+/// A field's longest name.
+const FIELD_NAME_BYTES_MAX: usize = 255;
+
+pub(super) fn apply(staged: &mut Staged<'_>, class: Class, op: &CollectionOp) -> Result<(), CommitError> {
+    match op {
+        CollectionOp::Declare(wanted) => declare(staged, class, wanted),
+        CollectionOp::Drop(name) => {
+            let Some(declared) = read::declared(staged, name)? else { return Ok(()) };
+            check_class(class, &declared.collection)?;
+            staged.delete(Space::Meta, collection::key(name));
+            staged.delete(Space::Meta, collection::count_key(declared.number));
+            staged.put(Space::Meta, collection::dropped_key(declared.number), Vec::new());
+            Ok(())
+        }
+    }
+}
+
+/// A collection is declared, written and dropped by batches of one class only. Were they mixed, a power cut could undo
+/// a derived declaration and leave durable documents under a number that is then given away again.
+pub(super) fn check_class(class: Class, collection: &Collection) -> Result<(), CommitError> {
+    let keeping = match (class, collection.keeping) {
+        (Class::Derived, Keeping::Derived) | (Class::Durable(_), Keeping::Durable) => return Ok(()),
+        (Class::Derived, Keeping::Durable) => "durable",
+        (Class::Durable(_), Keeping::Derived) => "derived",
+    };
+    Err(CommitError::WrongKeeping { collection: collection.name.clone(), keeping })
+}
+
+fn declare(staged: &mut Staged<'_>, class: Class, wanted: &Collection) -> Result<(), CommitError> {
+    check_class(class, wanted)?;
+    check_declaration(wanted)?;
+    let number = match read::declared(staged, &wanted.name)? {
+        None => {
+            let number = take_number(staged, Counter::NextCollection)?;
+            u32::try_from(number)
+                .map_err(|_| bad(wanted, "too many collections were declared; start a new store"))?
+        }
+        Some(there) if there.collection == *wanted => return Ok(()),
+        Some(there) if there.collection.keeping != wanted.keeping => {
+            return Err(bad(wanted, "is kept by batches of the other class; drop it first"));
+        }
+        Some(there)
+            if there.collection.indexes != wanted.indexes && read::count(staged, there.number)? > 0 =>
+        {
+            return Err(bad(
+                wanted,
+                "has documents, so its indexes cannot change; rebuild it under another name, or drop it first",
+            ));
+        }
+        Some(there) => there.number,
+    };
+    let declared = Declared { number, collection: wanted.clone() };
+    staged.put(Space::Meta, collection::key(&wanted.name), collection::value(&declared));
+    Ok(())
+}
+
+fn check_declaration(wanted: &Collection) -> Result<(), CommitError> {
+    if wanted.fields.len() > FIELDS_MAX || wanted.indexes.len() > INDEXES_MAX {
+        let reason = format!("declare at most {FIELDS_MAX} fields and {INDEXES_MAX} indexes");
+        return Err(bad(wanted, reason));
+    }
+    let mut names = BTreeSet::new();
+    for field in &wanted.fields {
+        if field.name.is_empty() || field.name.len() > FIELD_NAME_BYTES_MAX {
+            return Err(bad(wanted, format!("give every field a name of 1 to {FIELD_NAME_BYTES_MAX} bytes")));
+        }
+        if !names.insert(field.name.as_str()) {
+            return Err(bad(wanted, format!("field `{}` is declared twice; declare it once", field.name)));
+        }
+    }
+    wanted.indexes.iter().try_for_each(|index| check_index(wanted, index, &names))
+}
+
+fn check_index(wanted: &Collection, index: &Index, names: &BTreeSet<&str>) -> Result<(), CommitError> {
+    if index.fields.is_empty() || index.fields.len() > INDEX_FIELDS_MAX {
+        return Err(bad(wanted, format!("give every index 1 to {INDEX_FIELDS_MAX} fields")));
+    }
+    let mut seen = BTreeSet::new();
+    for (field, _) in &index.fields {
+        if !names.contains(field.as_str()) {
+            return Err(bad(
+                wanted,
+                format!("index ({}) names `{field}`; declare that field", index.label()),
+            ));
+        }
+        if !seen.insert(field) {
+            return Err(bad(
+                wanted,
+                format!("index ({}) names `{field}` twice; name it once", index.label()),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn bad(collection: &Collection, reason: impl Into<String>) -> CommitError {
+    CommitError::BadIndex { collection: collection.name.clone(), reason: reason.into() }
+}

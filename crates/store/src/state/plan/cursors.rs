@@ -1,0 +1,48 @@
+//! Cursors: an epoch decides who may write.
+
+use promethean_model::{GroupName, TopicName};
+
+use super::super::keys::cursor;
+use super::super::{Space, Staged, View};
+use super::Topics;
+use crate::port::{CommitError, CursorOp};
+
+pub(super) fn apply(staged: &mut Staged<'_>, op: &CursorOp, topics: &dyn Topics) -> Result<(), CommitError> {
+    match op {
+        CursorOp::Put { group, topic, cursor, expected_epoch } => {
+            fence(staged, group, topic, *expected_epoch)?;
+            let end = topics.end(topic);
+            if cursor.floor > end {
+                let (group, topic) = (group.clone(), topic.clone());
+                return Err(CommitError::BeyondEnd { group, topic, floor: cursor.floor, end });
+            }
+            if cursor.epoch < *expected_epoch {
+                // An epoch that falls would let earlier owners in again.
+                return Err(fenced(group, topic, cursor.epoch, *expected_epoch));
+            }
+            staged.put(Space::Meta, cursor::key(group, topic), cursor::value(cursor));
+        }
+        CursorOp::Delete { group, topic, expected_epoch } => {
+            if let Some(expected) = expected_epoch {
+                fence(staged, group, topic, *expected)?;
+            }
+            staged.delete(Space::Meta, cursor::key(group, topic));
+        }
+    }
+    Ok(())
+}
+
+fn fence(
+    staged: &Staged<'_>,
+    group: &GroupName,
+    topic: &TopicName,
+    expected: u64,
+) -> Result<(), CommitError> {
+    let stored = staged.get(Space::Meta, &cursor::key(group, topic))?;
+    let actual = stored.map_or(Ok(0), |value| cursor::decode(&value).map(|cursor| cursor.epoch))?;
+    if actual == expected { Ok(()) } else { Err(fenced(group, topic, expected, actual)) }
+}
+
+fn fenced(group: &GroupName, topic: &TopicName, expected: u64, actual: u64) -> CommitError {
+    CommitError::Fenced { group: group.clone(), topic: topic.clone(), expected, actual }
+}

@@ -1,0 +1,7 @@
+//! What only the embedded store promises.
+
+mod cancelled;
+mod crash_points;
+mod faults;
+mod refusals;
+mod rolled_back;

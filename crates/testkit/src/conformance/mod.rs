@@ -1,0 +1,56 @@
+//! What every store must do, one file per port. An adapter that passes all of it can stand in for any other.
+//!
+//! Each case gets a fresh store from the adapter's [`Subject`], so cases share nothing.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a rule that does not hold must fail the test")]
+
+pub mod atomicity;
+pub mod catalog;
+pub mod cursors;
+pub mod dedupe;
+pub mod docs;
+pub mod docs_query;
+pub mod events;
+pub mod events_kept;
+pub mod events_lookup;
+pub mod outbox;
+pub mod rows;
+mod support;
+pub mod watch;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use promethean_store::port::Store;
+
+use crate::ManualClock;
+
+/// A store to be judged, with the levers a test needs beside the ports.
+pub trait Subject: Sized {
+    /// The store.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// The clock the store reads.
+    fn clock(&self) -> Arc<ManualClock>;
+
+    /// Closes the store and opens it again on what it kept; `None` from a store that keeps nothing.
+    fn reopen(self) -> impl Future<Output = Option<Self>>;
+
+    /// Applies retention and compaction now, as far as the store ever will.
+    fn maintain(&self) -> impl Future<Output = ()>;
+}
+
+/// Runs everything.
+pub async fn run_all<S: Subject>(make: &impl AsyncFn() -> S) {
+    events::all(make).await;
+    events_lookup::all(make).await;
+    events_kept::all(make).await;
+    cursors::all(make).await;
+    docs::all(make).await;
+    docs_query::all(make).await;
+    catalog::all(make).await;
+    dedupe::all(make).await;
+    outbox::all(make).await;
+    rows::all(make).await;
+    atomicity::all(make).await;
+    watch::all(make).await;
+}
