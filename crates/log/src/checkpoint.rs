@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::apply::Unsynced;
 use crate::core::{Core, ManifestState};
 use crate::error::MaintenanceError;
-use crate::index::{MemTable, Run, RunError, RunMeta, run_path};
+use crate::index::{MemTable, Run, RunError, RunMeta};
 use crate::io_util::lock;
 use crate::manifest::{Edit, RunItem, TopicItem};
 use crate::planted::{self, Bug};
@@ -144,6 +144,8 @@ impl Core {
                 cut.segments.push(segment.meta);
             }
         }
+        // What comes after the cut must not hold up what came before it.
+        state.tail_closed = true;
         let next_offset = state.next_offset;
         drop(state);
         cut.topics.push((topic, next_offset));
@@ -221,7 +223,7 @@ impl Core {
                 }
             }
             for run in runs {
-                self.disk.open(&run_path(run.meta().number))?.sync()?;
+                run.file().sync()?;
             }
             if unsynced.created && !planted::is(Bug::SkipDirSync) {
                 self.disk.sync_dir(segment::DIR)?;

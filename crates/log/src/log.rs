@@ -10,6 +10,7 @@ use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
 use crate::core::{Core, Observer};
 use crate::disk::Disk;
 use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+use crate::index::Kind;
 use crate::io_util::lock;
 use crate::options::{Options, Policy};
 use crate::read::{Page, ReadLimit};
@@ -62,6 +63,8 @@ pub struct Health {
     pub merges: u64,
     /// Index runs now.
     pub runs: usize,
+    /// Events in index runs now.
+    pub indexed: u64,
     /// Bytes of events that are not in segments yet.
     pub tail_bytes: u64,
     /// Bytes in journal files that are not free.
@@ -242,6 +245,7 @@ impl Log {
             checkpoints: core.counters.checkpoints.load(Ordering::Relaxed),
             merges: core.counters.merges.load(Ordering::Relaxed),
             runs: core.index.runs().all().count(),
+            indexed: core.index.entries(Kind::Id),
             tail_bytes: core.tail_bytes.load(Ordering::Relaxed),
             journal_bytes: lock(&core.committer).journal.live_bytes(),
         }

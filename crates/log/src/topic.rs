@@ -145,6 +145,8 @@ pub(crate) struct TopicState {
     /// Oldest first; only the last one grows.
     pub(crate) segments: Vec<Segment>,
     pub(crate) tail: VecDeque<Arc<Chunk>>,
+    /// The next record starts a new chunk: a checkpoint was cut behind the last one.
+    pub(crate) tail_closed: bool,
     pub(crate) policy: Policy,
     /// Whether the next checkpoint must look at this topic.
     pub(crate) dirty: bool,
@@ -261,7 +263,8 @@ impl TopicState {
 
     fn push_tail(&mut self, segment: SegmentId, pos: u64, offset: u64, record: &[u8]) {
         // A chunk that someone else holds is being read or written out and must not change.
-        let open = self.tail.back_mut().and_then(Arc::get_mut);
+        let closed = std::mem::take(&mut self.tail_closed);
+        let open = self.tail.back_mut().filter(|_| !closed).and_then(Arc::get_mut);
         let open = open.filter(|chunk| chunk.segment == segment && chunk.bytes.len() < CHUNK_BYTES);
         if let Some(chunk) = open {
             chunk.bytes.extend_from_slice(record);
