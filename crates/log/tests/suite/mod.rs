@@ -2,6 +2,7 @@ mod basics;
 mod crash;
 mod damage;
 mod faults;
+mod fixture;
 mod kill;
 #[cfg(feature = "planted-bugs")]
 mod planted;
