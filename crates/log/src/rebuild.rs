@@ -24,11 +24,12 @@ impl Core {
         if gone {
             return Ok(());
         }
-        self.replace_runs()
+        self.replace_runs(&[])
     }
 
     /// Reads every segment that is complete up to the last checkpoint. What came later is in memory.
-    pub(crate) fn replace_runs(&self) -> Result<(), ReadError> {
+    /// `unusable` runs are named by the manifest and could not be opened.
+    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), ReadError> {
         let upkeep = lock(&self.upkeep);
         let mut builder = Builder { core: self, table: MemTable::new(), age: 1, runs: Vec::new() };
         let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -42,7 +43,7 @@ impl Core {
         }
         builder.spill()?;
         let runs = std::mem::take(&mut builder.runs);
-        self.swap_runs(runs).map_err(|error| match error {
+        self.swap_runs(runs, unusable).map_err(|error| match error {
             MaintenanceError::Read(error) => error,
             other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
         })?;
@@ -50,13 +51,14 @@ impl Core {
         Ok(())
     }
 
-    fn swap_runs(&self, runs: Vec<Arc<Run>>) -> Result<(), MaintenanceError> {
+    fn swap_runs(&self, runs: Vec<Arc<Run>>, unusable: &[u64]) -> Result<(), MaintenanceError> {
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
         let old = self.index.runs();
-        let removed: Vec<u64> = [Kind::Id, Kind::Key]
+        let mut removed: Vec<u64> = [Kind::Id, Kind::Key]
             .into_iter()
             .flat_map(|kind| old.of(kind).iter().map(|run| run.meta().number))
             .collect();
+        removed.extend_from_slice(unusable);
         let mut manifest = lock(&self.manifest);
         manifest.next_run = self.index.next_number();
         let written = manifest.append_edit(|edit| {

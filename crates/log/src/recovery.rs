@@ -52,30 +52,54 @@ pub(crate) fn open(args: OpenArgs) -> Result<(Core, RecoveryReport), OpenError> 
     prepare_folders(&disk)?;
     let (manifest, snapshot) = open_manifest(&disk)?;
     let mut report = RecoveryReport::default();
-    let named: Vec<(u64, Kind, u8)> = snapshot
-        .runs
-        .values()
-        .filter_map(|run| Kind::from_byte(run.kind).map(|kind| (run.number, kind, run.level)))
-        .collect();
-    let index = match Index::open(Arc::clone(&disk), &named, snapshot.next_run) {
-        Ok(index) => index,
-        Err((number, error)) => {
-            report.index_rebuilt = Some(format!("{}: {error}", index::run_path(number)));
-            Index::open(Arc::clone(&disk), &[], snapshot.next_run)
-                .map_err(|(_, error)| OpenError::State(error.to_string()))?
-        }
-    };
+    let (index, unusable) = open_index(&disk, &snapshot, &mut report)?;
     let core = build(args, index, manifest, &snapshot);
     core.remove_leftovers(&snapshot)?;
     core.cut_segments(&mut report)?;
     core.replay(&snapshot, &mut report)?;
-    if report.index_rebuilt.is_some() {
-        let rebuilt = core.replace_runs();
+    if !unusable.is_empty() {
+        let rebuilt = core.replace_runs(&unusable);
         rebuilt.map_err(|error| OpenError::State(format!("rebuilding the index failed: {error}")))?;
     }
     report.damage.extend(lock(&core.damage).iter().cloned());
     core.look_at_space();
     Ok((core, report))
+}
+
+/// Opens the runs that are whole, and names those that must be replaced. Ghosts cannot be rebuilt: without them a
+/// repeated id of a removed event is taken for a new one.
+fn open_index(
+    disk: &Arc<dyn crate::disk::Disk>,
+    snapshot: &Snapshot,
+    report: &mut RecoveryReport,
+) -> Result<(Index, Vec<u64>), OpenError> {
+    let kinds = snapshot.runs.values().filter_map(|run| Kind::from_byte(run.kind).map(|kind| (run, kind)));
+    let mut named: Vec<(u64, Kind, u8)> = kinds.map(|(run, kind)| (run.number, kind, run.level)).collect();
+    let mut unusable = Vec::new();
+    loop {
+        let opened = if unusable.is_empty() {
+            Index::open(Arc::clone(disk), &named, snapshot.next_run)
+        } else {
+            Index::open_to_rebuild(Arc::clone(disk), &named, snapshot.next_run)
+        };
+        let (number, error) = match opened {
+            Ok(index) => return Ok((index, unusable)),
+            Err(failed) => failed,
+        };
+        let is_ghost = named.iter().any(|(of, kind, _)| *of == number && *kind == Kind::Ghost);
+        let before = named.len();
+        named.retain(|(of, kind, _)| {
+            let keep = if is_ghost { *of != number } else { *kind == Kind::Ghost };
+            if !keep {
+                unusable.push(*of);
+            }
+            keep
+        });
+        if named.len() == before {
+            return Err(OpenError::State(format!("opening the index failed: {error}")));
+        }
+        report.index_rebuilt.get_or_insert_with(|| error.to_string());
+    }
 }
 
 fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {

@@ -13,6 +13,9 @@ use super::run_writer::RunWriter;
 use super::tiers::{MergeTask, RunSet};
 use crate::disk::Disk;
 
+/// Ages from here on belong to tables that were filled after a rebuild began.
+const REBUILT_BELOW: u64 = 1 << 32;
+
 /// All entries of all topics. Any thread may look up and insert; freezing, spilling, merging and installing are the work
 /// of one maintenance thread.
 ///
@@ -40,6 +43,25 @@ impl Index {
         named: &[(u64, Kind, u8)],
         next_number: u64,
     ) -> Result<Index, (u64, RunError)> {
+        Self::open_from(disk, named, next_number, 1)
+    }
+
+    /// The same for an index whose other runs will be rebuilt while newer entries are in memory already: ages below
+    /// `REBUILT_BELOW` are left to the runs to come.
+    pub(crate) fn open_to_rebuild(
+        disk: Arc<dyn Disk>,
+        named: &[(u64, Kind, u8)],
+        next_number: u64,
+    ) -> Result<Index, (u64, RunError)> {
+        Self::open_from(disk, named, next_number, REBUILT_BELOW)
+    }
+
+    fn open_from(
+        disk: Arc<dyn Disk>,
+        named: &[(u64, Kind, u8)],
+        next_number: u64,
+        first_age: u64,
+    ) -> Result<Index, (u64, RunError)> {
         let mut runs = Vec::with_capacity(named.len());
         for &(number, kind, level) in named {
             let run = Run::open(&*disk, number, level).map_err(|err| (number, err))?;
@@ -56,7 +78,7 @@ impl Index {
             let metas = runs.all().map(|run| run.meta()).filter(|meta| kinds.contains(&meta.kind));
             metas.map(|meta| meta.age_to + 1).max().unwrap_or(1)
         };
-        let generation = age_after(&[Kind::Id, Kind::Key]);
+        let generation = age_after(&[Kind::Id, Kind::Key]).max(first_age);
         let ghost_age = age_after(&[Kind::Ghost]);
         let mut active = MemTable::new();
         active.age = generation;
