@@ -1,1 +1,28 @@
-fn main() {}
+//! The `promethean` binary. `args` says what can be asked for; each command has a module of its own.
+
+mod args;
+mod bench;
+mod data_dir;
+mod output;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{BenchCommand, Cli, Command};
+
+/// Exit code of a command that could not do its work.
+const EXIT_FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Bench(BenchCommand::Log(args)) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(BenchCommand::Child(args)) => bench::run_child(&args).map(|()| ExitCode::SUCCESS),
+        Command::Verify(args) => verify::run(&args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("promethean: {error:#}");
+        ExitCode::from(EXIT_FAILED)
+    })
+}

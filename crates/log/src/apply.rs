@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use crate::core::Core;
 use crate::files::Part;
 use crate::io_util::write_all_at;
-use crate::planted::{self, Bug};
 use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
 use crate::topic::{Chunk, Topic};
 
@@ -41,7 +40,7 @@ impl Core {
     /// Writes tail chunks below `limit` that are durable.
     pub(crate) fn apply_topic(&self, topic: &Topic, limit: u64, unsynced: &mut Unsynced) -> io::Result<()> {
         loop {
-            let durable = if planted::is(Bug::ApplyBeforeSync) { u64::MAX } else { topic.end() };
+            let durable = topic.end();
             let front = topic.state().tail.front().cloned();
             let Some(chunk) = front.filter(|chunk| chunk.end() <= durable && chunk.first < limit) else {
                 return Ok(());

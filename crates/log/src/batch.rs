@@ -66,6 +66,16 @@ pub struct Placed {
 /// Called once the batch is durable, or lost for sure, or unknown. Runs on the log's threads: it must not block.
 pub type Completion = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
 
+/// A batch on its way, with what its publisher wants to hear.
+pub struct Submission {
+    /// The batch.
+    pub batch: Batch,
+    /// What its ack must guarantee.
+    pub durability: Durability,
+    /// Called once, whatever becomes of the batch.
+    pub done: Completion,
+}
+
 impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::apply::Unsynced;
 use crate::core::{Core, ManifestState};
 use crate::error::MaintenanceError;
-use crate::index::{MemTable, Run, RunError, RunMeta, run_path};
+use crate::index::{MemTable, Run, RunError, RunMeta};
 use crate::io_util::lock;
 use crate::manifest::{Edit, RunItem, TopicItem};
 use crate::planted::{self, Bug};
@@ -46,16 +46,9 @@ struct Cut {
 }
 
 impl Core {
-    /// Whether a checkpoint is due, or tails should be written out.
-    pub(crate) fn upkeep_due(&self) -> bool {
-        self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
-            || self.index_memory() >= self.options.index_bytes * 3 / 8
-            || self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes
-    }
-
     /// Memory of the index for what is neither frozen nor in runs.
     pub(crate) fn index_memory(&self) -> u64 {
-        self.index.active_size().1 as u64
+        self.index_bytes.load(Ordering::Relaxed)
     }
 
     /// Writes out tails and takes a checkpoint if one is due.
@@ -96,7 +89,10 @@ impl Core {
     fn cut(&self) -> Cut {
         let rewrite = lock(&self.manifest).manifest.wants_rewrite();
         let now = self.clock.wall_ms();
+        // With the committer held no group is between sequencer and index: the frozen table has all up to the cut.
+        let committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
+        self.index.insert_all(&std::mem::take(&mut sequencer.group.inserts));
         self.journal_bytes.store(0, Ordering::Relaxed);
         let mut topics = std::mem::take(&mut sequencer.dirty);
         for topic in &topics {
@@ -114,21 +110,27 @@ impl Core {
             segments: Vec::new(),
             deleted: std::mem::take(&mut sequencer.deleted),
             dropped: Vec::new(),
-            frozen: self.index.freeze(),
+            frozen: self.freeze_index(),
             runs: None,
             rewrite,
         };
+        drop(committer);
         for topic in topics {
             self.cut_topic(&mut cut, topic, now);
         }
         cut
     }
 
+    fn freeze_index(&self) -> Option<Arc<MemTable>> {
+        self.index_bytes.store(0, Ordering::Relaxed);
+        self.index.freeze()
+    }
+
     fn cut_topic(&self, cut: &mut Cut, topic: Topic, now: i64) {
-        let mut state = topic.state();
-        if state.deleted || !state.created {
+        if topic.is_deleted() || !topic.is_created() {
             return;
         }
+        let mut state = topic.state();
         cut.dropped.extend(state.trim(&topic, now, topic.end()));
         cut.items.push(TopicItem {
             id: topic.id(),
@@ -142,6 +144,8 @@ impl Core {
                 cut.segments.push(segment.meta);
             }
         }
+        // What comes after the cut must not hold up what came before it.
+        state.tail_closed = true;
         let next_offset = state.next_offset;
         drop(state);
         cut.topics.push((topic, next_offset));
@@ -152,12 +156,11 @@ impl Core {
         let failed = |what: &'static str| move |error| (what, error);
         let written = self.write_cut(cut, unsynced);
         written.map_err(|(what, error)| self.upkeep_failed(what, error, false))?;
-        if planted::is(Bug::FreeJournalEarly) {
-            self.free_journal(cut.lsn)?;
-        }
         let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
         synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
-        self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
+        if !planted::is(Bug::SkipStateSync) {
+            self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
+        }
         let state_lsn = self
             .state
             .applied_lsn()
@@ -206,6 +209,9 @@ impl Core {
 
     fn sync_cut(&self, cut: &Cut, unsynced: &mut Unsynced) -> io::Result<()> {
         let runs = cut.runs.as_deref().unwrap_or_default();
+        if planted::is(Bug::SkipSegmentSync) {
+            return Ok(());
+        }
         if unsynced.files.len() + runs.len() > FILES_SYNCED_ONE_BY_ONE {
             self.disk.sync_all()?;
         } else {
@@ -217,7 +223,7 @@ impl Core {
                 }
             }
             for run in runs {
-                self.disk.open(&run_path(run.meta().number))?.sync()?;
+                run.file().sync()?;
             }
             if unsynced.created && !planted::is(Bug::SkipDirSync) {
                 self.disk.sync_dir(segment::DIR)?;

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::error::{AppendError, ReadError};
 use crate::index::{Index, Kind};
 use crate::record::{NewId, content_hash};
+use crate::sequencer::Sequencer;
 use crate::topic::Topic;
 
 /// What becomes of one event of a batch.
@@ -30,9 +31,10 @@ pub(crate) enum Outcome {
 pub(crate) struct Prior {
     /// `None` if nothing had to be looked up.
     generation: Option<u64>,
-    /// For each event: the event with its id, and the topic's next offset before it was looked for.
+    /// For each event: the event with its id, and the durable end before it was looked for. Everything below that end
+    /// was in the index.
     ids: Vec<(Option<Known>, u64)>,
-    /// For each expectation on a key: its latest offset, and the topic's next offset before it was looked for.
+    /// For each expectation on a key: its latest offset, and the durable end before it was looked for.
     keys: Vec<(Option<u64>, u64)>,
 }
 
@@ -56,18 +58,18 @@ impl Core {
         }
         let mut prior = Prior { generation: Some(self.index.generation()), ..Prior::default() };
         for slot in &batch.slots {
-            let next_offset = slot.topic.state().next_offset;
+            let since = slot.topic.end();
             let known = match slot.id {
                 NewId::Given(id) => self.find_known(&slot.topic, id, slot.id_hash).map_err(unreadable)?,
                 NewId::Minted(_) => None,
             };
-            prior.ids.push((known, next_offset));
+            prior.ids.push((known, since));
         }
         for expectation in &batch.expectations {
             if let Expectation::Key { topic, key, hash, .. } = expectation {
-                let next_offset = topic.state().next_offset;
+                let since = topic.end();
                 let latest = self.latest_offset_of_key(topic, key, *hash, u64::MAX).map_err(unreadable)?;
-                prior.keys.push((latest, next_offset));
+                prior.keys.push((latest, since));
             }
         }
         Ok(prior)
@@ -94,14 +96,18 @@ impl Core {
 
     /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch. The result is
     /// empty when every event is fresh.
-    pub(crate) fn decide(&self, batch: &Batch, prior: &Prior) -> Result<Vec<Outcome>, AppendError> {
-        self.check_expectations(batch, prior)?;
+    pub(crate) fn decide(
+        &self,
+        sequencer: &Sequencer,
+        batch: &Batch,
+        prior: &Prior,
+    ) -> Result<Vec<Outcome>, AppendError> {
+        self.check_expectations(sequencer, batch, prior)?;
         for slot in &batch.slots {
-            let state = slot.topic.state();
-            if state.deleted {
+            if slot.topic.is_deleted() {
                 return Err(AppendError::TopicDeleted { topic: slot.topic.name().to_string() });
             }
-            if state.policy.compacted && slot.key_hash.is_none() {
+            if slot.topic.needs_key() && slot.key_hash.is_none() {
                 return Err(AppendError::KeyRequired { topic: slot.topic.name().to_string() });
             }
         }
@@ -111,46 +117,28 @@ impl Core {
         let mut outcomes = Vec::with_capacity(batch.slots.len());
         let mut in_batch: HashMap<(u32, EventId), usize> = HashMap::new();
         for (index, (slot, (known, since))) in batch.slots.iter().zip(&prior.ids).enumerate() {
-            outcomes.push(self.decide_event(batch, slot, *known, *since, &mut in_batch, index)?);
+            let known = match slot.id {
+                NewId::Given(id) if known.is_none() => {
+                    self.find_recent(sequencer, &slot.topic, id, slot.id_hash, *since)
+                }
+                _ => *known,
+            };
+            outcomes.push(decide_event(batch, slot, known, &mut in_batch, index)?);
         }
         Ok(outcomes)
     }
 
-    fn decide_event(
+    /// An event with this id placed at or after `since`.
+    fn find_recent(
         &self,
-        batch: &Batch,
-        slot: &Slot,
-        known: Option<Known>,
+        sequencer: &Sequencer,
+        topic: &Topic,
+        id: EventId,
+        hash: u64,
         since: u64,
-        in_batch: &mut HashMap<(u32, EventId), usize>,
-        index: usize,
-    ) -> Result<Outcome, AppendError> {
-        let NewId::Given(id) = slot.id else { return Ok(Outcome::Fresh) };
-        let content = record_content(batch.record(slot));
-        let conflict = |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
-        if let Some(known) = known.or(self.find_recent(&slot.topic, id, slot.id_hash, since)) {
-            if known.content != content {
-                return Err(conflict(known.offset));
-            }
-            let placed = Placed { offset: known.offset, ts: known.ts, duplicate: true };
-            return Ok(Outcome::Duplicate(placed));
-        }
-        if let Some(earlier) = in_batch.get(&(slot.topic.id(), id)).copied() {
-            let first = batch.slots.get(earlier).map(|first| record_content(batch.record(first)));
-            return if first == Some(content) {
-                Ok(Outcome::Earlier(earlier))
-            } else {
-                Err(conflict(slot.topic.state().next_offset))
-            };
-        }
-        in_batch.insert((slot.topic.id(), id), index);
-        Ok(Outcome::Fresh)
-    }
-
-    /// An event with this id placed at or after `since`; such events are in the tail or just left it.
-    fn find_recent(&self, topic: &Topic, id: EventId, hash: u64, since: u64) -> Option<Known> {
+    ) -> Option<Known> {
         let mut found = None;
-        self.index.recent(Kind::Id, topic.id(), hash, &mut |offset, pos| {
+        let mut visit = |offset, pos| {
             if offset < since {
                 return ControlFlow::Break(());
             }
@@ -162,11 +150,24 @@ impl Core {
                 }
             }
             ControlFlow::Continue(())
-        });
+        };
+        let fresh = sequencer.uninserted().filter(|new| new.id_hash == hash && new.topic == topic.id());
+        if fresh
+            .map(|new| (new.offset, new.pos))
+            .try_for_each(|(offset, pos)| visit(offset, pos))
+            .is_continue()
+        {
+            self.index.recent(Kind::Id, topic.id(), hash, &mut visit);
+        }
         found
     }
 
-    fn check_expectations(&self, batch: &Batch, prior: &Prior) -> Result<(), AppendError> {
+    fn check_expectations(
+        &self,
+        sequencer: &Sequencer,
+        batch: &Batch,
+        prior: &Prior,
+    ) -> Result<(), AppendError> {
         let mut keys = prior.keys.iter();
         for expectation in &batch.expectations {
             match expectation {
@@ -179,7 +180,7 @@ impl Core {
                 }
                 Expectation::Key { topic, key, hash, offset } => {
                     let (before, since) = keys.next().copied().unwrap_or((None, 0));
-                    let actual = self.recent_offset_of_key(topic, key, *hash, since).or(before);
+                    let actual = self.recent_offset_of_key(sequencer, topic, key, *hash, since).or(before);
                     if actual != *offset {
                         let topic = topic.name().to_string();
                         return Err(AppendError::KeyConflict { topic, expected: *offset, actual });
@@ -190,9 +191,16 @@ impl Core {
         Ok(())
     }
 
-    fn recent_offset_of_key(&self, topic: &Topic, key: &[u8], hash: u64, since: u64) -> Option<u64> {
+    fn recent_offset_of_key(
+        &self,
+        sequencer: &Sequencer,
+        topic: &Topic,
+        key: &[u8],
+        hash: u64,
+        since: u64,
+    ) -> Option<u64> {
         let mut found = None;
-        self.index.recent(Kind::Key, topic.id(), hash, &mut |offset, pos| {
+        let mut visit = |offset, pos| {
             if offset < since {
                 return ControlFlow::Break(());
             }
@@ -204,9 +212,47 @@ impl Core {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
-        });
+        };
+        let fresh =
+            sequencer.uninserted().filter(|new| new.key_hash == Some(hash) && new.topic == topic.id());
+        if fresh
+            .map(|new| (new.offset, new.pos))
+            .try_for_each(|(offset, pos)| visit(offset, pos))
+            .is_continue()
+        {
+            self.index.recent(Kind::Key, topic.id(), hash, &mut visit);
+        }
         found
     }
+}
+
+fn decide_event(
+    batch: &Batch,
+    slot: &Slot,
+    known: Option<Known>,
+    in_batch: &mut HashMap<(u32, EventId), usize>,
+    index: usize,
+) -> Result<Outcome, AppendError> {
+    let NewId::Given(id) = slot.id else { return Ok(Outcome::Fresh) };
+    let content = record_content(batch.record(slot));
+    let conflict = |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
+    if let Some(known) = known {
+        if known.content != content {
+            return Err(conflict(known.offset));
+        }
+        let placed = Placed { offset: known.offset, ts: known.ts, duplicate: true };
+        return Ok(Outcome::Duplicate(placed));
+    }
+    if let Some(earlier) = in_batch.get(&(slot.topic.id(), id)).copied() {
+        let first = batch.slots.get(earlier).map(|first| record_content(batch.record(first)));
+        return if first == Some(content) {
+            Ok(Outcome::Earlier(earlier))
+        } else {
+            Err(conflict(slot.topic.state().next_offset))
+        };
+    }
+    in_batch.insert((slot.topic.id(), id), index);
+    Ok(Outcome::Fresh)
 }
 
 fn record_content(record: &[u8]) -> u64 {

@@ -1,6 +1,7 @@
 //! Writes groups to the journal, syncs, and tells everyone who waits.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
@@ -9,6 +10,7 @@ use promethean_model::Durability;
 use crate::batch::{Completion, Receipt};
 use crate::core::Core;
 use crate::error::AppendError;
+use crate::index::Insert;
 use crate::io_util::lock;
 use crate::journal::frame::{self, HEADER_BYTES, Parts};
 use crate::journal::writer::{FrameSpan, JournalWriter};
@@ -69,9 +71,23 @@ impl Core {
         let mut committer = lock(&self.committer);
         let group = lock(&self.sequencer).take_group();
         self.room.notify_all();
+        self.insert_entries(&group.inserts);
         let finished = self.commit_group(&mut committer, group, force_sync);
         drop(committer);
         self.finish(finished);
+    }
+
+    /// Puts a group's entries into the index, before anyone can be told of its events.
+    pub(crate) fn insert_entries(&self, inserts: &[Insert]) {
+        /// Entries inserted under one lock, for which a lookup may have to wait.
+        const CHUNK: usize = 128;
+        if !inserts.is_empty() {
+            for chunk in inserts.chunks(CHUNK) {
+                self.index.insert_all(chunk);
+            }
+            self.index_bytes.store(self.index.active_size().1 as u64, Ordering::Relaxed);
+            lock(&self.sequencer).inserting = Arc::default();
+        }
     }
 
     fn finish(&self, finished: Finished) {
@@ -90,13 +106,15 @@ impl Core {
         }
         let mut early = Vec::new();
         if planted::is(Bug::AckBeforeWrite) {
-            early = take_waiters(&mut group, |_| true);
+            early = take_waiters(&mut group, |waiter| waiter.redo.is_empty());
         }
         if let Some(last) = group.spans.last() {
             let last_lsn = last.lsn;
             if let Err(error) = committer.journal.write(&mut group.bytes, &group.spans, committer.synced_lsn)
             {
-                return self.poisoned(group, "writing the journal", &error);
+                let mut finished = self.poisoned(group, "writing the journal", &error);
+                finished.done.extend(early);
+                return finished;
             }
             self.account(group.bytes.len() as u64);
             committer.written_lsn = last_lsn;

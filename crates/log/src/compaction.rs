@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::disk::DiskFile;
 use crate::error::{MaintenanceError, ReadError};
 use crate::files::Part;
-use crate::index::{DIR as INDEX_DIR, GhostEntry, Run, run_path};
+use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
 use crate::io_util::{lock, write_all_at};
 use crate::read::ReadLimit;
 use crate::record::RecordView;
@@ -104,7 +104,7 @@ impl Core {
         }
         self.disk.sync_dir(DIR)?;
         for run in ghosts {
-            self.disk.open(&run_path(run.meta().number))?.sync()?;
+            run.file().sync()?;
         }
         if ghosts.is_empty() { Ok(()) } else { self.disk.sync_dir(INDEX_DIR) }
     }
@@ -113,7 +113,7 @@ impl Core {
 /// Segments that no longer change, on disk as the manifest has them.
 fn sealed_segments(topic: &Topic) -> Vec<SegmentMeta> {
     let state = topic.state();
-    if !state.policy.compacted || state.deleted {
+    if !state.policy.compacted || topic.is_deleted() {
         return Vec::new();
     }
     let sealed = state.segments.iter().take(state.segments.len().saturating_sub(1));

@@ -61,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) full: AtomicBool,
     /// Bytes in tails. Written by the sequencer and by whoever applies.
     pub(crate) tail_bytes: AtomicU64,
+    /// Memory of the index's active table. Written by the writer; asked for at every submit, so it takes no lock.
+    pub(crate) index_bytes: AtomicU64,
     /// Journal bytes since the last checkpoint began.
     pub(crate) journal_bytes: AtomicU64,
     pub(crate) damage: Mutex<Vec<Damage>>,
@@ -163,7 +165,7 @@ impl Core {
             }
             let id = catalog.next_id;
             catalog.next_id += 1;
-            let topic = Topic::new(id, name.clone(), TopicState::default());
+            let topic = Topic::new(id, name.clone(), false, TopicState::default());
             catalog.insert(topic.clone());
             Ok(topic)
         })

@@ -40,7 +40,7 @@ mod threads;
 mod topic;
 mod verify;
 
-pub use crate::batch::{Batch, Completion, Placed, Receipt};
+pub use crate::batch::{Batch, Completion, Placed, Receipt, Submission};
 pub use crate::core::{NoObserver, Observer};
 pub use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
 pub use crate::log::{Health, Log, OpenArgs};

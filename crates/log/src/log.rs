@@ -6,10 +6,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use promethean_model::{Clock, Durability, EventId, TopicName};
 
-use crate::batch::{Batch, Completion, Receipt, TopicChange};
+use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
 use crate::core::{Core, Observer};
 use crate::disk::Disk;
 use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+use crate::index::Kind;
 use crate::io_util::lock;
 use crate::options::{Options, Policy};
 use crate::read::{Page, ReadLimit};
@@ -62,6 +63,8 @@ pub struct Health {
     pub merges: u64,
     /// Index runs now.
     pub runs: usize,
+    /// Events in index runs now.
+    pub indexed: u64,
     /// Bytes of events that are not in segments yet.
     pub tail_bytes: u64,
     /// Bytes in journal files that are not free.
@@ -97,7 +100,7 @@ impl Log {
 
     /// The topic of this name, if a batch has created it.
     pub fn topic(&self, name: &TopicName) -> Option<Topic> {
-        self.core().topic(name).filter(|topic| topic.state().created)
+        self.core().topic(name).filter(Topic::is_created)
     }
 
     /// The topic of this name; a new one appears when the first batch that uses it is accepted.
@@ -115,7 +118,7 @@ impl Log {
 
     /// Deletes a topic and its events, durably. A topic of the same name starts anew at offset 0.
     pub fn delete_topic(&self, topic: &Topic) -> Result<(), AppendError> {
-        if topic.state().deleted {
+        if topic.is_deleted() {
             return Err(AppendError::TopicDeleted { topic: topic.name().to_string() });
         }
         let controls = vec![TopicChange::Delete(topic.clone())];
@@ -125,20 +128,32 @@ impl Log {
     /// All topics, in no order.
     pub fn topics(&self) -> Vec<Topic> {
         let all: Vec<Topic> = self.core().read_catalog(|catalog| catalog.by_id.values().cloned().collect());
-        all.into_iter().filter(|topic| topic.state().created).collect()
+        all.into_iter().filter(Topic::is_created).collect()
     }
 
     /// Hands a batch over. An error means that nothing happened and `done` is not called; otherwise `done` is called once
     /// the batch is durable (or written, for `Os`). Waits while too much is queued.
     pub fn submit(&self, batch: &Batch, durability: Durability, done: Completion) -> Result<(), AppendError> {
         self.core().submit(batch, durability, done)?;
+        self.drive();
+        Ok(())
+    }
+
+    /// Hands several batches over, in their order and each on its own, cheaper than one by one. Every `done` is called,
+    /// also for batches that are refused.
+    pub fn submit_all(&self, submissions: Vec<Submission>) {
+        self.core().submit_all(submissions);
+        self.drive();
+    }
+
+    /// Without threads, whoever submits does the work.
+    fn drive(&self) {
         if !self.core().options.threads {
             self.core().pump(false);
             self.core().write_mark();
             // What fails here has poisoned the log or is tried again.
             let _ = self.core().keep_up();
         }
-        Ok(())
     }
 
     /// Appends a batch and waits until it is durable.
@@ -192,7 +207,7 @@ impl Log {
 
     /// Says what the topic keeps, until the log is closed.
     pub fn set_policy(&self, topic: &Topic, policy: Policy) {
-        topic.state().policy = policy;
+        topic.set_policy(policy);
     }
 
     /// Makes segments, index and state durable and frees the journal.
@@ -230,6 +245,7 @@ impl Log {
             checkpoints: core.counters.checkpoints.load(Ordering::Relaxed),
             merges: core.counters.merges.load(Ordering::Relaxed),
             runs: core.index.runs().all().count(),
+            indexed: core.index.entries(Kind::Id),
             tail_bytes: core.tail_bytes.load(Ordering::Relaxed),
             journal_bytes: lock(&core.committer).journal.live_bytes(),
         }

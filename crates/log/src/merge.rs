@@ -40,11 +40,11 @@ impl Core {
         };
         for run in &added {
             let path = run_path(run.meta().number);
-            let synced = self.disk.open(&path).and_then(|file| file.sync());
+            let synced = run.file().sync();
             let synced = synced.and_then(|()| self.disk.sync_dir(DIR));
             synced.map_err(|error| self.fail(format!("syncing {path} failed: {error}")))?;
         }
-        let removed: Vec<u64> = task.inputs.iter().map(|run| run.meta().number).collect();
+        let removed = task.numbers();
         let mut manifest = lock(&self.manifest);
         manifest.next_run = self.index.next_number();
         let written = manifest.append_edit(|edit| {

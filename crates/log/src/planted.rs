@@ -18,12 +18,12 @@ pub enum Bug {
     DropDedupeOnRestart,
     /// Recovery hands out the last offset once more.
     ReuseOffset,
-    /// Recovery goes on writing behind a torn tail in the same file.
-    AppendBehindTornTail,
-    /// Segments get bytes that are not synced yet.
-    ApplyBeforeSync,
-    /// Journal files are freed before the checkpoint is durable.
-    FreeJournalEarly,
+    /// Recovery serves what is only in the page cache.
+    ServeUnsynced,
+    /// A checkpoint frees the journal without syncing the segments.
+    SkipSegmentSync,
+    /// A checkpoint frees the journal without syncing the state.
+    SkipStateSync,
 }
 
 #[cfg(feature = "planted-bugs")]

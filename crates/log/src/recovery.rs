@@ -100,8 +100,10 @@ fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
     }
     for folder in FOLDERS {
         disk.make_dir(folder).map_err(open_io("create", folder))?;
+        // A name that a killed process left may be in the page cache only; it must not be built on before it is durable.
+        disk.sync_dir(folder).map_err(open_io("sync", folder))?;
     }
-    Ok(())
+    disk.sync_dir("").map_err(open_io("sync", "."))
 }
 
 fn write_format(disk: &Arc<dyn crate::disk::Disk>) -> io::Result<()> {
@@ -169,6 +171,7 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
         poison: Poison::default(),
         full: AtomicBool::new(false),
         tail_bytes: AtomicU64::new(0),
+        index_bytes: AtomicU64::new(0),
         journal_bytes: AtomicU64::new(0),
         damage: Mutex::default(),
         signals: Signals::default(),
@@ -190,14 +193,13 @@ fn catalog_of(snapshot: &Snapshot) -> Catalog {
     for item in snapshot.topics.values() {
         let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
         let state = TopicState {
-            created: true,
             next_offset: item.next_offset - reuse,
             earliest: item.earliest,
             last_stamp: item.last_stamp,
             segments: segments.remove(&item.id).unwrap_or_default(),
             ..TopicState::default()
         };
-        catalog.insert(Topic::new(item.id, item.name.clone(), state));
+        catalog.insert(Topic::new(item.id, item.name.clone(), true, state));
     }
     catalog
 }
@@ -334,15 +336,14 @@ impl Core {
                 if self.topic_by_id(*topic).is_none() {
                     let name =
                         name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
-                    let created =
-                        Topic::new(*topic, name, TopicState { created: true, ..TopicState::default() });
+                    let created = Topic::new(*topic, name, true, TopicState::default());
                     lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
                     self.write_catalog(|catalog| catalog.insert(created));
                 }
             }
             Control::Delete { topic } => {
                 if let Some(topic) = self.topic_by_id(*topic) {
-                    topic.state().deleted = true;
+                    topic.set_deleted();
                     lock(&self.sequencer).deleted.push(topic.clone());
                     self.write_catalog(|catalog| catalog.remove(&topic));
                 }
@@ -380,7 +381,7 @@ impl Core {
     /// New frames go to a new file, so that what a torn group left behind is never read again.
     fn start_writing(&self, last_lsn: u64, redo_lsn: u64, found: Found) -> Result<(), OpenError> {
         let mut writer = JournalWriter::new(Arc::clone(&self.disk), self.options.journal_file_bytes, found);
-        writer.start(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
+        writer.roll(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
         *lock(&self.committer) = Committer::new(writer, last_lsn);
         let mut sequencer = lock(&self.sequencer);
         sequencer.next_lsn = last_lsn + 1;

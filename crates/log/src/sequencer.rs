@@ -1,10 +1,11 @@
 //! Gives batches their LSN, offsets and stamps, in one order for the whole log.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use promethean_model::Durability;
 
-use crate::batch::{Batch, Completion, Placed, Receipt, Slot, TopicChange};
+use crate::batch::{Batch, Completion, Placed, Receipt, Slot, Submission, TopicChange};
 use crate::checks::Outcome;
 use crate::core::Core;
 use crate::error::AppendError;
@@ -30,6 +31,10 @@ pub(crate) struct Sequencer {
     /// LSN of the last frame with redo.
     pub(crate) redo_lsn: u64,
     pub(crate) closed: bool,
+    /// Whether the writer sleeps and must be woken.
+    pub(crate) writer_waits: bool,
+    /// Index entries of the group that the writer has taken, until they are in the index.
+    pub(crate) inserting: Arc<Vec<Insert>>,
 }
 
 /// Frames that become durable with one sync.
@@ -42,6 +47,8 @@ pub(crate) struct Group {
     pub(crate) touched: Vec<(Topic, u64)>,
     pub(crate) wants_sync: bool,
     pub(crate) has_redo: bool,
+    /// Index entries of the group's events, for the writer to insert.
+    pub(crate) inserts: Arc<Vec<Insert>>,
 }
 
 pub(crate) struct Waiter {
@@ -60,6 +67,10 @@ impl Group {
         self.waiters.clear();
         self.touched.clear();
         (self.wants_sync, self.has_redo) = (false, false);
+        match Arc::get_mut(&mut self.inserts) {
+            Some(inserts) => inserts.clear(),
+            None => self.inserts = Arc::default(),
+        }
     }
 }
 
@@ -67,7 +78,14 @@ impl Sequencer {
     pub(crate) fn take_group(&mut self) -> Group {
         let next = self.spare.take().unwrap_or_default();
         self.group_number += 1;
-        std::mem::replace(&mut self.group, next)
+        let group = std::mem::replace(&mut self.group, next);
+        self.inserting = Arc::clone(&group.inserts);
+        group
+    }
+
+    /// Entries that the index does not have yet, newest first.
+    pub(crate) fn uninserted(&self) -> impl Iterator<Item = &Insert> {
+        self.group.inserts.iter().rev().chain(self.inserting.iter().rev())
     }
 
     pub(crate) fn last_lsn(&self) -> u64 {
@@ -95,6 +113,23 @@ impl Sequencer {
 }
 
 impl Core {
+    /// Puts batches into the open group in their order, each with its own frame. Refused ones are told so at once.
+    pub(crate) fn submit_all(&self, submissions: Vec<Submission>) {
+        let mut held = None;
+        let mut finished = Vec::new();
+        for Submission { batch, durability, done } in submissions {
+            match self.submit_held(&mut held, &batch, durability, done) {
+                Ok(None) => {}
+                Ok(Some((done, receipt))) => finished.push((done, Ok(receipt))),
+                Err((done, error)) => finished.push((done, Err(error))),
+            }
+        }
+        self.release(held);
+        for (done, result) in finished {
+            done(result);
+        }
+    }
+
     /// Refuses the batch or puts it into the open group. `done` is called only if this succeeds.
     pub(crate) fn submit(
         &self,
@@ -102,39 +137,93 @@ impl Core {
         durability: Durability,
         done: Completion,
     ) -> Result<(), AppendError> {
+        let mut held = None;
+        let result = self.submit_held(&mut held, batch, durability, done);
+        self.release(held);
+        match result {
+            Ok(None) => Ok(()),
+            Ok(Some((done, receipt))) => {
+                done(Ok(receipt));
+                Ok(())
+            }
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// Gives the sequencer back and wakes the writer if it sleeps.
+    fn release(&self, held: Option<MutexGuard<'_, Sequencer>>) {
+        let wake = held.is_some_and(|mut sequencer| std::mem::take(&mut sequencer.writer_waits));
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// Keeps the sequencer in `held`, so that several batches need its lock once. A batch of durable duplicates needs no
+    /// frame: its receipt comes back.
+    fn submit_held<'a>(
+        &'a self,
+        held: &mut Option<MutexGuard<'a, Sequencer>>,
+        batch: &Batch,
+        durability: Durability,
+        done: Completion,
+    ) -> Result<Option<(Completion, Receipt)>, (Completion, AppendError)> {
+        let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
+        // Allocated before the lock is taken, if it is not held yet.
+        let events = Vec::with_capacity(batch.slots.len());
+        let decided = self.check_alone(batch).and_then(|()| self.lock_and_decide(held, batch));
+        let outcomes = match decided {
+            Ok(outcomes) => outcomes,
+            Err(error) => return Err((done, error)),
+        };
+        if let Some(events) = all_durable_duplicates(batch, &outcomes) {
+            return Ok(Some((done, Receipt { lsn: 0, events, durability })));
+        }
+        if let Some(sequencer) = held {
+            let receipt = Receipt { lsn: 0, events, durability };
+            self.place(sequencer, batch, &outcomes, receipt, done);
+        }
+        Ok(None)
+    }
+
+    /// What can be said of a batch without looking at any other.
+    fn check_alone(&self, batch: &Batch) -> Result<(), AppendError> {
         let most = JournalWriter::frame_bytes_max(self.options.journal_file_bytes);
         let size = batch.frame_bytes();
         if size > most {
             return Err(AppendError::TooLarge { what: "batch", size: size as usize, max: most as usize });
         }
         self.poison.check()?;
-        if !batch.is_empty() {
-            self.check_space()?;
-        }
-        let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
+        if batch.is_empty() { Ok(()) } else { self.check_space() }
+    }
+
+    /// Takes the lock unless it is held, waits for room, and decides what becomes of each event.
+    fn lock_and_decide<'a>(
+        &'a self,
+        held: &mut Option<MutexGuard<'a, Sequencer>>,
+        batch: &Batch,
+    ) -> Result<Vec<Outcome>, AppendError> {
         loop {
+            if batch.needs_lookup() {
+                // Lookups may read the disk.
+                self.release(held.take());
+            }
             let prior = self.look_up(batch)?;
-            let mut sequencer = lock(&self.sequencer);
+            let mut sequencer = held.take().unwrap_or_else(|| lock(&self.sequencer));
             while self.options.threads && !sequencer.closed && self.must_wait(&sequencer) {
+                if std::mem::take(&mut sequencer.writer_waits) {
+                    self.work.notify_one();
+                }
                 self.poison.check()?;
                 sequencer = self.room.wait(sequencer).unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             if sequencer.closed {
                 return Err(AppendError::Closed);
             }
-            if !prior.is_current(&self.index) {
-                continue;
+            let outcomes = prior.is_current(&self.index).then(|| self.decide(&sequencer, batch, &prior));
+            *held = Some(sequencer);
+            if let Some(outcomes) = outcomes {
+                return outcomes;
             }
-            let outcomes = self.decide(batch, &prior)?;
-            if let Some(events) = all_durable_duplicates(batch, &outcomes) {
-                drop(sequencer);
-                done(Ok(Receipt { lsn: 0, events, durability }));
-                return Ok(());
-            }
-            self.place(&mut sequencer, batch, outcomes, durability, done);
-            drop(sequencer);
-            self.work.notify_one();
-            return Ok(());
         }
     }
 
@@ -152,24 +241,24 @@ impl Core {
         &self,
         sequencer: &mut Sequencer,
         batch: &Batch,
-        outcomes: Vec<Outcome>,
-        durability: Durability,
+        outcomes: &[Outcome],
+        mut receipt: Receipt,
         done: Completion,
     ) {
         let lsn = sequencer.next_lsn;
         sequencer.next_lsn += 1;
         let start = sequencer.group.bytes.len();
         sequencer.group.bytes.resize(start + HEADER_BYTES, 0);
-        self.place_controls(sequencer, batch, &outcomes);
+        self.place_controls(sequencer, batch, outcomes);
         let control_bytes = (sequencer.group.bytes.len() - start - HEADER_BYTES) as u32;
         let now = self.clock.wall_ms();
-        let mut events = Vec::with_capacity(batch.slots.len());
+        receipt.lsn = lsn;
         let mut fresh = 0;
         for (index, slot) in batch.slots.iter().enumerate() {
             let placed = match outcomes.get(index) {
                 Some(Outcome::Duplicate(placed)) => *placed,
                 Some(Outcome::Earlier(earlier)) => {
-                    let first: Option<&Placed> = events.get(*earlier);
+                    let first: Option<&Placed> = receipt.events.get(*earlier);
                     first.map_or(Placed { offset: 0, ts: 0, duplicate: true }, |first| Placed {
                         duplicate: true,
                         ..*first
@@ -180,7 +269,7 @@ impl Core {
                     self.place_event(sequencer, batch, slot, now)
                 }
             };
-            events.push(placed);
+            receipt.events.push(placed);
         }
         let group = &mut sequencer.group;
         let redo_at = group.bytes.len();
@@ -191,12 +280,11 @@ impl Core {
             frame::finish(frame, parts);
         }
         group.spans.push(FrameSpan { at: start, len: redo.end - start, lsn });
-        group.wants_sync |= durability != Durability::Os;
+        group.wants_sync |= receipt.durability != Durability::Os;
         if !redo.is_empty() {
             group.has_redo = true;
             sequencer.redo_lsn = lsn;
         }
-        let receipt = Receipt { lsn, events, durability };
         sequencer.group.waiters.push(Waiter { receipt, done, redo });
     }
 
@@ -216,7 +304,7 @@ impl Core {
 
     pub(crate) fn delete_topic_now(&self, sequencer: &mut Sequencer, topic: &Topic) {
         Control::Delete { topic: topic.id() }.encode(&mut sequencer.group.bytes);
-        topic.state().deleted = true;
+        topic.set_deleted();
         sequencer.deleted.push(topic.clone());
         self.write_catalog(|catalog| catalog.remove(topic));
     }
@@ -233,10 +321,9 @@ impl Core {
         let pos = state.admit(slot.topic.id(), record, ts, rule);
         sequencer.mark_dirty(&slot.topic, &mut state.dirty);
         sequencer.touch(&slot.topic, &mut state.touched, offset + 1);
-        // The index has its own lock, which is never taken inside a topic's.
         drop(state);
         self.tail_bytes.fetch_add(slot.len as u64, Ordering::Relaxed);
-        self.index.insert_pair(&Insert {
+        Arc::make_mut(&mut sequencer.group.inserts).push(Insert {
             topic: slot.topic.id(),
             pos,
             offset,
@@ -251,10 +338,9 @@ impl Core {
 
 /// Announces a topic in the first frame that uses it.
 fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
-    let mut state = topic.state();
-    if !std::mem::replace(&mut state.created, true) {
+    if topic.set_created() {
         Control::Create { topic: topic.id(), name: topic.name().as_str() }.encode(&mut sequencer.group.bytes);
-        sequencer.mark_dirty(topic, &mut state.dirty);
+        sequencer.mark_dirty(topic, &mut topic.state().dirty);
     }
 }
 

@@ -85,12 +85,14 @@ fn wait_for_group(core: &Core) -> bool {
     let unsynced = lock(&core.committer).has_unsynced();
     let mut sequencer = lock(&core.sequencer);
     while sequencer.group.spans.is_empty() && !stopped(core) {
+        sequencer.writer_waits = true;
         if unsynced {
             let interval = Duration::from_millis(core.options.os_sync_interval_ms.max(1));
             let (guard, timeout) =
                 core.work.wait_timeout(sequencer, interval).unwrap_or_else(PoisonError::into_inner);
             sequencer = guard;
             if timeout.timed_out() {
+                sequencer.writer_waits = false;
                 return false;
             }
         } else {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::TopicName;
@@ -12,7 +12,7 @@ use crate::options::Policy;
 use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 
 /// Chunks of the tail are closed at this size.
-const CHUNK_BYTES: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A handle to one topic; cheap to clone.
 #[derive(Clone)]
@@ -23,6 +23,12 @@ struct Inner {
     name: TopicName,
     /// Readers see offsets below. Written by the writer after a sync.
     durable_end: AtomicU64,
+    /// Whether a frame has created the topic. Written under the sequencer's lock.
+    created: AtomicBool,
+    /// Whether a frame has deleted the topic. Written under the sequencer's lock.
+    deleted: AtomicBool,
+    /// Whether the policy demands keys.
+    needs_key: AtomicBool,
     state: Mutex<TopicState>,
 }
 
@@ -44,9 +50,16 @@ pub struct TopicInfo {
 }
 
 impl Topic {
-    pub(crate) fn new(id: u32, name: TopicName, state: TopicState) -> Topic {
-        let durable_end = AtomicU64::new(state.next_offset);
-        Topic(Arc::new(Inner { id, name, durable_end, state: Mutex::new(state) }))
+    pub(crate) fn new(id: u32, name: TopicName, created: bool, state: TopicState) -> Topic {
+        Topic(Arc::new(Inner {
+            id,
+            name,
+            durable_end: AtomicU64::new(state.next_offset),
+            created: AtomicBool::new(created),
+            deleted: AtomicBool::new(false),
+            needs_key: AtomicBool::new(state.policy.compacted),
+            state: Mutex::new(state),
+        }))
     }
 
     /// The number that stands for the topic on disk.
@@ -85,6 +98,33 @@ impl Topic {
         self.0.durable_end.fetch_max(end, Ordering::AcqRel);
     }
 
+    pub(crate) fn is_created(&self) -> bool {
+        self.0.created.load(Ordering::Acquire)
+    }
+
+    /// Says whether this call was the one that created it.
+    pub(crate) fn set_created(&self) -> bool {
+        !self.is_created() && !self.0.created.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.0.deleted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_deleted(&self) {
+        self.0.deleted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn needs_key(&self) -> bool {
+        self.0.needs_key.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        let mut state = self.state();
+        self.0.needs_key.store(policy.compacted, Ordering::Release);
+        state.policy = policy;
+    }
+
     pub(crate) fn same(&self, other: &Topic) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -99,15 +139,14 @@ impl fmt::Debug for Topic {
 /// Guarded by the topic's lock, which is taken inside the sequencer's, never around it.
 #[derive(Debug, Default)]
 pub(crate) struct TopicState {
-    /// Whether a frame has created the topic.
-    pub(crate) created: bool,
-    pub(crate) deleted: bool,
     pub(crate) next_offset: u64,
     pub(crate) earliest: u64,
     pub(crate) last_stamp: i64,
     /// Oldest first; only the last one grows.
     pub(crate) segments: Vec<Segment>,
     pub(crate) tail: VecDeque<Arc<Chunk>>,
+    /// The next record starts a new chunk: a checkpoint was cut behind the last one.
+    pub(crate) tail_closed: bool,
     pub(crate) policy: Policy,
     /// Whether the next checkpoint must look at this topic.
     pub(crate) dirty: bool,
@@ -224,7 +263,8 @@ impl TopicState {
 
     fn push_tail(&mut self, segment: SegmentId, pos: u64, offset: u64, record: &[u8]) {
         // A chunk that someone else holds is being read or written out and must not change.
-        let open = self.tail.back_mut().and_then(Arc::get_mut);
+        let closed = std::mem::take(&mut self.tail_closed);
+        let open = self.tail.back_mut().filter(|_| !closed).and_then(Arc::get_mut);
         let open = open.filter(|chunk| chunk.segment == segment && chunk.bytes.len() < CHUNK_BYTES);
         if let Some(chunk) = open {
             chunk.bytes.extend_from_slice(record);

@@ -30,8 +30,6 @@ pub(crate) struct JournalWriter {
     spares: Vec<u32>,
     next_number: u32,
     next_sequence: u64,
-    #[cfg(feature = "planted-bugs")]
-    tail_pos: u64,
 }
 
 #[derive(Debug)]
@@ -62,18 +60,7 @@ impl JournalWriter {
             spares: found.spares,
             next_number: found.next_number,
             next_sequence: found.next_sequence,
-            #[cfg(feature = "planted-bugs")]
-            tail_pos: found.tail_pos,
         }
-    }
-
-    /// Gets ready for the first frame after recovery.
-    pub(crate) fn start(&mut self, base_lsn: u64) -> io::Result<()> {
-        #[cfg(feature = "planted-bugs")]
-        if planted::is(Bug::AppendBehindTornTail) {
-            return self.reuse_last(base_lsn);
-        }
-        self.roll(base_lsn)
     }
 
     /// Largest frame that fits into a file.
@@ -150,19 +137,6 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Goes on in the last file that was read: the planted bug that new files rule out.
-    #[cfg(feature = "planted-bugs")]
-    fn reuse_last(&mut self, base_lsn: u64) -> io::Result<()> {
-        let Some(last) = self.full.pop_back() else { return self.roll(base_lsn) };
-        let tail_pos = self.tail_pos;
-        let file = self.disk.open(&file_name(last.number))?;
-        let header = FileHeader { sequence: last.sequence, base_lsn, file_bytes: self.file_bytes };
-        let salt = frame::salt(last.sequence);
-        let (number, last_lsn) = (last.number, last.last_lsn);
-        self.current = Some(CurrentFile { number, file, header, salt, pos: tail_pos, last_lsn });
-        Ok(())
-    }
-
     /// Whether the next roll would have to make a file.
     pub(crate) fn needs_spare(&self) -> bool {
         self.spares.is_empty()
@@ -218,9 +192,6 @@ pub(crate) struct Found {
     pub(crate) spares: Vec<u32>,
     pub(crate) next_number: u32,
     pub(crate) next_sequence: u64,
-    /// Where the last file's valid frames end.
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) tail_pos: u64,
 }
 
 /// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata. It gets its name last: a

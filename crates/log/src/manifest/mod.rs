@@ -85,6 +85,8 @@ impl Manifest {
         if let Some(later) = later_edit(&bytes, at, sequence) {
             return Err(damage(at, later, "a manifest edit does not verify and later ones do"));
         }
+        // What was read may be in the page cache only; nothing may build on it before it is durable.
+        file.sync().map_err(open_io("sync", PATH))?;
         let manifest = Manifest { disk: Arc::clone(disk), file, sequence, len: at as u64, first_len };
         Ok(Some((manifest, snapshot)))
     }

@@ -31,7 +31,11 @@ fn cut_at(seed: u64, operation: u64) -> Result<(), String> {
         simulation.work(&log, STEPS);
     }
     for again in 0..(seed + operation) % 3 {
-        simulation.cut_power(seed.wrapping_mul(31) + operation + again);
+        if operation % 2 == 0 {
+            simulation.kill();
+        } else {
+            simulation.cut_power(seed.wrapping_mul(31) + operation + again);
+        }
         simulation.world.disk.stop_at(1 + (operation * 7 + again * 3) % 25, seed + again);
         if let Ok((log, _)) = simulation.world.try_open() {
             simulation.work(&log, 10);

@@ -2,7 +2,9 @@ mod basics;
 mod crash;
 mod damage;
 mod faults;
+mod kill;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod simulation;
+mod threads;
 mod world;

@@ -31,9 +31,9 @@ planted! {
     planted_read_past_durable_end: ReadPastDurableEnd,
     planted_drop_dedupe_on_restart: DropDedupeOnRestart,
     planted_reuse_offset: ReuseOffset,
-    planted_append_behind_torn_tail: AppendBehindTornTail,
-    planted_apply_before_sync: ApplyBeforeSync,
-    planted_free_journal_early: FreeJournalEarly,
+    planted_serve_unsynced: ServeUnsynced,
+    planted_skip_segment_sync: SkipSegmentSync,
+    planted_skip_state_sync: SkipStateSync,
 }
 
 #[test]

@@ -200,6 +200,12 @@ impl Simulation {
         self.world.state = Arc::new(self.world.state.crash(seed ^ 0x5eed));
     }
 
+    /// The process dies and the machine does not.
+    pub(super) fn kill(&mut self) {
+        self.world.disk = self.world.disk.kill();
+        self.world.state = Arc::new(self.world.state.kill());
+    }
+
     /// Everything that must hold after a restart. `Err` says what does not.
     pub(super) fn check(&mut self, log: &Log) -> Result<(), String> {
         let observed = observe(log)?;

@@ -1,0 +1,117 @@
+//! What the command line accepts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A durable event bus: topics of events on one machine, with lookup by offset, time, id and key.
+#[derive(Debug, Parser)]
+#[command(name = "promethean", version, about, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure this machine and the log on it
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Read a whole data directory and report what is damaged
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure the event log, one JSON object per line, with the raw limits of the machine beside it
+    Log(BenchArgs),
+    #[command(hide = true)]
+    Child(ChildArgs),
+}
+
+/// What `bench log` measures, and how much of it.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Work in this directory and leave the log that `read` filled in it [default: a temporary directory inside the
+    /// current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Take seconds instead of minutes, with fewer events; figures are rough
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Events of the largest measurements; the others take a part of it [default: 10000000, quick: 300000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub(crate) events: Option<u64>,
+    /// Publishers of `append`, a thread each
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) publishers: u16,
+    /// Batches each publisher keeps unacknowledged
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) outstanding: u16,
+    /// Length of a whole event record: header, id, time, key and payload
+    #[arg(long, value_name = "BYTES", default_value_t = 200,
+        value_parser = clap::value_parser!(u32).range(70..=1_000_000))]
+    pub(crate) event_bytes: u32,
+    /// Numbers of active topics that `append` is measured with
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 100, 1_000, 10_000],
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) topics: Vec<u32>,
+    /// Distinct keys [default: a tenth of the events]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) keys: Option<u64>,
+    /// Size of the log that `reopen` opens after a kill [default: 10 GB, quick: 64 MB]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) reopen_bytes: Option<u64>,
+    /// Run only these measurements
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) only: Vec<Measurement>,
+}
+
+/// The parts of `bench log`, in the order they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Measurement {
+    Raw,
+    Append,
+    Single,
+    Read,
+    Lookup,
+    Reopen,
+    Memory,
+    Checkpoint,
+}
+
+/// Work done by a process of its own, so that it can be killed or its memory looked at.
+#[derive(Debug, Args)]
+pub(crate) struct ChildArgs {
+    #[arg(long)]
+    pub(crate) task: ChildTask,
+    #[arg(long)]
+    pub(crate) data: PathBuf,
+    #[arg(long)]
+    pub(crate) events: u64,
+    #[arg(long)]
+    pub(crate) event_bytes: u32,
+    #[arg(long)]
+    pub(crate) keys: u64,
+    #[arg(long)]
+    pub(crate) topics: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChildTask {
+    /// Says when the events are there, then goes on publishing until it is killed.
+    Fill,
+    /// Publishes the events and says how much memory that took.
+    Load,
+}
+
+/// What `verify` looks at.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,83 @@
+//! Durable appends by many publishers, to one topic and to many.
+
+use std::path::Path;
+
+use anyhow::Result;
+use promethean_log::Options;
+use promethean_model::Durability;
+
+use super::load::{self, Load};
+use super::publish::{Published, publish};
+use super::summary::Goal;
+use super::{Bench, measurement, raw};
+use crate::data_dir;
+use crate::output::progress;
+
+const TARGET_EVENTS_PER_S: f64 = 700_000.0;
+const BATCHED_EVENTS: usize = 16;
+
+pub(crate) fn run(bench: &mut Bench) -> Result<()> {
+    let base = bench.load();
+    let mut one_topic = None;
+    for topics in bench.plan.topics.clone() {
+        let rate = measure(bench, base, topics, one_topic)?;
+        if topics == 1 {
+            one_topic = Some(rate);
+        }
+        judge(bench, topics, rate, one_topic);
+    }
+    measure(bench, Load { batch_events: BATCHED_EVENTS, ..base }, 1, None)?;
+    measure(bench, Load { durability: Durability::Os, ..base }, 1, None)?;
+    measure(bench, Load { given_ids: true, ..base }, 1, None)?;
+    Ok(())
+}
+
+fn measure(bench: &Bench, load: Load, topics: usize, one_topic: Option<f64>) -> Result<f64> {
+    progress(&format!("append: {} events, {topics} topics", load.events));
+    let dir = bench.scratch.fresh("append")?;
+    let mut raw_sync = raw::sync_latency(dir.path(), 64 * 1024, 100)?;
+    let mut published = publish_in(dir.path(), load, topics)?;
+    let rate = published.events_per_s();
+    let line = measurement("append")
+        .with("sync", load.durability.as_str())
+        .with("topics", topics)
+        .with("publishers", load.publishers)
+        .with("outstanding", load.outstanding)
+        .with("batch_events", load.batch_events)
+        .with("event_bytes", load.event_bytes)
+        .with("keys", load.keys)
+        .with("ids", if load.given_ids { "given" } else { "minted" })
+        .with("events", load.events)
+        .figure("seconds", published.elapsed.as_secs_f64())
+        .figure("events_per_s", rate)
+        .figure("mb_per_s", rate * load.event_bytes as f64 / 1e6)
+        .with("syncs", published.syncs)
+        .figure("events_per_sync", load.events as f64 / published.syncs.max(1) as f64)
+        .figure("ack_p50_us", published.latency.p50_us())
+        .figure("ack_p99_us", published.latency.p99_us())
+        .figure("raw_fdatasync_p50_us", raw_sync.p50_us())
+        .figure("ratio_to_target", rate / TARGET_EVENTS_PER_S);
+    match one_topic {
+        Some(one) => line.figure("ratio_to_one_topic", rate / one).print()?,
+        None => line.print()?,
+    }
+    Ok(rate)
+}
+
+/// A tenth of the load goes first, untimed: journal files are made then, and used again afterwards.
+fn publish_in(dir: &Path, load: Load, topics: usize) -> Result<Published> {
+    let (log, _) = data_dir::open(dir, Options::default())?;
+    let topics = load::topics(&log, "append", topics, load)?;
+    publish(&log, &topics, Load { events: load.events / 10, ..load })?;
+    publish(&log, &topics, load)
+}
+
+fn judge(bench: &mut Bench, topics: usize, rate: f64, one_topic: Option<f64>) {
+    if topics == 1 {
+        bench.goal(Goal::at_least("append events/s, 1 topic", TARGET_EVENTS_PER_S, rate));
+        return;
+    }
+    let Some(one) = one_topic else { return };
+    let least = if topics <= 1_000 { 0.8 } else { 0.5 };
+    bench.goal(Goal::at_least(format!("append, {topics} topics to 1"), least, rate / one));
+}

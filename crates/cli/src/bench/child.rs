@@ -1,0 +1,122 @@
+//! Work that needs a process of its own: to be killed, or to have its memory looked at.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use promethean_log::Options;
+use promethean_model::Durability;
+
+use super::load::{self, Load};
+use super::publish::publish;
+use crate::args::{ChildArgs, ChildTask};
+use crate::data_dir;
+use crate::output::{Line, print_line};
+
+const PUBLISHERS: usize = 8;
+const OUTSTANDING: usize = 16;
+const BATCH_EVENTS: usize = 16;
+/// Said when all events are there.
+const FULL: &str = "full";
+
+/// What a child is to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) data: &'a Path,
+    pub(crate) events: u64,
+    pub(crate) event_bytes: usize,
+    pub(crate) keys: u64,
+    pub(crate) topics: usize,
+}
+
+/// Runs in the child.
+pub(crate) fn run(args: &ChildArgs) -> Result<()> {
+    let (log, _) = data_dir::open(&args.data, Options::default())?;
+    let load = Load {
+        publishers: PUBLISHERS,
+        outstanding: OUTSTANDING,
+        batch_events: BATCH_EVENTS,
+        events: args.events,
+        event_bytes: args.event_bytes as usize,
+        keys: args.keys,
+        durability: Durability::Fsync,
+        given_ids: false,
+    };
+    let topics = load::topics(&log, "child", args.topics as usize, load)?;
+    publish(&log, &topics, load)?;
+    match args.task {
+        ChildTask::Fill => {
+            print_line(FULL)?;
+            // More than enough until the kill comes, and an end if it never does.
+            publish(&log, &topics, Load { events: load.events.max(1_000_000), ..load })?;
+            bail!("nobody killed this process");
+        }
+        ChildTask::Load => {
+            memory_line()?.print()?;
+            log.checkpoint()?;
+            log.maintain()?;
+            memory_line()?.print()
+        }
+    }
+}
+
+/// Memory and open files of this process.
+fn memory_line() -> Result<Line> {
+    let status = fs::read_to_string("/proc/self/status").context("read the process's status")?;
+    let kib = |name: &str| -> Result<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let value = line.and_then(|line| line.split_whitespace().next()).with_context(|| name.to_owned())?;
+        Ok(value.parse()?)
+    };
+    Ok(Line::new()
+        .figure("rss_mb", kib("VmRSS")? as f64 * 1.024e-3)
+        .figure("anon_mb", kib("RssAnon")? as f64 * 1.024e-3)
+        .figure("peak_mb", kib("VmHWM")? as f64 * 1.024e-3)
+        .with("open_files", fs::read_dir("/proc/self/fd")?.count()))
+}
+
+/// Fills a directory and kills the process that does it while it goes on publishing.
+pub(crate) fn fill_and_kill(job: Job<'_>) -> Result<()> {
+    let (mut child, mut out) = spawn(ChildTask::Fill, job)?;
+    let mut line = String::new();
+    let read = out.read_line(&mut line);
+    child.kill()?;
+    child.wait()?;
+    read?;
+    ensure!(line.trim() == FULL, "the filling process ended early");
+    Ok(())
+}
+
+/// The lines that a loading process printed: its memory when busy and at rest.
+pub(crate) fn load_and_report(job: Job<'_>) -> Result<(serde_json::Value, serde_json::Value)> {
+    let (mut child, out) = spawn(ChildTask::Load, job)?;
+    let lines: Vec<String> = out.lines().collect::<Result<_, _>>()?;
+    ensure!(child.wait()?.success(), "the loading process failed");
+    match &lines[..] {
+        [busy, rest] => Ok((serde_json::from_str(busy)?, serde_json::from_str(rest)?)),
+        _ => bail!("the loading process said {} lines", lines.len()),
+    }
+}
+
+fn spawn(task: ChildTask, job: Job<'_>) -> Result<(Child, BufReader<ChildStdout>)> {
+    let task = match task {
+        ChildTask::Fill => "fill",
+        ChildTask::Load => "load",
+    };
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["bench", "child", "--task", task])
+        .arg("--data")
+        .arg(job.data)
+        .args(["--events", &job.events.to_string()])
+        .args(["--event-bytes", &job.event_bytes.to_string()])
+        .args(["--keys", &job.keys.to_string()])
+        .args(["--topics", &job.topics.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start a process of its own")?;
+    let out = child.stdout.take().context("the process has no output")?;
+    Ok((child, BufReader::new(out)))
+}

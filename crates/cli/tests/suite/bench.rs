@@ -1,0 +1,44 @@
+//! `promethean bench log` at its smallest.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{promethean, stderr, stdout};
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn prints_json_lines_and_cleans_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "log", "--quick", "--events", "2000", "--publishers", "4", "--topics", "1,10"];
+    let output = promethean(dir.path(), &args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = lines(&stdout(&output));
+    let names: BTreeSet<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
+    let expected = ["append", "checkpoint", "lookup", "memory", "raw", "read", "reopen", "single", "summary"];
+    assert_eq!(names, BTreeSet::from(expected));
+    for line in lines.iter().filter(|line| line["bench"] != "summary") {
+        assert!(line["sync"].is_string(), "{line}");
+    }
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["bench"], "summary");
+    for target in summary["targets"].as_array().unwrap() {
+        assert!(target["measured"].is_number() && target["met"].is_boolean(), "{target}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn the_named_directory_stays_and_verifies() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "log", "--quick", "--events", "2000", "--only", "read", "--data", "demo"];
+    for _ in 0..2 {
+        let output = promethean(dir.path(), &args);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let verified = promethean(dir.path(), &["verify", "--data", "demo"]);
+    assert!(verified.status.success(), "{}", stdout(&verified));
+}
