@@ -38,7 +38,8 @@ impl Default for Options {
 impl Options {
     /// With every value within what works.
     pub(super) fn clamped(mut self) -> Self {
-        self.inflight_bytes_max = self.inflight_bytes_max.max(64 << 10);
+        let queue = u32::try_from(self.log.queue_bytes).unwrap_or(u32::MAX);
+        self.inflight_bytes_max = self.inflight_bytes_max.min(queue).max(64 << 10);
         self.state_buffer_bytes = self.state_buffer_bytes.max(MIB);
         self.state_journal_bytes = self.state_journal_bytes.max(64 * MIB);
         self

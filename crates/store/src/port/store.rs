@@ -24,7 +24,9 @@ pub trait Store:
     + 'static
 {
     /// Writes a batch: all of it or nothing. When it returns, every reader sees it, and a durable batch has survived
-    /// what the receipt says. Every error but [`CommitError::UnknownOutcome`] means that nothing was written. Dropping
+    /// what the receipt says. Two things are seen at other times: events acknowledged as `os` only once they are
+    /// synced, since no reader may see what a power cut could take back; and the events of a batch may be seen a moment
+    /// before its state. Every error but [`CommitError::UnknownOutcome`] means that nothing was written. Dropping
     /// the future does not stop a batch that was already accepted.
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError>;
 

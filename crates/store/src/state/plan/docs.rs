@@ -1,20 +1,28 @@
 //! Documents and the index entries that follow them.
 
+use std::rc::Rc;
+
 use promethean_model::CollectionName;
 use serde_json::{Map, Value as Json};
 
 use super::super::keys::collection::{self, Declared};
 use super::super::keys::{counter, doc, index};
 use super::super::{Flow, Space, Span, Staged, View, read};
+use super::Declarations;
 use super::collections::check_class;
 use crate::port::{Class, CommitError, Doc, DocOp, DocPut, Expect, Index};
 use crate::value::Value;
 
-pub(super) fn apply(staged: &mut Staged<'_>, class: Class, op: &DocOp) -> Result<(), CommitError> {
+pub(super) fn apply(
+    staged: &mut Staged<'_>,
+    declarations: &mut Declarations,
+    class: Class,
+    op: &DocOp,
+) -> Result<(), CommitError> {
     match op {
-        DocOp::Put(put) => self::put(staged, class, put),
+        DocOp::Put(put) => self::put(staged, &*declared(staged, declarations, class, &put.collection)?, put),
         DocOp::Delete { collection, key, expect } => {
-            let declared = declared(staged, class, collection)?;
+            let declared = declared(staged, declarations, class, collection)?;
             let there = read::doc_in(staged, declared.number, key)?;
             check_expectation(collection, key, *expect, there.as_ref())?;
             if let Some(there) = there {
@@ -29,8 +37,7 @@ pub(super) fn apply(staged: &mut Staged<'_>, class: Class, op: &DocOp) -> Result
     }
 }
 
-fn put(staged: &mut Staged<'_>, class: Class, put: &DocPut) -> Result<(), CommitError> {
-    let declared = declared(staged, class, &put.collection)?;
+fn put(staged: &mut Staged<'_>, declared: &Declared, put: &DocPut) -> Result<(), CommitError> {
     let there = read::doc_in(staged, declared.number, &put.key)?;
     check_expectation(&put.collection, &put.key, put.expect, there.as_ref())?;
     let doc = Doc {
@@ -40,10 +47,10 @@ fn put(staged: &mut Staged<'_>, class: Class, put: &DocPut) -> Result<(), Commit
         revision: there.as_ref().map_or(0, |there| there.revision) + 1,
         body: put.body.clone(),
     };
-    let fields = parse(&declared, &doc)?;
-    check_unique(staged, &declared, &doc.key, &fields)?;
-    let old = there.as_ref().map(|there| entries(&declared, there)).transpose()?.unwrap_or_default();
-    let new = entries_of(&declared, &doc, &fields);
+    let fields = parse(declared, &doc)?;
+    check_unique(staged, declared, &doc.key, &fields)?;
+    let old = there.as_ref().map(|there| entries(declared, there)).transpose()?.unwrap_or_default();
+    let new = entries_of(declared, &doc, &fields);
     for entry in old {
         if !new.contains(&entry) {
             staged.delete(Space::Index, entry);
@@ -59,10 +66,20 @@ fn put(staged: &mut Staged<'_>, class: Class, put: &DocPut) -> Result<(), Commit
     Ok(())
 }
 
-fn declared(staged: &Staged<'_>, class: Class, name: &CollectionName) -> Result<Declared, CommitError> {
+fn declared(
+    staged: &Staged<'_>,
+    declarations: &mut Declarations,
+    class: Class,
+    name: &CollectionName,
+) -> Result<Rc<Declared>, CommitError> {
+    if let Some(known) = declarations.get(name) {
+        return Ok(Rc::clone(known));
+    }
     let declared = read::declared(staged, name)?
         .ok_or_else(|| CommitError::UnknownCollection { collection: name.clone() })?;
     check_class(class, &declared.collection)?;
+    let declared = Rc::new(declared);
+    declarations.insert(name.clone(), Rc::clone(&declared));
     Ok(declared)
 }
 

@@ -11,12 +11,16 @@ mod settings;
 pub(crate) mod sweep;
 mod topics;
 
-use promethean_model::{Offset, TopicName};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use promethean_model::{CollectionName, Offset, TopicName};
 
 pub(crate) use check::check;
 
 use super::{Space, Staged, View, Writes};
 use crate::port::{Class, CommitError, StateOp};
+use crate::state::keys::collection::Declared;
 use crate::state::keys::counter::{self, Counter};
 
 /// What planning needs beside the batch.
@@ -38,14 +42,21 @@ pub(crate) trait Topics {
     fn number(&self, topic: &TopicName) -> Option<u32>;
 }
 
+/// Declarations met by this batch: most batches write many documents of few collections.
+type Declarations = BTreeMap<CollectionName, Rc<Declared>>;
+
 /// Plans the changes in their order, each seeing those before it.
 pub(crate) fn plan(class: Class, ops: &[StateOp], context: &Context<'_>) -> Result<Writes, CommitError> {
     let mut staged = Staged::new(context.view);
+    let mut declarations = Declarations::default();
     for op in ops {
         match op {
             StateOp::Cursor(op) => cursors::apply(&mut staged, op, context.topics)?,
-            StateOp::Doc(op) => docs::apply(&mut staged, class, op)?,
-            StateOp::Collection(op) => collections::apply(&mut staged, class, op)?,
+            StateOp::Doc(op) => docs::apply(&mut staged, &mut declarations, class, op)?,
+            StateOp::Collection(op) => {
+                declarations.clear();
+                collections::apply(&mut staged, class, op)?;
+            }
             StateOp::Dedupe(mark) => dedupe::apply(&mut staged, mark)?,
             StateOp::Settings(op) => settings::apply(&mut staged, op)?,
             StateOp::Topic(op) => topics::apply(&mut staged, op, context.topics)?,

@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod crash_points;
+mod durability;
 mod faults;
 mod refusals;
 mod rolled_back;
