@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use promethean_log::{AppendError, Batch as LogBatch, NewEvent, NewId, Receipt as LogReceipt, Topic};
+use promethean_log::{
+    AppendError, Batch as LogBatch, Completion, NewEvent, NewId, Receipt as LogReceipt, Topic,
+};
 use promethean_model::{Durability, Offset, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -21,7 +23,7 @@ use crate::state::{Writes, plan};
 const INLINE_CHANGES_MAX: usize = 64;
 
 /// What the log will say about a batch.
-type Outcome = oneshot::Receiver<Result<LogReceipt, AppendError>>;
+pub(super) type Outcome = oneshot::Receiver<Result<LogReceipt, AppendError>>;
 
 /// A batch on its way.
 pub(super) struct Submission {
@@ -38,6 +40,9 @@ impl Parts {
         asked: Option<Durability>,
     ) -> Result<Receipt, CommitError> {
         let durability = self.offered(asked)?;
+        if batch.asks_nothing() {
+            return Ok(Receipt { events: Vec::new(), durability: Some(durability) });
+        }
         let permit = Arc::new(self.admit(batch.bytes()).await?);
         let submission = Submission { batch, durability, permit };
         if submission.batch.state.is_empty() {
@@ -57,7 +62,7 @@ impl Parts {
         }
     }
 
-    fn offered(&self, asked: Option<Durability>) -> Result<Durability, CommitError> {
+    pub(super) fn offered(&self, asked: Option<Durability>) -> Result<Durability, CommitError> {
         let durability = asked.unwrap_or(self.durability);
         if durability.is_embedded() {
             return Ok(durability);
@@ -88,11 +93,9 @@ impl Parts {
     ) -> Result<Option<Outcome>, CommitError> {
         let batch = &submission.batch;
         if writes.is_empty() {
-            let asks = !batch.expected_ends.is_empty() || !batch.expected_keys.is_empty();
-            if batch.events.is_empty() && !asks {
-                return Ok(None);
-            }
-            return self.hand_over(submission, None).map(Some);
+            // Its changes change nothing; its events and expectations still count.
+            let rest = !batch.events.is_empty() || batch.has_expectations();
+            return rest.then(|| self.hand_over(submission, None)).transpose();
         }
         let ticket = sequencer.ticket();
         let outcome = self.hand_over(submission, Some(&redo::encode(ticket, &writes)))?;
@@ -104,44 +107,44 @@ impl Parts {
         let batch = &submission.batch;
         let mut new_topics = Vec::new();
         let encoded = self.encode(batch, redo, &mut new_topics, true)?;
-        let accepted = match self.submit(&encoded, submission, redo.is_some()) {
+        let accepted = match self.submit(&encoded, submission) {
             Err(AppendError::Conflict { .. } | AppendError::KeyConflict { .. })
                 if self.is_retry(batch)? =>
             {
                 let encoded = self.encode(batch, redo, &mut new_topics, false)?;
-                self.submit(&encoded, submission, redo.is_some())
+                self.submit(&encoded, submission)
             }
             other => other,
         };
         let outcome = accepted.map_err(commit_error)?;
-        for topic in new_topics {
-            self.push_policy(&topic)?;
-        }
+        self.push_policies(&new_topics);
         Ok(outcome)
     }
 
-    fn submit(
-        &self,
-        encoded: &LogBatch,
-        submission: &Submission,
-        has_redo: bool,
-    ) -> Result<Outcome, AppendError> {
+    fn submit(&self, encoded: &LogBatch, submission: &Submission) -> Result<Outcome, AppendError> {
+        let (done, outcome) = self.completion(&submission.permit);
+        self.log.submit(encoded, submission.durability, done)?;
+        Ok(outcome)
+    }
+
+    /// What the log calls in the end, and where its answer comes out.
+    pub(super) fn completion(&self, permit: &Arc<OwnedSemaphorePermit>) -> (Completion, Outcome) {
         let (sender, outcome) = oneshot::channel();
-        let permit = Arc::clone(&submission.permit);
-        let overlay = has_redo.then(|| Arc::clone(&self.overlay));
+        let (permit, overlay) = (Arc::clone(permit), Arc::clone(&self.overlay));
         let done = move |result: Result<LogReceipt, AppendError>| {
-            if let (Some(overlay), Err(error)) = (overlay, &result) {
+            if let Err(error @ (AppendError::UnknownOutcome { .. } | AppendError::Poisoned { .. })) = &result
+            {
+                // Nothing may be written after this, derived batches included.
                 overlay.fail(&error.to_string());
             }
             drop(permit);
             // The caller may have gone away; the batch is what it is all the same.
             let _ = sender.send(result);
         };
-        self.log.submit(encoded, submission.durability, Box::new(done))?;
-        Ok(outcome)
+        (Box::new(done), outcome)
     }
 
-    fn encode(
+    pub(super) fn encode(
         &self,
         batch: &Batch,
         redo: Option<&[u8]>,
@@ -185,7 +188,7 @@ impl Parts {
 
     /// Whether every event is in the log already. A publisher that did not hear of its success tries again with the
     /// same expectations, which its own success has overtaken.
-    fn is_retry(&self, batch: &Batch) -> Result<bool, CommitError> {
+    pub(super) fn is_retry(&self, batch: &Batch) -> Result<bool, CommitError> {
         for event in &batch.events {
             let EventIdSource::Given(id) = event.id else { return Ok(false) };
             let Some(topic) = self.log.topic(&event.topic) else { return Ok(false) };

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `commit` | durable batches |
+//! | `commit`, `many` | durable batches |
 //! | `derived` | batches that skip the journal |
 //! | `overlay` | what is accepted and not yet applied |
 //! | `sink`, `redo` | how the log hands state to the engine |
@@ -22,6 +22,7 @@ mod engine;
 mod error;
 mod events;
 mod follow_up;
+mod many;
 mod options;
 mod overlay;
 mod parts;
@@ -207,6 +208,20 @@ impl Store for EmbeddedStore {
         }
     }
 
+    async fn commit_many(&self, batches: Vec<Batch>) -> Vec<Result<Receipt, CommitError>> {
+        if batches.iter().all(many::is_plain) {
+            return match self.parts() {
+                Ok(parts) => parts.commit_plain(batches).await,
+                Err(Closed) => vec![Err(CommitError::Closed); batches.len()],
+            };
+        }
+        let mut results = Vec::with_capacity(batches.len());
+        for batch in batches {
+            results.push(self.commit(batch).await);
+        }
+        results
+    }
+
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
         let parts = self.parts()?;
         blocking(move || parts.sweep(now_ms)).await?
@@ -219,7 +234,7 @@ impl Store for EmbeddedStore {
         let health = parts.log.health();
         let full = || health.full.then(|| "storage is full".to_owned());
         Health {
-            refusing: health.poisoned.clone().or_else(full),
+            refusing: health.poisoned.clone().or_else(|| parts.overlay.failure()).or_else(full),
             damage: health.damage.iter().filter_map(error::damage).collect(),
         }
     }

@@ -74,6 +74,11 @@ impl Overlay {
         self.lock().applied
     }
 
+    /// Why nothing will be applied any more, if so.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.lock().failed.clone()
+    }
+
     pub(super) fn check(&self) -> Result<(), CommitError> {
         match &self.lock().failed {
             Some(reason) => Err(CommitError::Poisoned { reason: reason.clone() }),

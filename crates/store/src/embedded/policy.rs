@@ -31,6 +31,16 @@ impl Parts {
         }
     }
 
+    /// As `push_policy`, for topics that an accepted batch has made.
+    pub(super) fn push_policies(&self, made: &[TopicName]) {
+        for topic in made {
+            if let Err(fault) = self.push_policy(topic) {
+                // The batch is accepted all the same; it is the engine that cannot be trusted any more.
+                self.overlay.fail(&fault.to_string());
+            }
+        }
+    }
+
     pub(super) fn push_policy_to(&self, topic: &Topic) -> Result<(), StateFault> {
         // Read and set under one lock, or of two changes the older could be set last.
         let _one_at_a_time = self.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

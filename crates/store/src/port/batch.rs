@@ -306,6 +306,16 @@ impl Batch {
         self.events.is_empty() && self.state.is_empty()
     }
 
+    /// Whether it expects anything of topics or keys.
+    pub fn has_expectations(&self) -> bool {
+        !self.expected_ends.is_empty() || !self.expected_keys.is_empty()
+    }
+
+    /// Whether it would write nothing and expects nothing.
+    pub fn asks_nothing(&self) -> bool {
+        self.is_empty() && !self.has_expectations()
+    }
+
     /// About how much memory it takes, for admission.
     pub fn bytes(&self) -> usize {
         let event =

@@ -20,7 +20,7 @@ pub(crate) fn check(batch: &Batch) -> Result<(), CommitError> {
 }
 
 fn check_derived(batch: &Batch) -> Result<(), CommitError> {
-    if !batch.events.is_empty() || !batch.expected_ends.is_empty() || !batch.expected_keys.is_empty() {
+    if !batch.events.is_empty() || batch.has_expectations() {
         return Err(CommitError::DerivedWithEvents);
     }
     batch.state.iter().try_for_each(|op| {
