@@ -47,9 +47,52 @@ pub struct Receipt {
     /// Position of the batch in the journal; 0 if every event was a duplicate that is durable already.
     pub lsn: u64,
     /// One for each event, in the batch's order.
-    pub events: Vec<Placed>,
+    pub events: Placements,
     /// What the ack guarantees.
     pub durability: Durability,
+}
+
+/// Where the events of a batch are. A batch of one needs no memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placements(Many);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Many {
+    One([Placed; 1]),
+    Any(Vec<Placed>),
+}
+
+impl Placements {
+    /// Room for this many, to be pushed.
+    pub(crate) fn with_capacity(count: usize) -> Placements {
+        // Replaced by the first push, so a batch of one allocates nothing.
+        Placements(Many::Any(if count > 1 { Vec::with_capacity(count) } else { Vec::new() }))
+    }
+
+    pub(crate) fn push(&mut self, placed: Placed) {
+        match &mut self.0 {
+            Many::Any(all) if all.capacity() == 0 => self.0 = Many::One([placed]),
+            Many::Any(all) => all.push(placed),
+            Many::One([first]) => self.0 = Many::Any(vec![*first, placed]),
+        }
+    }
+}
+
+impl std::ops::Deref for Placements {
+    type Target = [Placed];
+
+    fn deref(&self) -> &[Placed] {
+        match &self.0 {
+            Many::One(one) => one,
+            Many::Any(all) => all,
+        }
+    }
+}
+
+impl FromIterator<Placed> for Placements {
+    fn from_iter<I: IntoIterator<Item = Placed>>(placed: I) -> Placements {
+        Placements(Many::Any(placed.into_iter().collect()))
+    }
 }
 
 /// Where an event is.

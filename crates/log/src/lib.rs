@@ -42,7 +42,7 @@ mod threads;
 mod topic;
 mod verify;
 
-pub use crate::batch::{Batch, Completion, Placed, Receipt, Submission};
+pub use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Submission};
 pub use crate::core::{NoObserver, Observer};
 pub use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
 pub use crate::log::{Health, Log, OpenArgs};

@@ -1,5 +1,6 @@
 //! Keeps the number of index runs small.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,11 +20,18 @@ impl Core {
             let all = catalog.by_id.values();
             all.map(|topic| (topic.id(), topic.state().on_disk_from())).collect::<HashMap<_, _>>()
         });
-        let keep = |kind: Kind, topic: u32, offset: u64| match (kind, on_disk_from.get(&topic)) {
-            (_, None) => false,
-            (Kind::Ghost, Some(_)) => true,
-            // Trimmed events still answer for their ids until their segment goes and leaves ghosts.
-            (_, Some(from)) => offset >= *from,
+        // Entries come sorted by topic, so the last answer is nearly always the next one too.
+        let last = Cell::new((0, on_disk_from.get(&0).copied()));
+        let keep = |kind: Kind, topic: u32, offset: u64| {
+            if last.get().0 != topic {
+                last.set((topic, on_disk_from.get(&topic).copied()));
+            }
+            match (kind, last.get().1) {
+                (_, None) => false,
+                (Kind::Ghost, Some(_)) => true,
+                // Trimmed events still answer for their ids until their segment goes and leaves ghosts.
+                (_, Some(from)) => offset >= from,
+            }
         };
         let merged = match self.index.merge(&task, &keep, &self.signals.stop) {
             Ok(merged) => merged,

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use promethean_model::Durability;
 
-use crate::batch::{Batch, Completion, Placed, Receipt, Slot, Submission, TopicChange};
+use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submission, TopicChange};
 use crate::checks::Outcome;
 use crate::core::Core;
 use crate::error::AppendError;
@@ -169,7 +169,7 @@ impl Core {
     ) -> Result<Option<(Completion, Receipt)>, (Completion, AppendError)> {
         let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
         // Allocated before the lock is taken, if it is not held yet.
-        let events = Vec::with_capacity(batch.slots.len());
+        let events = Placements::with_capacity(batch.slots.len());
         let decided = self.check_alone(batch).and_then(|()| self.lock_and_decide(held, batch));
         let outcomes = match decided {
             Ok(outcomes) => outcomes,
@@ -345,11 +345,11 @@ fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
 }
 
 /// The answer for a batch that changes nothing and whose events are durable already.
-fn all_durable_duplicates(batch: &Batch, outcomes: &[Outcome]) -> Option<Vec<Placed>> {
+fn all_durable_duplicates(batch: &Batch, outcomes: &[Outcome]) -> Option<Placements> {
     if batch.slots.is_empty() || !batch.redo.is_empty() || !batch.controls.is_empty() {
         return None;
     }
-    let mut events = Vec::with_capacity(outcomes.len());
+    let mut events = Placements::with_capacity(outcomes.len());
     for (slot, outcome) in batch.slots.iter().zip(outcomes) {
         match outcome {
             Outcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(*placed),

@@ -90,7 +90,7 @@ fn publish(log: &Log, dir: &Path, publisher: u64, base: u64) {
             ops.push(number);
         }
         let receipt = log.append(batch, Durability::Fsync).unwrap();
-        for (op, placed) in ops.into_iter().zip(&receipt.events) {
+        for (op, placed) in ops.into_iter().zip(receipt.events.iter()) {
             let ok = LedgerEntry::Ok { op, offset: placed.offset };
             Ledger::write_json_line(&mut ledger, &ok).unwrap();
         }

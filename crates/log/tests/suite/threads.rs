@@ -37,7 +37,7 @@ fn publish(log: &Log, ledger: &Ledger, publisher: u64, seed: u64) {
         }
         match log.append(batch, Durability::Fsync) {
             Ok(receipt) => {
-                for (op, placed) in ops.iter().zip(&receipt.events) {
+                for (op, placed) in ops.iter().zip(receipt.events.iter()) {
                     ledger.record_ok(*op, placed.offset);
                 }
             }
