@@ -8,7 +8,7 @@ use crate::error::{Damage, ReadError, read_io};
 use crate::files::Part;
 use crate::io_util::read_vec_at;
 use crate::planted::{self, Bug};
-use crate::record::{self, Bad, Record, RecordView};
+use crate::record::{self, Bad, RecordView};
 use crate::samples::start_at;
 use crate::segment::{HEADER_BYTES, Sample, SegmentMeta};
 use crate::topic::{Chunk, Topic};
@@ -50,6 +50,11 @@ impl Page {
         })
     }
 
+    /// An empty page that starts at an offset.
+    pub(crate) fn at(next: u64) -> Page {
+        Page { next, ..Page::default() }
+    }
+
     pub(crate) fn first_pos(&self) -> u64 {
         self.first_pos
     }
@@ -86,7 +91,7 @@ pub(crate) struct FilePlace {
 impl Core {
     pub(crate) fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
         let end = if planted::is(Bug::ReadPastDurableEnd) { topic.state().next_offset } else { topic.end() };
-        let mut page = Page { next: from, ..Page::default() };
+        let mut page = Page::at(from);
         loop {
             match self.locate(topic, page.next, end)? {
                 Place::Nowhere => return Ok(page),
@@ -139,13 +144,13 @@ impl Core {
         limit: ReadLimit,
     ) -> Result<Page, ReadError> {
         let place = FilePlace { meta: *meta, applied: meta.bytes, samples: Vec::new() };
-        let mut page = Page { next: from, ..Page::default() };
+        let mut page = Page::at(from);
         self.scan_file(topic, &place, meta.end, limit, &mut page)?;
         Ok(page)
     }
 
     /// Adds records of one segment file from `page.next` on. Reaching the end of the file moves `page.next` behind it.
-    fn scan_file(
+    pub(crate) fn scan_file(
         &self,
         topic: &Topic,
         place: &FilePlace,
@@ -247,63 +252,6 @@ impl Core {
             to_offset: to_offset.max(offset),
             what,
         }
-    }
-
-    /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
-    /// below the earliest offset, so callers decide what may be shown.
-    pub(crate) fn record_at(
-        &self,
-        topic: &Topic,
-        offset: u64,
-        pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
-        const GUESS_BYTES: usize = 1024;
-        let place = {
-            let state = topic.state();
-            if let Some(chunk) = state.tail_chunk(offset) {
-                let bytes = chunk.from(offset);
-                return Ok(record::parse(bytes).ok().map(|view| view.to_record(bytes)));
-            }
-            let found = state.segment_index(offset).and_then(|index| state.segments.get(index));
-            let Some(segment) = found.filter(|segment| offset < segment.meta.end) else { return Ok(None) };
-            let samples = Vec::new();
-            FilePlace { meta: segment.meta, applied: segment.applied, samples }
-        };
-        let path = place.meta.id.path();
-        let file = match self.files.get(place.meta.id, Part::Records) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(read_io("open", &path))?,
-        };
-        let mut bytes = read_vec_at(&*file, u64::from(pos), GUESS_BYTES).map_err(read_io("read", &path))?;
-        if let Err(Bad::Short(len)) = record::parse(&bytes)
-            && u64::from(pos) + len as u64 <= place.applied
-        {
-            bytes = read_vec_at(&*file, u64::from(pos), len).map_err(read_io("read", &path))?;
-        }
-        if let Ok(view) = record::parse(&bytes)
-            && view.topic == topic.id()
-            && view.offset == offset
-        {
-            return Ok(Some(view.to_record(&bytes)));
-        }
-        // Compaction moved it, or it is damaged: look for it in order.
-        self.record_by_scan(topic, place, offset)
-    }
-
-    fn record_by_scan(
-        &self,
-        topic: &Topic,
-        place: FilePlace,
-        offset: u64,
-    ) -> Result<Option<Record>, ReadError> {
-        let mut page = Page { next: offset, ..Page::default() };
-        let limit = ReadLimit { events: 1, bytes: 1 };
-        self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
-        let found = page.iter().next().filter(|view| view.offset == offset);
-        Ok(found.map(|view| {
-            let (at, len) = page.spans.first().copied().unwrap_or_default();
-            view.to_record(page.bytes.get(at..at + len).unwrap_or_default())
-        }))
     }
 }
 

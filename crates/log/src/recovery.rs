@@ -5,16 +5,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use crate::batch::{id_hash, key_hash};
 use crate::checkpoint::Upkeep;
 use crate::commit::Committer;
 use crate::core::{Catalog, Core, Counters, ManifestState, Progress, Signals};
 use crate::error::{Damage, OpenError, open_io};
 use crate::files::Files;
-use crate::index::{self, Index, Insert, Kind};
+use crate::index::{self, Index, Kind};
 use crate::io_util::lock;
 use crate::journal;
-use crate::journal::frame::{Control, FrameView};
 use crate::journal::reader::{JournalStart, read_journal};
 use crate::journal::writer::{Found, JournalWriter};
 use crate::log::OpenArgs;
@@ -25,7 +23,7 @@ use crate::record;
 use crate::segment::{self, SegmentId};
 use crate::sequencer::Sequencer;
 use crate::state::Redo;
-use crate::topic::{RollRule, Segment, Topic, TopicState};
+use crate::topic::{Segment, Topic, TopicState};
 
 const FORMAT_PATH: &str = "FORMAT";
 const FORMAT: &str = "promethean-data 1";
@@ -298,92 +296,6 @@ impl Core {
         self.after_damage(&end.accepted);
         report.damage.extend(end.accepted);
         self.start_writing(end.last_lsn, redo_lsn, end.found)
-    }
-
-    /// Puts a frame's events back where they were when the frame was new.
-    fn redo_frame(&self, frame: &FrameView<'_>) -> Result<(), OpenError> {
-        for control in frame.controls() {
-            self.redo_control(&control)?;
-        }
-        let now = self.clock.wall_ms();
-        let mut rest = frame.records;
-        while !rest.is_empty() {
-            let Ok(view) = record::parse(rest) else {
-                return Err(OpenError::State("a frame verifies but its records do not".to_owned()));
-            };
-            let bytes = rest.get(..view.len).unwrap_or_default();
-            if let Some(topic) = self.topic_by_id(view.topic) {
-                self.redo_record(&topic, &view, bytes, now);
-            }
-            rest = rest.get(view.len..).unwrap_or_default();
-        }
-        lock(&self.sequencer).next_lsn = frame.lsn + 1;
-        self.keep_tails_small()
-    }
-
-    fn redo_record(&self, topic: &Topic, view: &record::RecordView<'_>, bytes: &[u8], now: i64) {
-        let mut state = topic.state();
-        if view.offset < state.next_offset && !planted::is(Bug::ReuseOffset) {
-            return;
-        }
-        // Only after accepted damage: what is missing in between is lost, and its offsets are not used again.
-        if view.offset > state.next_offset {
-            state.skip_to(view.offset);
-        }
-        if view.server_stamped {
-            state.last_stamp = state.last_stamp.max(view.ts);
-        }
-        let rule = RollRule { segment_bytes: self.options.segment_bytes, now };
-        let pos = state.admit(topic.id(), bytes, view.ts, rule);
-        let end = state.next_offset;
-        lock(&self.sequencer).mark_dirty(topic, &mut state.dirty);
-        drop(state);
-        topic.set_end(end);
-        self.tail_bytes.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        if planted::is(Bug::DropDedupeOnRestart) {
-            return;
-        }
-        self.index.insert_pair(&Insert {
-            topic: topic.id(),
-            pos,
-            offset: view.offset,
-            id_hash: id_hash(view.id),
-            id_ms: view.id.unix_ms(),
-            key_hash: view.key.map(key_hash),
-            appended_ms: now.max(0) as u64,
-        });
-    }
-
-    fn redo_control(&self, control: &Control<'_>) -> Result<(), OpenError> {
-        match control {
-            Control::Create { topic, name } => {
-                if self.topic_by_id(*topic).is_none() {
-                    let name =
-                        name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
-                    let created = Topic::new(*topic, name, true, TopicState::default());
-                    lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
-                    self.write_catalog(|catalog| catalog.insert(created));
-                }
-            }
-            Control::Delete { topic } => {
-                if let Some(topic) = self.topic_by_id(*topic) {
-                    topic.set_deleted();
-                    lock(&self.sequencer).deleted.push(topic.clone());
-                    self.write_catalog(|catalog| catalog.remove(&topic));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,
-    /// so a crash in the middle changes nothing.
-    fn keep_tails_small(&self) -> Result<(), OpenError> {
-        if self.tail_bytes.load(std::sync::atomic::Ordering::Relaxed) < self.options.tail_bytes {
-            return Ok(());
-        }
-        let mut upkeep = lock(&self.upkeep);
-        self.apply_tails(&mut upkeep.unsynced).map_err(open_io("write", segment::DIR))
     }
 
     /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.

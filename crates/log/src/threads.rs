@@ -23,11 +23,12 @@ impl Threads {
     pub(crate) fn start(core: &Arc<Core>) -> io::Result<Threads> {
         let (sender, jobs) = sync_channel(STATE_QUEUE);
         lock(&core.committer).state_queue = Some(sender);
-        let mut threads = Vec::new();
-        threads.push(spawn(core, "log-writer", write_loop)?);
-        threads.push(spawn(core, "log-upkeep", upkeep_loop)?);
-        threads.push(spawn(core, "log-merge", merge_loop)?);
-        threads.push(spawn(core, "log-state", move |core| state_loop(core, &jobs))?);
+        let threads = vec![
+            spawn(core, "log-writer", write_loop)?,
+            spawn(core, "log-upkeep", upkeep_loop)?,
+            spawn(core, "log-merge", merge_loop)?,
+            spawn(core, "log-state", move |core| state_loop(core, &jobs))?,
+        ];
         Ok(Threads(threads))
     }
 

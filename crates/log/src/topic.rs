@@ -244,11 +244,11 @@ impl TopicState {
     fn roll_if_due(&mut self, topic: u32, offset: u64, len: u64, rule: RollRule) {
         let most = self.policy.segment_bytes(rule.segment_bytes);
         if let Some(segment) = self.segments.last_mut().filter(|segment| !segment.sealed) {
-            let full = segment.meta.records > 0 && segment.meta.bytes + len > most;
+            let full = segment.meta.bytes + len > most;
             let old = self.policy.age_ms.is_some_and(|age| {
                 rule.now.saturating_sub(segment.meta.first_append) > (age / 8).max(1) as i64
             });
-            if !full && !(old && segment.meta.records > 0) {
+            if segment.meta.records == 0 || !(full || old) {
                 return;
             }
             segment.sealed = true;

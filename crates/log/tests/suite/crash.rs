@@ -31,7 +31,7 @@ fn cut_at(seed: u64, operation: u64) -> Result<(), String> {
         simulation.work(&log, STEPS);
     }
     for again in 0..(seed + operation) % 3 {
-        if operation % 2 == 0 {
+        if operation.is_multiple_of(2) {
             simulation.kill();
         } else {
             simulation.cut_power(seed.wrapping_mul(31) + operation + again);

@@ -7,7 +7,9 @@ use promethean_testkit::{FaultDisk, Snapshot};
 
 use super::world::*;
 
-type Expected = BTreeMap<String, Vec<(u64, Option<Vec<u8>>, Vec<u8>)>>;
+/// Offset, key and payload.
+type Expectation = (u64, Option<Vec<u8>>, Vec<u8>);
+type Expected = BTreeMap<String, Vec<Expectation>>;
 
 struct Image {
     world: World,
@@ -105,7 +107,7 @@ enum Seen {
 fn read_around_damage(
     log: &Log,
     topic: &str,
-    events: &[(u64, Option<Vec<u8>>, Vec<u8>)],
+    events: &[Expectation],
 ) -> Result<Vec<std::ops::Range<u64>>, String> {
     let handle = log.topic(&name(topic)).ok_or("a topic is gone")?;
     if handle.end() != events.len() as u64 {

@@ -1,6 +1,6 @@
 //! Reads of events.
 //!
-//! They run on the blocking pool, because any of them may meet cold files; handing a read over costs some 20 µs. The
+//! They run on the blocking pool, because any of them may meet cold files; handing a read over costs some 20 us. The
 //! exception is a short read at the end of a topic, the one that decides how soon a consumer hears of an event: what it
 //! wants was written a moment ago and is in memory.
 
