@@ -2,7 +2,9 @@
 
 mod cancelled;
 mod crash_points;
+mod damage;
 mod durability;
 mod faults;
 mod refusals;
 mod rolled_back;
+mod stress;
