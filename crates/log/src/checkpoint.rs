@@ -316,9 +316,7 @@ impl Core {
     }
 
     pub(crate) fn fail(&self, reason: String) -> MaintenanceError {
-        self.poison.set(reason.clone());
-        self.progressed.notify_all();
-        self.room.notify_all();
+        self.stop_writing(reason.clone());
         MaintenanceError::Poisoned { reason }
     }
 }

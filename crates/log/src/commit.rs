@@ -182,8 +182,7 @@ impl Core {
         }
         if let Err(error) = self.state.apply(&redo) {
             let reason = format!("applying state failed: {error}");
-            self.poison.set(reason.clone());
-            self.progressed.notify_all();
+            self.stop_writing(reason.clone());
             return job.fail(&reason);
         }
         lock(&self.progress).state_lsn = last;
@@ -205,9 +204,7 @@ impl Core {
 
     fn poisoned(&self, group: Group, action: &str, error: &io::Error) -> Finished {
         let reason = format!("{action} failed: {error}");
-        self.poison.set(reason.clone());
-        self.progressed.notify_all();
-        self.room.notify_all();
+        self.stop_writing(reason.clone());
         fail_all(group, |_| AppendError::UnknownOutcome { reason: reason.clone() })
     }
 
@@ -229,10 +226,7 @@ impl Core {
         let mark = committer.synced_lsn;
         match committer.journal.write(&mut bytes, &[span], mark) {
             Ok(()) => committer.written_lsn = lsn,
-            Err(error) => {
-                self.poison.set(format!("writing the journal failed: {error}"));
-                self.progressed.notify_all();
-            }
+            Err(error) => self.stop_writing(format!("writing the journal failed: {error}")),
         }
     }
 }

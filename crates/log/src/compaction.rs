@@ -9,6 +9,7 @@ use crate::error::{MaintenanceError, ReadError};
 use crate::files::Part;
 use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
 use crate::io_util::{lock, write_all_at};
+use crate::lookup::run_error;
 use crate::read::ReadLimit;
 use crate::record::RecordView;
 use crate::segment::{DIR, HEADER_BYTES, SAMPLE_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
@@ -196,7 +197,8 @@ impl<'a> Rewriter<'a> {
     fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, ReadError> {
         let Some(key) = view.key else { return Ok(true) };
         let end = self.topic.end();
-        let latest = self.core.latest_offset_of_key(self.topic, key, crate::batch::key_hash(key), end)?;
+        let found = self.core.search_newest(self.topic, key, crate::batch::key_hash(key), end);
+        let latest = found.map_err(run_error)??.map(|record| record.view().offset);
         if latest.is_some_and(|latest| latest != view.offset) {
             return Ok(false);
         }

@@ -179,6 +179,16 @@ impl Core {
         }
     }
 
+    /// Stops all writing for good and wakes whoever waits for it to go on. The locks are touched so that nobody who has
+    /// just looked goes to sleep after the signal.
+    pub(crate) fn stop_writing(&self, reason: String) {
+        self.poison.set(reason);
+        drop(lock(&self.sequencer));
+        drop(lock(&self.progress));
+        self.progressed.notify_all();
+        self.room.notify_all();
+    }
+
     pub(crate) fn raise(&self, set: impl FnOnce(&mut Flags)) {
         set(&mut lock(&self.signals.flags));
         self.signals.raised.notify_all();

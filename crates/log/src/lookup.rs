@@ -56,25 +56,34 @@ impl Core {
         hash: u64,
         end: u64,
     ) -> Result<Option<Record>, ReadError> {
+        self.with_index(|core| core.search_newest(topic, key, hash, end))?
+    }
+
+    /// The key's latest record below `end`. Does not rebuild a damaged index, so it can be used while that is locked.
+    pub(crate) fn search_newest(
+        &self,
+        topic: &Topic,
+        key: &[u8],
+        hash: u64,
+        end: u64,
+    ) -> Result<Result<Option<Record>, ReadError>, RunError> {
         let earliest = topic.state().earliest;
-        self.with_index(|core| {
-            let mut found = Ok(None);
-            core.index.newest_first(Kind::Key, topic.id(), hash, &mut |offset, pos| {
-                if offset >= end {
-                    return ControlFlow::Continue(());
-                }
-                if offset < earliest {
-                    return ControlFlow::Break(());
-                }
-                match core.record_at(topic, offset, pos) {
-                    Ok(Some(record)) if record.view().key == Some(key) => found = Ok(Some(record)),
-                    Ok(_) => return ControlFlow::Continue(()),
-                    Err(error) => found = Err(error),
-                }
-                ControlFlow::Break(())
-            })?;
-            Ok(found)
-        })?
+        let mut found = Ok(None);
+        self.index.newest_first(Kind::Key, topic.id(), hash, &mut |offset, pos| {
+            if offset >= end {
+                return ControlFlow::Continue(());
+            }
+            if offset < earliest {
+                return ControlFlow::Break(());
+            }
+            match self.record_at(topic, offset, pos) {
+                Ok(Some(record)) if record.view().key == Some(key) => found = Ok(Some(record)),
+                Ok(_) => return ControlFlow::Continue(()),
+                Err(error) => found = Err(error),
+            }
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
     }
 
     /// The key's events with offsets in `range`, the newest `limit` of them, oldest first.

@@ -13,7 +13,7 @@ use crate::io_util::lock;
 impl Core {
     /// Does one merge; says whether there was one to do.
     pub(crate) fn merge_runs(&self) -> Result<bool, MaintenanceError> {
-        let _one_at_a_time = lock(&self.merging);
+        let one_at_a_time = lock(&self.merging);
         let Some(task) = self.index.pick_merge() else { return Ok(false) };
         let on_disk_from = self.read_catalog(|catalog| {
             let all = catalog.by_id.values();
@@ -28,6 +28,7 @@ impl Core {
         let merged = match self.index.merge(&task, &keep, &self.signals.stop) {
             Ok(merged) => merged,
             Err(RunError::Damaged { file, .. }) => {
+                drop(one_at_a_time);
                 self.rebuild_index(&file)?;
                 return Ok(true);
             }

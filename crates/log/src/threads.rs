@@ -70,7 +70,8 @@ fn stopped(core: &Core) -> bool {
 fn write_loop(core: &Core) {
     while !stopped(core) {
         let waiting = wait_for_group(core);
-        core.pump(false);
+        // Nothing came for as long as an `os` batch may wait.
+        core.pump(!waiting);
         if !waiting {
             continue;
         }
