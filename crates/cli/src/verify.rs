@@ -2,9 +2,13 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use promethean_log::{Damage, OpenError, Options, RecoveryReport, VerifyReport};
+use promethean_model::SystemClock;
+use promethean_store::embedded::{self, EmbeddedStore};
+use promethean_store::port::Store;
 use serde_json::{Value, json};
 
 use crate::args::VerifyArgs;
@@ -21,11 +25,22 @@ struct Findings {
     read: VerifyReport,
     /// All damage, met at the open or after it, each once.
     damage: Vec<Damage>,
+    /// What could not be read, or does not fit, in words.
+    errors: Vec<String>,
+    /// Entries of state that were read; `None` where there is no state.
+    state_entries: Option<u64>,
 }
 
 impl Findings {
+    fn new(opened: RecoveryReport, read: VerifyReport) -> Findings {
+        let mut damage = read.damage.clone();
+        damage.extend(opened.damage.iter().filter(|met| !read.damage.contains(met)).cloned());
+        let errors = read.errors.clone();
+        Findings { opened, read, damage, errors, state_entries: None }
+    }
+
     fn is_clean(&self) -> bool {
-        self.damage.is_empty() && self.read.errors.is_empty() && self.opened.index_rebuilt.is_none()
+        self.damage.is_empty() && self.errors.is_empty() && self.opened.index_rebuilt.is_none()
     }
 }
 
@@ -44,26 +59,57 @@ fn look(dir: &Path) -> Result<Findings> {
     if !dir.join("FORMAT").exists() {
         bail!("`{}` is not a data directory: it has no FORMAT file; check the path", dir.display());
     }
-    // Without threads nothing is written behind the reader's back.
-    let options = Options { threads: false, ..Options::default() };
-    let (log, opened) = match data_dir::open(dir, options) {
-        Ok(opened) => opened,
-        Err(OpenError::CorruptRange(damage)) => {
-            return Ok(Findings { damage: vec![damage], ..Findings::default() });
-        }
-        Err(error) => return Err(error).with_context(|| format!("open `{}`", dir.display())),
-    };
-    let read = log.verify(&mut |done, total| {
-        progress(&format!("{} of {} MB", done / 1_000_000, total / 1_000_000));
-    });
+    let findings = if dir.join("state").exists() { look_at_store(dir) } else { look_at_log(dir) };
     progress("");
-    let mut damage = read.damage.clone();
-    for more in &opened.damage {
-        if !damage.contains(more) {
-            damage.push(more.clone());
-        }
+    findings.with_context(|| format!("open `{}`", dir.display()))
+}
+
+/// Without threads nothing is written behind the reader's back.
+fn options() -> Options {
+    Options { threads: false, ..Options::default() }
+}
+
+/// A directory that a log has used alone.
+fn look_at_log(dir: &Path) -> Result<Findings> {
+    match data_dir::open(dir, options()) {
+        Ok((log, opened)) => Ok(Findings::new(opened, log.verify(&mut show_progress))),
+        Err(OpenError::CorruptRange(damage)) => Ok(Findings { damage: vec![damage], ..Findings::default() }),
+        Err(error) => Err(error.into()),
     }
-    Ok(Findings { opened, read, damage })
+}
+
+/// A directory with events and state.
+fn look_at_store(dir: &Path) -> Result<Findings> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(async {
+        let options = embedded::Options { log: options(), ..embedded::Options::default() };
+        let opened = EmbeddedStore::open(dir, Arc::new(SystemClock::new()), options).await;
+        let (store, opened) = match opened {
+            Ok(opened) => opened,
+            Err(embedded::OpenError::Log(OpenError::CorruptRange(damage))) => {
+                return Ok(Findings { damage: vec![damage], ..Findings::default() });
+            }
+            Err(error @ embedded::OpenError::StateCorrupt { .. }) => {
+                return Ok(Findings { errors: vec![error.to_string()], ..Findings::default() });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let read = store.verify(show_progress).await;
+        store.close().await;
+        let read = read?;
+        let mut findings = Findings::new(opened, read.log);
+        findings.state_entries = Some(read.state_entries);
+        let unlisted = read.state_faults.saturating_sub(read.state_details.len() as u64);
+        findings.errors.extend(read.state_details.into_iter().map(|fault| format!("state: {fault}")));
+        if unlisted > 0 {
+            findings.errors.push(format!("state: {unlisted} more entries that do not fit"));
+        }
+        Ok(findings)
+    })
+}
+
+fn show_progress(done: u64, total: u64) {
+    progress(&format!("{} of {} MB", done / 1_000_000, total / 1_000_000));
 }
 
 fn line(findings: &Findings) -> Line {
@@ -77,9 +123,10 @@ fn line(findings: &Findings) -> Line {
         .with("runs", read.runs)
         .with("journal_events", opened.events)
         .with("torn_bytes", opened.torn_bytes)
+        .with("state_entries", findings.state_entries)
         .with("index_rebuilt", opened.index_rebuilt.clone())
         .with("damage", findings.damage.iter().map(damage_json).collect::<Vec<_>>())
-        .with("errors", read.errors.clone())
+        .with("errors", findings.errors.clone())
 }
 
 fn damage_json(damage: &Damage) -> Value {
@@ -104,12 +151,13 @@ fn table(findings: &Findings) -> String {
         ("index runs", read.runs),
         ("records only in the journal", opened.events),
         ("unacknowledged journal bytes", opened.torn_bytes),
+        ("entries of state", findings.state_entries.unwrap_or(0)),
         ("damaged ranges", findings.damage.len() as u64),
-        ("unreadable files", read.errors.len() as u64),
+        ("other faults", findings.errors.len() as u64),
     ];
     let mut lines: Vec<String> = rows.iter().map(|(name, count)| format!("{name:<30}{count:>16}")).collect();
     lines.extend(findings.damage.iter().map(|damage| format!("corrupt_range: {damage}")));
-    lines.extend(read.errors.iter().map(|error| format!("error: {error}")));
+    lines.extend(findings.errors.iter().map(|error| format!("error: {error}")));
     lines.extend(opened.index_rebuilt.iter().map(|why| format!("the index was built anew: {why}")));
     if findings.is_clean() {
         lines.push("everything fits".to_owned());

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
-use promethean_log::Options;
+use promethean_log::{Log, Options, Topic};
 use promethean_model::Durability;
 
 use super::load::{self, Load};
@@ -20,6 +21,8 @@ const OUTSTANDING: usize = 16;
 const BATCH_EVENTS: usize = 16;
 /// Said when all events are there.
 const FULL: &str = "full";
+/// Events after which more of them are well under way.
+const UNDER_WAY: u64 = 1_000;
 
 /// What a child is to do.
 #[derive(Debug, Clone, Copy)]
@@ -47,12 +50,7 @@ pub(crate) fn run(args: &ChildArgs) -> Result<()> {
     let topics = load::topics(&log, "child", args.topics as usize, load)?;
     publish(&log, &topics, load)?;
     match args.task {
-        ChildTask::Fill => {
-            print_line(FULL)?;
-            // More than enough until the kill comes, and an end if it never does.
-            publish(&log, &topics, Load { events: load.events.max(1_000_000), ..load })?;
-            bail!("nobody killed this process");
-        }
+        ChildTask::Fill => go_on_until_killed(&log, &topics, load),
         ChildTask::Load => {
             memory_line()?.print()?;
             log.checkpoint()?;
@@ -60,6 +58,22 @@ pub(crate) fn run(args: &ChildArgs) -> Result<()> {
             memory_line()?.print()
         }
     }
+}
+
+/// Says that the directory is full when publishing more is well under way.
+fn go_on_until_killed(log: &Log, topics: &[Topic], load: Load) -> Result<()> {
+    let published = || topics.iter().map(Topic::end).sum::<u64>();
+    let under_way = published() + UNDER_WAY;
+    // An end, if the kill never comes.
+    let more = Load { events: load.events.max(1_000_000), ..load };
+    thread::scope(|scope| {
+        let publishing = scope.spawn(|| publish(log, topics, more));
+        while published() < under_way && !publishing.is_finished() {
+            thread::yield_now();
+        }
+        print_line(FULL)
+    })?;
+    bail!("nobody killed this process")
 }
 
 /// Memory and open files of this process.

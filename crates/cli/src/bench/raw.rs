@@ -19,6 +19,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let dir = bench.scratch.fresh("raw")?;
     let file_bytes = if bench.plan.quick { 64 * MIB } else { 1024 * MIB };
     for chunk in CHUNKS {
+        // The first pass finds the memory for the page cache, which is not what is measured.
+        write_rate(&dir.path().join("write"), chunk, file_bytes)?;
         let mb_per_s = write_rate(&dir.path().join("write"), chunk, file_bytes)?;
         let line = measurement("raw").with("what", "write").with("sync", "none").with("chunk_bytes", chunk);
         line.figure("mb_per_s", mb_per_s).print()?;

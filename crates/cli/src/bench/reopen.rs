@@ -27,8 +27,12 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         Ok((log, report, topic))
     });
     let (log, report, topic) = opened?;
-    let (_, closed) = timed(|| log.close());
-    let (_, reopened) = timed(|| data_dir::open(dir.path(), Options::default()).map(|(log, _)| log.topics()));
+    let (result, closed) = timed(|| log.close());
+    result?;
+    // The directory is free once the last handle is gone.
+    drop(log);
+    let (result, reopened) = timed(|| data_dir::open(dir.path(), Options::default()));
+    result?;
     measurement("reopen")
         .with("sync", "fsync")
         .with("after", "kill -9")

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use promethean_log::state::NoState;
 use promethean_log::{Batch, Log, NewEvent, NewId, NoObserver, OpenArgs, Options, RealDisk};
 use promethean_model::{Durability, IdMint, SystemClock};
+use promethean_store::embedded::{self, EmbeddedStore};
+use promethean_store::port::Store;
 use serde_json::Value;
 
 use super::{promethean, stderr, stdout};
@@ -111,4 +113,20 @@ fn what_is_no_data_directory_stays_as_it_is() {
         assert!(stderr(&output).contains("not a data directory"), "{}", stderr(&output));
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn state_is_looked_at_where_there_is_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let clock = Arc::new(SystemClock::new());
+        let options = embedded::Options::default();
+        let (store, _) = EmbeddedStore::open(dir.path().join("data"), clock, options).await.unwrap();
+        store.close().await;
+    });
+    let output = promethean(dir.path(), &["verify", "--data", "data", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(report["state_entries"].is_u64(), "{report}");
 }
