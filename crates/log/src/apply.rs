@@ -26,7 +26,8 @@ pub(crate) struct Unsynced {
 impl Core {
     /// Writes what is durable of the larger tails, or of all of them when the tails are full.
     pub(crate) fn apply_tails(&self, unsynced: &mut Unsynced) -> io::Result<()> {
-        let all = self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes * 2;
+        let most = self.options.tail_bytes * 2;
+        let all = self.tail_bytes.load(Ordering::Relaxed) >= most;
         let dirty = crate::io_util::lock(&self.sequencer).dirty.clone();
         for topic in dirty {
             let waiting: u64 = topic.state().tail.iter().map(|chunk| chunk.bytes.len() as u64).sum();
@@ -34,6 +35,9 @@ impl Core {
                 self.apply_topic(&topic, u64::MAX, unsynced)?;
             }
         }
+        let left = self.tail_bytes.load(Ordering::Relaxed);
+        let due = (left + self.options.tail_bytes / 4).clamp(self.options.tail_bytes, most);
+        self.tail_due.store(due, Ordering::Relaxed);
         Ok(())
     }
 

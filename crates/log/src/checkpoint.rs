@@ -28,6 +28,13 @@ pub(crate) struct Upkeep {
     pending: Option<Cut>,
 }
 
+impl Upkeep {
+    /// Whether a checkpoint waits to be finished: what it noted must not be changed under it.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+}
+
 /// Everything a checkpoint promises, noted at one moment.
 #[derive(Debug)]
 struct Cut {
@@ -53,13 +60,14 @@ impl Core {
 
     /// Writes out tails and takes a checkpoint if one is due.
     pub(crate) fn keep_up(&self) -> Result<(), MaintenanceError> {
-        if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
+        if self.tail_bytes.load(Ordering::Relaxed) >= self.tail_due.load(Ordering::Relaxed) {
             let mut upkeep = lock(&self.upkeep);
             self.apply_tails(&mut upkeep.unsynced)
                 .map_err(|error| self.upkeep_failed("a segment", error, false))?;
             self.room.notify_all();
         }
-        if self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
+        if lock(&self.upkeep).has_pending()
+            || self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
             || self.index_memory() >= self.options.index_bytes * 3 / 8
         {
             self.checkpoint()?;
@@ -158,13 +166,14 @@ impl Core {
         written.map_err(|(what, error)| self.upkeep_failed(what, error, false))?;
         let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
         synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
-        if !planted::is(Bug::SkipStateSync) {
-            self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
-        }
+        // Asked before the sync: what is applied in between is not durable yet.
         let state_lsn = self
             .state
             .applied_lsn()
             .map_err(|error| self.fail(format!("asking the state failed: {error}")))?;
+        if !planted::is(Bug::SkipStateSync) {
+            self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
+        }
         self.install(cut, state_lsn)?;
         self.free_journal(cut.lsn)?;
         self.remove_dropped(cut);
@@ -241,12 +250,14 @@ impl Core {
         let journal_sequence = lock(&self.committer).journal.first_sequence_above(cut.lsn);
         let runs = cut.runs.take().unwrap_or_default();
         let mut manifest = lock(&self.manifest);
-        manifest.checkpoint_lsn = cut.lsn;
-        manifest.journal_sequence = journal_sequence;
-        manifest.state_lsn = state_lsn;
-        manifest.next_topic = cut.next_topic;
-        manifest.next_run = self.index.next_number();
-        let mut edit = manifest.edit();
+        let mut edit = Edit {
+            checkpoint_lsn: cut.lsn,
+            journal_sequence,
+            state_lsn,
+            next_topic: cut.next_topic,
+            next_run: self.index.next_number(),
+            ..Edit::default()
+        };
         edit.topics = std::mem::take(&mut cut.items);
         edit.segments = std::mem::take(&mut cut.segments);
         edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
@@ -259,6 +270,8 @@ impl Core {
             manifest.manifest.append(&edit)
         };
         result.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        // Only now: later edits repeat these, and must not promise what this one did not make durable.
+        manifest.adopt(&edit);
         cut.frozen = None;
         self.index.install(runs, &[], true);
         drop(manifest);
@@ -276,6 +289,7 @@ impl Core {
 
     fn remove_dropped(&self, cut: &Cut) {
         for dropped in &cut.dropped {
+            dropped.topic.state().leaving.retain(|meta| meta.id != dropped.meta.id);
             self.remove_segment(&dropped.meta, dropped.damaged);
         }
         for topic in &cut.deleted {
@@ -315,6 +329,14 @@ impl Core {
         self.fail(format!("writing {what} failed: {error}"))
     }
 
+    /// Whatever writes must ask first.
+    pub(crate) fn check_writing(&self) -> Result<(), MaintenanceError> {
+        match self.poison.reason() {
+            Some(reason) => Err(MaintenanceError::Poisoned { reason: reason.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn fail(&self, reason: String) -> MaintenanceError {
         self.stop_writing(reason.clone());
         MaintenanceError::Poisoned { reason }
@@ -322,6 +344,14 @@ impl Core {
 }
 
 impl ManifestState {
+    fn adopt(&mut self, edit: &Edit) {
+        self.checkpoint_lsn = edit.checkpoint_lsn;
+        self.journal_sequence = edit.journal_sequence;
+        self.state_lsn = edit.state_lsn;
+        self.next_topic = edit.next_topic;
+        self.next_run = edit.next_run;
+    }
+
     /// Writes an edit that concerns runs or sealed segments only.
     pub(crate) fn append_edit(&mut self, change: impl FnOnce(&mut Edit)) -> io::Result<()> {
         let mut edit = self.edit();
@@ -330,7 +360,7 @@ impl ManifestState {
     }
 }
 
-fn run_io(error: RunError) -> io::Error {
+pub(crate) fn run_io(error: RunError) -> io::Error {
     match error {
         RunError::Io { source, .. } => source,
         damaged => io::Error::other(damaged),

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use promethean_model::EventId;
 
-use crate::batch::{Batch, Expectation, Placed, Slot};
+use crate::batch::{Batch, Expectation, Placed, Slot, TopicChange};
 use crate::core::Core;
 use crate::error::{AppendError, ReadError};
 use crate::index::{Index, Kind};
@@ -102,7 +102,12 @@ impl Core {
         batch: &Batch,
         prior: &Prior,
     ) -> Result<Vec<Outcome>, AppendError> {
-        self.check_expectations(sequencer, batch, prior)?;
+        for change in &batch.controls {
+            let (TopicChange::Create(topic) | TopicChange::Delete(topic)) = change;
+            if topic.is_deleted() {
+                return Err(AppendError::TopicDeleted { topic: topic.name().to_string() });
+            }
+        }
         for slot in &batch.slots {
             if slot.topic.is_deleted() {
                 return Err(AppendError::TopicDeleted { topic: slot.topic.name().to_string() });
@@ -112,6 +117,7 @@ impl Core {
             }
         }
         if prior.ids.is_empty() {
+            self.check_expectations(sequencer, batch, prior)?;
             return Ok(Vec::new());
         }
         let mut outcomes = Vec::with_capacity(batch.slots.len());
@@ -119,11 +125,17 @@ impl Core {
         for (index, (slot, (known, since))) in batch.slots.iter().zip(&prior.ids).enumerate() {
             let known = match slot.id {
                 NewId::Given(id) if known.is_none() => {
-                    self.find_recent(sequencer, &slot.topic, id, slot.id_hash, *since)
+                    self.find_recent(sequencer, &slot.topic, id, slot.id_hash, *since)?
                 }
                 _ => *known,
             };
             outcomes.push(decide_event(batch, slot, known, &mut in_batch, index)?);
+        }
+        // A batch that is there already met its expectations when it came first.
+        let repeated =
+            !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Duplicate(_)));
+        if !repeated {
+            self.check_expectations(sequencer, batch, prior)?;
         }
         Ok(outcomes)
     }
@@ -136,20 +148,21 @@ impl Core {
         id: EventId,
         hash: u64,
         since: u64,
-    ) -> Option<Known> {
-        let mut found = None;
+    ) -> Result<Option<Known>, AppendError> {
+        let mut found = Ok(None);
         let mut visit = |offset, pos| {
             if offset < since {
                 return ControlFlow::Break(());
             }
-            if let Ok(Some(record)) = self.record_at(topic, offset, pos) {
-                let view = record.view();
-                if view.id == id {
-                    found = Some(Known { offset, ts: view.ts, content: view.content_hash() });
-                    return ControlFlow::Break(());
+            match self.record_at(topic, offset, pos) {
+                Ok(Some(record)) if record.view().id == id => {
+                    let view = record.view();
+                    found = Ok(Some(Known { offset, ts: view.ts, content: view.content_hash() }));
                 }
+                Ok(_) => return ControlFlow::Continue(()),
+                Err(error) => found = Err(unreadable(error)),
             }
-            ControlFlow::Continue(())
+            ControlFlow::Break(())
         };
         let fresh = sequencer.uninserted().filter(|new| new.id_hash == hash && new.topic == topic.id());
         if fresh
@@ -180,7 +193,7 @@ impl Core {
                 }
                 Expectation::Key { topic, key, hash, offset } => {
                     let (before, since) = keys.next().copied().unwrap_or((None, 0));
-                    let actual = self.recent_offset_of_key(sequencer, topic, key, *hash, since).or(before);
+                    let actual = self.recent_offset_of_key(sequencer, topic, key, *hash, since)?.or(before);
                     if actual != *offset {
                         let topic = topic.name().to_string();
                         return Err(AppendError::KeyConflict { topic, expected: *offset, actual });
@@ -198,20 +211,18 @@ impl Core {
         key: &[u8],
         hash: u64,
         since: u64,
-    ) -> Option<u64> {
-        let mut found = None;
+    ) -> Result<Option<u64>, AppendError> {
+        let mut found = Ok(None);
         let mut visit = |offset, pos| {
             if offset < since {
                 return ControlFlow::Break(());
             }
-            let matches = self
-                .record_at(topic, offset, pos)
-                .is_ok_and(|record| record.is_some_and(|record| record.view().key == Some(key)));
-            if matches {
-                found = Some(offset);
-                return ControlFlow::Break(());
+            match self.record_at(topic, offset, pos) {
+                Ok(Some(record)) if record.view().key == Some(key) => found = Ok(Some(offset)),
+                Ok(_) => return ControlFlow::Continue(()),
+                Err(error) => found = Err(unreadable(error)),
             }
-            ControlFlow::Continue(())
+            ControlFlow::Break(())
         };
         let fresh =
             sequencer.uninserted().filter(|new| new.key_hash == Some(hash) && new.topic == topic.id());

@@ -1,6 +1,7 @@
 //! Writes groups to the journal, syncs, and tells everyone who waits.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -91,9 +92,7 @@ impl Core {
     }
 
     fn finish(&self, finished: Finished) {
-        for (done, result) in finished.done {
-            done(result);
-        }
+        complete_all(finished.done);
         let mut group = finished.group;
         group.clear();
         lock(&self.sequencer).spare = Some(group);
@@ -194,7 +193,7 @@ impl Core {
         let total = self.journal_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let tail = self.tail_bytes.load(Ordering::Relaxed);
         let due = total >= self.options.checkpoint_bytes
-            || tail >= self.options.tail_bytes
+            || tail >= self.tail_due.load(Ordering::Relaxed)
             || self.index_memory() >= self.options.index_bytes * 3 / 8;
         if due && self.options.threads {
             self.raise(|flags| flags.upkeep = true);
@@ -239,6 +238,19 @@ impl StateJob {
     fn fail(self, reason: &str) -> Vec<(Completion, Result<Receipt, AppendError>)> {
         let error = AppendError::UnknownOutcome { reason: reason.to_owned() };
         self.waiters.into_iter().map(|(done, _)| (done, Err(error.clone()))).collect()
+    }
+}
+
+/// Tells every caller, also after one of them panicked; the panic goes on when all are told.
+pub(crate) fn complete_all(done: Vec<(Completion, Result<Receipt, AppendError>)>) {
+    let mut panicked = None;
+    for (done, result) in done {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
+            panicked = Some(panic);
+        }
+    }
+    if let Some(panic) = panicked {
+        resume_unwind(panic);
     }
 }
 

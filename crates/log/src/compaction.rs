@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::checkpoint::run_io;
 use crate::core::Core;
 use crate::disk::DiskFile;
 use crate::error::{MaintenanceError, ReadError};
@@ -36,6 +37,7 @@ impl Core {
     }
 
     fn compact(&self, topic: &Topic, inputs: &[SegmentMeta]) -> Result<(), MaintenanceError> {
+        self.check_writing()?;
         let _one_at_a_time = lock(&self.merging);
         let now = self.clock.wall_ms();
         let generation = inputs.iter().map(|meta| meta.id.generation).max().unwrap_or(0) + 1;
@@ -66,10 +68,11 @@ impl Core {
         outputs: Vec<SegmentMeta>,
         ghosts: Vec<Arc<Run>>,
     ) -> Result<(), MaintenanceError> {
-        let _no_checkpoint = lock(&self.upkeep);
+        let upkeep = lock(&self.upkeep);
+        let undisturbed = !upkeep.has_pending() && self.poison.reason().is_none();
         let still_there = sealed_segments(topic).iter().filter(|meta| inputs.contains(meta)).count();
-        if still_there != inputs.len() {
-            // Retention was faster. What was written is left over and no manifest names it.
+        if still_there != inputs.len() || !undisturbed {
+            // Retention was faster, or a checkpoint has noted the old segments and is not finished. What was written is left over and no manifest names it.
             outputs.iter().for_each(|meta| self.remove_segment(meta, false));
             return Ok(());
         }
@@ -92,6 +95,7 @@ impl Core {
             state.segments.splice(0..0, rewritten);
         }
         drop(manifest);
+        drop(upkeep);
         inputs.iter().for_each(|meta| self.remove_segment(meta, false));
         Ok(())
     }
@@ -242,7 +246,7 @@ impl<'a> Rewriter<'a> {
         }
         ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
         let run = self.core.index.write_ghosts(ghosts, self.ghosts_appended.max(0) as u64);
-        self.ghost_runs.extend(run.map_err(io::Error::other)?);
+        self.ghost_runs.extend(run.map_err(run_io)?);
         Ok(())
     }
 

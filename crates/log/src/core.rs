@@ -61,6 +61,9 @@ pub(crate) struct Core {
     pub(crate) full: AtomicBool,
     /// Bytes in tails. Written by the sequencer and by whoever applies.
     pub(crate) tail_bytes: AtomicU64,
+    /// Tails are looked at when they reach this. Written by upkeep: what it left because it was too little to write must
+    /// not bring it back at once.
+    pub(crate) tail_due: AtomicU64,
     /// Memory of the index's active table. Written by the writer; asked for at every submit, so it takes no lock.
     pub(crate) index_bytes: AtomicU64,
     /// Journal bytes since the last checkpoint began.

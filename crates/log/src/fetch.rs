@@ -3,12 +3,13 @@
 use std::io;
 
 use crate::core::Core;
+use crate::disk::DiskFile;
 use crate::error::{ReadError, read_io};
 use crate::files::Part;
 use crate::io_util::read_vec_at;
 use crate::read::{FilePlace, Page, ReadLimit};
 use crate::record::{self, Bad, Record};
-use crate::topic::Topic;
+use crate::topic::{Topic, TopicState};
 
 impl Core {
     /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
@@ -19,28 +20,44 @@ impl Core {
         offset: u64,
         pos: u32,
     ) -> Result<Option<Record>, ReadError> {
-        const GUESS_BYTES: usize = 1024;
-        let place = {
-            let state = topic.state();
-            if let Some(chunk) = state.tail_chunk(offset) {
-                let bytes = chunk.from(offset);
-                return Ok(record::parse(bytes).ok().map(|view| view.to_record(bytes)));
+        loop {
+            let place = {
+                let state = topic.state();
+                if let Some(chunk) = state.tail_chunk(offset) {
+                    let bytes = chunk.from(offset);
+                    return Ok(record::parse(bytes).ok().map(|view| view.to_record(bytes)));
+                }
+                match state.file_place(offset) {
+                    Some(place) => place,
+                    None => return Ok(None),
+                }
+            };
+            match self.files.get(place.meta.id, Part::Records) {
+                // Removed or rewritten since the look above, so the next look ends; or lost, which is an error.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.vanished(topic, &place, offset)?
+                }
+                Err(error) => return Err(read_io("open", &place.meta.id.path())(error)),
+                Ok(file) => return self.record_in(topic, place, &*file, offset, pos),
             }
-            let found = state.segment_index(offset).and_then(|index| state.segments.get(index));
-            let Some(segment) = found.filter(|segment| offset < segment.meta.end) else { return Ok(None) };
-            let samples = Vec::new();
-            FilePlace { meta: segment.meta, applied: segment.applied, samples }
-        };
+        }
+    }
+
+    fn record_in(
+        &self,
+        topic: &Topic,
+        place: FilePlace,
+        file: &dyn DiskFile,
+        offset: u64,
+        pos: u32,
+    ) -> Result<Option<Record>, ReadError> {
+        const GUESS_BYTES: usize = 1024;
         let path = place.meta.id.path();
-        let file = match self.files.get(place.meta.id, Part::Records) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(read_io("open", &path))?,
-        };
-        let mut bytes = read_vec_at(&*file, u64::from(pos), GUESS_BYTES).map_err(read_io("read", &path))?;
+        let mut bytes = read_vec_at(file, u64::from(pos), GUESS_BYTES).map_err(read_io("read", &path))?;
         if let Err(Bad::Short(len)) = record::parse(&bytes)
             && u64::from(pos) + len as u64 <= place.applied
         {
-            bytes = read_vec_at(&*file, u64::from(pos), len).map_err(read_io("read", &path))?;
+            bytes = read_vec_at(file, u64::from(pos), len).map_err(read_io("read", &path))?;
         }
         if let Ok(view) = record::parse(&bytes)
             && view.topic == topic.id()
@@ -63,5 +80,19 @@ impl Core {
         self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
         let mut found = page.iter_with_bytes().filter(|(view, _)| view.offset == offset);
         Ok(found.next().map(|(view, bytes)| view.to_record(bytes)))
+    }
+}
+
+impl TopicState {
+    /// The segment file that would hold `offset`, also one that retention has taken out and not removed yet.
+    fn file_place(&self, offset: u64) -> Option<FilePlace> {
+        let samples = Vec::new();
+        let kept = self.segment_index(offset).and_then(|index| self.segments.get(index));
+        if let Some(segment) = kept {
+            let inside = offset < segment.meta.end;
+            return inside.then(|| FilePlace { meta: segment.meta, applied: segment.applied, samples });
+        }
+        let leaving = self.leaving.iter().find(|meta| meta.id.base <= offset && offset < meta.end)?;
+        Some(FilePlace { meta: *leaving, applied: leaving.bytes, samples })
     }
 }

@@ -225,8 +225,9 @@ impl Log {
     }
 
     /// Syncs what was acknowledged as `os`.
-    pub fn sync(&self) {
+    pub fn sync(&self) -> Result<(), AppendError> {
         self.core().pump(true);
+        self.core().poison.check()
     }
 
     /// Reads and checks every byte that is on disk. `progress` is told bytes done and bytes in all.

@@ -148,7 +148,7 @@ impl Core {
         to: u64,
         ts: i64,
     ) -> Result<Option<u64>, ReadError> {
-        let limit = ReadLimit { events: 256, bytes: 64 * 1024 };
+        let limit = ReadLimit { events: 64, bytes: 16 * 1024 };
         let mut next = from;
         while next < to {
             let page = self.read(topic, next, limit)?;
@@ -163,20 +163,19 @@ impl Core {
         Ok(None)
     }
 
-    /// Runs a lookup; if a run turns out damaged, rebuilds the index from the segments and tries again.
+    /// Runs a lookup; if a run turns out damaged, replaces it and tries again, for as many runs as there are.
     pub(crate) fn with_index<T>(
         &self,
-        look: impl FnMut(&Core) -> Result<T, RunError>,
+        mut look: impl FnMut(&Core) -> Result<T, RunError>,
     ) -> Result<T, ReadError> {
-        let mut look = look;
-        match look(self) {
-            Ok(found) => Ok(found),
-            Err(RunError::Damaged { file, .. }) => {
-                self.rebuild_index(&file)?;
-                look(self).map_err(run_error)
+        for _ in 0..=self.index.runs().all().count() {
+            match look(self) {
+                Ok(found) => return Ok(found),
+                Err(RunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
+                Err(error) => return Err(run_error(error)),
             }
-            Err(error) => Err(run_error(error)),
         }
+        look(self).map_err(run_error)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::io_util::lock;
 impl Core {
     /// Does one merge; says whether there was one to do.
     pub(crate) fn merge_runs(&self) -> Result<bool, MaintenanceError> {
+        self.check_writing()?;
         let one_at_a_time = lock(&self.merging);
         let Some(task) = self.index.pick_merge() else { return Ok(false) };
         let on_disk_from = self.read_catalog(|catalog| {

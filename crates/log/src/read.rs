@@ -16,6 +16,8 @@ use crate::topic::{Chunk, Topic};
 /// Least and most that is read from a file at once.
 const WINDOW_MIN: usize = 8 * 1024;
 const WINDOW_MAX: usize = 1024 * 1024;
+/// What a few events are taken to need; more is read if they need more.
+const EVENT_BYTES_GUESS: usize = 512;
 
 /// How much a read may return; at least one event is returned if there is one.
 #[derive(Debug, Clone, Copy)]
@@ -170,7 +172,8 @@ impl Core {
         let mut scan = Scan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
         while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
             let left = (place.applied - scan.pos) as usize;
-            let wanted = limit.bytes.saturating_sub(page.bytes.len()).clamp(WINDOW_MIN, WINDOW_MAX);
+            let bytes = limit.bytes.min(limit.events.saturating_mul(EVENT_BYTES_GUESS));
+            let wanted = bytes.saturating_sub(page.bytes.len()).clamp(WINDOW_MIN, WINDOW_MAX);
             let mut window =
                 read_vec_at(&*file, scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
             if let Err(Bad::Short(len)) = record::parse(&window)
@@ -212,9 +215,11 @@ impl Core {
     }
 
     /// A segment file that is not there: removed by retention or compaction just now, or lost.
-    fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), ReadError> {
+    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), ReadError> {
         let mut state = topic.state();
-        if state.segment_by_id(place.meta.id).is_none() {
+        if state.segment_by_id(place.meta.id).is_none()
+            && !state.leaving.iter().any(|meta| meta.id == place.meta.id)
+        {
             // The next look finds what took its place.
             return Ok(());
         }
@@ -309,7 +314,12 @@ impl Scan {
                     break;
                 }
                 Ok(view) => {
-                    if view.offset >= bounds.end || !page.wants_more(bounds.limit) {
+                    if view.offset >= bounds.end {
+                        // A compacted segment may have nothing left below the end.
+                        page.next = bounds.end;
+                        break;
+                    }
+                    if !page.wants_more(bounds.limit) {
                         break;
                     }
                     if view.offset >= bounds.from {

@@ -12,6 +12,8 @@ use crate::disk::{Disk, DiskFile};
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
+    /// Kept open: an error of earlier writing back is reported once to each open file.
+    root_file: File,
 }
 
 impl RealDisk {
@@ -19,7 +21,8 @@ impl RealDisk {
     pub fn new(root: impl AsRef<Path>) -> io::Result<RealDisk> {
         let root = root.as_ref().to_path_buf();
         make_private_dir(&root)?;
-        Ok(RealDisk { root })
+        let root_file = File::open(&root)?;
+        Ok(RealDisk { root, root_file })
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -80,8 +83,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        let root = File::open(&self.root)?;
-        Ok(rustix::fs::syncfs(&root)?)
+        Ok(rustix::fs::syncfs(&self.root_file)?)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::{id_hash, key_hash};
 use crate::checkpoint::run_item;
 use crate::core::Core;
-use crate::error::{MaintenanceError, ReadError};
+use crate::error::{Damage, MaintenanceError, ReadError};
 use crate::index::{DIR, Insert, Kind, MemTable, Run, run_path};
 use crate::io_util::lock;
 use crate::lookup::run_error;
@@ -20,11 +20,25 @@ impl Core {
     /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
     pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), ReadError> {
         let _one_at_a_time = lock(&self.merging);
-        let gone = !self.index.runs().all().any(|run| run_path(run.meta().number) == damaged);
-        if gone {
-            return Ok(());
+        let runs = self.index.runs();
+        let found = runs.all().find(|run| run_path(run.meta().number) == damaged).map(|run| *run.meta());
+        match found {
+            None => Ok(()),
+            // Ghosts cannot be made again: their events are gone. A repeated id is then taken for a new one.
+            Some(meta) if meta.kind == Kind::Ghost => {
+                self.note_damage(&Damage {
+                    topic: None,
+                    file: damaged.to_owned(),
+                    from_byte: 0,
+                    to_byte: meta.file_bytes(),
+                    from_offset: 0,
+                    to_offset: 0,
+                    what: "ids of removed events are forgotten early",
+                });
+                self.drop_runs(&[meta.number]).map_err(unwritable)
+            }
+            Some(_) => self.replace_runs(&[]),
         }
-        self.replace_runs(&[])
     }
 
     /// Reads every segment that is complete up to the last checkpoint. What came later is in memory.
@@ -43,15 +57,13 @@ impl Core {
         }
         builder.spill()?;
         let runs = std::mem::take(&mut builder.runs);
-        self.swap_runs(runs, unusable).map_err(|error| match error {
-            MaintenanceError::Read(error) => error,
-            other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
-        })?;
+        self.swap_runs(runs, unusable).map_err(unwritable)?;
         drop(upkeep);
         Ok(())
     }
 
     fn swap_runs(&self, runs: Vec<Arc<Run>>, unusable: &[u64]) -> Result<(), MaintenanceError> {
+        self.check_writing()?;
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
         let old = self.index.runs();
         let mut removed: Vec<u64> = [Kind::Id, Kind::Key]
@@ -69,12 +81,17 @@ impl Core {
         self.index.install(runs, &removed, false);
         drop(manifest);
         for number in removed {
-            let path = run_path(number);
-            let file = path.rsplit('/').next().unwrap_or_default();
-            // A damaged run may tell what damaged it; it is derived data, so failing to keep it loses nothing.
-            let _ = self.disk.rename(&path, &format!("quarantine/{file}"));
+            // Left for the next open if it cannot be removed now: no manifest names it.
+            let _ = self.disk.remove(&run_path(number));
         }
         Ok(())
+    }
+}
+
+fn unwritable(error: MaintenanceError) -> ReadError {
+    match error {
+        MaintenanceError::Read(error) => error,
+        other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use crate::checkpoint::Upkeep;
@@ -52,8 +52,6 @@ pub(crate) fn open(args: OpenArgs) -> Result<(Core, RecoveryReport), OpenError> 
     let mut report = RecoveryReport::default();
     let (index, unusable) = open_index(&disk, &snapshot, &mut report)?;
     let core = build(args, index, manifest, &snapshot);
-    core.remove_leftovers(&snapshot)?;
-    core.cut_segments(&mut report)?;
     core.replay(&snapshot, &mut report)?;
     if !unusable.is_empty() {
         let rebuilt = core.replace_runs(&unusable);
@@ -193,6 +191,7 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
         poison: Poison::default(),
         full: AtomicBool::new(false),
         tail_bytes: AtomicU64::new(0),
+        tail_due: AtomicU64::new(options.tail_bytes),
         index_bytes: AtomicU64::new(0),
         journal_bytes: AtomicU64::new(0),
         damage: Mutex::default(),
@@ -214,11 +213,16 @@ fn catalog_of(snapshot: &Snapshot) -> Catalog {
     let mut catalog = Catalog { next_id: snapshot.next_topic, ..Catalog::default() };
     for item in snapshot.topics.values() {
         let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
+        let mut segments = segments.remove(&item.id).unwrap_or_default();
+        // Events behind a hole that was left for lost ones go to a new segment.
+        if let Some(last) = segments.last_mut() {
+            last.sealed = last.meta.end != item.next_offset;
+        }
         let state = TopicState {
             next_offset: item.next_offset - reuse,
             earliest: item.earliest,
             last_stamp: item.last_stamp,
-            segments: segments.remove(&item.id).unwrap_or_default(),
+            segments,
             ..TopicState::default()
         };
         catalog.insert(Topic::new(item.id, item.name.clone(), true, state));
@@ -246,14 +250,18 @@ impl Core {
         Ok(())
     }
 
-    fn cut_segments(&self, report: &mut RecoveryReport) -> Result<(), OpenError> {
-        let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
-        for topic in topics {
-            let Some(meta) = topic.state().segments.last().map(|segment| segment.meta) else { continue };
+    /// Cuts each topic's last segment to what the manifest knows of it.
+    fn cut_segments(&self, snapshot: &Snapshot, report: &mut RecoveryReport) -> Result<(), OpenError> {
+        let mut last = HashMap::new();
+        for meta in snapshot.segments.values() {
+            last.insert(meta.id.topic, *meta);
+        }
+        for meta in last.into_values() {
+            let Some(topic) = snapshot.topics.get(&meta.id.topic) else { continue };
             let whole = self.cut_segment(meta.id, meta.bytes).map_err(open_io("cut", &meta.id.path()))?;
             if !whole {
                 report.damage.push(Damage {
-                    topic: Some(topic.name().to_string()),
+                    topic: Some(topic.name.to_string()),
                     file: meta.id.path(),
                     from_byte: 0,
                     to_byte: meta.bytes,
@@ -262,6 +270,21 @@ impl Core {
                     what: "the file is missing or shorter than it was",
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// Makes room for what the journal repeats. As late as possible: should the journal turn out damaged, what had been
+    /// written to segments before the crash is still there.
+    fn clear_once(
+        &self,
+        snapshot: &Snapshot,
+        report: &mut RecoveryReport,
+        cleared: &mut bool,
+    ) -> Result<(), OpenError> {
+        if !std::mem::replace(cleared, true) {
+            self.remove_leftovers(snapshot)?;
+            self.cut_segments(snapshot, report)?;
         }
         Ok(())
     }
@@ -278,10 +301,15 @@ impl Core {
             accept_damage: self.options.accept_damaged_journal,
         };
         let mut redo_lsn = applied;
+        let mut cleared = false;
         let end = read_journal(&*self.disk, start, &mut |frame| {
             report.frames += 1;
             report.events += u64::from(frame.events);
             self.redo_frame(frame)?;
+            if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
+                self.clear_once(snapshot, report, &mut cleared)?;
+                self.write_tails()?;
+            }
             if !frame.redo.is_empty() && frame.lsn > applied {
                 let redo = [Redo { lsn: frame.lsn, bytes: frame.redo }];
                 self.state.apply(&redo).map_err(|error| OpenError::State(error.to_string()))?;
@@ -292,6 +320,7 @@ impl Core {
         if applied > end.last_lsn {
             return Err(OpenError::StateAhead { applied, end: end.last_lsn });
         }
+        self.clear_once(snapshot, report, &mut cleared)?;
         report.torn_bytes = end.torn_bytes;
         self.after_damage(&end.accepted);
         report.damage.extend(end.accepted);

@@ -32,7 +32,7 @@ impl Core {
             rest = rest.get(view.len..).unwrap_or_default();
         }
         lock(&self.sequencer).next_lsn = frame.lsn + 1;
-        self.keep_tails_small()
+        Ok(())
     }
 
     fn redo_record(&self, topic: &Topic, view: &record::RecordView<'_>, bytes: &[u8], now: i64) {
@@ -92,10 +92,7 @@ impl Core {
 
     /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,
     /// so a crash in the middle changes nothing.
-    fn keep_tails_small(&self) -> Result<(), OpenError> {
-        if self.tail_bytes.load(Ordering::Relaxed) < self.options.tail_bytes {
-            return Ok(());
-        }
+    pub(crate) fn write_tails(&self) -> Result<(), OpenError> {
         let mut upkeep = lock(&self.upkeep);
         self.apply_tails(&mut upkeep.unsynced).map_err(open_io("write", segment::DIR))
     }

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::checkpoint::run_io;
 use crate::core::Core;
-use crate::error::MaintenanceError;
+use crate::error::{MaintenanceError, ReadError};
 use crate::index::{GhostEntry, Kind, Run};
 use crate::io_util::lock;
 use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
-use crate::topic::{Topic, TopicState};
+use crate::topic::{Segment, Topic, TopicState};
 
 /// A segment that is no longer part of its topic.
 #[derive(Debug)]
@@ -47,20 +48,24 @@ impl TopicState {
 
     /// Whether `trim` would remove something.
     pub(crate) fn wants_trim(&self, now: i64, durable_end: u64) -> bool {
-        self.kept_from(now, durable_end) > self.earliest
+        let unlinkable = self.segments.first().is_some_and(|segment| self.is_past(segment));
+        unlinkable || self.kept_from(now, durable_end) > self.earliest
+    }
+
+    /// Whether all of a segment is below the earliest offset and on disk. With records in the tail it stays for now.
+    fn is_past(&self, segment: &Segment) -> bool {
+        let whole = segment.applied == segment.meta.bytes && segment.meta.records > 0;
+        whole && segment.meta.end <= self.earliest
     }
 
     /// Moves the earliest offset and takes out the segments wholly below it.
     pub(crate) fn trim(&mut self, topic: &Topic, now: i64, durable_end: u64) -> Vec<Dropped> {
         self.earliest = self.kept_from(now, durable_end);
         let mut dropped = Vec::new();
-        // A segment with records in the tail stays until they are written.
-        while let Some(segment) = self.segments.first() {
-            let whole = segment.meta.end <= self.earliest && segment.applied == segment.meta.bytes;
-            if !whole || segment.meta.records == 0 {
-                break;
-            }
+        while self.segments.first().is_some_and(|segment| self.is_past(segment)) {
             let segment = self.segments.remove(0);
+            // Its ids answer until its ghosts do.
+            self.leaving.push(segment.meta);
             let age = now.saturating_sub(segment.meta.last_append);
             dropped.push(Dropped {
                 topic: topic.clone(),
@@ -91,22 +96,29 @@ impl Core {
     pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<Run>>> {
         let mut runs = Vec::new();
         for dropped in dropped.iter().filter(|dropped| dropped.within_dedupe_window) {
-            let mut ghosts = self.ghosts_of(dropped);
+            let mut ghosts = self.ghosts_of(dropped)?;
             ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
             let appended = dropped.meta.last_append.max(0) as u64;
-            let run = self.index.write_ghosts(ghosts, appended).map_err(io::Error::other)?;
+            let run = self.index.write_ghosts(ghosts, appended).map_err(run_io)?;
             runs.extend(run);
         }
         Ok(runs)
     }
 
     /// Damaged records cannot be remembered; their damage is on record.
-    fn ghosts_of(&self, dropped: &Dropped) -> Vec<GhostEntry> {
+    fn ghosts_of(&self, dropped: &Dropped) -> io::Result<Vec<GhostEntry>> {
         let mut ghosts = Vec::with_capacity(dropped.meta.records as usize);
         let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
         let mut next = dropped.meta.id.base;
         while next < dropped.meta.end {
-            let Ok(page) = self.read_segment(&dropped.topic, &dropped.meta, next, limit) else { break };
+            let page = match self.read_segment(&dropped.topic, &dropped.meta, next, limit) {
+                Ok(page) => page,
+                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                    next = damage.to_offset;
+                    continue;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            };
             ghosts.extend(page.iter().map(|view| GhostEntry {
                 topic: dropped.meta.id.topic,
                 id: *view.id.as_bytes(),
@@ -119,7 +131,7 @@ impl Core {
             }
             next = page.next;
         }
-        ghosts
+        Ok(ghosts)
     }
 
     /// Drops ghost runs that are older than every dedupe window.
@@ -146,6 +158,7 @@ impl Core {
         if numbers.is_empty() {
             return Ok(());
         }
+        self.check_writing()?;
         let mut manifest = lock(&self.manifest);
         let dropped = manifest.append_edit(|edit| edit.dropped_runs = numbers.to_vec());
         dropped.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crate::commit::StateJob;
+use crate::commit::{StateJob, complete_all};
 use crate::core::Core;
 use crate::io_util::lock;
 use crate::journal::writer::make_zeroed;
@@ -23,13 +23,27 @@ impl Threads {
     pub(crate) fn start(core: &Arc<Core>) -> io::Result<Threads> {
         let (sender, jobs) = sync_channel(STATE_QUEUE);
         lock(&core.committer).state_queue = Some(sender);
-        let threads = vec![
-            spawn(core, "log-writer", write_loop)?,
-            spawn(core, "log-upkeep", upkeep_loop)?,
-            spawn(core, "log-merge", merge_loop)?,
-            spawn(core, "log-state", move |core| state_loop(core, &jobs))?,
+        let mut threads = Threads(Vec::new());
+        let started = [
+            spawn(core, "log-writer", write_loop),
+            spawn(core, "log-upkeep", upkeep_loop),
+            spawn(core, "log-merge", merge_loop),
+            spawn(core, "log-state", move |core| state_loop(core, &jobs)),
         ];
-        Ok(Threads(threads))
+        let mut failed = None;
+        for thread in started {
+            match thread {
+                Ok(thread) => threads.0.push(thread),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            None => Ok(threads),
+            Some(error) => {
+                threads.stop(core);
+                Err(error)
+            }
+        }
     }
 
     /// Ends the loops after what is queued is done.
@@ -42,7 +56,9 @@ impl Threads {
         core.pump(true);
         // The state thread ends when its queue has no sender and is empty.
         lock(&core.committer).state_queue = None;
-        for thread in self.0 {
+        let own = std::thread::current().id();
+        // A completion may drop the last handle on one of these threads, which cannot wait for itself.
+        for thread in self.0.into_iter().filter(|thread| thread.thread().id() != own) {
             // A panic of the thread has poisoned the log already.
             let _ = thread.join();
         }
@@ -157,9 +173,7 @@ fn merge_loop(core: &Core) {
 
 fn state_loop(core: &Core, jobs: &Receiver<StateJob>) {
     while let Ok(job) = jobs.recv() {
-        for (done, result) in core.apply_state(job) {
-            done(result);
-        }
+        complete_all(core.apply_state(job));
     }
 }
 

@@ -144,6 +144,8 @@ pub(crate) struct TopicState {
     pub(crate) last_stamp: i64,
     /// Oldest first; only the last one grows.
     pub(crate) segments: Vec<Segment>,
+    /// Segments that retention took out and whose files are still there.
+    pub(crate) leaving: Vec<SegmentMeta>,
     pub(crate) tail: VecDeque<Arc<Chunk>>,
     /// The next record starts a new chunk: a checkpoint was cut behind the last one.
     pub(crate) tail_closed: bool,
@@ -310,7 +312,9 @@ impl TopicState {
 
     /// First offset that any segment still holds.
     pub(crate) fn on_disk_from(&self) -> u64 {
-        self.segments.first().map_or(self.next_offset, |segment| segment.meta.id.base)
+        let leaving = self.leaving.first().map(|meta| meta.id.base);
+        let kept = self.segments.first().map(|segment| segment.meta.id.base);
+        leaving.or(kept).unwrap_or(self.next_offset)
     }
 
     /// The tail chunk that holds `offset`.

@@ -61,15 +61,22 @@ pub(crate) fn read_journal(
         let next_base = files.peek().map(|next| next.header.base_lsn);
         check_successor(&source, files.peek())?;
         let reading = FileReading { source: &source, next_base, checkpoint_lsn, accept_damage };
-        reading.run(&mut end, visit)?;
+        // Before anything is made of what it holds: a frame in the page cache is not a durable one.
         if !planted::is(Bug::ServeUnsynced) {
             source.file.sync().map_err(open_io("sync", &file_name(source.number)))?;
         }
+        reading.run(&mut end, visit)?;
         end.found.next_sequence = source.header.sequence + 1;
         let (number, sequence) = (source.number, source.header.sequence);
-        end.found.full.push_back(FullFile { number, sequence, last_lsn: end.last_lsn });
+        end.found.full.push_back(FullFile {
+            number,
+            sequence,
+            last_lsn: end.last_lsn,
+            file_bytes: source.header.file_bytes,
+        });
     }
     reject_headless(disk, &listing.headless, &mut end)?;
+    reject_erased(disk, &end)?;
     Ok(end)
 }
 
@@ -289,4 +296,18 @@ fn header_damage(file: String, what: &'static str) -> OpenError {
         to_offset: 0,
         what,
     })
+}
+
+/// A spare whose header was erased while the file was in use still has the next use's first frame.
+fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), OpenError> {
+    let salt = frame::salt(end.found.next_sequence);
+    for number in &end.found.spares {
+        let path = file_name(*number);
+        let file = disk.open(&path).map_err(open_io("open", &path))?;
+        let first = read_vec_at(&*file, FRAMES_AT, frame::HEADER_BYTES).map_err(open_io("read", &path))?;
+        if frame::claimed_end(&first, 0, salt).is_some() {
+            return Err(header_damage(path, "the header of a journal file in use was erased"));
+        }
+    }
+    Ok(())
 }

@@ -47,6 +47,7 @@ pub(crate) struct FullFile {
     pub(crate) number: u32,
     pub(crate) sequence: u64,
     pub(crate) last_lsn: u64,
+    pub(crate) file_bytes: u64,
 }
 
 impl JournalWriter {
@@ -126,13 +127,20 @@ impl JournalWriter {
         let file = self.disk.open(&name)?;
         let header = FileHeader { sequence: self.next_sequence, base_lsn, file_bytes: self.file_bytes };
         write_all_at(&*file, &header.encode(), 0)?;
+        // A checkpoint may name this file as the journal's start before its first frame is synced.
+        file.sync()?;
         self.next_sequence += 1;
         let salt = frame::salt(header.sequence);
         let next =
             CurrentFile { number, file, header, salt, pos: FRAMES_AT, last_lsn: base_lsn.saturating_sub(1) };
         if let Some(old) = self.current.replace(next) {
             let (number, last_lsn) = (old.number, old.last_lsn);
-            self.full.push_back(FullFile { number, sequence: old.header.sequence, last_lsn });
+            self.full.push_back(FullFile {
+                number,
+                sequence: old.header.sequence,
+                last_lsn,
+                file_bytes: old.header.file_bytes,
+            });
         }
         Ok(())
     }
@@ -169,7 +177,7 @@ impl JournalWriter {
     /// Recycles files wholly at or below `lsn`. Spares beyond what a checkpoint needs are removed.
     pub(crate) fn free_up_to(&mut self, lsn: u64, spares_max: usize) -> io::Result<()> {
         while let Some(file) = self.full.front().copied().filter(|file| file.last_lsn <= lsn) {
-            if self.spares.len() < spares_max {
+            if self.spares.len() < spares_max && file.file_bytes == self.file_bytes {
                 self.spares.push(file.number);
             } else {
                 self.disk.remove(&file_name(file.number))?;

@@ -264,6 +264,6 @@ fn os_batches_are_seen_once_they_are_synced() {
     let receipt = log.append(batch, Durability::Os).unwrap();
     assert_eq!((receipt.events[0].offset, receipt.durability), (0, Durability::Os));
     assert_eq!(topic.end(), 0);
-    log.sync();
+    let _ = log.sync();
     assert_eq!(payloads(&log, "t", 0).len(), 1);
 }

@@ -37,7 +37,7 @@ fn a_sync_is_never_tried_again() {
     let _ = append(&log, "t", event(2, None, "2"));
     let before = world.disk.ops();
     let _ = append(&log, "t", event(3, None, "3"));
-    log.sync();
+    let _ = log.sync();
     let _ = log.checkpoint();
     let _ = log.maintain();
     assert_eq!(world.disk.ops(), before, "{:?}", world.disk.trace());

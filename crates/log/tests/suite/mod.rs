@@ -6,6 +6,7 @@ mod fixture;
 mod kill;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod regressions;
 mod simulation;
 mod threads;
 mod world;

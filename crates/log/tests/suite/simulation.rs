@@ -73,7 +73,7 @@ impl Simulation {
                     false
                 }
                 _ => {
-                    log.sync();
+                    let _ = log.sync();
                     false
                 }
             };

@@ -1,0 +1,229 @@
+//! Faults that met each other in the wrong moment, one by one.
+
+use std::sync::Arc;
+
+use promethean_log::{Batch, Log, NewEvent, NewId, Options, Policy, ReadLimit, Topic};
+use promethean_model::Durability;
+use promethean_testkit::fault_state::encode_puts;
+use promethean_testkit::{Failure, Matcher, OpKind};
+
+use super::world::*;
+
+const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
+/// Checkpoints only when told to.
+fn patient() -> World {
+    World::with(Options { checkpoint_bytes: 1 << 20, index_bytes: 1 << 20, ..small() })
+}
+
+fn compacted(log: &Log) -> Topic {
+    let topic = log.create_topic(&name("t")).unwrap();
+    log.set_policy(&topic, Policy { compacted: true, ..Policy::default() });
+    topic
+}
+
+/// Every other event has a key of its own and survives.
+fn fill(log: &Log, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let key = if n % 2 == 0 { "hot".to_owned() } else { format!("u{n}") };
+        append(log, "t", event(n, Some(&key), &format!("{n}"))).unwrap();
+    }
+}
+
+fn fill_and_keep_one(log: &Log, count: u64) -> Topic {
+    for n in 0..count {
+        append(log, "t", event(n, None, LONG)).unwrap();
+    }
+    log.checkpoint().unwrap();
+    let topic = log.topic(&name("t")).unwrap();
+    log.set_policy(&topic, Policy { count: Some(1), ..Policy::default() });
+    topic
+}
+
+#[test]
+fn holes_of_a_compacted_topic_are_not_damage() {
+    let world = World::new();
+    let log = world.open();
+    let topic = compacted(&log);
+    fill(&log, 0..200);
+    log.checkpoint().unwrap();
+    log.maintain().unwrap();
+    assert!(log.find_id(&topic, id(4)).unwrap().is_none());
+    assert!(log.key_history(&topic, b"hot", 0..u64::MAX, 1000).unwrap().len() < 100);
+    assert_eq!(append(&log, "t", event(4, Some("hot"), "4")).unwrap(), 4, "known by its ghost");
+    assert!(log.health().damage.is_empty());
+}
+
+#[test]
+fn a_failed_manifest_is_not_completed_by_a_merge_or_a_compaction() {
+    for compact in [false, true] {
+        let mut world = patient();
+        let log = world.open();
+        if compact {
+            compacted(&log);
+        }
+        for round in 0..6 {
+            fill(&log, round * 10..round * 10 + 10);
+            if round < 5 {
+                log.checkpoint().unwrap();
+            }
+        }
+        world.disk.fail_next(Matcher::op(OpKind::Sync).path("manifest"), Failure::EIO);
+        assert!(log.checkpoint().is_err());
+        let before = world.disk.ops();
+        assert!(log.maintain().is_err());
+        assert_eq!(world.disk.ops(), before, "nothing is written after a failed sync");
+        drop(log);
+        world.disk = world.disk.crash(1);
+        let log = world.open();
+        assert_eq!(log.topic(&name("t")).unwrap().end(), 60);
+        assert_eq!(append(&log, "t", event(5000, Some("k"), "new")).unwrap(), 60);
+    }
+}
+
+#[test]
+fn compaction_leaves_an_unfinished_checkpoint_alone() {
+    let world = patient();
+    let log = world.open();
+    compacted(&log);
+    fill(&log, 0..200);
+    world.disk.fail_next(Matcher::op(OpKind::Create).path("index"), Failure::ENOSPC);
+    assert!(log.checkpoint().is_err());
+    log.maintain().unwrap();
+    log.checkpoint().unwrap();
+    let before = payloads(&log, "t", 0);
+    drop(log);
+    assert_eq!(payloads(&world.open(), "t", 0), before);
+}
+
+#[test]
+fn expired_events_leave_the_disk_though_they_were_in_memory_when_they_expired() {
+    let world = World::new();
+    let log = world.open();
+    append(&log, "t", event(1, None, "secret")).unwrap();
+    let topic = log.topic(&name("t")).unwrap();
+    log.set_policy(&topic, Policy { age_ms: Some(1000), dedupe_window_ms: 0, ..Policy::default() });
+    for _ in 0..3 {
+        world.clock.advance(100_000);
+        log.maintain().unwrap();
+    }
+    assert!(world.disk.files().iter().all(|file| !file.ends_with(".seg")), "{:?}", world.disk.files());
+}
+
+#[test]
+fn retention_without_space_is_tried_again_and_forgets_no_id_meanwhile() {
+    let world = World::new();
+    let log = world.open();
+    fill_and_keep_one(&log, 60);
+    world.disk.fail_next(Matcher::op(OpKind::Create).path("index"), Failure::ENOSPC);
+    assert!(log.maintain().is_err());
+    assert_eq!(log.health().poisoned, None);
+    assert_eq!(append(&log, "t", event(0, None, LONG)).unwrap(), 0, "a duplicate of a trimmed event");
+    log.maintain().unwrap();
+    log.checkpoint().unwrap();
+    assert_eq!(append(&log, "t", event(0, None, LONG)).unwrap(), 0, "a duplicate of a removed event");
+}
+
+#[test]
+fn events_after_accepted_damage_are_readable() {
+    let mut world = World::new();
+    let log = world.open();
+    append(&log, "other", event(500, None, "x")).unwrap();
+    for n in 0..10 {
+        append(&log, "t", event(n, None, &format!("{n}"))).unwrap();
+    }
+    drop(log);
+    world.disk = world.disk.kill();
+    let file = world.disk.files().into_iter().find(|file| file.starts_with("journal/")).unwrap();
+    let bytes = world.disk.read_file(&file).unwrap();
+    let at = bytes.windows(16).position(|window| window == id(5).as_bytes()).unwrap();
+    world.disk.flip_bit(&file, at as u64, 1).unwrap();
+    world.options.accept_damaged_journal = true;
+    world.open().close().unwrap();
+    let log = world.open();
+    let at = append(&log, "other", event(600, None, "new")).unwrap();
+    log.checkpoint().unwrap();
+    let topic = log.topic(&name("other")).unwrap();
+    let page = log.read(&topic, 1, ReadLimit { events: 10, bytes: 1000 }).unwrap();
+    assert_eq!(page.iter().next().map(|view| view.offset), Some(at));
+}
+
+#[test]
+fn damaged_ghosts_are_given_up_and_nothing_else() {
+    let world = World::new();
+    let log = world.open();
+    fill_and_keep_one(&log, 200);
+    let before = world.disk.files();
+    append(&log, "t", NewEvent { id: NewId::Minted(id(1000)), ..event(1000, None, "y") }).unwrap();
+    log.checkpoint().unwrap();
+    for run in world.disk.files().into_iter().filter(|file| file.ends_with(".run") && !before.contains(file))
+    {
+        world.disk.flip_bit(&run, 5, 1).unwrap();
+    }
+    for n in 2000..2005 {
+        append(&log, "t", event(n, None, "y")).unwrap();
+    }
+    log.maintain().unwrap();
+    assert!(!log.health().damage.is_empty());
+    drop(log);
+    let log = world.open();
+    append(&log, "t", event(3000, None, "y")).unwrap();
+    let topic = log.topic(&name("t")).unwrap();
+    assert_eq!(log.find_id(&topic, id(2004)).unwrap().unwrap().view().offset, 205);
+}
+
+#[test]
+fn journal_files_of_another_size_are_not_reused() {
+    for count in (0..900u64).step_by(45) {
+        let mut world = World::with(Options { checkpoint_bytes: 64 * 1024, ..small() });
+        let log = world.open();
+        for n in 0..5 {
+            append(&log, "t", event(n, None, "x")).unwrap();
+        }
+        log.close().unwrap();
+        drop(log);
+        world.options.journal_file_bytes = 16 * 1024;
+        let log = world.open();
+        for n in 0..count {
+            append(&log, "t", event(1000 + n, None, LONG)).unwrap();
+        }
+        log.close().unwrap();
+        drop(log);
+        assert_eq!(payloads(&world.open(), "t", 0).len() as u64, count + 5);
+    }
+}
+
+#[test]
+fn recovery_applies_nothing_that_is_not_durable() {
+    let mut world = World::new();
+    let log = world.open();
+    append(&log, "t", event(1, None, "1")).unwrap();
+    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    let mut batch = Batch::new();
+    batch.redo(&encode_puts(&[(b"k", b"v")]));
+    assert!(log.append(batch, Durability::Fsync).is_err());
+    drop(log);
+    world.disk = world.disk.kill();
+    world.state = Arc::new(world.state.kill());
+    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    assert!(world.try_open().is_err());
+    assert_eq!(world.state.get(b"k"), None);
+    for seed in 0..6 {
+        world.disk = world.disk.crash(seed);
+        assert_eq!(payloads(&world.open(), "t", 0).len(), 1);
+    }
+}
+
+#[test]
+fn a_batch_that_is_there_already_meets_its_expectations_again() {
+    let world = World::new();
+    let log = world.open();
+    let topic = log.topic_or_create(&name("t")).unwrap();
+    for _ in 0..2 {
+        let mut batch = Batch::new();
+        batch.push(&topic, event(1, Some("k"), "1")).unwrap();
+        batch.expect_end(&topic, 0);
+        batch.expect_key(&topic, b"k", None);
+        assert_eq!(log.append(batch, Durability::Fsync).unwrap().events[0].offset, 0);
+    }
+}
