@@ -90,7 +90,7 @@ impl TopicState {
         let kept = self.segment_index(offset).and_then(|index| self.segments.get(index));
         if let Some(segment) = kept {
             let inside = offset < segment.meta.end;
-            return inside.then(|| FilePlace { meta: segment.meta, applied: segment.applied, samples });
+            return inside.then_some(FilePlace { meta: segment.meta, applied: segment.applied, samples });
         }
         let leaving = self.leaving.iter().find(|meta| meta.id.base <= offset && offset < meta.end)?;
         Some(FilePlace { meta: *leaving, applied: leaving.bytes, samples })
