@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::core::Core;
 use crate::files::Part;
-use crate::io_util::write_all_at;
+use crate::io_util::{lock, write_all_at};
 use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
 use crate::topic::{Chunk, Topic};
 
@@ -28,7 +28,7 @@ impl Core {
     pub(crate) fn apply_tails(&self, unsynced: &mut Unsynced) -> io::Result<()> {
         let most = self.options.tail_bytes * 2;
         let all = self.tail_bytes.load(Ordering::Relaxed) >= most;
-        let dirty = crate::io_util::lock(&self.sequencer).dirty.clone();
+        let dirty = lock(&self.sequencer).dirty.clone();
         for topic in dirty {
             let waiting: u64 = topic.state().tail.iter().map(|chunk| chunk.bytes.len() as u64).sum();
             if all || waiting >= EAGER_BYTES {
@@ -101,12 +101,14 @@ impl Core {
         unsynced.created |= count == 0;
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.encode(id.topic)).collect();
         write_all_at(&*file, &bytes, u64::from(count) * SAMPLE_BYTES as u64)?;
+        let mut sequencer = lock(&self.sequencer);
         let mut state = topic.state();
+        sequencer.mark_dirty(topic, &mut state.dirty);
         if let Some(segment) = state.segment_by_id(id) {
             segment.samples.drain(..samples.len().min(segment.samples.len()));
             segment.samples.shrink_to(SAMPLES_KEPT);
             segment.meta.samples += samples.len() as u32;
-            segment.changed = true;
+            segment.samples_changed = true;
         }
         Ok(())
     }

@@ -148,7 +148,8 @@ impl Core {
             last_stamp: state.last_stamp,
         });
         for segment in &mut state.segments {
-            if std::mem::take(&mut segment.changed) || cut.rewrite {
+            let samples_changed = std::mem::take(&mut segment.samples_changed);
+            if std::mem::take(&mut segment.changed) || samples_changed || cut.rewrite {
                 cut.segments.push(segment.meta);
             }
         }

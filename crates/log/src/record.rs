@@ -187,6 +187,11 @@ fn header_crc(header: &[u8; HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[0..4]), &header[8..HEADER_BYTES])
 }
 
+/// The offset in a header that verifies.
+pub(crate) fn offset_of(record: &[u8]) -> u64 {
+    record.get(AT_OFFSET..).and_then(|rest| Fields(rest).u64()).unwrap_or(0)
+}
+
 /// Key and payload of a record that `encode` made.
 pub(crate) fn split_unplaced(record: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     record.first_chunk::<HEADER_BYTES>()?;

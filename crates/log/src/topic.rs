@@ -166,21 +166,23 @@ pub(crate) struct Segment {
     pub(crate) sealed: bool,
     /// Position of the last sample.
     pub(crate) sampled_at: u64,
-    /// Changed since the manifest was written.
+    /// Has records that the manifest does not know of.
     pub(crate) changed: bool,
+    /// Has samples that the manifest does not know of. They are hints, so nothing waits for them.
+    pub(crate) samples_changed: bool,
     pub(crate) damaged: bool,
 }
 
 impl Segment {
     pub(crate) fn new(meta: SegmentMeta, applied: u64) -> Segment {
-        let sampled_at = meta.bytes;
         Segment {
             meta,
             samples: Vec::new(),
             applied,
             sealed: false,
-            sampled_at,
+            sampled_at: meta.bytes,
             changed: false,
+            samples_changed: false,
             damaged: false,
         }
     }
