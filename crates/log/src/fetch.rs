@@ -52,12 +52,13 @@ impl Core {
         pos: u32,
     ) -> Result<Option<Record>, ReadError> {
         const GUESS_BYTES: usize = 1024;
-        let path = place.meta.id.path();
-        let mut bytes = read_vec_at(file, u64::from(pos), GUESS_BYTES).map_err(read_io("read", &path))?;
+        // Named only when it is needed: this runs for every event of a key's history.
+        let failed = |error| read_io("read", &place.meta.id.path())(error);
+        let mut bytes = read_vec_at(file, u64::from(pos), GUESS_BYTES).map_err(failed)?;
         if let Err(Bad::Short(len)) = record::parse(&bytes)
             && u64::from(pos) + len as u64 <= place.applied
         {
-            bytes = read_vec_at(file, u64::from(pos), len).map_err(read_io("read", &path))?;
+            bytes = read_vec_at(file, u64::from(pos), len).map_err(failed)?;
         }
         if let Ok(view) = record::parse(&bytes)
             && view.topic == topic.id()
