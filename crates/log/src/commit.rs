@@ -212,8 +212,8 @@ impl Core {
     pub(crate) fn write_mark(&self) {
         let mut committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
-        let nothing_new = sequencer.last_lsn() != committer.synced_lsn;
-        if !sequencer.group.spans.is_empty() || nothing_new || self.poison.reason().is_some() {
+        let unsynced = sequencer.last_lsn() != committer.synced_lsn;
+        if !sequencer.group.spans.is_empty() || unsynced || self.poison.reason().is_some() {
             return;
         }
         let lsn = sequencer.next_lsn;

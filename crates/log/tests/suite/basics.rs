@@ -1,6 +1,6 @@
 //! What a log does when nothing goes wrong.
 
-use promethean_log::{AppendError, Batch, NewEvent, NewId, Policy, ReadError, ReadLimit};
+use promethean_log::{AppendError, Batch, Log, NewEvent, NewId, Policy, ReadError, ReadLimit};
 use promethean_model::Durability;
 
 use super::world::*;
@@ -59,20 +59,17 @@ fn a_repeated_id_is_a_duplicate_and_another_content_is_refused_with_its_whole_ba
     let world = World::new();
     let log = world.open();
     assert_eq!(append(&log, "t", event(1, Some("k"), "1")).unwrap(), 0);
-    let topic = log.topic(&name("t")).unwrap();
-    for reopened in [false, true] {
-        let log = if reopened {
-            drop(log.clone());
-            log.clone()
-        } else {
-            log.clone()
-        };
+    let repeat = |log: &Log| {
         let mut batch = Batch::new();
-        batch.push(&topic, event(1, Some("k"), "1")).unwrap();
-        let receipt = log.append(batch, Durability::Fsync).unwrap();
-        assert!(receipt.events[0].duplicate);
-        assert_eq!(receipt.events[0].offset, 0);
-    }
+        batch.push(&log.topic(&name("t")).unwrap(), event(1, Some("k"), "1")).unwrap();
+        let placed = log.append(batch, Durability::Fsync).unwrap().events[0];
+        assert_eq!((placed.offset, placed.duplicate), (0, true));
+    };
+    repeat(&log);
+    drop(log);
+    let log = world.open();
+    repeat(&log);
+    let topic = log.topic(&name("t")).unwrap();
     let mut batch = Batch::new();
     batch.push(&topic, event(2, None, "2")).unwrap();
     batch.push(&topic, event(1, Some("k"), "other")).unwrap();
