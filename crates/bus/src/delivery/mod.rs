@@ -1,0 +1,3 @@
+//! The delivery of one claim as a pure state machine. See `docs/adr/0002-claims.md`.
+
+pub mod types;

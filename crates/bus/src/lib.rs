@@ -1,0 +1,3 @@
+//! Publishing, consumer groups and delivery, as a library: no network.
+
+pub mod delivery;
