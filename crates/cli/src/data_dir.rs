@@ -8,17 +8,18 @@ use promethean_log::{Log, NoObserver, OpenArgs, OpenError, Options, RealDisk, Re
 use promethean_model::SystemClock;
 
 /// Opens the log in `dir`, creating it if there is none.
-pub(crate) fn open(dir: &Path, options: Options) -> Result<(Log, RecoveryReport), OpenError> {
+pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<Log>, RecoveryReport), OpenError> {
     let disk = RealDisk::new(dir).map_err(|source| OpenError::Io {
         action: "open",
         file: dir.display().to_string(),
         source,
     })?;
-    Log::open(OpenArgs {
+    let (log, report) = Log::open(OpenArgs {
         disk: Arc::new(disk),
         clock: Arc::new(SystemClock::new()),
         state: Arc::new(NoState),
         observer: Arc::new(NoObserver),
         options,
-    })
+    })?;
+    Ok((Arc::new(log), report))
 }

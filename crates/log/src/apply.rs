@@ -13,8 +13,9 @@ use crate::topic::{Chunk, Topic};
 
 /// A topic with less than this waits until the tails are full, so that many small topics do not mean many small writes.
 const EAGER_BYTES: u64 = 64 * 1024;
-/// Samples kept in memory per growing segment.
-const SAMPLES_KEPT: usize = 32;
+/// Samples kept in memory for all growing segments together, and for one of them at least and at most.
+const SAMPLES_KEPT: usize = 64 * 1024;
+const SAMPLES_KEPT_EACH: std::ops::RangeInclusive<usize> = 32..=1024;
 
 /// Files written since the last sync.
 #[derive(Debug, Default)]
@@ -64,14 +65,16 @@ impl Core {
             write_all_at(&*file, &id.encode_header(), 0)?;
         }
         write_all_at(&*file, &chunk.bytes, chunk.pos)?;
+        let samples_kept = self.samples_kept();
         let samples = {
             let mut state = topic.state();
             state.tail.pop_front();
+            state.last_chunk = (chunk.bytes.len(), chunk.ends.len());
             let last = state.segments.last().map(|segment| segment.meta.id);
             let Some(segment) = state.segment_by_id(id) else { return Ok(()) };
             segment.applied = chunk.pos + chunk.bytes.len() as u64;
             let complete = last != Some(id) && segment.applied == segment.meta.bytes;
-            if complete || segment.samples.len() >= SAMPLES_KEPT {
+            if complete || segment.samples.len() >= samples_kept {
                 Some((segment.meta.samples, segment.samples.clone()))
             } else {
                 None
@@ -82,6 +85,12 @@ impl Core {
             Some((count, samples)) => self.write_samples(topic, id, count, &samples, unsynced),
             None => Ok(()),
         }
+    }
+
+    /// How many samples a growing segment may keep in memory: files of a few samples are not worth creating.
+    fn samples_kept(&self) -> usize {
+        let topics = self.read_catalog(|catalog| catalog.by_id.len());
+        (SAMPLES_KEPT / topics.max(1)).clamp(*SAMPLES_KEPT_EACH.start(), *SAMPLES_KEPT_EACH.end())
     }
 
     fn write_samples(
@@ -106,7 +115,7 @@ impl Core {
         sequencer.mark_dirty(topic, &mut state.dirty);
         if let Some(segment) = state.segment_by_id(id) {
             segment.samples.drain(..samples.len().min(segment.samples.len()));
-            segment.samples.shrink_to(SAMPLES_KEPT);
+            segment.samples.shrink_to(*SAMPLES_KEPT_EACH.start());
             segment.meta.samples += samples.len() as u32;
             segment.samples_changed = true;
         }

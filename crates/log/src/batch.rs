@@ -10,6 +10,8 @@ use crate::topic::Topic;
 /// Everything in a batch becomes durable together or not at all.
 #[derive(Debug, Default)]
 pub struct Batch {
+    /// Whether an event that is refused leaves the others alone.
+    pub(crate) each: bool,
     pub(crate) records: Vec<u8>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) redo: Vec<u8>,
@@ -46,10 +48,24 @@ pub(crate) enum TopicChange {
 pub struct Receipt {
     /// Position of the batch in the journal; 0 if every event was a duplicate that is durable already.
     pub lsn: u64,
-    /// One for each event, in the batch's order.
+    /// One for each event, in the batch's order; means nothing for those in `refused`.
     pub events: Placements,
+    /// Events of a batch made by [`Batch::each`] that were refused, by their index, ascending.
+    pub refused: Vec<(usize, AppendError)>,
     /// What the ack guarantees.
     pub durability: Durability,
+}
+
+impl Receipt {
+    /// What became of each event.
+    pub fn outcomes(self) -> impl Iterator<Item = Result<Placed, AppendError>> {
+        let mut refused = self.refused.into_iter().peekable();
+        let events = self.events;
+        (0..events.len()).map_while(move |index| match refused.next_if(|(at, _)| *at == index) {
+            Some((_, error)) => Some(Err(error)),
+            None => events.get(index).copied().map(Ok),
+        })
+    }
 }
 
 /// Where the events of a batch are. A batch of one needs no memory of its own.
@@ -123,6 +139,18 @@ impl Batch {
     /// An empty batch.
     pub fn new() -> Batch {
         Batch::default()
+    }
+
+    /// An empty batch whose events are accepted or refused one by one: for publishers that have several events at hand
+    /// which do not depend on each other. They share a frame, so together they cost little more than one.
+    pub fn each() -> Batch {
+        Batch { each: true, ..Batch::default() }
+    }
+
+    /// Makes room for events whose records take this many bytes together, so that adding them need not.
+    pub fn reserve(&mut self, events: usize, bytes: usize) {
+        self.slots.reserve_exact(events);
+        self.records.reserve_exact(bytes);
     }
 
     /// Adds an event.

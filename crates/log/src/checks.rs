@@ -24,6 +24,31 @@ pub(crate) enum Outcome {
     Duplicate(Placed),
     /// The event repeats the one at this index of the batch.
     Earlier(usize),
+    Refused,
+}
+
+/// What becomes of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    /// Empty when every event is fresh.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Why events were refused, where the others go on without them.
+    pub(crate) refused: Vec<(usize, AppendError)>,
+}
+
+impl Decision {
+    pub(crate) fn outcome(&self, index: usize) -> Outcome {
+        self.outcomes.get(index).copied().unwrap_or(Outcome::Fresh)
+    }
+
+    /// An event is refused: alone, or with its whole batch.
+    fn refuse(&mut self, batch: &Batch, index: usize, error: AppendError) -> Result<Outcome, AppendError> {
+        if !batch.each {
+            return Err(error);
+        }
+        self.refused.push((index, error));
+        Ok(Outcome::Refused)
+    }
 }
 
 /// Lookups made before the lock.
@@ -94,50 +119,60 @@ impl Core {
         Ok(ghost.map(|ghost| Known { offset: ghost.offset, ts: ghost.ts, content: ghost.content }))
     }
 
-    /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch. The result is
-    /// empty when every event is fresh.
+    /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch.
     pub(crate) fn decide(
         &self,
         sequencer: &Sequencer,
         batch: &Batch,
         prior: &Prior,
-    ) -> Result<Vec<Outcome>, AppendError> {
+    ) -> Result<Decision, AppendError> {
         for change in &batch.controls {
             let (TopicChange::Create(topic) | TopicChange::Delete(topic)) = change;
             if topic.is_deleted() {
                 return Err(AppendError::TopicDeleted { topic: topic.name().to_string() });
             }
         }
-        for slot in &batch.slots {
-            if slot.topic.is_deleted() {
-                return Err(AppendError::TopicDeleted { topic: slot.topic.name().to_string() });
-            }
-            if slot.topic.needs_key() && slot.key_hash.is_none() {
-                return Err(AppendError::KeyRequired { topic: slot.topic.name().to_string() });
-            }
-        }
-        if prior.ids.is_empty() {
+        if prior.ids.is_empty() && batch.slots.iter().all(|slot| refusal(slot).is_none()) {
             self.check_expectations(sequencer, batch, prior)?;
-            return Ok(Vec::new());
+            return Ok(Decision::default());
         }
-        let mut outcomes = Vec::with_capacity(batch.slots.len());
+        let mut decision = Decision::default();
+        decision.outcomes.reserve(batch.slots.len());
         let mut in_batch: HashMap<(u32, EventId), usize> = HashMap::new();
-        for (index, (slot, (known, since))) in batch.slots.iter().zip(&prior.ids).enumerate() {
-            let known = match slot.id {
-                NewId::Given(id) if known.is_none() => {
-                    self.find_recent(sequencer, &slot.topic, id, slot.id_hash, *since)?
-                }
-                _ => *known,
-            };
-            outcomes.push(decide_event(batch, slot, known, &mut in_batch, index)?);
+        for (index, slot) in batch.slots.iter().enumerate() {
+            let prior = prior.ids.get(index).copied();
+            let decided = self.decide_event(sequencer, batch, slot, prior, &mut in_batch, index);
+            let outcome = decided.or_else(|error| decision.refuse(batch, index, error))?;
+            decision.outcomes.push(outcome);
         }
         // A batch that is there already met its expectations when it came first.
+        let outcomes = &decision.outcomes;
         let repeated =
             !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Duplicate(_)));
         if !repeated {
             self.check_expectations(sequencer, batch, prior)?;
         }
-        Ok(outcomes)
+        Ok(decision)
+    }
+
+    fn decide_event(
+        &self,
+        sequencer: &Sequencer,
+        batch: &Batch,
+        slot: &Slot,
+        prior: Option<(Option<Known>, u64)>,
+        in_batch: &mut HashMap<(u32, EventId), usize>,
+        index: usize,
+    ) -> Result<Outcome, AppendError> {
+        if let Some(refusal) = refusal(slot) {
+            return Err(refusal);
+        }
+        let (NewId::Given(id), Some((known, since))) = (slot.id, prior) else { return Ok(Outcome::Fresh) };
+        let known = match known {
+            None => self.find_recent(sequencer, &slot.topic, id, slot.id_hash, since)?,
+            known => known,
+        };
+        compare(batch, slot, id, known, in_batch, index)
     }
 
     /// An event with this id placed at or after `since`.
@@ -237,14 +272,24 @@ impl Core {
     }
 }
 
-fn decide_event(
+/// What refuses an event whatever else there is.
+fn refusal(slot: &Slot) -> Option<AppendError> {
+    if slot.topic.is_deleted() {
+        return Some(AppendError::TopicDeleted { topic: slot.topic.name().to_string() });
+    }
+    let keyless = slot.topic.needs_key() && slot.key_hash.is_none();
+    keyless.then(|| AppendError::KeyRequired { topic: slot.topic.name().to_string() })
+}
+
+/// Tells a duplicate from a conflict and from a fresh event.
+fn compare(
     batch: &Batch,
     slot: &Slot,
+    id: EventId,
     known: Option<Known>,
     in_batch: &mut HashMap<(u32, EventId), usize>,
     index: usize,
 ) -> Result<Outcome, AppendError> {
-    let NewId::Given(id) = slot.id else { return Ok(Outcome::Fresh) };
     let content = record_content(batch.record(slot));
     let conflict = |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
     if let Some(known) = known {

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use promethean_model::Durability;
 
 use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submission, TopicChange};
-use crate::checks::Outcome;
+use crate::checks::{Decision, Outcome};
 use crate::core::Core;
 use crate::error::AppendError;
 use crate::index::Insert;
@@ -171,16 +171,17 @@ impl Core {
         // Allocated before the lock is taken, if it is not held yet.
         let events = Placements::with_capacity(batch.slots.len());
         let decided = self.check_alone(batch).and_then(|()| self.lock_and_decide(held, batch));
-        let outcomes = match decided {
-            Ok(outcomes) => outcomes,
+        let mut decision = match decided {
+            Ok(decision) => decision,
             Err(error) => return Err((done, error)),
         };
-        if let Some(events) = all_durable_duplicates(batch, &outcomes) {
-            return Ok(Some((done, Receipt { lsn: 0, events, durability })));
+        let refused = std::mem::take(&mut decision.refused);
+        if let Some(events) = nothing_to_write(batch, &decision) {
+            return Ok(Some((done, Receipt { lsn: 0, events, refused, durability })));
         }
         if let Some(sequencer) = held {
-            let receipt = Receipt { lsn: 0, events, durability };
-            self.place(sequencer, batch, &outcomes, receipt, done);
+            let receipt = Receipt { lsn: 0, events, refused, durability };
+            self.place(sequencer, batch, &decision, receipt, done);
         }
         Ok(None)
     }
@@ -201,7 +202,7 @@ impl Core {
         &'a self,
         held: &mut Option<MutexGuard<'a, Sequencer>>,
         batch: &Batch,
-    ) -> Result<Vec<Outcome>, AppendError> {
+    ) -> Result<Decision, AppendError> {
         loop {
             if batch.needs_lookup() {
                 // Lookups may read the disk.
@@ -219,10 +220,10 @@ impl Core {
             if sequencer.closed {
                 return Err(AppendError::Closed);
             }
-            let outcomes = prior.is_current(&self.index).then(|| self.decide(&sequencer, batch, &prior));
+            let decision = prior.is_current(&self.index).then(|| self.decide(&sequencer, batch, &prior));
             *held = Some(sequencer);
-            if let Some(outcomes) = outcomes {
-                return outcomes;
+            if let Some(decision) = decision {
+                return decision;
             }
         }
     }
@@ -241,7 +242,7 @@ impl Core {
         &self,
         sequencer: &mut Sequencer,
         batch: &Batch,
-        outcomes: &[Outcome],
+        decision: &Decision,
         mut receipt: Receipt,
         done: Completion,
     ) {
@@ -249,30 +250,34 @@ impl Core {
         sequencer.next_lsn += 1;
         let start = sequencer.group.bytes.len();
         sequencer.group.bytes.resize(start + HEADER_BYTES, 0);
-        self.place_controls(sequencer, batch, outcomes);
+        self.place_controls(sequencer, batch, decision);
         let control_bytes = (sequencer.group.bytes.len() - start - HEADER_BYTES) as u32;
         let now = self.clock.wall_ms();
         receipt.lsn = lsn;
+        let before = sequencer.group.bytes.len();
+        // Nobody else holds it but for lookups that see it as it was.
+        let mut inserts = std::mem::take(&mut sequencer.group.inserts);
+        let entries = Arc::make_mut(&mut inserts);
         let mut fresh = 0;
         for (index, slot) in batch.slots.iter().enumerate() {
-            let placed = match outcomes.get(index) {
-                Some(Outcome::Duplicate(placed)) => *placed,
-                Some(Outcome::Earlier(earlier)) => {
-                    let first: Option<&Placed> = receipt.events.get(*earlier);
-                    first.map_or(Placed { offset: 0, ts: 0, duplicate: true }, |first| Placed {
-                        duplicate: true,
-                        ..*first
-                    })
+            let placed = match decision.outcome(index) {
+                Outcome::Duplicate(placed) => placed,
+                Outcome::Earlier(earlier) => {
+                    let first: Option<&Placed> = receipt.events.get(earlier);
+                    first.map_or(NOWHERE, |first| Placed { duplicate: true, ..*first })
                 }
-                Some(Outcome::Fresh) | None => {
+                Outcome::Refused => NOWHERE,
+                Outcome::Fresh => {
                     fresh += 1;
-                    self.place_event(sequencer, batch, slot, now)
+                    self.place_event(sequencer, entries, batch, slot, now)
                 }
             };
             receipt.events.push(placed);
         }
         let group = &mut sequencer.group;
+        group.inserts = inserts;
         let redo_at = group.bytes.len();
+        self.tail_bytes.fetch_add((redo_at - before) as u64, Ordering::Relaxed);
         group.bytes.extend_from_slice(&batch.redo);
         let redo = redo_at..group.bytes.len();
         let parts = Parts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
@@ -288,7 +293,7 @@ impl Core {
         sequencer.group.waiters.push(Waiter { receipt, done, redo });
     }
 
-    fn place_controls(&self, sequencer: &mut Sequencer, batch: &Batch, outcomes: &[Outcome]) {
+    fn place_controls(&self, sequencer: &mut Sequencer, batch: &Batch, decision: &Decision) {
         for change in &batch.controls {
             match change {
                 TopicChange::Create(topic) => create_topic(sequencer, topic),
@@ -296,7 +301,7 @@ impl Core {
             }
         }
         for (index, slot) in batch.slots.iter().enumerate() {
-            if matches!(outcomes.get(index), Some(Outcome::Fresh) | None) {
+            if matches!(decision.outcome(index), Outcome::Fresh) {
                 create_topic(sequencer, &slot.topic);
             }
         }
@@ -309,7 +314,14 @@ impl Core {
         self.write_catalog(|catalog| catalog.remove(topic));
     }
 
-    fn place_event(&self, sequencer: &mut Sequencer, batch: &Batch, slot: &Slot, now: i64) -> Placed {
+    fn place_event(
+        &self,
+        sequencer: &mut Sequencer,
+        entries: &mut Vec<Insert>,
+        batch: &Batch,
+        slot: &Slot,
+        now: i64,
+    ) -> Placed {
         let at = sequencer.group.bytes.len();
         sequencer.group.bytes.extend_from_slice(batch.record(slot));
         let mut state = slot.topic.state();
@@ -322,8 +334,7 @@ impl Core {
         sequencer.mark_dirty(&slot.topic, &mut state.dirty);
         sequencer.touch(&slot.topic, &mut state.touched, offset + 1);
         drop(state);
-        self.tail_bytes.fetch_add(slot.len as u64, Ordering::Relaxed);
-        Arc::make_mut(&mut sequencer.group.inserts).push(Insert {
+        entries.push(Insert {
             topic: slot.topic.id(),
             pos,
             offset,
@@ -344,17 +355,21 @@ fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
     }
 }
 
-/// The answer for a batch that changes nothing and whose events are durable already.
-fn all_durable_duplicates(batch: &Batch, outcomes: &[Outcome]) -> Option<Placements> {
+/// Stands where a receipt has no place to name.
+const NOWHERE: Placed = Placed { offset: 0, ts: 0, duplicate: true };
+
+/// The answer for a batch that changes nothing and whose events are durable already or refused.
+fn nothing_to_write(batch: &Batch, decision: &Decision) -> Option<Placements> {
     if batch.slots.is_empty() || !batch.redo.is_empty() || !batch.controls.is_empty() {
         return None;
     }
-    let mut events = Placements::with_capacity(outcomes.len());
-    for (slot, outcome) in batch.slots.iter().zip(outcomes) {
-        match outcome {
-            Outcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(*placed),
+    let mut events = Placements::with_capacity(batch.slots.len());
+    for (index, slot) in batch.slots.iter().enumerate() {
+        match decision.outcome(index) {
+            Outcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
+            Outcome::Refused => events.push(NOWHERE),
             _ => return None,
         }
     }
-    (events.len() == batch.slots.len()).then_some(events)
+    Some(events)
 }

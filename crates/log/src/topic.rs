@@ -147,6 +147,8 @@ pub(crate) struct TopicState {
     /// Segments that retention took out and whose files are still there.
     pub(crate) leaving: Vec<SegmentMeta>,
     pub(crate) tail: VecDeque<Arc<Chunk>>,
+    /// Bytes and records of the last chunk that was written out.
+    pub(crate) last_chunk: (usize, usize),
     /// The next record starts a new chunk: a checkpoint was cut behind the last one.
     pub(crate) tail_closed: bool,
     pub(crate) policy: Policy,
@@ -275,7 +277,13 @@ impl TopicState {
             chunk.ends.push(chunk.bytes.len() as u32);
             return;
         }
-        let (bytes, ends) = (record.to_vec(), vec![record.len() as u32]);
+        // A topic's chunks are alike, so that the size of the last one spares the next one its growing.
+        let (bytes_before, ends_before) =
+            self.tail.back().map_or(self.last_chunk, |chunk| (chunk.bytes.len(), chunk.ends.len()));
+        let mut bytes = Vec::with_capacity(bytes_before.max(record.len()));
+        bytes.extend_from_slice(record);
+        let mut ends = Vec::with_capacity(ends_before.max(1));
+        ends.push(record.len() as u32);
         self.tail.push_back(Arc::new(Chunk { segment, pos, first: offset, bytes, ends }));
     }
 

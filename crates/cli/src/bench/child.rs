@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -41,6 +42,7 @@ pub(crate) fn run(args: &ChildArgs) -> Result<()> {
         publishers: PUBLISHERS,
         outstanding: OUTSTANDING,
         batch_events: BATCH_EVENTS,
+        one_call: false,
         events: args.events,
         event_bytes: args.event_bytes as usize,
         keys: args.keys,
@@ -61,7 +63,7 @@ pub(crate) fn run(args: &ChildArgs) -> Result<()> {
 }
 
 /// Says that the directory is full when publishing more is well under way.
-fn go_on_until_killed(log: &Log, topics: &[Topic], load: Load) -> Result<()> {
+fn go_on_until_killed(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Result<()> {
     let published = || topics.iter().map(Topic::end).sum::<u64>();
     let under_way = published() + UNDER_WAY;
     // An end, if the kill never comes.

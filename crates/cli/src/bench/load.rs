@@ -1,5 +1,7 @@
 //! The events that benchmarks publish.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use promethean_log::{Batch, Log, NewEvent, NewId, Topic};
 use promethean_model::{Clock, Durability, IdMint, SystemClock, TopicName};
@@ -17,6 +19,9 @@ pub(crate) struct Load {
     /// Unacknowledged batches of each publisher.
     pub(crate) outstanding: usize,
     pub(crate) batch_events: usize,
+    /// Whether a publisher hands all that its window has room for over in one call, as events that are accepted or
+    /// refused one by one. Then `outstanding` counts events.
+    pub(crate) one_call: bool,
     /// Events of all publishers together.
     pub(crate) events: u64,
     /// Bytes of a whole record.
@@ -50,7 +55,8 @@ impl<'a> Maker<'a> {
 
     /// A batch of the next `count` events.
     pub(crate) fn batch(&mut self, count: usize) -> Result<Batch> {
-        let mut batch = Batch::new();
+        let mut batch = if self.load.one_call { Batch::each() } else { Batch::new() };
+        batch.reserve(count, count * self.load.event_bytes);
         for _ in 0..count {
             let number = self.next;
             self.next += self.load.publishers as u64;
@@ -78,7 +84,7 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
 }
 
 /// Topics `bench.NAME.0` and up. Each gets one event, so that all of them are there before anything is timed.
-pub(crate) fn topics(log: &Log, name: &str, count: usize, load: Load) -> Result<Vec<Topic>> {
+pub(crate) fn topics(log: &Log, name: &str, count: usize, load: Load) -> Result<Arc<[Topic]>> {
     let mut topics = Vec::with_capacity(count);
     for number in 0..count {
         let name: TopicName = format!("bench.{name}.{number}").parse()?;
@@ -91,7 +97,7 @@ pub(crate) fn topics(log: &Log, name: &str, count: usize, load: Load) -> Result<
         log.append(maker.batch(now)?, Durability::Fsync)?;
         left -= now;
     }
-    Ok(topics)
+    Ok(topics.into())
 }
 
 #[cfg(test)]

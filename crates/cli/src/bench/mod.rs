@@ -47,6 +47,7 @@ impl Bench {
             publishers: self.plan.publishers,
             outstanding: self.plan.outstanding,
             batch_events: 1,
+            one_call: false,
             events: self.plan.rate_events(),
             event_bytes: self.plan.event_bytes,
             keys: self.plan.keys,

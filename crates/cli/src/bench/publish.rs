@@ -1,15 +1,17 @@
-//! Publishers, a thread each, that keep a window of unacknowledged batches.
+//! Publishers, a task each, that keep a window of unacknowledged batches.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use promethean_log::{AppendError, Log, Receipt, Submission, Topic};
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use super::load::{Load, Maker};
-use super::timing::{Samples, now, timed};
+use super::timing::{Samples, now, processor_time, timed};
 
 /// One in this many batches has its latency taken.
 const SAMPLED_ONE_IN: u64 = 32;
@@ -20,6 +22,8 @@ pub(crate) struct Published {
     pub(crate) elapsed: Duration,
     pub(crate) events: u64,
     pub(crate) syncs: u64,
+    /// Of publishers and log together.
+    pub(crate) processor: Duration,
     /// From handing a batch over to its acknowledgement.
     pub(crate) latency: Samples,
 }
@@ -31,29 +35,36 @@ impl Published {
 }
 
 /// Publishes the load and waits until all of it is acknowledged.
-pub(crate) fn publish(log: &Log, topics: &[Topic], load: Load) -> Result<Published> {
+pub(crate) fn publish(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Result<Published> {
     let syncs_before = log.health().syncs;
-    let (results, elapsed) = timed(|| {
-        thread::scope(|scope| {
-            let threads: Vec<_> = (0..load.publishers)
-                .map(|publisher| scope.spawn(move || run_publisher(log, topics, load, publisher)))
-                .collect();
-            threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
-        })
-    });
+    let processor_before = processor_time().unwrap_or_default();
+    let runtime = Builder::new_multi_thread().build().context("start the publishers' runtime")?;
+    let (results, elapsed) = timed(|| runtime.block_on(run_publishers(log, topics, load)));
     let mut latency = Samples::default();
-    for result in results {
-        latency.append(result.map_err(|_| anyhow!("a publisher panicked"))??);
+    for samples in results? {
+        latency.append(samples);
     }
     let syncs = log.health().syncs - syncs_before;
-    Ok(Published { elapsed, events: load.events, syncs, latency })
+    let processor = processor_time().unwrap_or_default().saturating_sub(processor_before);
+    Ok(Published { elapsed, events: load.events, syncs, processor, latency })
+}
+
+async fn run_publishers(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Result<Vec<Samples>> {
+    let mut publishers = JoinSet::new();
+    for publisher in 0..load.publishers {
+        publishers.spawn(run_publisher(Arc::clone(log), Arc::clone(topics), load, publisher));
+    }
+    let mut samples = Vec::with_capacity(load.publishers);
+    while let Some(result) = publishers.join_next().await {
+        samples.push(result.context("a publisher panicked")??);
+    }
+    Ok(samples)
 }
 
 /// What a publisher shares with its acknowledgements, which run on the log's threads and must be cheap.
 struct Window {
     outstanding: AtomicUsize,
-    refill_at: usize,
-    publisher: Thread,
+    empty: Notify,
     outcome: Mutex<Outcome>,
 }
 
@@ -64,7 +75,11 @@ struct Outcome {
 }
 
 impl Window {
-    fn acknowledged(&self, submitted: Option<Instant>, result: Result<Receipt, AppendError>) {
+    fn acknowledged(&self, room: usize, submitted: Option<Instant>, result: Result<Receipt, AppendError>) {
+        let result = result.and_then(|mut receipt| match receipt.refused.pop() {
+            Some((_, refusal)) => Err(refusal),
+            None => Ok(()),
+        });
         if submitted.is_some() || result.is_err() {
             let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(submitted) = submitted {
@@ -72,48 +87,48 @@ impl Window {
             }
             outcome.failure = outcome.failure.take().or(result.err());
         }
-        let left = self.outstanding.fetch_sub(1, Ordering::AcqRel) - 1;
-        if left == self.refill_at || left == 0 {
-            self.publisher.unpark();
+        let left = self.outstanding.fetch_sub(room, Ordering::AcqRel) - room;
+        if left == 0 {
+            self.empty.notify_one();
         }
     }
 
-    /// Parks until at most this many are outstanding; it must be what `acknowledged` unparks at.
-    fn wait_for(&self, most: usize) {
-        while self.outstanding.load(Ordering::Acquire) > most {
-            thread::park();
+    /// Waits until nothing is outstanding.
+    async fn drained(&self) {
+        while self.outstanding.load(Ordering::Acquire) > 0 {
+            self.empty.notified().await;
         }
     }
 }
 
-fn run_publisher(log: &Log, topics: &[Topic], load: Load, publisher: usize) -> Result<Samples> {
-    let mut maker = Maker::new(topics, load, publisher)?;
+async fn run_publisher(log: Arc<Log>, topics: Arc<[Topic]>, load: Load, publisher: usize) -> Result<Samples> {
+    let mut maker = Maker::new(&topics, load, publisher)?;
     let window = Arc::new(Window {
         outstanding: AtomicUsize::new(0),
-        refill_at: 0,
-        publisher: thread::current(),
+        empty: Notify::new(),
         outcome: Mutex::default(),
     });
     let (publishers, number) = (load.publishers as u64, publisher as u64);
     let mut left = load.events / publishers + u64::from(number < load.events % publishers);
     let mut batches = 0;
     while left > 0 {
-        window.wait_for(window.refill_at);
+        window.drained().await;
         let mut submissions = Vec::with_capacity(load.outstanding);
         while left > 0 && window.outstanding.load(Ordering::Relaxed) < load.outstanding {
-            let count = left.min(load.batch_events as u64);
+            let count = left.min(if load.one_call { load.outstanding } else { load.batch_events } as u64);
+            let room = if load.one_call { count as usize } else { 1 };
             let batch = maker.batch(count as usize)?;
             left -= count;
             let submitted = (batches % SAMPLED_ONE_IN == number % SAMPLED_ONE_IN).then(now);
             batches += 1;
-            window.outstanding.fetch_add(1, Ordering::Relaxed);
+            window.outstanding.fetch_add(room, Ordering::Relaxed);
             let shared = Arc::clone(&window);
-            let done = Box::new(move |result| shared.acknowledged(submitted, result));
+            let done = Box::new(move |result| shared.acknowledged(room, submitted, result));
             submissions.push(Submission { batch, durability: load.durability, done });
         }
         log.submit_all(submissions);
     }
-    window.wait_for(0);
+    window.drained().await;
     let outcome = std::mem::take(&mut *window.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     match outcome.failure {
         Some(failure) => Err(failure).context("publish"),

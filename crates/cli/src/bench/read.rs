@@ -24,7 +24,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let topics = load::topics(&log, "read", 1, load)?;
     publish(&log, &topics, load)?;
     log.checkpoint()?;
-    for topic in &topics {
+    for topic in topics.iter() {
         read_all(&log, topic, 0)?;
         for quarter in QUARTERS {
             let from = topic.end() / 4 * quarter;

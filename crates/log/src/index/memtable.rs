@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Kind};
 use super::slots::{ITEMS_MAX, NONE, Slots};
+use super::sort;
 
 /// One event to index.
 #[derive(Debug, Clone, Copy)]
@@ -184,17 +185,15 @@ impl MemTable {
 
     /// The entries of a kind in the order of a run.
     pub(crate) fn sorted(&self, kind: Kind) -> Vec<Entry> {
-        let mut entries = Vec::with_capacity(self.entries(kind));
-        for e in &self.events {
+        let entries = self.events.iter().filter_map(|e| {
             let hash = match kind {
                 Kind::Id => e.id_hash,
                 Kind::Key if e.key_prev != KEYLESS => e.key_hash,
-                Kind::Key | Kind::Ghost => continue,
+                Kind::Key | Kind::Ghost => return None,
             };
-            entries.push(Entry { topic: e.topic, pos: e.pos, hash, offset: e.offset });
-        }
-        entries.sort_unstable_by_key(Entry::key);
-        entries
+            Some(Entry { topic: e.topic, pos: e.pos, hash, offset: e.offset })
+        });
+        sort::sorted(entries, self.entries(kind))
     }
 }
 

@@ -21,6 +21,7 @@ mod page;
 mod run;
 mod run_writer;
 mod slots;
+mod sort;
 mod tiers;
 
 #[cfg(test)]

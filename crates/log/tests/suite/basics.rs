@@ -90,6 +90,48 @@ fn a_repeated_id_is_a_duplicate_and_another_content_is_refused_with_its_whole_ba
 }
 
 #[test]
+fn events_that_stand_alone_share_a_batch_and_are_refused_alone() {
+    let world = World::new();
+    let log = world.open();
+    let (plain, keyed) =
+        (log.topic_or_create(&name("plain")).unwrap(), log.topic_or_create(&name("keyed")).unwrap());
+    log.set_policy(&keyed, Policy { compacted: true, ..Policy::default() });
+    append(&log, "plain", event(1, None, "1")).unwrap();
+    let mut batch = Batch::each();
+    for (topic, event) in [
+        (&plain, event(2, None, "2")),
+        (&plain, event(1, None, "other")),
+        (&keyed, event(3, None, "3")),
+        (&plain, event(1, None, "1")),
+        (&keyed, event(4, Some("k"), "4")),
+        (&plain, event(2, None, "2")),
+        (&plain, event(2, None, "other")),
+    ] {
+        batch.push(topic, event).unwrap();
+    }
+    let receipt = log.append(batch, Durability::Fsync).unwrap();
+    let outcomes: Vec<String> = receipt
+        .outcomes()
+        .map(|outcome| match outcome {
+            Ok(placed) => format!("{}{}", placed.offset, if placed.duplicate { " again" } else { "" }),
+            Err(AppendError::IdConflict { .. }) => "conflict".to_owned(),
+            Err(AppendError::KeyRequired { .. }) => "keyless".to_owned(),
+            Err(error) => panic!("{error}"),
+        })
+        .collect();
+    assert_eq!(outcomes, ["1", "conflict", "keyless", "0 again", "0", "1 again", "conflict"]);
+    let written = |topic: &str| payloads(&log, topic, 0).into_iter().map(|(_, payload)| payload);
+    assert_eq!(written("plain").collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(written("keyed").collect::<Vec<_>>(), ["4"]);
+
+    let mut batch = Batch::each();
+    batch.push(&plain, event(1, None, "1")).unwrap();
+    batch.push(&keyed, event(5, None, "5")).unwrap();
+    let receipt = log.append(batch, Durability::Fsync).unwrap();
+    assert_eq!((receipt.lsn, receipt.refused.len()), (0, 1), "nothing is written for it");
+}
+
+#[test]
 fn expectations_hold_or_refuse() {
     let world = World::new();
     let log = world.open();

@@ -1,0 +1,109 @@
+//! Sorts the entries of a table, faster than a sort that knows nothing of them.
+
+use super::entry::Entry;
+
+/// Entries of one bucket, about; few enough to be sorted in the processor's nearest cache.
+const BUCKET: usize = 64;
+/// Fewer entries are not worth two passes over them.
+const BUCKETED_MIN: usize = 4096;
+
+/// The `count` entries in the order of a run.
+///
+/// Hashes are evenly spread, so their first bits say about where an entry belongs. Entries go into buckets by topic and
+/// those bits, which come in the order of the run; then each bucket is sorted.
+pub(super) fn sorted(entries: impl Iterator<Item = Entry> + Clone, count: usize) -> Vec<Entry> {
+    let mut sorted: Vec<Entry> = Vec::new();
+    if count < BUCKETED_MIN {
+        sorted.extend(entries);
+        sorted.sort_unstable_by_key(Entry::key);
+        return sorted;
+    }
+    let buckets = Buckets::new(entries.clone(), count);
+    let mut ends = buckets.starts(entries.clone());
+    let Some(filler) = entries.clone().next() else { return sorted };
+    sorted.resize(count, filler);
+    for entry in entries {
+        if let Some(at) = ends.get_mut(buckets.of(&entry)) {
+            if let Some(place) = sorted.get_mut(*at) {
+                *place = entry;
+            }
+            *at += 1;
+        }
+    }
+    // Each start has moved to the end of its bucket.
+    let mut start = 0;
+    for end in ends {
+        if let Some(bucket) = sorted.get_mut(start..end) {
+            bucket.sort_unstable_by_key(Entry::key);
+        }
+        start = end;
+    }
+    sorted
+}
+
+struct Buckets {
+    first_topic: u32,
+    topics: usize,
+    /// Bits of the hash that tell buckets of a topic apart.
+    bits: u32,
+}
+
+impl Buckets {
+    fn new(entries: impl Iterator<Item = Entry>, count: usize) -> Buckets {
+        let (first, last) = entries
+            .fold((u32::MAX, 0), |(first, last), entry| (first.min(entry.topic), last.max(entry.topic)));
+        let topics = last.saturating_sub(first) as usize + 1;
+        let bits = (count / BUCKET / topics).max(1).ilog2();
+        // Topics far apart would need more buckets than there are entries; then several share one.
+        Buckets { first_topic: first, topics: topics.min(count), bits }
+    }
+
+    fn of(&self, entry: &Entry) -> usize {
+        let topic = ((entry.topic - self.first_topic) as usize).min(self.topics - 1);
+        let high = entry.hash.checked_shr(u64::BITS - self.bits).unwrap_or(0) as usize;
+        (topic << self.bits) + high
+    }
+
+    /// Where each bucket starts.
+    fn starts(&self, entries: impl Iterator<Item = Entry>) -> Vec<usize> {
+        let mut counts = vec![0; self.topics << self.bits];
+        for entry in entries {
+            if let Some(count) = counts.get_mut(self.of(&entry)) {
+                *count += 1;
+            }
+        }
+        let mut at = 0;
+        for count in &mut counts {
+            at += std::mem::replace(count, at);
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_plain_sort(
+            seed in any::<u64>(),
+            count in (BUCKETED_MIN - 2)..(BUCKETED_MIN * 3),
+            topics in prop_oneof![1..4u32, 1..2000u32, Just(u32::MAX)],
+            hashes in prop_oneof![1..4u64, Just(u64::MAX)],
+        ) {
+            let entries: Vec<Entry> = (0..count as u64)
+                .map(|offset| {
+                    let random = xxhash_rust::xxh3::xxh3_64_with_seed(&offset.to_le_bytes(), seed);
+                    let topic = (random.rotate_left(17) % u64::from(topics)) as u32;
+                    Entry { topic, pos: offset as u32, hash: random % hashes, offset }
+                })
+                .collect();
+            let mut plain = entries.clone();
+            plain.sort_unstable_by_key(Entry::key);
+            prop_assert_eq!(sorted(entries.into_iter(), count), plain);
+        }
+    }
+}
