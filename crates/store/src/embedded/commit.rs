@@ -176,7 +176,11 @@ impl Parts {
         Ok(encoded)
     }
 
-    fn topic_for(&self, name: &TopicName, new_topics: &mut Vec<TopicName>) -> Result<Topic, CommitError> {
+    pub(super) fn topic_for(
+        &self,
+        name: &TopicName,
+        new_topics: &mut Vec<TopicName>,
+    ) -> Result<Topic, CommitError> {
         if let Some(topic) = self.log.topic(name) {
             return Ok(topic);
         }
@@ -226,7 +230,7 @@ fn is_heavy(batch: &Batch) -> bool {
     batch.state.len() > INLINE_CHANGES_MAX || batch.state.iter().any(follows_up)
 }
 
-fn new_event(event: &AppendEvent) -> NewEvent<'_> {
+pub(super) fn new_event(event: &AppendEvent) -> NewEvent<'_> {
     NewEvent {
         id: match event.id {
             EventIdSource::Minted(id) => NewId::Minted(id),
@@ -244,16 +248,18 @@ async fn receive(outcome: Outcome) -> Result<Receipt, CommitError> {
     received(outcome.await)
 }
 
+pub(super) fn unheard(_: oneshot::error::RecvError) -> CommitError {
+    CommitError::UnknownOutcome { reason: "the log stopped without an answer".to_owned() }
+}
+
+pub(super) fn placed(placed: &promethean_log::Placed) -> Placed {
+    Placed { offset: Offset(placed.offset), ts: placed.ts, duplicate: placed.duplicate }
+}
+
 pub(super) fn received(
     outcome: Result<Result<LogReceipt, AppendError>, oneshot::error::RecvError>,
 ) -> Result<Receipt, CommitError> {
-    let unheard = |_| CommitError::UnknownOutcome { reason: "the log stopped without an answer".to_owned() };
     let receipt = outcome.map_err(unheard)?.map_err(commit_error)?;
-    let placed = |placed: &promethean_log::Placed| Placed {
-        offset: Offset(placed.offset),
-        ts: placed.ts,
-        duplicate: placed.duplicate,
-    };
     Ok(Receipt { events: receipt.events.iter().map(placed).collect(), durability: Some(receipt.durability) })
 }
 

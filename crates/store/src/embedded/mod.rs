@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `commit`, `many` | durable batches |
+//! | `commit`, `each` | durable batches |
 //! | `derived` | batches that skip the journal |
 //! | `overlay` | what is accepted and not yet applied |
 //! | `sink`, `redo` | how the log hands state to the engine |
@@ -18,11 +18,11 @@
 
 mod commit;
 mod derived;
+mod each;
 mod engine;
 mod error;
 mod events;
 mod follow_up;
-mod many;
 mod options;
 mod overlay;
 mod parts;
@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use async_trait::async_trait;
 use promethean_log::disk::Disk;
 use promethean_log::{Log, OpenArgs, RealDisk, RecoveryReport};
-use promethean_model::{Clock, Offset, TopicName};
+use promethean_model::{Clock, Durability, Offset, TopicName};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot};
 
 pub use self::error::OpenError;
@@ -46,7 +46,9 @@ use self::overlay::Overlay;
 use self::parts::{HubObserver, Parts, Released, Sequencer};
 use self::sink::Sink;
 pub use self::verify::VerifyReport;
-use crate::port::{Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, Watch};
+use crate::port::{
+    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, Watch,
+};
 use crate::state::plan::{self, Topics};
 use crate::state::{StateFault, View, impl_state_reads};
 use crate::watch::WatchHub;
@@ -208,18 +210,15 @@ impl Store for EmbeddedStore {
         }
     }
 
-    async fn commit_many(&self, batches: Vec<Batch>) -> Vec<Result<Receipt, CommitError>> {
-        if batches.iter().all(many::is_plain) {
-            return match self.parts() {
-                Ok(parts) => parts.commit_plain(batches).await,
-                Err(Closed) => vec![Err(CommitError::Closed); batches.len()],
-            };
+    async fn append_each(
+        &self,
+        events: Vec<AppendEvent>,
+        durability: Option<Durability>,
+    ) -> Vec<Result<Appended, CommitError>> {
+        match self.parts() {
+            Ok(parts) => parts.append_each(events, durability).await,
+            Err(Closed) => vec![Err(CommitError::Closed); events.len()],
         }
-        let mut results = Vec::with_capacity(batches.len());
-        for batch in batches {
-            results.push(self.commit(batch).await);
-        }
-        results
     }
 
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {

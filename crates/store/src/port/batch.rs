@@ -318,9 +318,7 @@ impl Batch {
 
     /// About how much memory it takes, for admission.
     pub fn bytes(&self) -> usize {
-        let event =
-            |e: &AppendEvent| 96 + e.key.as_ref().map_or(0, String::len) + e.meta.len() + e.payload.len();
-        64 + self.events.iter().map(event).sum::<usize>()
+        64 + self.events.iter().map(|event| 96 + event.bytes()).sum::<usize>()
             + self.state.iter().map(StateOp::bytes).sum::<usize>()
     }
 }
@@ -328,6 +326,13 @@ impl Batch {
 impl Default for Batch {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl AppendEvent {
+    /// Bytes of key, meta and payload.
+    pub fn bytes(&self) -> usize {
+        self.key.as_ref().map_or(0, String::len) + self.meta.len() + self.payload.len()
     }
 }
 

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use promethean_model::{Durability, Offset};
 
 use super::{
-    Batch, CatalogReads, CommitError, CursorReads, Damage, DedupeReads, DocReads, EventReads, OutboxReads,
-    RowReads, Watch,
+    AppendEvent, Batch, CatalogReads, Class, CommitError, CursorReads, Damage, DedupeReads, DocReads,
+    EventReads, OutboxReads, RowReads, Watch,
 };
 
 /// What the rest of the system holds, as `Arc<dyn Store>`.
@@ -30,13 +30,18 @@ pub trait Store:
     /// the future does not stop a batch that was already accepted.
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError>;
 
-    /// Commits batches in their order, each on its own: one that is refused does not stop those after it. For callers
-    /// with many batches at hand this is cheaper than one commit after another, and keeps their order where commits
-    /// running side by side would not.
-    async fn commit_many(&self, batches: Vec<Batch>) -> Vec<Result<Receipt, CommitError>> {
-        let mut results = Vec::with_capacity(batches.len());
-        for batch in batches {
-            results.push(self.commit(batch).await);
+    /// Appends events in their order, each accepted or refused by itself. For a publisher with several events at hand
+    /// that do not depend on each other; together they cost little more than one. `None` takes the store's default
+    /// durability.
+    async fn append_each(
+        &self,
+        events: Vec<AppendEvent>,
+        durability: Option<Durability>,
+    ) -> Vec<Result<Appended, CommitError>> {
+        let mut results = Vec::with_capacity(events.len());
+        for event in events {
+            let receipt = self.commit(Batch::of(Class::Durable(durability)).event(event)).await;
+            results.push(receipt.and_then(Appended::only));
         }
         results
     }
@@ -65,6 +70,25 @@ impl Receipt {
     /// The word for acknowledgements.
     pub fn durability_word(&self) -> &'static str {
         self.durability.map_or("memory", Durability::as_str)
+    }
+}
+
+/// What became of an event that was appended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Where it is.
+    pub placed: Placed,
+    /// As in [`Receipt`].
+    pub durability: Option<Durability>,
+}
+
+impl Appended {
+    /// What a receipt says of its one event.
+    pub(crate) fn only(receipt: Receipt) -> Result<Self, CommitError> {
+        let durability = receipt.durability;
+        let placed = receipt.events.first().copied();
+        let lost = || CommitError::UnknownOutcome { reason: "the receipt names no event".to_owned() };
+        placed.map(|placed| Self { placed, durability }).ok_or_else(lost)
     }
 }
 

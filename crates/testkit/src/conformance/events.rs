@@ -1,7 +1,7 @@
 //! Appending: offsets, ids, expectations, stamps.
 
 use promethean_model::Offset;
-use promethean_store::port::{AppendEvent, Batch, CommitError, PageLimit, Placed, Receipt};
+use promethean_store::port::{AppendEvent, Appended, Batch, CommitError, PageLimit, Placed, Receipt};
 
 use super::Subject;
 use super::support::*;
@@ -19,7 +19,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     expected_key_offset(make().await).await;
     a_retry_is_a_duplicate_whatever_it_expects(make().await).await;
     stamps_never_go_back(make().await).await;
-    many_batches_keep_their_order(make().await).await;
+    events_that_stand_alone_are_refused_alone(make().await).await;
 }
 
 async fn offsets_are_gapless<S: Subject>(subject: S) {
@@ -256,41 +256,29 @@ async fn stamps_never_go_back<S: Subject>(subject: S) {
     assert_eq!(append(&subject.store(), event("a", "5", "1")).await.ts, 10_001);
 }
 
-async fn many_batches_keep_their_order<S: Subject>(subject: S) {
+async fn events_that_stand_alone_are_refused_alone<S: Subject>(subject: S) {
     let store = subject.store();
     append(&store, event("a", "x", "0")).await;
-    let one = |name: &str| Batch::new().event(event("a", name, "1"));
-    let plain = vec![
-        one("1"),
-        Batch::new().event(event("b", "1", "1")).event(event("a", "x", "\"other\"")),
-        one("2").event(event("new", "2", "1")),
-        one("1"),
-        one("3").expect_end(topic("a"), Offset(3)),
-        one("4").expect_end(topic("a"), Offset(3)),
-        one("3").expect_end(topic("a"), Offset(3)),
+    let events = vec![
+        event("a", "1", "1"),
+        event("a", "x", "\"other\""),
+        event("new", "2", "1"),
+        event("a", "1", "1"),
+        AppendEvent { key: Some("k".repeat(70_000)), ..event("b", "4", "1") },
+        event("a", "5", "1"),
+        event("a", "x", "0"),
     ];
-    let outcomes = async |batches: Vec<Batch>| -> Vec<String> {
-        let at = |p: &Placed| format!("{}{}", p.offset, if p.duplicate { "d" } else { "" });
-        let results = store.commit_many(batches).await;
-        let text = |result: Result<Receipt, CommitError>| match result {
-            Ok(receipt) => receipt.events.iter().map(at).collect::<Vec<_>>().join(" "),
-            Err(error) => error.code().to_owned(),
-        };
-        results.into_iter().map(text).collect()
+    let text = |result: Result<Appended, CommitError>| match result {
+        Ok(Appended { placed, .. }) => {
+            format!("{}{}", placed.offset, if placed.duplicate { "d" } else { "" })
+        }
+        Err(error) => error.code().to_owned(),
     };
-    let got = outcomes(plain).await;
-    assert_eq!(got, ["1", "id_conflict", "2 0", "1d", "3", "conflict", "3d"]);
-    let mixed = vec![
-        one("5"),
-        one("6").with(row("r", "1")),
-        Batch::new(),
-        Batch::derived().with(row("s", "1")),
-        Batch::derived().event(event("a", "7", "1")),
-        one("8"),
-    ];
-    assert_eq!(outcomes(mixed).await, ["4", "5", "", "", "derived_with_events", "6"]);
-    assert_eq!(payloads(&store, "a").await.len(), 7);
-    assert_eq!(store.topic_info(&topic("b")).await.unwrap(), None);
-    assert_eq!(rows(&store).await.len(), 2);
-    assert_eq!(store.commit_many(Vec::new()).await, []);
+    let outcomes: Vec<_> = store.append_each(events, None).await.into_iter().map(text).collect();
+    assert_eq!(outcomes, ["1", "id_conflict", "0", "1d", "too_large", "2", "0d"]);
+    assert_eq!(payloads(&store, "a").await.len(), 3);
+    assert_eq!(store.append_each(Vec::new(), None).await, []);
+    store.close().await;
+    let closed = store.append_each(vec![event("a", "9", "1")], None).await;
+    assert_eq!(closed.into_iter().map(text).collect::<Vec<_>>(), ["closed"]);
 }

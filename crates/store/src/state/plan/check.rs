@@ -2,7 +2,9 @@
 
 use super::super::keys::dedupe::MARK_BYTES_MAX;
 use super::super::keys::doc::DOC_KEY_BYTES_MAX;
-use crate::port::{Batch, Class, CommitError, DocOp, OutboxOp, ROW_KEY_BYTES_MAX, RowOp, StateOp};
+use crate::port::{
+    AppendEvent, Batch, Class, CommitError, DocOp, OutboxOp, ROW_KEY_BYTES_MAX, RowOp, StateOp,
+};
 
 /// The longest key of an event or outbox row: the log keeps its length in 16 bits.
 const EVENT_KEY_BYTES_MAX: usize = u16::MAX as usize;
@@ -12,11 +14,14 @@ pub(crate) fn check(batch: &Batch) -> Result<(), CommitError> {
     if batch.class == Class::Derived {
         check_derived(batch)?;
     }
-    for event in &batch.events {
-        let key = event.key.as_ref().map_or(0, String::len);
-        within("an event's key, in bytes,", key, EVENT_KEY_BYTES_MAX)?;
-    }
+    batch.events.iter().try_for_each(check_event)?;
     batch.state.iter().try_for_each(check_op)
+}
+
+/// Refuses an event that no topic could accept.
+pub(crate) fn check_event(event: &AppendEvent) -> Result<(), CommitError> {
+    let key = event.key.as_ref().map_or(0, String::len);
+    within("an event's key, in bytes,", key, EVENT_KEY_BYTES_MAX)
 }
 
 fn check_derived(batch: &Batch) -> Result<(), CommitError> {

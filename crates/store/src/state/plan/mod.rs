@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use promethean_model::{CollectionName, Offset, TopicName};
 
-pub(crate) use check::check;
+pub(crate) use check::{check, check_event};
 
 use super::{Space, Staged, View, Writes};
 use crate::port::{Class, CommitError, StateOp};
