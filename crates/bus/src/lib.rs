@@ -8,6 +8,7 @@
 //! | [`pattern`], [`filter`] | which topics and events a group is given |
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
+//! | [`metrics`] | what is counted, and its page |
 //! | [`error`] | every refusal |
 
 pub mod coordinator;
@@ -16,6 +17,7 @@ pub mod delivery;
 pub mod error;
 pub mod filter;
 pub mod limits;
+pub mod metrics;
 pub mod pattern;
 pub mod publish;
 pub mod rows;
