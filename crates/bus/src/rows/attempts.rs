@@ -96,7 +96,7 @@ mod tests {
             if ours {
                 bytes.resize(30, 0);
                 bytes[0] = 1;
-                bytes[1] = bytes[1] % 4;
+                bytes[1] %= 4;
             }
             if let Ok(attempts) = decode_attempts(Offset(1), &bytes) {
                 prop_assert_eq!(encode_attempts(&attempts), bytes);

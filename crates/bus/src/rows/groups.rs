@@ -57,7 +57,6 @@ impl GroupRow {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form serde asks for")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
