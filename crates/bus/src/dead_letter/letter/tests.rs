@@ -1,4 +1,8 @@
-use promethean_store::port::EventBody;
+use std::sync::Arc;
+
+use promethean_model::SystemClock;
+use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::port::{Batch, EventBody, Store};
 
 use super::*;
 use crate::publish::minify;
@@ -95,4 +99,20 @@ fn an_unreadable_event_says_so() {
     let error = post(&group(), &event, &attempts(), 0).unwrap_err();
     assert_eq!(error.code(), "storage_failed");
     assert!(error.to_string().contains("event 7 of topic `a`"), "{error}");
+}
+
+#[tokio::test]
+async fn the_store_takes_a_letter_once_and_a_second_death_as_another() {
+    let store = MemoryStore::new(Arc::new(SystemClock::new()), Options::default());
+    let event = event("a", "{\"n\":1}");
+    let commit = async |attempts: Attempts, redrives| {
+        let (letter, _) = post(&group(), &event, &attempts, redrives).unwrap();
+        let placed = store.commit(Batch::new().event(letter.unwrap())).await.unwrap().events[0];
+        (placed.offset, placed.duplicate)
+    };
+    assert_eq!(commit(attempts(), 0).await, (Offset(0), false));
+    assert_eq!(commit(attempts(), 0).await, (Offset(0), true));
+    assert_eq!(commit(attempts(), 1).await, (Offset(1), false));
+    // A seek back lets it die again without a redrive.
+    assert_eq!(commit(Attempts { first_ms: 900, last_ms: 950, ..attempts() }, 0).await, (Offset(2), false));
 }

@@ -1,7 +1,13 @@
+use std::sync::Arc;
+
+use promethean_model::SystemClock;
+use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::port::{CommitError, Store};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::publish::Published;
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -119,6 +125,31 @@ fn a_schemas_stamp_is_stored() {
     let prepared = checked.prepare(&TopicSettings::default(), &IdMint::with_seed(1), NOW).unwrap();
     let meta = EventMeta::decode(&prepared.event.meta).unwrap();
     assert_eq!(meta.headers.unwrap().get("x-schema-version").map(String::as_str), Some("3"));
+}
+
+#[tokio::test]
+async fn the_store_answers_as_the_publisher_expects() {
+    let store = MemoryStore::new(Arc::new(SystemClock::new()), Options::default());
+    let publish = async |request: Publish<'_>| -> Result<Published, BusError> {
+        let mut batch = Batch::new();
+        let pending = prepare(request, &TopicSettings::default())?.add_to(&mut batch);
+        let receipt = store.commit(batch).await.map_err(|error: CommitError| BusError::from(error))?;
+        Ok(Published::all(vec![pending], &receipt).remove(0))
+    };
+    let id = EventId::from_bytes([3; 16]);
+    let keyed = |payload| Publish::new(topic("a"), payload).id(id).key("k");
+    let first = publish(keyed("{\"n\": 1}").expected_key_offset(None)).await.unwrap();
+    assert_eq!((first.id, first.offset, first.duplicate), (id, Offset(0), false));
+    // Whitespace is no difference.
+    let again = publish(keyed("{ \"n\":1 }")).await.unwrap();
+    assert_eq!(again, Published { duplicate: true, ..first });
+    assert_eq!(code(publish(keyed("2")).await), "id_conflict");
+    let next = |offset| Publish::new(topic("a"), "2").expected_offset(Offset(offset));
+    assert_eq!(code(publish(next(0)).await), "conflict");
+    assert_eq!(publish(next(1)).await.unwrap().offset, Offset(1));
+    let key = |latest| Publish::new(topic("a"), "3").key("k").expected_key_offset(latest);
+    assert_eq!(code(publish(key(None)).await), "conflict");
+    assert_eq!(publish(key(Some(Offset(0)))).await.unwrap().offset, Offset(2));
 }
 
 proptest! {
