@@ -1,0 +1,92 @@
+//! What programs ask of a refusal.
+
+use promethean_model::limits::Limited;
+use promethean_model::name::NameFault;
+
+use super::BusError;
+
+impl BusError {
+    /// A stable word.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Name(error) => match error.fault {
+                NameFault::ReservedPrefix | NameFault::ReservedSuffix { .. } => "reserved_name",
+                _ => "bad_name",
+            },
+            Self::Limit(error) => limit_code(error.what),
+            Self::Settings(_) => "bad_settings",
+            Self::InvalidJson(_) => "invalid_json",
+            Self::ControlCharacter { .. } => "control_character",
+            Self::BadPartition { .. } => "bad_partition",
+            Self::KeyRequired { .. } | Self::ExpectationWithoutKey => "key_required",
+            Self::IdConflict { .. } => "id_conflict",
+            Self::Conflict { .. } | Self::KeyConflict { .. } | Self::GroupConflict { .. } => "conflict",
+            Self::BadOption { .. } => "bad_option",
+            Self::RateLimited { .. } | Self::OverBurst { .. } => "rate_limited",
+            Self::UnknownTopic { .. } | Self::AutoCreateOff { .. } => "unknown_topic",
+            Self::UnknownGroup { .. } => "unknown_group",
+            Self::UnknownMember { .. } => "unknown_member",
+            Self::UnknownEvent { .. } => "unknown_event",
+            Self::UnknownLetter { .. } => "unknown_letter",
+            Self::StaleLease { .. } => "stale_lease",
+            Self::BadSeek { .. } => "bad_seek",
+            Self::BeyondEnd { .. } => "beyond_end",
+            Self::BadFilter { .. } => "bad_filter",
+            Self::BadPattern { .. } => "bad_pattern",
+            Self::PartitionsInUse { .. } => "partitions_in_use",
+            Self::GroupBusy { .. } => "group_busy",
+            Self::TooManyTopics { .. } => "too_many_topics",
+            Self::TopicDeleted { .. } => "topic_deleted",
+            Self::TooLarge { .. } => "too_large",
+            Self::Fenced { .. } => "fenced",
+            Self::CorruptRange { .. } => "corrupt_range",
+            Self::StorageFull { .. } => "storage_full",
+            Self::StorageFailed { .. } => "storage_failed",
+            Self::Poisoned { .. } => "poisoned",
+            Self::UnknownOutcome { .. } => "unknown_outcome",
+            Self::Closed => "closed",
+            Self::Store { code, .. } => code,
+        }
+    }
+
+    /// Whether nothing was or will be written.
+    pub const fn has_no_side_effects(&self) -> bool {
+        !matches!(self, Self::UnknownOutcome { .. })
+    }
+
+    /// Whether the same request may succeed later without being changed.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::RateLimited { .. }
+                | Self::TopicDeleted { .. }
+                | Self::Fenced { .. }
+                | Self::StorageFull { .. }
+                | Self::Poisoned { .. }
+                | Self::UnknownOutcome { .. }
+                | Self::Closed
+        )
+    }
+
+    /// When to try again, if that is known.
+    pub const fn retry_after_ms(&self) -> Option<u64> {
+        match self {
+            Self::RateLimited { retry_after_ms } => Some(*retry_after_ms),
+            _ => None,
+        }
+    }
+}
+
+const fn limit_code(what: Limited) -> &'static str {
+    match what {
+        Limited::PayloadBytes => "payload_too_large",
+        Limited::Headers | Limited::HeaderBytes => "headers_too_large",
+        Limited::KeyBytes => "key_too_large",
+        Limited::Tags | Limited::TagBytes => "tags_too_large",
+        Limited::CausedBy => "caused_by_too_large",
+        Limited::SidBytes => "sid_too_large",
+        Limited::BatchEvents => "batch_too_large",
+        Limited::MessageBytes => "too_large",
+        Limited::Topics => "too_many_topics",
+    }
+}

@@ -1,0 +1,240 @@
+//! One token bucket.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use governor::clock::Clock as GovernorClock;
+use governor::middleware::StateInformationMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use serde::{Deserialize, Serialize};
+
+use crate::error::BusError;
+
+const NANOS_PER_MS: u64 = 1_000_000;
+const NANOS_PER_S: u64 = 1_000_000_000;
+
+/// How many tokens come in a second, and how many the bucket holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    /// Tokens per second. Minimum: 1. Maximum: 1,000,000,000.
+    pub per_second: NonZeroU32,
+    /// Tokens at once. Minimum: 1.
+    pub burst: NonZeroU32,
+}
+
+/// Why tokens were not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// There will be enough after this many milliseconds, if nobody else takes them.
+    RetryAfterMs(u64),
+    /// The bucket never holds that many.
+    OverBurst {
+        /// How many were asked for.
+        asked: u32,
+        /// How many it holds.
+        burst: u32,
+    },
+}
+
+/// A token bucket: full at first. Threads may share it.
+#[derive(Debug)]
+pub struct Bucket {
+    limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
+    now: Told,
+    rate: Rate,
+}
+
+impl Rate {
+    /// A rate; zeros count as one, and more than 10^9 a second as that many.
+    pub fn new(per_second: u32, burst: u32) -> Self {
+        let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        Self { per_second: at_least_one(per_second.min(1_000_000_000)), burst: at_least_one(burst) }
+    }
+
+    /// How long an empty bucket takes to be full again: one idle for that long is as good as new.
+    pub const fn refill_ms(&self) -> u64 {
+        (self.burst.get() as u64 * 1000).div_ceil(self.per_second.get() as u64)
+    }
+}
+
+impl Bucket {
+    /// A full bucket. `now_ms` is monotonic time, here and below.
+    pub fn new(rate: Rate, now_ms: u64) -> Self {
+        let now = Told(Arc::new(AtomicU64::new(now_ms.saturating_mul(NANOS_PER_MS))));
+        let per_second = rate.per_second.min(Rate::new(u32::MAX, 1).per_second);
+        let quota = Quota::per_second(per_second).allow_burst(rate.burst);
+        let limiter = RateLimiter::direct_with_clock(quota, now.clone()).with_middleware();
+        Self { limiter, now, rate }
+    }
+
+    /// Takes `n` tokens or none.
+    pub fn take(&self, n: u32, now_ms: u64) -> Result<(), Refused> {
+        let Some(n) = NonZeroU32::new(n) else { return Ok(()) };
+        self.now.advance(now_ms);
+        match self.limiter.check_n(n) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(not_until)) => {
+                let wait = not_until.wait_time_from(self.now.now());
+                let wait_ms = u64::try_from(wait.as_nanos().div_ceil(NANOS_PER_MS.into()));
+                Err(Refused::RetryAfterMs(wait_ms.unwrap_or(u64::MAX).max(1)))
+            }
+            Err(_) => Err(Refused::OverBurst { asked: n.get(), burst: self.rate.burst.get() }),
+        }
+    }
+
+    /// Takes as many tokens as there are, at most `n`, and says how many.
+    pub fn take_up_to(&self, n: u32, now_ms: u64) -> u32 {
+        let n = n.min(self.rate.burst.get());
+        if self.take(n, now_ms).is_ok() {
+            return n;
+        }
+        // One token at a time would do; asking after the first how many are left takes the rest at once. Another thread
+        // can be quicker, and then the rest is left to it.
+        match self.limiter.check() {
+            Ok(after) => {
+                let rest = after.remaining_burst_capacity().min(n.saturating_sub(1));
+                if self.take(rest, now_ms).is_ok() { 1 + rest } else { 1 }
+            }
+            Err(_) => 0,
+        }
+    }
+
+    /// The rate it was made with.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+}
+
+impl From<Refused> for BusError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::RetryAfterMs(retry_after_ms) => Self::RateLimited { retry_after_ms },
+            Refused::OverBurst { asked, burst } => Self::OverBurst { asked, burst },
+        }
+    }
+}
+
+/// The time as last told to the bucket, in nanoseconds. It never goes back, whoever tells it.
+#[derive(Debug, Clone)]
+struct Told(Arc<AtomicU64>);
+
+impl Told {
+    fn advance(&self, now_ms: u64) {
+        self.0.fetch_max(now_ms.saturating_mul(NANOS_PER_MS), Ordering::Relaxed);
+    }
+}
+
+impl GovernorClock for Told {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        Nanos::from(self.0.load(Ordering::Relaxed))
+    }
+}
+
+// The longest wait for tokens must not overflow what the limiter counts in.
+const _: () = assert!(u32::MAX as u64 <= u64::MAX / NANOS_PER_S);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bucket(per_second: u32, burst: u32) -> Bucket {
+        Bucket::new(Rate::new(per_second, burst), 1_000)
+    }
+
+    #[test]
+    fn full_then_as_fast_as_the_rate() {
+        let bucket = bucket(10, 3);
+        assert_eq!(bucket.take(3, 1_000), Ok(()));
+        assert_eq!(bucket.take(1, 1_000), Err(Refused::RetryAfterMs(100)));
+        assert_eq!(bucket.take(1, 1_099), Err(Refused::RetryAfterMs(1)));
+        assert_eq!(bucket.take(1, 1_100), Ok(()));
+        assert_eq!(bucket.take(3, 1_100), Err(Refused::RetryAfterMs(300)));
+        assert_eq!(bucket.take(3, 1_400), Ok(()));
+        assert_eq!(bucket.take(0, 1_400), Ok(()));
+    }
+
+    #[test]
+    fn a_refusal_takes_nothing() {
+        let bucket = bucket(1, 5);
+        assert_eq!(bucket.take(4, 1_000), Ok(()));
+        assert!(bucket.take(2, 1_000).is_err());
+        assert_eq!(bucket.take(1, 1_000), Ok(()));
+    }
+
+    #[test]
+    fn more_than_it_holds_is_never_given() {
+        let bucket = bucket(10, 3);
+        assert_eq!(bucket.take(4, 9_999), Err(Refused::OverBurst { asked: 4, burst: 3 }));
+        assert_eq!(bucket.take_up_to(100, 9_999), 3);
+        assert_eq!(BusError::from(Refused::OverBurst { asked: 4, burst: 3 }).code(), "rate_limited");
+        assert_eq!(BusError::from(Refused::RetryAfterMs(4)).retry_after_ms(), Some(4));
+    }
+
+    #[test]
+    fn takes_what_is_left() {
+        let bucket = bucket(1000, 10);
+        assert_eq!(bucket.take_up_to(4, 1_000), 4);
+        assert_eq!(bucket.take_up_to(10, 1_000), 6);
+        assert_eq!(bucket.take_up_to(10, 1_000), 0);
+        assert_eq!(bucket.take_up_to(10, 1_003), 3);
+        assert_eq!(bucket.take_up_to(0, 1_003), 0);
+    }
+
+    #[test]
+    fn time_does_not_go_back() {
+        let bucket = bucket(10, 1);
+        assert_eq!(bucket.take(1, 5_000), Ok(()));
+        assert_eq!(bucket.take(1, 10), Err(Refused::RetryAfterMs(100)));
+    }
+
+    #[test]
+    fn rates_are_never_zero() {
+        assert_eq!(Rate::new(0, 0), Rate::new(1, 1));
+        assert_eq!(Rate::new(3, 10).refill_ms(), 3_334);
+        assert!(serde_json::from_str::<Rate>(r#"{"per_second":0,"burst":1}"#).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_burst_and_rate_allow(
+            rate in 1_u32..2000,
+            burst in 1_u32..300,
+            steps in proptest::collection::vec((0_u64..50, 0_u32..400, any::<bool>()), 1..100),
+        ) {
+            let bucket = bucket(rate, burst);
+            let (mut now, mut taken) = (1_000, 0_u64);
+            for (passed, n, partly) in steps {
+                now += passed;
+                taken += u64::from(if partly {
+                    bucket.take_up_to(n, now)
+                } else if bucket.take(n, now).is_ok() {
+                    n
+                } else {
+                    0
+                });
+                // The limiter counts whole nanoseconds between tokens, which favours the taker by less than one in 10^5.
+                let most = u64::from(burst) + (now - 1_000) * u64::from(rate) / 999 + 1;
+                prop_assert!(taken <= most, "{taken} > {most}");
+            }
+        }
+
+        #[test]
+        fn after_the_wait_there_is_enough(rate in 1_u32..5000, burst in 1_u32..300, n in 1_u32..300) {
+            let bucket = bucket(rate, burst);
+            bucket.take_up_to(burst, 1_000);
+            if let Err(Refused::RetryAfterMs(wait)) = bucket.take(n, 1_000) {
+                prop_assert_eq!(bucket.take(n, 1_000 + wait), Ok(()));
+            } else {
+                prop_assert!(n > burst);
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What the bus counts, and its text for Prometheus.
+//!
+//! A handle is looked up once for a topic or group and then counted in without locks. Families are declared in one
+//! table each ([`Series::FAMILIES`]), so all of them show HELP and TYPE from the first scrape; other crates add tables
+//! of their own to the same [`Registry`].
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `value` | counters, gauges, histograms |
+//! | `registry` | tables of series with bounded labels, and the page of all of them |
+//! | `text` | the text format |
+//! | `catalogue` | the families of the bus |
+//! | `handles` | what the bus holds to count in |
+
+mod catalogue;
+mod handles;
+mod registry;
+mod text;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
+pub use handles::{BusMetrics, GroupMetrics};
+pub use registry::{Family, Kind, OTHER, Reading, Registry, Series, Table};
+pub use value::{Bounds, Counter, Gauge, Histogram};

@@ -1,0 +1,180 @@
+//! Tables of series with bounded labels, and the page of all of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::text;
+use super::value::Histogram;
+
+/// The label value of everything beyond the bound of a table.
+pub const OTHER: &str = "other";
+
+/// One family of metrics.
+#[derive(Debug, Clone, Copy)]
+pub struct Family {
+    /// Its name. A histogram's without `_bucket`.
+    pub name: &'static str,
+    /// What it says, in one line.
+    pub help: &'static str,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by bucket.
+    Histogram,
+}
+
+/// What a metric shows now.
+#[derive(Debug)]
+pub enum Reading<'a> {
+    /// Of a counter.
+    Counter(u64),
+    /// Of a gauge.
+    Gauge(i64),
+    /// Of a histogram.
+    Histogram(&'a Histogram),
+}
+
+/// All metrics that share one set of labels.
+pub trait Series: Default + Send + Sync + 'static {
+    /// The names of the labels.
+    const LABELS: &'static [&'static str];
+    /// The families, in the order they are shown.
+    const FAMILIES: &'static [Family];
+    /// One reading for each family, in that order.
+    fn readings(&self) -> Vec<Reading<'_>>;
+}
+
+/// Series by label values, at most so many; what comes beyond is counted together, under the label value `other`.
+#[derive(Debug)]
+pub struct Table<S> {
+    series_max: usize,
+    series: RwLock<BTreeMap<Vec<String>, Arc<S>>>,
+    other: Arc<S>,
+    other_used: AtomicBool,
+}
+
+/// Everything that is shown on the page. Cheap to clone; clones share.
+#[derive(Clone, Default)]
+pub struct Registry {
+    tables: Arc<RwLock<Vec<Arc<dyn Page>>>>,
+}
+
+/// A table whose series are of any type.
+trait Page: Send + Sync {
+    fn write(&self, out: &mut String);
+}
+
+impl<S: Series> Table<S> {
+    /// No series.
+    pub fn new(series_max: usize) -> Self {
+        Self {
+            series_max,
+            series: RwLock::default(),
+            other: Arc::new(S::default()),
+            other_used: AtomicBool::new(false),
+        }
+    }
+
+    /// The series with these label values; made if there is room, else the one for all others. To be kept by the
+    /// caller: looking it up takes a lock.
+    pub fn series(&self, labels: &[&str]) -> Arc<S> {
+        // Something that is itself called `other` must not become a second series of that name.
+        let is_other = !labels.is_empty() && labels.iter().all(|label| *label == OTHER);
+        if !is_other {
+            let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+            let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(series) = all.get(&key) {
+                return Arc::clone(series);
+            }
+            if all.len() < self.series_max {
+                return Arc::clone(all.entry(key).or_default());
+            }
+        }
+        self.other_used.store(true, Ordering::Relaxed);
+        Arc::clone(&self.other)
+    }
+
+    /// Shows the series no longer. Handles that are still held count for nobody.
+    pub fn remove(&self, labels: &[&str]) {
+        self.retain(|given| given.iter().ne(labels.iter()));
+    }
+
+    /// Shows only the series whose label values are wanted.
+    pub fn retain(&self, wanted: impl Fn(&[String]) -> bool) {
+        let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|labels, _| wanted(labels));
+    }
+
+    /// How many series there are, `other` apart.
+    pub fn len(&self) -> usize {
+        self.series.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn all(&self) -> Vec<(Vec<String>, Arc<S>)> {
+        let all = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let mut series: Vec<_> = all.iter().map(|(labels, s)| (labels.clone(), Arc::clone(s))).collect();
+        if self.other_used.load(Ordering::Relaxed) {
+            series.push((vec![OTHER.to_owned(); S::LABELS.len()], Arc::clone(&self.other)));
+        }
+        series
+    }
+}
+
+impl<S: Series> Page for Table<S> {
+    fn write(&self, out: &mut String) {
+        let all = self.all();
+        let readings: Vec<_> = all.iter().map(|(labels, series)| (labels, series.readings())).collect();
+        for (index, family) in S::FAMILIES.iter().enumerate() {
+            text::head(out, family);
+            for (labels, readings) in &readings {
+                if let Some(reading) = readings.get(index) {
+                    text::sample(
+                        out,
+                        family.name,
+                        text::Labels { names: S::LABELS, values: labels },
+                        reading,
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Registry {
+    /// Shows a new table behind those before.
+    pub fn table<S: Series>(&self, series_max: usize) -> Arc<Table<S>> {
+        let table = Arc::new(Table::new(series_max));
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.push(Arc::clone(&table) as Arc<dyn Page>);
+        table
+    }
+
+    /// The page, in Prometheus' text format 0.0.4.
+    pub fn render(&self) -> String {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut out = String::new();
+        tables.iter().for_each(|table| table.write(&mut out));
+        out
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,21 @@
+//! Failures as bytes and words.
+
+use crate::delivery::types::Failure;
+
+/// The persisted number. Never change or reuse one.
+pub(super) const fn number(failure: Failure) -> u8 {
+    match failure {
+        Failure::Nack => 1,
+        Failure::Expired => 2,
+        Failure::MemberLost => 3,
+    }
+}
+
+pub(super) const fn of_number(number: u8) -> Option<Failure> {
+    match number {
+        1 => Some(Failure::Nack),
+        2 => Some(Failure::Expired),
+        3 => Some(Failure::MemberLost),
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! Groups.
+
+use serde::{Deserialize, Serialize};
+
+use super::options::GroupOptions;
+use super::{RowError, bad};
+
+const TABLE: &str = "Groups";
+const VERSION: u32 = 1;
+
+/// The value of a row, as JSON: `{"v":1,"options":{...},"paused":false,"created":ms,"epoch":n}`. JSON because options
+/// are added from release to release; an unknown one is refused, since ignoring a filter would deliver what it keeps
+/// out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupRow {
+    /// What it was created with.
+    pub options: GroupOptions,
+    /// Whether it is paused as a whole.
+    pub paused: bool,
+    /// When it was created, epoch ms.
+    pub created: i64,
+    /// The last epoch of its partitions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch: u64,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    v: u32,
+    #[serde(flatten)]
+    row: &'a GroupRow,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+impl GroupRow {
+    /// The bytes.
+    pub fn encode(&self) -> Result<Vec<u8>, RowError> {
+        serde_json::to_vec(&Written { v: VERSION, row: self }).map_err(|error| bad(TABLE, error.to_string()))
+    }
+
+    /// Reads what `encode` wrote.
+    pub fn decode(value: &[u8]) -> Result<Self, RowError> {
+        let fail = |error: serde_json::Error| bad(TABLE, error.to_string());
+        let version: Version = serde_json::from_slice(value).map_err(fail)?;
+        if version.v != VERSION {
+            return Err(bad(TABLE, format!("version {}", version.v)));
+        }
+        let mut map: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_slice(value).map_err(fail)?;
+        map.remove("v");
+        serde_json::from_value(map.into()).map_err(fail)
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use promethean_model::Offset;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::delivery::types::Order;
+    use crate::filter::Filter;
+    use crate::rows::{AskedOptions, Start};
+
+    fn row() -> GroupRow {
+        GroupRow { options: AskedOptions::default().create(5), paused: false, created: 9, epoch: 0 }
+    }
+
+    #[test]
+    fn the_json_never_changes() {
+        let least = r#"{"v":1,"options":{"from":"latest","order":"none","maxAttempts":5},"paused":false,"created":9}"#;
+        assert_eq!(String::from_utf8(row().encode().unwrap()).unwrap(), least);
+        assert_eq!(GroupRow::decode(least.as_bytes()), Ok(row()));
+        let options = AskedOptions {
+            from: Some(Start::Ts(-4)),
+            filter: Some(Filter::default().key("k")),
+            order: Some(Order::Key),
+            partitions: Some(8),
+            max_attempts: Some(2),
+        };
+        let most = GroupRow { options: options.create(5), paused: true, created: 1, epoch: 3 };
+        let json = r#"{"v":1,"options":{"from":{"ts":-4},"filter":{"key":"k"},"order":"key","partitions":8,"maxAttempts":2},"paused":true,"created":1,"epoch":3}"#;
+        assert_eq!(String::from_utf8(most.encode().unwrap()).unwrap(), json);
+        assert_eq!(GroupRow::decode(json.as_bytes()), Ok(most));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for json in [
+            "",
+            "{}",
+            r#"{"v":2}"#,
+            r#"{"v":1,"options":{"order":"none","maxAttempts":5},"paused":false,"created":9,"x":1}"#,
+            r#"{"v":1,"options":{"order":"other","maxAttempts":5},"paused":false,"created":9}"#,
+            r#"{"v":1,"options":{"maxAttempts":5,"only":1},"paused":false,"created":9}"#,
+            r#"{"v":1,"options":{"maxAttempts":5,"filter":{"x":1}},"paused":false,"created":9}"#,
+        ] {
+            assert!(GroupRow::decode(json.as_bytes()).is_err(), "{json}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(offset in any::<u64>(), paused in any::<bool>(), epoch in any::<u64>(), key in any::<String>()) {
+            let mut row = GroupRow { paused, epoch, ..row() };
+            row.options.from = Start::Offset(Offset(offset));
+            row.options.filter = Filter::default().key(key);
+            prop_assert_eq!(GroupRow::decode(&row.encode().unwrap()), Ok(row));
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert!(GroupRow::decode(&bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The bytes of what groups keep in the store's small tables. Persisted: a form is added to, never changed.
+//!
+//! | module | table | key | value |
+//! | --- | --- | --- | --- |
+//! | `attempts` | `Attempts` | `group 0 topic 0 offset(be64)` | fixed bytes |
+//! | `letters` | `DeadLetters` | `group 0 topic 0 offset(be64)` | fixed bytes |
+//! | `groups` | `Groups` | `group 0 topic-or-pattern` | JSON |
+
+use thiserror::Error;
+
+mod attempts;
+mod failure;
+mod groups;
+mod keys;
+mod letters;
+mod options;
+
+pub use attempts::{decode_attempts, encode_attempts};
+pub use groups::GroupRow;
+pub use keys::{EventKey, GroupKey, group_prefix, topic_prefix};
+pub use letters::LetterRow;
+pub use options::{AskedOptions, GroupOptions, Start};
+
+/// Bytes that no row of ours has: a newer release wrote them, or we have a bug.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("a row of table `{table}` cannot be read ({reason}); use the release that wrote it")]
+pub struct RowError {
+    /// The table.
+    pub table: &'static str,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl From<RowError> for crate::BusError {
+    fn from(error: RowError) -> Self {
+        Self::StorageFailed { reason: error.to_string() }
+    }
+}
+
+fn bad(table: &'static str, reason: impl Into<String>) -> RowError {
+    RowError { table, reason: reason.into() }
+}
