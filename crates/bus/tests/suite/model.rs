@@ -51,6 +51,8 @@ pub(crate) struct Store {
     pub(crate) attempts: BTreeMap<u64, Attempts>,
     /// Open letters, and whether they are being redriven.
     pub(crate) letters: BTreeMap<u64, bool>,
+    /// Letters of events that a seek delivers again: they may die once more.
+    again: BTreeSet<u64>,
 }
 
 impl Store {
@@ -72,7 +74,11 @@ impl Store {
         }
         for letter in &progress.dead {
             let before = self.letters.insert(letter.offset.0, false);
-            assert_ne!(before, Some(false), "{} died twice", letter.offset);
+            let again = self.again.remove(&letter.offset.0);
+            assert!(before != Some(false) || again, "{} died twice", letter.offset);
+        }
+        if progress.forget_all {
+            self.again.extend(self.letters.range(self.floor..).map(|(offset, _)| *offset));
         }
         for offset in &progress.redriven {
             self.letters.remove(&offset.0);

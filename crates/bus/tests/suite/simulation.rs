@@ -96,6 +96,8 @@ struct Sim {
     model: Model,
     now: Now,
     read: Option<(u64, u64, usize)>,
+    /// A seek came after the read.
+    abandoned: bool,
     /// New events have been read up to here.
     seen: u64,
     next_member: u64,
@@ -146,6 +148,7 @@ impl Sim {
             model,
             now,
             read: None,
+            abandoned: false,
             seen: 0,
             next_member: 1,
             next_reply: 1,
@@ -168,6 +171,7 @@ impl Sim {
         }
         let mut effects = std::mem::take(&mut self.effects);
         self.machine.step(input, self.now, &mut effects);
+        let first_serial = self.next_serial;
         let (mut got_revoked, mut got_answers) = (Vec::new(), Vec::new());
         for effect in effects.drain(..) {
             match effect {
@@ -176,14 +180,15 @@ impl Sim {
                     assert!(!self.model.paused && !self.model.seeking && limit > 0);
                     assert!(self.model.members.values().any(|m| !m.paused && m.allowance.credit.free() > 0));
                     self.read = Some((request, from.0, limit));
+                    self.abandoned = false;
                 }
                 Effect::Commit(progress) => self.model.judge_commit(progress),
                 Effect::Deliver(member, deliveries) => {
                     assert!(!deliveries.is_empty() && deliveries.len() <= self.model.members[&member].batch);
                     for delivery in &deliveries {
                         self.model.judge_delivery(member, delivery, self.now);
-                        assert!(delivery.lease.serial >= self.next_serial, "serial used again");
-                        self.next_serial = delivery.lease.serial + 1;
+                        assert!(delivery.lease.serial >= first_serial, "serial used again");
+                        self.next_serial = self.next_serial.max(delivery.lease.serial + 1);
                         self.history.push((member, delivery.lease));
                     }
                 }
@@ -207,13 +212,12 @@ impl Sim {
         let reason = self.machine.reason(self.now);
         self.model.judge_reason(reason, &status, self.options.bounds);
         let certain = self.model.failed.values().all(|failed| failed.due.is_some() && failed.exact);
-        if status.lag == self.model.undone.range(..self.model.end).count() as u64
-            && status.redriven == self.model.extras.len()
-        {
-            self.gone_unnoticed = false;
-        }
+        let noticed = status.lag == self.model.undone.range(..self.model.end).count() as u64
+            && status.redriven == self.model.extras.len();
+        self.gone_unnoticed &= !noticed;
         let unseen = self.seen < self.model.end;
-        if self.options.bounds.window > 1_000 && certain && !self.gone_unnoticed {
+        let comparable = (noticed || unseen) && !self.gone_unnoticed && status.redriven == self.model.extras.len();
+        if self.options.bounds.window > 1_000 && certain && comparable {
             let expected = self.model.reason(unseen, status.lag, self.now);
             assert!(
                 expected.contains(&reason),

@@ -14,6 +14,11 @@ impl Model {
         let offset = delivery.lease.offset.0;
         assert!(!self.paused && !self.seeking, "delivered {offset} while nothing may be");
         assert!(offset < self.log.len() as u64 && delivery.event == self.log[offset as usize].stored);
+        // Read before it was removed, delivered after.
+        let late = !self.exists(offset) && self.log[offset as usize].wanted && !self.done.contains(&offset);
+        if late && !self.store.has(offset) {
+            self.undone.insert(offset);
+        }
         let extra = self.extras.contains(&offset);
         assert!(
             extra || self.undone.contains(&offset),
@@ -103,14 +108,14 @@ impl Model {
         for (offset, failed) in &self.failed {
             let row = self.store.attempts.get(offset).map_or(0, |row| row.failed);
             assert!(
-                sent.seek_since.is_some() || row == failed.committed,
+                !self.exists(*offset) || sent.seek_since.is_some() || row == failed.committed,
                 "{offset}: {row} of {}",
                 failed.committed
             );
         }
         for waiting in &sent.replies {
             let durable =
-                |offset: &u64| self.store.has(*offset) && !sent.progress.redriven.contains(&Offset(*offset));
+                |offset: &u64| self.store.has(*offset);
             assert!(
                 sent.seek || waiting.acked.iter().all(durable),
                 "answered before {:?} was durable",
@@ -122,6 +127,7 @@ impl Model {
     pub(crate) fn judge_status(&self, status: &Status) {
         assert!(self.undone.first().is_none_or(|first| status.floor.0 <= *first), "floor {}", status.floor);
         assert!(status.lag >= self.undone.range(..self.end).count() as u64);
+        assert!(status.redriven >= self.extras.len(), "lost a redriven one of {:?}", self.extras);
         assert_eq!(status.in_flight, self.leases.len(), "in flight");
         for (no, member) in &self.members {
             let held = self.leases.values().filter(|lease| lease.member == *no).count();

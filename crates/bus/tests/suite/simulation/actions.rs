@@ -75,8 +75,8 @@ impl Sim {
             (from..self.model.log.len() as u64).filter(|o| self.model.exists(*o)).take(limit).collect();
         let next = if there.len() == limit { there[limit - 1] + 1 } else { self.model.log.len() as u64 };
         let events = there.iter().map(|o| self.model.log[*o as usize].stored.clone()).collect();
-        // Reads of known events end below what was seen; an answer from before a seek counts for nothing.
-        if from >= self.seen && !self.model.seeking || from == self.seen {
+        // Reads of known events begin below what was seen; an answer from before a seek counts for nothing.
+        if from >= self.seen && !self.abandoned {
             self.seen = self.seen.max(next);
             self.model.end = self.model.end.max(next);
         }
@@ -334,7 +334,6 @@ impl Sim {
         for offset in before.into_iter().filter(|o| !self.model.exists(*o)).collect::<Vec<_>>() {
             if !self.model.leases.contains_key(&offset) {
                 self.gone_unnoticed |= self.model.undone.remove(&offset) | self.model.extras.remove(&offset);
-                self.model.failed.remove(&offset).map(|_| ());
             }
         }
     }
@@ -351,6 +350,7 @@ impl Sim {
         self.model.seek(to);
         self.model.pend_replies.push(Waiting { reply, stale: 0, acked: Vec::new() });
         self.seen = to;
+        self.abandoned = true;
         self.step(Input::Seek { to: Offset(to), reply }, revoked, Vec::new());
     }
 
