@@ -164,13 +164,15 @@ impl Model {
         self.leases.remove(&offset).unwrap();
         if !self.exists(offset) {
             self.undone.remove(&offset);
+            self.extras.remove(&offset);
         }
     }
 
     pub(crate) fn finish(&mut self, offset: u64) {
+        let extra = self.extras.remove(&offset);
         self.end_lease(offset);
         self.failed.remove(&offset);
-        if self.extras.remove(&offset) {
+        if extra {
             if !self.pend_dead.contains_key(&offset) {
                 self.pend_redriven.insert(offset);
             }
@@ -198,7 +200,9 @@ impl Model {
     }
 
     pub(crate) fn seek(&mut self, to: u64) {
-        self.leases.clear();
+        for offset in self.leases.keys().copied().collect::<Vec<_>>() {
+            self.end_lease(offset);
+        }
         self.failed.clear();
         self.pend_failed.clear();
         let extras = std::mem::take(&mut self.extras);

@@ -216,7 +216,8 @@ impl Sim {
             && status.redriven == self.model.extras.len();
         self.gone_unnoticed &= !noticed;
         let unseen = self.seen < self.model.end;
-        let comparable = (noticed || unseen) && !self.gone_unnoticed && status.redriven == self.model.extras.len();
+        let comparable =
+            (noticed || unseen) && !self.gone_unnoticed && status.redriven == self.model.extras.len();
         if self.options.bounds.window > 1_000 && certain && comparable {
             let expected = self.model.reason(unseen, status.lag, self.now);
             assert!(

@@ -114,8 +114,7 @@ impl Model {
             );
         }
         for waiting in &sent.replies {
-            let durable =
-                |offset: &u64| self.store.has(*offset);
+            let durable = |offset: &u64| self.store.has(*offset);
             assert!(
                 sent.seek || waiting.acked.iter().all(durable),
                 "answered before {:?} was durable",
