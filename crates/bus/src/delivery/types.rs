@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use promethean_model::{Offset, OffsetRange};
 use promethean_store::port::StoredEvent;
 
+use super::credit::Allowance;
+
 /// Both clocks, read once per step. Deadlines within a process use the monotonic one; what is persisted uses the wall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Now {
@@ -82,7 +84,7 @@ pub enum Failure {
 /// How a member left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaving {
-    /// Its connection broke: what it held failed.
+    /// Its connection broke: what had been written to it failed. What had not never reached it and did not.
     Lost,
     /// It unsubscribed, was moved away or the server shuts down: what it held did not fail.
     Released,
@@ -127,7 +129,7 @@ pub struct Progress {
 }
 
 /// What happens to a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Input {
     /// The durable end of the topic, at start and whenever it moves.
     End(Offset),
@@ -155,6 +157,8 @@ pub enum Input {
         member: MemberNo,
         /// What it may hold.
         limits: MemberLimits,
+        /// What it shares with its subscriptions to other topics.
+        allowance: Allowance,
     },
     /// A member leaves.
     Leave {

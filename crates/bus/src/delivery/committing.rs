@@ -1,0 +1,94 @@
+//! What has happened becomes durable.
+
+use promethean_model::Offset;
+
+use super::facts::Facts;
+use super::machine::Machine;
+use super::table::State;
+use super::types::{Attempts, Effect, Now, Progress};
+
+/// The commit that is out, and what was last committed.
+#[derive(Debug)]
+pub(super) struct Commits {
+    sent: Option<Sent>,
+    next_token: u64,
+    retry_at_ms: u64,
+    committed_floor: Offset,
+}
+
+#[derive(Debug)]
+struct Sent {
+    token: u64,
+    floor: Offset,
+    facts: Facts,
+}
+
+impl Commits {
+    pub(super) const fn new(floor: Offset) -> Self {
+        Self { sent: None, next_token: 1, retry_at_ms: 0, committed_floor: floor }
+    }
+
+    /// Whether a seek is on its way.
+    pub(super) fn seeking(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.facts.seek.is_some())
+    }
+}
+
+impl Machine {
+    /// Commits what has happened unless a commit is out: then it rides the next. Events passed over alone can be
+    /// passed over again, so they are worth a commit only a page at a time.
+    pub(super) fn commit(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.commits.sent.is_some() || !self.has_facts() || now.monotonic_ms < self.commits.retry_at_ms {
+            return;
+        }
+        let facts = std::mem::take(&mut self.facts);
+        let token = self.commits.next_token;
+        self.commits.next_token += 1;
+        let failed: Vec<Attempts> =
+            facts.failed.iter().filter_map(|offset| self.failures.get(offset)).copied().collect();
+        effects.push(Effect::Commit(Progress {
+            token,
+            floor: self.finished.floor(),
+            finished: self.finished.to_vec(),
+            failed,
+            forget: facts.forget.iter().copied().collect(),
+            dead: facts.dead.values().map(|dead| dead.attempts).collect(),
+            redriven: facts.redriven.iter().copied().collect(),
+            forget_all: facts.seek.is_some(),
+        }));
+        self.commits.sent = Some(Sent { token, floor: self.finished.floor(), facts });
+    }
+
+    /// A commit is durable: answers go out, and what failed waits for its time.
+    pub(super) fn committed(&mut self, token: u64, now: Now, effects: &mut Vec<Effect>) {
+        let Some(sent) = self.commits.sent.take_if(|sent| sent.token == token) else { return };
+        self.commits.committed_floor = sent.floor;
+        for (reply, stale) in sent.facts.replies {
+            effects.push(Effect::Reply { reply, stale });
+        }
+        for offset in sent.facts.failed {
+            let Some(State::Failing { due }) = self.table.get(offset).map(|entry| entry.state) else {
+                continue;
+            };
+            let state = if due > now.monotonic_ms { State::Backoff { due } } else { State::Ready };
+            self.table.set(offset, state);
+        }
+    }
+
+    /// A commit was refused: its facts are facts still.
+    pub(super) fn commit_failed(&mut self, token: u64, retry_at_ms: u64) {
+        let Some(sent) = self.commits.sent.take_if(|sent| sent.token == token) else { return };
+        self.facts.take_back(sent.facts);
+        self.commits.retry_at_ms = retry_at_ms;
+    }
+
+    /// When a commit that was refused is to be tried again.
+    pub(super) fn commit_retry(&self) -> Option<u64> {
+        (self.commits.sent.is_none() && self.has_facts()).then_some(self.commits.retry_at_ms)
+    }
+
+    fn has_facts(&self) -> bool {
+        let moved = self.finished.floor().since(self.commits.committed_floor);
+        self.facts.urgent || moved >= self.config.bounds.page as u64
+    }
+}

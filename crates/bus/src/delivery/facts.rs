@@ -1,0 +1,82 @@
+//! What has happened and is not durable yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use promethean_model::Offset;
+
+use super::types::{Attempts, ReplyNo};
+
+/// The facts of one commit, beside the cursor. The rows of failed attempts are looked up when the commit is made.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// Somebody waits for a commit, or something acked would be delivered again without.
+    pub(super) urgent: bool,
+    pub(super) failed: BTreeSet<Offset>,
+    pub(super) forget: BTreeSet<Offset>,
+    pub(super) dead: BTreeMap<Offset, Dead>,
+    pub(super) redriven: BTreeSet<Offset>,
+    /// Where the last seek went.
+    pub(super) seek: Option<Offset>,
+    /// With the number of stale leases.
+    pub(super) replies: Vec<(ReplyNo, usize)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Dead {
+    pub(super) attempts: Attempts,
+    /// It was a redriven one.
+    pub(super) extra: bool,
+}
+
+impl Facts {
+    pub(super) fn note_failed(&mut self, offset: Offset) {
+        self.forget.remove(&offset);
+        self.failed.insert(offset);
+        self.urgent = true;
+    }
+
+    pub(super) fn note_forget(&mut self, offset: Offset) {
+        self.failed.remove(&offset);
+        self.forget.insert(offset);
+    }
+
+    pub(super) fn note_redriven(&mut self, offset: Offset) {
+        self.redriven.insert(offset);
+        self.urgent = true;
+    }
+
+    /// What remains true after a seek: below it, what died is dead. Above it everything is delivered again, so nothing
+    /// there is dead, and a redriven letter there is closed.
+    pub(super) fn cut(&mut self, to: Offset) {
+        self.failed.clear();
+        self.forget.clear();
+        for (offset, dead) in self.dead.split_off(&to) {
+            if dead.extra {
+                self.redriven.insert(offset);
+            }
+        }
+    }
+
+    /// Takes back the facts of a commit that failed. They are older than these.
+    pub(super) fn take_back(&mut self, mut older: Self) {
+        if let Some(to) = self.seek {
+            older.cut(to);
+        }
+        for offset in older.failed {
+            if !self.forget.contains(&offset) {
+                self.failed.insert(offset);
+            }
+        }
+        for offset in older.forget {
+            if !self.failed.contains(&offset) {
+                self.forget.insert(offset);
+            }
+        }
+        self.dead.append(&mut older.dead);
+        self.redriven.append(&mut older.redriven);
+        self.seek = self.seek.or(older.seek);
+        older.replies.append(&mut self.replies);
+        self.replies = older.replies;
+        self.urgent = true;
+    }
+}

@@ -1,0 +1,155 @@
+//! What is finished: everything below the floor, and ranges above it.
+
+use std::collections::BTreeMap;
+
+use promethean_model::{Offset, OffsetRange};
+
+/// The finished offsets of a claim. Ranges never touch each other nor the floor.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    floor: u64,
+    /// start -> end
+    ranges: BTreeMap<u64, u64>,
+    /// Offsets inside the ranges.
+    covered: u64,
+}
+
+impl Finished {
+    pub(super) fn below(floor: Offset) -> Self {
+        Self { floor: floor.0, ..Self::default() }
+    }
+
+    pub(super) const fn floor(&self) -> Offset {
+        Offset(self.floor)
+    }
+
+    /// How many ranges lie above the floor.
+    pub(super) fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// The end of the last range, or the floor.
+    pub(super) fn top(&self) -> Offset {
+        self.ranges.last_key_value().map_or(self.floor(), |(_, end)| Offset(*end))
+    }
+
+    /// How many offsets of the ranges above the floor are below `end`, given that few or no ranges reach beyond it.
+    pub(super) fn covered_below(&self, end: Offset) -> u64 {
+        let beyond: u64 = (self.ranges.iter().rev())
+            .take_while(|(_, range_end)| **range_end > end.0)
+            .map(|(start, range_end)| range_end - (*start).max(end.0))
+            .sum();
+        self.covered - beyond
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<OffsetRange> {
+        self.ranges.iter().map(|(start, end)| OffsetRange::new(Offset(*start), Offset(*end))).collect()
+    }
+
+    pub(super) fn contains(&self, offset: Offset) -> bool {
+        offset.0 < self.floor || self.end_of(offset).is_some()
+    }
+
+    /// The first offset from `offset` on that is not finished.
+    pub(super) fn skip(&self, offset: Offset) -> Offset {
+        let offset = offset.max(self.floor());
+        self.end_of(offset).unwrap_or(offset)
+    }
+
+    /// Adds one offset. Acks that come in order only move the floor.
+    pub(super) fn add(&mut self, offset: Offset) {
+        if offset.0 == self.floor && offset < Offset::MAX {
+            self.floor += 1;
+            self.absorb();
+        } else {
+            self.add_range(OffsetRange::single(offset));
+        }
+    }
+
+    /// Adds a range; says how many of its offsets were not finished before.
+    pub(super) fn add_range(&mut self, range: OffsetRange) -> u64 {
+        let (mut start, mut end) = (range.start.0.max(self.floor), range.end.0);
+        if start >= end {
+            return 0;
+        }
+        let mut known = 0;
+        // Every range that overlaps or touches: from the last one at or below the end, downwards.
+        while let Some((&at, &until)) = self.ranges.range(..=end).next_back() {
+            if until < start {
+                break;
+            }
+            known += until.min(range.end.0).saturating_sub(at.max(range.start.0));
+            (start, end) = (start.min(at), end.max(until));
+            self.covered -= until - at;
+            self.ranges.remove(&at);
+        }
+        let added = range.end.0 - range.start.0.max(self.floor) - known;
+        self.covered += end - start;
+        self.ranges.insert(start, end);
+        self.absorb();
+        added
+    }
+
+    fn end_of(&self, offset: Offset) -> Option<Offset> {
+        let (_, end) = self.ranges.range(..=offset.0).next_back()?;
+        (*end > offset.0).then_some(Offset(*end))
+    }
+
+    fn absorb(&mut self) {
+        while let Some((&start, &end)) = self.ranges.first_key_value() {
+            if start > self.floor {
+                break;
+            }
+            self.covered -= end - start;
+            self.floor = self.floor.max(end);
+            self.ranges.remove(&start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn in_order_makes_no_ranges() {
+        let mut finished = Finished::below(Offset(5));
+        for offset in 5..10 {
+            finished.add(Offset(offset));
+            assert_eq!((finished.floor(), finished.ranges()), (Offset(offset + 1), 0));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn is_a_set_of_numbers(floor in 0u64..20, adds in proptest::collection::vec((0u64..60, 0u64..9), 0..40)) {
+            let mut finished = Finished::below(Offset(floor));
+            let mut set: BTreeSet<u64> = (0..floor).collect();
+            for (start, len) in adds {
+                let range = OffsetRange::new(Offset(start), Offset(start + len));
+                let before = set.len();
+                set.extend(start..start + len);
+                if len == 1 {
+                    finished.add(Offset(start));
+                } else {
+                    prop_assert_eq!(finished.add_range(range), (set.len() - before) as u64);
+                }
+                let expected_floor = (0..).find(|offset| !set.contains(offset)).unwrap();
+                prop_assert_eq!(finished.floor(), Offset(expected_floor));
+                for offset in 0..80 {
+                    prop_assert_eq!(finished.contains(Offset(offset)), set.contains(&offset));
+                    let covered = (expected_floor..offset).filter(|o| set.contains(o)).count();
+                    prop_assert_eq!(finished.covered_below(Offset(offset.max(expected_floor))), covered as u64);
+                }
+                let ranges = finished.to_vec();
+                prop_assert_eq!(ranges.len(), finished.ranges());
+                let ends: Vec<u64> = ranges.iter().flat_map(|r| [r.start.0, r.end.0]).collect();
+                prop_assert!(ends.windows(2).all(|w| w[0] < w[1]) && ends.first().is_none_or(|s| *s > expected_floor));
+            }
+        }
+    }
+}

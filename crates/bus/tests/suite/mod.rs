@@ -1,0 +1,5 @@
+mod model;
+mod rules;
+mod simulation;
+mod support;
+mod verdict;

@@ -1,0 +1,300 @@
+//! A simple reference of delivery: maps of what is so, updated by what goes in, against which all that comes out is
+//! judged. It does not scan, bound, batch or index anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use promethean_bus::delivery::types::{Attempts, LeaseRef, MemberNo, Order, Progress, ReplyNo};
+use promethean_bus::delivery::{Allowance, Start};
+use promethean_model::{Offset, OffsetRange};
+use promethean_store::port::StoredEvent;
+
+pub(crate) struct Event {
+    pub(crate) stored: StoredEvent,
+    pub(crate) wanted: bool,
+    pub(crate) partition: u32,
+    pub(crate) exists: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Lease {
+    pub(crate) member: MemberNo,
+    pub(crate) serial: u64,
+    pub(crate) deadline: Option<u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Failed {
+    pub(crate) count: u32,
+    pub(crate) committed: u32,
+    /// When the last attempt failed, monotonic.
+    pub(crate) at: u64,
+    /// `None`: noted before a restart, so known only to within the jumps of the wall clock.
+    pub(crate) due: Option<u64>,
+    /// Whether `due` is known to the millisecond; else it is the earliest that the jitter allows.
+    pub(crate) exact: bool,
+}
+
+pub(crate) struct Member {
+    pub(crate) allowance: Allowance,
+    pub(crate) paused: bool,
+    pub(crate) auto_ack: bool,
+    pub(crate) timeout: u64,
+    pub(crate) batch: usize,
+    pub(crate) unwritten: Vec<LeaseRef>,
+}
+
+/// What is durable.
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(crate) floor: u64,
+    pub(crate) finished: Vec<OffsetRange>,
+    pub(crate) attempts: BTreeMap<u64, Attempts>,
+    /// Open letters, and whether they are being redriven.
+    pub(crate) letters: BTreeMap<u64, bool>,
+    /// Letters of events that a seek delivers again: they may die once more.
+    again: BTreeSet<u64>,
+}
+
+impl Store {
+    pub(crate) fn has(&self, offset: u64) -> bool {
+        offset < self.floor || self.finished.iter().any(|range| range.contains(Offset(offset)))
+    }
+
+    pub(crate) fn apply(&mut self, progress: &Progress) {
+        self.floor = progress.floor.0;
+        self.finished.clone_from(&progress.finished);
+        if progress.forget_all {
+            self.attempts.clear();
+        }
+        for offset in &progress.forget {
+            self.attempts.remove(&offset.0);
+        }
+        for row in &progress.failed {
+            self.attempts.insert(row.offset.0, *row);
+        }
+        for letter in &progress.dead {
+            let before = self.letters.insert(letter.offset.0, false);
+            let again = self.again.remove(&letter.offset.0);
+            assert!(before != Some(false) || again, "{} died twice", letter.offset);
+        }
+        if progress.forget_all {
+            self.again.extend(self.letters.range(self.floor..).map(|(offset, _)| *offset));
+        }
+        for offset in &progress.redriven {
+            self.letters.remove(&offset.0);
+        }
+    }
+
+    pub(crate) fn start(&self, first_serial: u64) -> Start {
+        let redriven =
+            self.letters.iter().filter(|(_, redriving)| **redriving).map(|(o, _)| Offset(*o)).collect();
+        Start {
+            floor: Offset(self.floor),
+            finished: self.finished.clone(),
+            attempts: self.attempts.values().copied().collect(),
+            redriven,
+            paused: false,
+            first_serial,
+        }
+    }
+}
+
+pub(crate) struct Waiting {
+    pub(crate) reply: ReplyNo,
+    pub(crate) stale: usize,
+    pub(crate) acked: Vec<u64>,
+}
+
+pub(crate) struct Sent {
+    pub(crate) progress: Progress,
+    pub(crate) replies: Vec<Waiting>,
+    pub(crate) seek: bool,
+    pub(crate) seek_since: Option<u64>,
+    pub(crate) dead_extras: BTreeSet<u64>,
+}
+
+pub(crate) struct Model {
+    pub(crate) order: Order,
+    pub(crate) partitions: Option<u32>,
+    pub(crate) max_attempts: u32,
+    pub(crate) dead_letters: bool,
+    pub(crate) log: Vec<Event>,
+    pub(crate) earliest: u64,
+    /// What the machine was told, or has read.
+    pub(crate) end: u64,
+    /// Wanted, there, and not done; or in flight.
+    pub(crate) undone: BTreeSet<u64>,
+    /// Acked or dead since the last seek, whether durable or not.
+    pub(crate) done: BTreeSet<u64>,
+    pub(crate) extras: BTreeSet<u64>,
+    pub(crate) leases: BTreeMap<u64, Lease>,
+    pub(crate) failed: BTreeMap<u64, Failed>,
+    pub(crate) members: BTreeMap<MemberNo, Member>,
+    pub(crate) owners: Vec<Option<MemberNo>>,
+    pub(crate) paused: bool,
+    pub(crate) seeking: bool,
+    pub(crate) pend_failed: BTreeSet<u64>,
+    pub(crate) pend_dead: BTreeMap<u64, (u32, bool)>,
+    pub(crate) pend_redriven: BTreeSet<u64>,
+    pub(crate) pend_replies: Vec<Waiting>,
+    pub(crate) sent: Option<Sent>,
+    pub(crate) store: Store,
+}
+
+impl Model {
+    pub(crate) fn exists(&self, offset: u64) -> bool {
+        offset >= self.earliest && self.log.get(offset as usize).is_some_and(|event| event.exists)
+    }
+
+    pub(crate) fn key(&self, offset: u64) -> Option<&str> {
+        self.log[offset as usize].stored.key()
+    }
+
+    pub(crate) fn current(&self, member: MemberNo, lease: LeaseRef) -> bool {
+        self.leases.get(&lease.offset.0).is_some_and(|l| l.member == member && l.serial == lease.serial)
+    }
+
+    /// An earlier event of its key is not done.
+    pub(crate) fn is_blocked(&self, offset: u64) -> bool {
+        let Some(key) = self.key(offset).filter(|_| self.order == Order::Key) else { return false };
+        self.undone.range(..offset).any(|earlier| self.key(*earlier) == Some(key))
+    }
+
+    pub(crate) fn end_lease(&mut self, offset: u64) {
+        self.leases.remove(&offset).unwrap();
+        if !self.exists(offset) {
+            self.undone.remove(&offset);
+            self.extras.remove(&offset);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, offset: u64) {
+        let extra = self.extras.remove(&offset);
+        self.end_lease(offset);
+        self.failed.remove(&offset);
+        if extra {
+            if !self.pend_dead.contains_key(&offset) {
+                self.pend_redriven.insert(offset);
+            }
+        } else {
+            self.undone.remove(&offset);
+            self.done.insert(offset);
+        }
+    }
+
+    /// An attempt fails; `delay_ms` is `None` for the server's backoff.
+    pub(crate) fn fail(&mut self, offset: u64, at: u64, delay_ms: Option<u64>) {
+        let failed = self.failed.entry(offset).or_default();
+        failed.count += 1;
+        let base = 100 << (failed.count - 1).min(20);
+        let least = delay_ms.unwrap_or(base.min(30_000) * 8 / 10);
+        (failed.at, failed.due, failed.exact) = (at, Some(at + least), delay_ms.is_some());
+        let count = failed.count;
+        if self.dead_letters && count >= self.max_attempts {
+            self.pend_dead.insert(offset, (count, self.extras.contains(&offset)));
+            self.finish(offset);
+        } else {
+            self.pend_failed.insert(offset);
+            self.end_lease(offset);
+        }
+    }
+
+    pub(crate) fn seek(&mut self, to: u64) {
+        for offset in self.leases.keys().copied().collect::<Vec<_>>() {
+            self.end_lease(offset);
+        }
+        self.failed.clear();
+        self.pend_failed.clear();
+        let extras = std::mem::take(&mut self.extras);
+        for offset in extras {
+            if offset < to { &mut self.extras } else { &mut self.pend_redriven }.insert(offset);
+        }
+        let in_sent = |offset: u64| {
+            self.sent
+                .as_ref()
+                .is_some_and(|sent| sent.progress.dead.iter().any(|dead| dead.offset.0 == offset))
+        };
+        let (kept, cut): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.pend_dead)
+            .into_iter()
+            .partition(|(offset, _)| *offset < to || in_sent(*offset));
+        self.pend_dead = kept;
+        self.pend_redriven.extend(cut.into_iter().filter(|(_, (_, extra))| *extra).map(|(offset, _)| offset));
+        self.done.clear();
+        self.undone = (to..self.log.len() as u64).filter(|o| self.is_wanted(*o)).collect();
+        self.seeking = true;
+        if let Some(sent) = &mut self.sent {
+            sent.seek_since = Some(to);
+        }
+    }
+
+    pub(crate) fn redrive(&mut self, offset: u64) {
+        self.store.letters.insert(offset, true);
+        if self.undone.contains(&offset) {
+            self.pend_redriven.insert(offset);
+        } else if self.exists(offset) {
+            self.extras.insert(offset);
+        }
+    }
+
+    pub(crate) fn committed(&mut self) -> Sent {
+        let sent = self.sent.take().unwrap();
+        self.store.apply(&sent.progress);
+        for row in &sent.progress.failed {
+            self.pend_failed.remove(&row.offset.0);
+            if let Some(failed) = self.failed.get_mut(&row.offset.0).filter(|_| sent.seek_since.is_none()) {
+                failed.committed = row.failed;
+            }
+        }
+        for dead in &sent.progress.dead {
+            self.pend_dead.remove(&dead.offset.0);
+        }
+        for offset in &sent.progress.redriven {
+            self.pend_redriven.remove(&offset.0);
+        }
+        self.seeking &= !sent.seek || sent.seek_since.is_some();
+        sent
+    }
+
+    pub(crate) fn commit_failed(&mut self) {
+        let sent = self.sent.take().unwrap();
+        if let Some(to) = sent.seek_since {
+            for offset in self.pend_dead.split_off(&to).into_keys() {
+                if sent.dead_extras.contains(&offset) {
+                    self.pend_redriven.insert(offset);
+                }
+            }
+        }
+        let newer = std::mem::take(&mut self.pend_replies);
+        self.pend_replies = sent.replies.into_iter().chain(newer).collect();
+    }
+
+    /// What a crash leaves.
+    pub(crate) fn crash(&mut self) {
+        self.members.clear();
+        self.leases.clear();
+        self.pend_failed.clear();
+        self.pend_dead.clear();
+        self.pend_redriven.clear();
+        self.pend_replies.clear();
+        self.sent = None;
+        self.seeking = false;
+        self.done.clear();
+        self.end = 0;
+        self.undone =
+            (0..self.log.len() as u64).filter(|o| self.is_wanted(*o) && !self.store.has(*o)).collect();
+        self.extras.clear();
+        let redriving: Vec<u64> = self.store.letters.iter().filter(|(_, r)| **r).map(|(o, _)| *o).collect();
+        for offset in redriving {
+            self.redrive(offset);
+        }
+        let rows = self.store.attempts.iter();
+        self.failed = rows
+            .map(|(o, r)| (*o, Failed { count: r.failed, committed: r.failed, ..Failed::default() }))
+            .collect();
+        self.failed.retain(|offset, _| self.undone.contains(offset) || self.extras.contains(offset));
+    }
+
+    fn is_wanted(&self, offset: u64) -> bool {
+        self.exists(offset) && self.log[offset as usize].wanted
+    }
+}
