@@ -194,7 +194,9 @@ impl Core {
             return Err(AppendError::TooLarge { what: "batch", size: size as usize, max: most as usize });
         }
         self.poison.check()?;
-        if batch.is_empty() { Ok(()) } else { self.check_space() }
+        // State is what the reserve is kept for, with the events that belong to it.
+        let may_use_reserve = batch.is_empty() || !batch.redo.is_empty();
+        if may_use_reserve { Ok(()) } else { self.check_space() }
     }
 
     /// Takes the lock unless it is held, waits for room, and decides what becomes of each event.

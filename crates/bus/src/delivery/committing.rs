@@ -87,6 +87,12 @@ impl Machine {
         (self.commits.sent.is_none() && self.has_facts()).then_some(self.commits.retry_at_ms)
     }
 
+    /// Whether a machine built from what is committed would know all that this one does, but for leases and for events
+    /// that are passed over again.
+    pub fn is_settled(&self) -> bool {
+        self.commits.sent.is_none() && !self.facts.urgent
+    }
+
     fn has_facts(&self) -> bool {
         let moved = self.finished.floor().since(self.commits.committed_floor);
         self.facts.urgent || moved >= self.config.bounds.page as u64

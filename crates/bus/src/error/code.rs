@@ -68,6 +68,18 @@ impl BusError {
         )
     }
 
+    /// Whether an owner that hears it from the store cannot go on.
+    pub(crate) const fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::Fenced { .. }
+                | Self::Closed
+                | Self::Poisoned { .. }
+                | Self::UnknownOutcome { .. }
+                | Self::TopicDeleted { .. }
+        )
+    }
+
     /// When to try again, if that is known.
     pub const fn retry_after_ms(&self) -> Option<u64> {
         match self {

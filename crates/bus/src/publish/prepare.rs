@@ -119,6 +119,11 @@ impl Checked {
 }
 
 impl Prepared {
+    /// Whether it can be appended whatever else is there.
+    pub const fn expects_nothing(&self) -> bool {
+        self.expected_end.is_none() && self.expected_key.is_none()
+    }
+
     /// Adds event and expectations to a batch.
     pub fn add_to(self, batch: &mut Batch) -> Pending {
         let topic = &self.event.topic;

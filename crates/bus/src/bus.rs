@@ -1,0 +1,85 @@
+//! The handle that users hold.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use promethean_model::{Clock, IdMint};
+use promethean_store::port::{Health, Store};
+
+use crate::core::{Core, Parts};
+use crate::error::BusError;
+use crate::metrics::{BusMetrics, Registry};
+use crate::options::BusOptions;
+use crate::publish::{Publish, Published};
+use crate::publishing;
+use crate::settings::SettingsMirror;
+use crate::subscribe::{self, Subscribe};
+use crate::subscription::Subscription;
+
+/// Publishing and consumer groups over a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Bus {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Bus {
+    /// Opens a bus over a store, which stays the caller's to close.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: BusOptions,
+    ) -> Result<Self, BusError> {
+        let settings = SettingsMirror::load(&*store).await?;
+        let mint = IdMint::new().map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
+        let metrics = BusMetrics::new(&Registry::default(), options.series_max);
+        let core = Core::new(Parts { store, clock, options, mint, metrics, settings });
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    /// Publishes one event.
+    pub async fn publish(&self, event: Publish<'_>) -> Result<Published, BusError> {
+        let published = publishing::publish_each(&self.core, vec![event]).await;
+        published.into_iter().next().unwrap_or(Err(BusError::Closed))
+    }
+
+    /// Publishes events that do not depend on each other, in their order; one that is refused does not stop the rest.
+    /// For publishers that have several at hand this is much cheaper than one after the other.
+    pub async fn publish_each(&self, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
+        publishing::publish_each(&self.core, events).await
+    }
+
+    /// Publishes events in one commit: all of them or none.
+    pub async fn publish_batch(&self, events: Vec<Publish<'_>>) -> Result<Vec<Published>, BusError> {
+        publishing::publish_batch(&self.core, events).await
+    }
+
+    /// Becomes a member of a group, which is created if need be.
+    pub async fn subscribe(&self, request: Subscribe) -> Result<Subscription, BusError> {
+        subscribe::subscribe(&self.core, request).await
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &BusMetrics {
+        &self.core.metrics
+    }
+
+    /// How the store is.
+    pub fn health(&self) -> Health {
+        self.core.store.health()
+    }
+
+    /// Ends every subscription, commits what is acked, and waits for all tasks. What members hold is released without
+    /// counting as failed. The store stays open.
+    pub async fn close(&self) {
+        self.core.closed.store(true, Ordering::Release);
+        self.core.owners.close();
+        self.core.shutdown.send_replace(true);
+        self.core.tasks.join().await;
+    }
+}
+
+impl std::fmt::Debug for Bus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bus").finish_non_exhaustive()
+    }
+}

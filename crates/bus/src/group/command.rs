@@ -1,0 +1,94 @@
+//! What an owner can be told.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::inbox::Inbox;
+use crate::delivery::types::{Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo};
+use crate::delivery::{Allowance, Status};
+use crate::error::BusError;
+use promethean_model::Offset;
+
+/// Where an answer goes.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, BusError>>;
+
+/// A message to an owner.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Something happened that nobody waits for.
+    Tell(Input),
+    /// Something whose end is waited for; the answer is how many of its leases were stale.
+    Ask(Ask, Answer<usize>),
+    /// A member comes.
+    Join(Joiner, Answer<()>),
+    /// A member goes.
+    Leave(MemberNo, Leaving),
+    /// How are things?
+    Look(Answer<Seen>),
+    /// Stop without a trace if nobody is a member: the group is being deleted.
+    Retire(Answer<()>),
+    /// The bus shuts down.
+    Close,
+}
+
+/// What can be waited for.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    Ack(MemberNo, Vec<LeaseRef>),
+    Nack(MemberNo, Vec<LeaseRef>, Option<u64>),
+    Extend(MemberNo, Vec<LeaseRef>, Option<u64>),
+    Seek(Offset),
+}
+
+/// A member that comes.
+#[derive(Debug)]
+pub(crate) struct Joiner {
+    pub(crate) member: MemberNo,
+    pub(crate) limits: MemberLimits,
+    pub(crate) allowance: Allowance,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+/// An owner at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The machine.
+    pub status: Status,
+    /// Why it delivers nothing, if so.
+    pub reason: Option<Reason>,
+    /// How many members there are.
+    pub members: usize,
+    /// Whether the group is paused.
+    pub paused: bool,
+    /// What the store said last, if it failed.
+    pub failure: Option<BusError>,
+}
+
+impl Ask {
+    pub(crate) fn input(self, reply: ReplyNo) -> Input {
+        match self {
+            Self::Ack(member, leases) => Input::Ack { member, leases, reply: Some(reply) },
+            Self::Nack(member, leases, delay_ms) => {
+                Input::Nack { member, leases, delay_ms, reply: Some(reply) }
+            }
+            Self::Extend(member, leases, by_ms) => {
+                Input::Extend { member, leases, by_ms, reply: Some(reply) }
+            }
+            Self::Seek(to) => Input::Seek { to, reply },
+        }
+    }
+}
+
+impl Command {
+    /// Tells whoever waits that nothing will come of it.
+    pub(crate) fn refuse(self, why: &BusError) {
+        // Whoever asked may have gone away.
+        match self {
+            Self::Ask(_, answer) => drop(answer.send(Err(why.clone()))),
+            Self::Join(_, answer) | Self::Retire(answer) => drop(answer.send(Err(why.clone()))),
+            Self::Look(answer) => drop(answer.send(Err(why.clone()))),
+            Self::Tell(_) | Self::Leave(..) | Self::Close => {}
+        }
+    }
+}

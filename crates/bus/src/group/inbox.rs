@@ -1,0 +1,94 @@
+//! What a subscription has been given and not looked at yet.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::Owner;
+use crate::coordinator::MemberChange;
+use crate::delivery::types::{Delivery, LeaseRef};
+use crate::error::BusError;
+
+/// Filled by the owners of the subscription's topics. Its length is bounded by the member's credit.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    items: VecDeque<Item>,
+    ended: Option<BusError>,
+}
+
+/// What a subscription hears.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// Leases of one topic.
+    Leases(Arc<Owner>, VecDeque<Delivery>),
+    /// Partitions changed hands, with the epoch.
+    Rebalance(u64, MemberChange),
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::default(), arrived: Notify::new() }
+    }
+
+    pub(crate) fn put(&self, item: Item) {
+        self.lock().items.push_back(item);
+        self.arrived.notify_one();
+    }
+
+    /// Removes leases that ended before anybody looked at them.
+    pub(crate) fn revoke(&self, owner: &Arc<Owner>, leases: &[LeaseRef]) {
+        for item in &mut self.lock().items {
+            if let Item::Leases(from, deliveries) = item
+                && Arc::ptr_eq(from, owner)
+            {
+                deliveries.retain(|delivery| !leases.contains(&delivery.lease));
+            }
+        }
+    }
+
+    /// Nothing more will come. Whoever looks hears it, also before what is there: its leases are worth nothing.
+    pub(crate) fn end(&self, why: BusError) {
+        let mut state = self.lock();
+        state.items.clear();
+        state.ended.get_or_insert(why);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// The next item with at most `leases_max` leases, or the end; `None` if there is nothing now.
+    pub(crate) fn take(&self, leases_max: usize) -> Option<Result<Item, BusError>> {
+        let mut state = self.lock();
+        if let Some(why) = &state.ended {
+            return Some(Err(why.clone()));
+        }
+        loop {
+            match state.items.front_mut()? {
+                Item::Leases(_, deliveries) if deliveries.is_empty() => {
+                    state.items.pop_front();
+                }
+                Item::Leases(owner, deliveries) if deliveries.len() > leases_max => {
+                    let first = deliveries.drain(..leases_max.max(1)).collect();
+                    return Some(Ok(Item::Leases(Arc::clone(owner), first)));
+                }
+                _ => return state.items.pop_front().map(Ok),
+            }
+        }
+    }
+
+    /// Waits until something came since the last look. For one reader.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is one operation, so a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

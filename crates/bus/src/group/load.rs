@@ -1,0 +1,110 @@
+//! From what the store keeps of a group to a machine that goes on from there.
+
+use promethean_model::SystemSuffix;
+use promethean_store::port::{Batch, Cursor, CursorOp, Table};
+
+use super::Owner;
+use crate::core::Core;
+use crate::delivery::codec::decode_finished;
+use crate::delivery::types::{Attempts, Scope};
+use crate::delivery::{Bounds, Config, Machine, Start};
+use crate::error::BusError;
+use crate::rows::{EventKey, GroupRow, LetterRow, decode_attempts, topic_prefix};
+
+/// Rows read at once.
+const ROWS_PAGE: usize = 1000;
+/// Lease numbers of one epoch.
+const SERIALS_PER_EPOCH_BITS: u32 = 40;
+
+/// A group taken over.
+pub(super) struct Loaded {
+    pub(super) machine: Machine,
+    /// What the cursor's epoch is now; writes name it.
+    pub(super) epoch: u64,
+}
+
+/// Takes the group over on the owner's topic: from now on, what an earlier owner writes is refused.
+pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<Loaded, BusError> {
+    let (topic, group) = (&owner.topic, &owner.group);
+    let unknown = || BusError::UnknownGroup { group: group.clone(), subject: topic.to_string() };
+    let cursor = core.store.cursor(group, topic).await?.ok_or_else(unknown)?;
+    let finished = decode_finished(&cursor.data, cursor.floor)
+        .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
+    let taken = Cursor { epoch: cursor.epoch + 1, ..cursor.clone() };
+    let epoch = taken.epoch;
+    let take_over = CursorOp::Put {
+        group: group.clone(),
+        topic: topic.clone(),
+        cursor: taken,
+        expected_epoch: cursor.epoch,
+    };
+    core.store.commit(Batch::new().with(take_over)).await?;
+    let start = Start {
+        floor: cursor.floor,
+        finished,
+        attempts: attempts(core, owner).await?,
+        redriven: redriven(core, owner).await?,
+        paused: row.paused,
+        first_serial: epoch << SERIALS_PER_EPOCH_BITS,
+    };
+    Ok(Loaded { machine: Machine::new(config(owner, row, epoch), start, core.now()), epoch })
+}
+
+fn config(owner: &Owner, row: &GroupRow, seed: u64) -> Config {
+    let filter = row.options.filter.clone();
+    Config {
+        scope: Scope::everything(),
+        filter: (!filter.is_empty()).then(|| Box::new(move |event: &_| filter.matches(event)) as _),
+        order: row.options.order,
+        partitions: row.options.partitions,
+        max_attempts: row.options.max_attempts,
+        dead_letters: owner.topic.system_suffix() != Some(SystemSuffix::Dlq),
+        seed,
+        bounds: Bounds::default(),
+    }
+}
+
+async fn attempts(core: &Core, owner: &Owner) -> Result<Vec<Attempts>, BusError> {
+    let mut found = Vec::new();
+    each_row(core, owner, Table::Attempts, |key, value| {
+        found.push(decode_attempts(key.offset, value)?);
+        Ok(())
+    })
+    .await?;
+    Ok(found)
+}
+
+async fn redriven(core: &Core, owner: &Owner) -> Result<Vec<promethean_model::Offset>, BusError> {
+    let (mut found, mut open) = (Vec::new(), 0);
+    each_row(core, owner, Table::DeadLetters, |key, value| {
+        open += 1;
+        if LetterRow::decode(value)?.redriving {
+            found.push(key.offset);
+        }
+        Ok(())
+    })
+    .await?;
+    owner.metrics.set_dead_letters(open);
+    Ok(found)
+}
+
+/// Calls `each` for the rows of the owner's group and topic, in offset order.
+pub(super) async fn each_row(
+    core: &Core,
+    owner: &Owner,
+    table: Table,
+    mut each: impl FnMut(&EventKey, &[u8]) -> Result<(), BusError>,
+) -> Result<(), BusError> {
+    let prefix = topic_prefix(&owner.group, &owner.topic);
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let rows = core.store.rows(table, &prefix, after.as_deref(), ROWS_PAGE).await?;
+        for row in &rows {
+            each(&EventKey::decode(&row.key, "rows of a group")?, &row.value)?;
+        }
+        match rows.into_iter().last() {
+            Some(last) => after = Some(last.key),
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A bounded queue with one reader.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::error::BusError;
+
+/// Letters that wait before senders do.
+const LETTERS_MAX: usize = 1024;
+
+/// What others want of the reader. Takes no memory worth mentioning while it is empty.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    state: Mutex<State<T>>,
+    arrived: Notify,
+    room: Notify,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    letters: VecDeque<T>,
+    /// Why nothing is taken any more.
+    closed: Option<BusError>,
+}
+
+impl<T> Mailbox<T> {
+    pub(crate) fn new() -> Self {
+        let state = Mutex::new(State { letters: VecDeque::new(), closed: None });
+        Self { state, arrived: Notify::new(), room: Notify::new() }
+    }
+
+    /// Puts a letter in when there is room. Cancel-safe: a dropped call has put nothing in.
+    pub(crate) async fn send(&self, letter: T) -> Result<(), BusError> {
+        let mut letter = Some(letter);
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            // Before the look: what is taken out after it must wake us.
+            room.as_mut().enable();
+            {
+                let mut state = self.lock();
+                if let Some(why) = &state.closed {
+                    return Err(why.clone());
+                }
+                if state.letters.len() < LETTERS_MAX {
+                    state.letters.extend(letter.take());
+                    self.arrived.notify_one();
+                    return Ok(());
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Puts a letter in whatever the room: only for letters whose number is bounded otherwise.
+    pub(crate) fn send_now(&self, letter: T) -> Result<(), BusError> {
+        let mut state = self.lock();
+        if let Some(why) = &state.closed {
+            return Err(why.clone());
+        }
+        state.letters.push_back(letter);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Moves all letters to `into`.
+    pub(crate) fn take(&self, into: &mut VecDeque<T>) {
+        let mut state = self.lock();
+        if state.letters.is_empty() {
+            return;
+        }
+        if into.is_empty() {
+            std::mem::swap(into, &mut state.letters);
+        } else {
+            into.append(&mut state.letters);
+        }
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().letters.is_empty()
+    }
+
+    /// Waits for a letter. For the reader only.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Takes no more letters; those that wait come back.
+    pub(crate) fn close(&self, why: BusError) -> VecDeque<T> {
+        let mut state = self.lock();
+        state.closed.get_or_insert(why);
+        let left = std::mem::take(&mut state.letters);
+        drop(state);
+        self.room.notify_waiters();
+        left
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Each change is one operation, so a panic elsewhere leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn senders_wait_for_room_and_hear_of_the_end() {
+        let mailbox = Arc::new(Mailbox::new());
+        for letter in 0..LETTERS_MAX {
+            mailbox.send(letter).await.unwrap();
+        }
+        let waiting = {
+            let mailbox = Arc::clone(&mailbox);
+            tokio::task::JoinSet::from_iter([async move { mailbox.send(LETTERS_MAX).await }])
+        };
+        tokio::task::yield_now().await;
+        let mut taken = VecDeque::new();
+        mailbox.take(&mut taken);
+        assert_eq!(taken.len(), LETTERS_MAX);
+        assert_eq!(waiting.join_all().await, [Ok(())]);
+        mailbox.arrived().await;
+        mailbox.take(&mut taken);
+        assert_eq!(taken.back(), Some(&LETTERS_MAX));
+        mailbox.send_now(7).unwrap();
+        assert_eq!(mailbox.close(BusError::Closed), [7]);
+        assert_eq!(mailbox.send(8).await, Err(BusError::Closed));
+        assert_eq!(mailbox.send_now(8), Err(BusError::Closed));
+        assert!(mailbox.is_empty());
+    }
+}

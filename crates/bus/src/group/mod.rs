@@ -1,0 +1,35 @@
+//! Groups at work: one task per group and topic, which owns the delivery machine and does what it wants done.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `owner`, `task` | the handle of an owner; its task |
+//! | `command`, `mailbox` | what an owner is told |
+//! | `inbox` | what a subscription is given |
+//! | `load`, `progress` | from the store to the machine, and back in one batch |
+//! | `owners` | which owners there are |
+
+mod command;
+mod inbox;
+mod load;
+mod mailbox;
+mod owners;
+mod progress;
+mod task;
+
+use promethean_model::{GroupName, TopicName};
+
+pub use self::command::Seen;
+pub(crate) use self::command::{Ask, Command, Joiner};
+pub(crate) use self::inbox::{Inbox, Item};
+use self::mailbox::Mailbox;
+pub(crate) use self::owners::{Owners, Wanted};
+use crate::metrics::GroupMetrics;
+
+/// The delivery of a topic to a group, as everyone but its task sees it.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    pub(crate) mailbox: Mailbox<Command>,
+    pub(crate) metrics: GroupMetrics,
+}

@@ -1,0 +1,137 @@
+//! Which owners there are. An owner lives while it has members or something to do.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use promethean_model::{GroupName, TopicName};
+
+use super::command::Command;
+use super::mailbox::Mailbox;
+use super::{Owner, task};
+use crate::core::Core;
+use crate::error::BusError;
+use crate::rows::{GroupOptions, GroupRow};
+
+type Key = (TopicName, GroupName);
+
+/// The owners of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    map: Mutex<Map>,
+}
+
+#[derive(Debug, Default)]
+struct Map {
+    owners: HashMap<Key, Entry>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    owner: Arc<Owner>,
+    options: GroupOptions,
+}
+
+/// An owner that someone needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    pub(crate) row: GroupRow,
+}
+
+impl Owners {
+    /// Sends a command to an owner, which is started if need be. Under one lock, so that an owner that is about to end
+    /// for want of work sees the command or is gone before.
+    pub(crate) fn send(
+        &self,
+        core: &Arc<Core>,
+        wanted: &Wanted,
+        command: Command,
+    ) -> Result<Arc<Owner>, BusError> {
+        let key = (wanted.topic.clone(), wanted.group.clone());
+        let mut map = self.lock();
+        if map.closed {
+            return Err(BusError::Closed);
+        }
+        if let Some(entry) = map.owners.get(&key) {
+            check_options(&wanted.group, &entry.options, &wanted.row.options)?;
+            entry.owner.mailbox.send_now(command)?;
+            return Ok(Arc::clone(&entry.owner));
+        }
+        let owner = Arc::new(Owner {
+            topic: key.0.clone(),
+            group: key.1.clone(),
+            mailbox: Mailbox::new(),
+            metrics: core.metrics.group(&key.0, &key.1),
+        });
+        owner.mailbox.send_now(command)?;
+        let options = wanted.row.options.clone();
+        map.owners.insert(key, Entry { owner: Arc::clone(&owner), options });
+        core.tasks.spawn(task::run(Arc::clone(core), Arc::clone(&owner), wanted.row.clone()));
+        Ok(owner)
+    }
+
+    /// The owner, if there is one now.
+    pub(crate) fn get(&self, topic: &TopicName, group: &GroupName) -> Option<Arc<Owner>> {
+        let key = (topic.clone(), group.clone());
+        self.lock().owners.get(&key).map(|entry| Arc::clone(&entry.owner))
+    }
+
+    /// All owners there are now.
+    pub(crate) fn all(&self) -> Vec<Arc<Owner>> {
+        self.lock().owners.values().map(|entry| Arc::clone(&entry.owner)).collect()
+    }
+
+    /// Takes an owner off the list and closes its mailbox, unless `still_needed` finds a reason not to. What was in the
+    /// mailbox is refused.
+    pub(super) fn remove(
+        &self,
+        owner: &Arc<Owner>,
+        why: BusError,
+        still_needed: impl FnOnce() -> bool,
+    ) -> bool {
+        let mut map = self.lock();
+        if still_needed() {
+            return false;
+        }
+        let key = (owner.topic.clone(), owner.group.clone());
+        if map.owners.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.owner, owner)) {
+            map.owners.remove(&key);
+        }
+        let left = owner.mailbox.close(why.clone());
+        drop(map);
+        left.into_iter().for_each(|command| command.refuse(&why));
+        true
+    }
+
+    /// Starts no more owners and tells those there are to end.
+    pub(crate) fn close(&self) {
+        let mut map = self.lock();
+        map.closed = true;
+        for entry in map.owners.values() {
+            // One whose mailbox is closed ends already.
+            let _ = entry.owner.mailbox.send_now(Command::Close);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Map> {
+        // Each change is one operation, so a panic elsewhere leaves it whole.
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One topic of a group can be reached by its name and by patterns; they cannot want different things.
+fn check_options(group: &GroupName, actual: &GroupOptions, wanted: &GroupOptions) -> Result<(), BusError> {
+    let same = GroupOptions { from: actual.from, ..wanted.clone() } == *actual;
+    if same {
+        return Ok(());
+    }
+    let json = |options: &GroupOptions| serde_json::to_string(options).unwrap_or_default();
+    Err(BusError::GroupConflict {
+        group: group.clone(),
+        option: "options",
+        asked: json(wanted),
+        actual: json(actual),
+    })
+}

@@ -1,0 +1,120 @@
+//! What a machine wants committed, as one batch.
+
+use std::sync::Arc;
+
+use promethean_model::Offset;
+use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp, StoredEvent, Table};
+
+use super::Owner;
+use super::load::each_row;
+use crate::core::Core;
+use crate::dead_letter;
+use crate::delivery::codec::encode_finished;
+use crate::delivery::types::{Attempts, Progress};
+use crate::error::BusError;
+use crate::rows::{EventKey, LetterRow, encode_attempts};
+
+/// What a commit came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) token: u64,
+    pub(super) result: Result<(), BusError>,
+}
+
+/// Commits progress under the epoch: all of it, or nothing if the group has another owner.
+pub(super) async fn commit(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Progress) -> Outcome {
+    let token = progress.token;
+    let began = core.clock.monotonic_ms();
+    let result = commit_batch(&core, &owner, epoch, progress).await;
+    let took_ms = core.clock.monotonic_ms().saturating_sub(began);
+    core.metrics.server().commit_us.observe(took_ms.saturating_mul(1000));
+    Outcome { token, result }
+}
+
+async fn commit_batch(core: &Core, owner: &Owner, epoch: u64, progress: Progress) -> Result<(), BusError> {
+    let mut batch = Batch::new();
+    let (closed, opened) = (progress.redriven.len(), progress.dead.len());
+    let mut rows = Rows { owner, ops: Vec::new() };
+    if progress.forget_all {
+        let mut noted = Vec::new();
+        each_row(core, owner, Table::Attempts, |key, _| {
+            noted.push(key.offset);
+            Ok(())
+        })
+        .await?;
+        noted.into_iter().for_each(|offset| rows.delete(Table::Attempts, offset));
+    }
+    for attempts in &progress.failed {
+        rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
+    }
+    progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
+    progress.redriven.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
+    for attempts in &progress.dead {
+        bury(core, owner, attempts, &mut batch, &mut rows).await?;
+    }
+    batch.state = rows.ops;
+    batch.state.push(cursor(owner, epoch, &progress));
+    core.store.commit(batch).await?;
+    owner.metrics.add_dead_letters(opened as i64 - closed as i64);
+    owner.metrics.dead_lettered.add(opened as u64);
+    Ok(())
+}
+
+fn cursor(owner: &Owner, epoch: u64, progress: &Progress) -> StateOp {
+    let data = encode_finished(&progress.finished, progress.floor);
+    CursorOp::Put {
+        group: owner.group.clone(),
+        topic: owner.topic.clone(),
+        cursor: Cursor { floor: progress.floor, epoch, data },
+        expected_epoch: epoch,
+    }
+    .into()
+}
+
+/// Adds a dead letter. An event that retention took in the meantime leaves none.
+async fn bury(
+    core: &Core,
+    owner: &Owner,
+    attempts: &Attempts,
+    batch: &mut Batch,
+    rows: &mut Rows<'_>,
+) -> Result<(), BusError> {
+    rows.delete(Table::Attempts, attempts.offset);
+    let key = EventKey::encode(&owner.group, &owner.topic, attempts.offset);
+    let before = core.store.row(Table::DeadLetters, &key).await?;
+    let redrives = before.map(|row| LetterRow::decode(&row)).transpose()?.map_or(0, |row| row.redrives);
+    match event_at(core, owner, attempts.offset).await? {
+        Some(event) => {
+            let (letter, row) = dead_letter::post(&owner.group, &event, attempts, redrives)?;
+            batch.events.extend(letter);
+            rows.put(Table::DeadLetters, attempts.offset, row.encode());
+        }
+        None => {
+            owner.metrics.expired.inc();
+            rows.delete(Table::DeadLetters, attempts.offset);
+        }
+    }
+    Ok(())
+}
+
+async fn event_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<StoredEvent>, BusError> {
+    let page = core.store.read(&owner.topic, offset, PageLimit { events: 1, bytes: 1 }).await?;
+    Ok(page.events.into_iter().next().filter(|event| event.offset == offset))
+}
+
+struct Rows<'a> {
+    owner: &'a Owner,
+    ops: Vec<StateOp>,
+}
+
+impl Rows<'_> {
+    fn put(&mut self, table: Table, offset: Offset, value: Vec<u8>) {
+        let key = EventKey::encode(&self.owner.group, &self.owner.topic, offset);
+        self.ops.push(RowOp::Put { table, key, value, must_be_new: false }.into());
+    }
+
+    fn delete(&mut self, table: Table, offset: Offset) {
+        let key = EventKey::encode(&self.owner.group, &self.owner.topic, offset);
+        self.ops.push(RowOp::Delete { table, key }.into());
+    }
+}

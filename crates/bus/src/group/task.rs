@@ -1,0 +1,348 @@
+//! The task of an owner: it feeds the machine and does what the machine wants done.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_model::Offset;
+use promethean_store::port::{EndWatch, PageLimit};
+
+use super::command::{Answer, Command, Joiner, Seen};
+use super::inbox::{Inbox, Item};
+use super::progress::{self, Outcome};
+use super::{Owner, load};
+use crate::core::Core;
+use crate::delivery::Machine;
+use crate::delivery::types::{Effect, Input, Leaving, MemberNo, ReplyNo};
+use crate::error::BusError;
+use crate::rows::GroupRow;
+
+/// How long after the store failed to try again.
+const RETRY_MS: u64 = 1_000;
+/// Bytes of events read at once.
+const PAGE_BYTES: usize = 1 << 20;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Serves the owner until it has nothing to do, or cannot go on.
+pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
+    let watch = core.store.watch(&owner.topic);
+    let loaded = match load::load(&core, &owner, &row).await {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            core.owners.remove(&owner, error, || false);
+            return;
+        }
+    };
+    let mut task = Task {
+        core,
+        owner,
+        machine: loaded.machine,
+        epoch: loaded.epoch,
+        watch,
+        end: Offset::ZERO,
+        members: BTreeMap::new(),
+        answers: HashMap::new(),
+        next_reply: 0,
+        read: None,
+        commit: None,
+        effects: Vec::new(),
+        letters: VecDeque::new(),
+        failure: None,
+        paused: row.paused,
+        closing: false,
+    };
+    if let Err(why) = task.serve().await {
+        task.stop(&why);
+    }
+}
+
+struct Task {
+    core: Arc<Core>,
+    owner: Arc<Owner>,
+    machine: Machine,
+    epoch: u64,
+    watch: EndWatch,
+    /// What the machine was told last.
+    end: Offset,
+    members: BTreeMap<MemberNo, Arc<Inbox>>,
+    answers: HashMap<ReplyNo, Answer<usize>>,
+    next_reply: u64,
+    read: Option<Boxed<Result<Input, Unread>>>,
+    commit: Option<Boxed<Outcome>>,
+    /// Empty between steps; kept for its memory.
+    effects: Vec<Effect>,
+    letters: VecDeque<Command>,
+    failure: Option<BusError>,
+    paused: bool,
+    closing: bool,
+}
+
+/// A read that failed.
+struct Unread {
+    request: u64,
+    error: BusError,
+}
+
+/// What the task woke up for.
+enum Woken {
+    Read(Result<Input, Unread>),
+    Committed(Outcome),
+    Other,
+}
+
+impl Task {
+    /// Returns when there is nothing to do any more; an error when it cannot go on.
+    async fn serve(&mut self) -> Result<(), BusError> {
+        loop {
+            self.look_at_end()?;
+            self.owner.mailbox.take(&mut self.letters);
+            while let Some(command) = self.letters.pop_front() {
+                self.obey(command)?;
+            }
+            self.show();
+            if self.is_done() {
+                return Ok(());
+            }
+            match self.wait().await {
+                Woken::Read(answer) => self.answered(answer),
+                Woken::Committed(outcome) => self.committed(outcome)?,
+                Woken::Other => self.step(Input::Tick),
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let now = self.core.now();
+        let due = self.machine.next_deadline(now).map(|due| due.saturating_sub(now.monotonic_ms));
+        // In this order: letters may never end, and what was asked for comes at most once.
+        tokio::select! {
+            biased;
+            outcome = ready(&mut self.commit) => Woken::Committed(outcome),
+            answer = ready(&mut self.read) => Woken::Read(answer),
+            () = self.owner.mailbox.arrived() => Woken::Other,
+            _ = self.watch.changed() => Woken::Other,
+            () = timer(due) => Woken::Other,
+        }
+    }
+
+    fn look_at_end(&mut self) -> Result<(), BusError> {
+        let end = self.core.store.durable_end(&self.owner.topic);
+        if end < self.end {
+            return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
+        }
+        if end > self.end {
+            self.end = end;
+            self.step(Input::End(end));
+        }
+        // Seen: only what moves it further is to wake us.
+        self.watch.end();
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Command) -> Result<(), BusError> {
+        match command {
+            Command::Tell(input) => {
+                match &input {
+                    Input::Pause(None) => self.paused = true,
+                    Input::Resume(None) => self.paused = false,
+                    _ => {}
+                }
+                self.step(input);
+            }
+            Command::Ask(ask, answer) => {
+                let reply = ReplyNo(self.next_reply);
+                self.next_reply += 1;
+                self.answers.insert(reply, answer);
+                self.step(ask.input(reply));
+            }
+            Command::Join(joiner, answer) => self.join(joiner, answer),
+            Command::Leave(member, how) => self.leave(member, how),
+            Command::Look(answer) => drop(answer.send(Ok(self.seen()))),
+            Command::Retire(answer) => return self.retire(answer),
+            Command::Close => {
+                self.closing = true;
+                for member in self.members.keys().copied().collect::<Vec<_>>() {
+                    self.leave(member, Leaving::Released);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, joiner: Joiner, answer: Answer<()>) {
+        let Joiner { member, limits, allowance, inbox } = joiner;
+        // Whoever no longer waits for the answer will not know that it must leave.
+        if answer.send(Ok(())).is_err() {
+            return;
+        }
+        self.members.insert(member, inbox);
+        self.step(Input::Join { member, limits, allowance });
+    }
+
+    fn leave(&mut self, member: MemberNo, how: Leaving) {
+        if let Some(inbox) = self.members.remove(&member) {
+            self.step(Input::Leave { member, how });
+            if self.closing {
+                inbox.end(BusError::Closed);
+            }
+        }
+    }
+
+    fn retire(&mut self, answer: Answer<()>) -> Result<(), BusError> {
+        let members = self.members.len();
+        if members > 0 {
+            // Whoever asked may have gone away.
+            let _ = answer.send(Err(BusError::GroupBusy { group: self.owner.group.clone(), members }));
+            return Ok(());
+        }
+        let gone =
+            BusError::UnknownGroup { group: self.owner.group.clone(), subject: self.owner.topic.to_string() };
+        // What was to be committed is about to be deleted.
+        self.core.owners.remove(&self.owner, gone.clone(), || false);
+        let _ = answer.send(Ok(()));
+        Err(gone)
+    }
+
+    fn answered(&mut self, answer: Result<Input, Unread>) {
+        match answer {
+            Ok(input) => self.step(input),
+            Err(Unread { request, error }) => {
+                self.failure = Some(error);
+                let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
+                self.step(Input::ReadFailed { request, retry_at_ms });
+            }
+        }
+    }
+
+    fn committed(&mut self, outcome: Outcome) -> Result<(), BusError> {
+        match outcome.result {
+            Ok(()) => {
+                self.failure = None;
+                self.step(Input::Committed(outcome.token));
+                Ok(())
+            }
+            Err(error) if error.is_final() => Err(error),
+            Err(error) => {
+                self.failure = Some(error);
+                let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
+                self.step(Input::CommitFailed { token: outcome.token, retry_at_ms });
+                Ok(())
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.machine.step(input, self.core.now(), &mut effects);
+        for effect in effects.drain(..) {
+            self.perform(effect);
+        }
+        self.effects = effects;
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Read { request, from, limit } => {
+                let (core, owner) = (Arc::clone(&self.core), Arc::clone(&self.owner));
+                self.read = Some(Box::pin(read(core, owner, request, from, limit)));
+            }
+            Effect::Commit(progress) => {
+                let (core, owner) = (Arc::clone(&self.core), Arc::clone(&self.owner));
+                self.commit = Some(Box::pin(progress::commit(core, owner, self.epoch, progress)));
+            }
+            Effect::Deliver(member, deliveries) => {
+                self.owner.metrics.delivered.add(deliveries.len() as u64);
+                if let Some(inbox) = self.members.get(&member) {
+                    inbox.put(Item::Leases(Arc::clone(&self.owner), deliveries.into()));
+                }
+            }
+            Effect::Revoke(member, leases) => {
+                if let Some(inbox) = self.members.get(&member) {
+                    inbox.revoke(&self.owner, &leases);
+                }
+            }
+            Effect::Reply { reply, stale } => {
+                if let Some(answer) = self.answers.remove(&reply) {
+                    // Whoever asked may have gone away.
+                    let _ = answer.send(Ok(stale));
+                }
+            }
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            status: self.machine.status(),
+            reason: self.machine.reason(self.core.now()),
+            members: self.members.len(),
+            paused: self.paused,
+            failure: self.failure.clone(),
+        }
+    }
+
+    fn show(&self) {
+        let metrics = &self.owner.metrics;
+        metrics.set_members(self.members.len() as i64);
+    }
+
+    /// Whether the owner has ended: nobody is a member, and all there was to write is written.
+    fn is_done(&mut self) -> bool {
+        let idle = self.members.is_empty() && self.commit.is_none() && self.machine.is_settled();
+        idle && self
+            .core
+            .owners
+            .remove(&self.owner, BusError::Closed, || !self.closing && !self.owner.mailbox.is_empty())
+    }
+
+    /// Tells everyone that it is over.
+    fn stop(&mut self, why: &BusError) {
+        self.core.owners.remove(&self.owner, why.clone(), || false);
+        for (_, answer) in self.answers.drain() {
+            // As above.
+            let _ = answer.send(Err(why.clone()));
+        }
+        for inbox in self.members.values() {
+            inbox.end(why.clone());
+        }
+        // Gives the members' credit back.
+        for member in std::mem::take(&mut self.members).into_keys() {
+            let now = self.core.now();
+            self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
+        }
+    }
+}
+
+/// Waits for the future and forgets it; for ever if there is none.
+async fn ready<T>(future: &mut Option<Boxed<T>>) -> T {
+    let output = match future {
+        Some(future) => future.await,
+        None => pending().await,
+    };
+    *future = None;
+    output
+}
+
+#[expect(clippy::disallowed_methods, reason = "the timer of an owner, for deadlines that the machine knows")]
+async fn timer(after_ms: Option<u64>) {
+    match after_ms {
+        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+        None => pending().await,
+    }
+}
+
+async fn read(
+    core: Arc<Core>,
+    owner: Arc<Owner>,
+    request: u64,
+    from: Offset,
+    limit: usize,
+) -> Result<Input, Unread> {
+    let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
+    let page = core.store.read(&owner.topic, from, limit).await;
+    let page = page.map_err(|error| Unread { request, error: error.into() })?;
+    owner.metrics.expired.add(page.expired);
+    Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
+}

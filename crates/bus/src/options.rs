@@ -1,0 +1,33 @@
+//! How a bus is opened.
+
+use promethean_model::Limits;
+
+use crate::limits::Rate;
+use crate::metrics::BusMetrics;
+
+/// Bounds and rules of a bus. `Default` suits a server.
+#[derive(Debug, Clone)]
+pub struct BusOptions {
+    /// Caps on what is published.
+    pub limits: Limits,
+    /// Whether a topic comes into being when something is published to it. Default: true.
+    pub auto_create: bool,
+    /// How fast any one topic may be published to. Default: any.
+    pub topic_rate: Option<Rate>,
+    /// Topics whose rate is counted apart; a topic beyond waits for an idle one to be forgotten. Default: 10,000.
+    pub rated_topics_max: usize,
+    /// Topics, and groups, that get metrics of their own. Default: 1,000.
+    pub series_max: usize,
+}
+
+impl Default for BusOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            auto_create: true,
+            topic_rate: None,
+            rated_topics_max: 10_000,
+            series_max: BusMetrics::SERIES_MAX_DEFAULT,
+        }
+    }
+}

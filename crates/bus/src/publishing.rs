@@ -1,0 +1,166 @@
+//! From requests to what is in the log.
+
+use std::collections::BTreeMap;
+
+use promethean_model::{Durability, TopicName};
+use promethean_store::port::{AppendEvent, Batch, Class, Placed};
+
+use crate::core::Core;
+use crate::error::BusError;
+use crate::publish::{Pending, Prepared, Publish, Published, Writer, check};
+
+/// Publishes events in their order, each by itself.
+pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
+    let mut results = Vec::with_capacity(events.len());
+    let mut run = Run::default();
+    for event in events {
+        match prepare(core, event, true).await {
+            Ok(prepared) if prepared.expects_nothing() => {
+                let durability = core.settings.get(&prepared.event.topic).durability;
+                if run.durability != durability {
+                    run.flush(core, &mut results).await;
+                    run.durability = durability;
+                }
+                run.add(results.len(), prepared);
+                // Its place, until the run is flushed.
+                results.push(Err(BusError::Closed));
+            }
+            Ok(prepared) => {
+                run.flush(core, &mut results).await;
+                results.push(publish_expecting(core, prepared).await);
+            }
+            Err(error) => {
+                core.metrics.rejected(&error);
+                results.push(Err(error));
+            }
+        }
+    }
+    run.flush(core, &mut results).await;
+    results
+}
+
+/// Neighbours that go to the store in one call.
+#[derive(Default)]
+struct Run {
+    durability: Option<Durability>,
+    /// With their places in the results.
+    pending: Vec<(usize, Pending)>,
+    events: Vec<AppendEvent>,
+}
+
+impl Run {
+    fn add(&mut self, place: usize, prepared: Prepared) {
+        let id = prepared.event.id.id();
+        let topic = prepared.event.topic.clone();
+        self.pending.push((place, Pending { id, topic, partition: prepared.partition }));
+        self.events.push(prepared.event);
+    }
+
+    async fn flush(&mut self, core: &Core, results: &mut [Result<Published, BusError>]) {
+        if self.events.is_empty() {
+            return;
+        }
+        let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability).await;
+        for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
+            let result = match outcome {
+                Ok(appended) => {
+                    count(core, &pending.topic, appended.placed);
+                    let word = appended.durability.map_or("memory", Durability::as_str);
+                    Ok(Published::new(pending, appended.placed, word))
+                }
+                Err(error) => {
+                    let error = BusError::from(error);
+                    core.metrics.rejected(&error);
+                    Err(error)
+                }
+            };
+            if let Some(slot) = results.get_mut(place) {
+                *slot = result;
+            }
+        }
+    }
+}
+
+async fn publish_expecting(core: &Core, prepared: Prepared) -> Result<Published, BusError> {
+    let durability = core.settings.get(&prepared.event.topic).durability;
+    let published = commit(core, durability, vec![prepared]).await?;
+    published.into_iter().next().ok_or(BusError::Closed)
+}
+
+/// Publishes events in one commit. It is as durable as the most demanding of its topics.
+pub(crate) async fn publish_batch(core: &Core, events: Vec<Publish<'_>>) -> Result<Vec<Published>, BusError> {
+    let refuse = |error: BusError| {
+        core.metrics.rejected(&error);
+        error
+    };
+    core.options.limits.check_batch(events.len()).map_err(|error| refuse(error.into()))?;
+    take_rates(core, &events).map_err(refuse)?;
+    let mut prepared = Vec::with_capacity(events.len());
+    let mut durability = Some(Durability::Os);
+    for event in events {
+        let event = prepare(core, event, false).await.map_err(refuse)?;
+        if core.settings.get(&event.event.topic).durability != Some(Durability::Os) {
+            durability = None;
+        }
+        prepared.push(event);
+    }
+    commit(core, durability.filter(|_| !prepared.is_empty()), prepared).await.map_err(refuse)
+}
+
+async fn commit(
+    core: &Core,
+    durability: Option<Durability>,
+    prepared: Vec<Prepared>,
+) -> Result<Vec<Published>, BusError> {
+    let mut batch = Batch::of(Class::Durable(durability));
+    let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
+    let receipt = core.store.commit(batch).await?;
+    for (pending, placed) in pending.iter().zip(&receipt.events) {
+        count(core, &pending.topic, *placed);
+    }
+    Ok(Published::all(pending, &receipt))
+}
+
+/// A batch takes the tokens of all its events or of none.
+fn take_rates(core: &Core, events: &[Publish<'_>]) -> Result<(), BusError> {
+    let Some(rates) = &core.topic_rates else { return Ok(()) };
+    let mut wanted: BTreeMap<&TopicName, u32> = BTreeMap::new();
+    for event in events {
+        *wanted.entry(event.topic()).or_default() += 1;
+    }
+    let now_ms = core.clock.monotonic_ms();
+    for (topic, count) in wanted {
+        rates.take(topic, count, now_ms).inspect_err(|_| {
+            core.metrics.topic(topic).rate_limited.add(u64::from(count));
+        })?;
+    }
+    Ok(())
+}
+
+async fn prepare(core: &Core, event: Publish<'_>, rated: bool) -> Result<Prepared, BusError> {
+    if core.is_closed() {
+        return Err(BusError::Closed);
+    }
+    if rated && core.topic_rates.is_some() {
+        take_rates(core, std::slice::from_ref(&event))?;
+    }
+    let checked = check(event, Writer::User, &core.options.limits)?;
+    if !core.options.auto_create && core.store.topic_info(checked.topic()).await?.is_none() {
+        return Err(BusError::AutoCreateOff { topic: checked.topic().clone() });
+    }
+    let settings = core.settings.get(checked.topic());
+    checked.prepare(&settings, &core.mint, core.clock.wall_ms())
+}
+
+fn count(core: &Core, topic: &TopicName, placed: Placed) {
+    let series = core.metrics.topic(topic);
+    if placed.duplicate {
+        series.duplicates.inc();
+        return;
+    }
+    series.published.inc();
+    if placed.offset.get() == 0 {
+        // Nobody may be following patterns.
+        let _ = core.births.send(topic.clone());
+    }
+}

@@ -1,0 +1,176 @@
+//! A group comes into being: its row, and a cursor on every topic it is about.
+
+use promethean_model::{GroupName, Offset, TopicName};
+use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, RowOp, Table};
+
+use super::request::Subscribe;
+use crate::core::Core;
+use crate::error::BusError;
+use crate::pattern::Subject;
+use crate::rows::{GroupKey, GroupOptions, GroupRow, Start};
+use crate::topics;
+
+/// Cursors written in one batch.
+const CURSORS_PER_BATCH: usize = 500;
+
+/// The group's row, if the group is there.
+pub(crate) async fn group_row(
+    core: &Core,
+    group: &GroupName,
+    subject: &Subject,
+) -> Result<Option<GroupRow>, BusError> {
+    let value = core.store.row(Table::Groups, &GroupKey::encode(group, subject)).await?;
+    Ok(value.map(|value| GroupRow::decode(&value)).transpose()?)
+}
+
+/// The group's row; an error if the group is not there.
+pub(crate) async fn require_group(
+    core: &Core,
+    group: &GroupName,
+    subject: &Subject,
+) -> Result<GroupRow, BusError> {
+    let unknown = || BusError::UnknownGroup { group: group.clone(), subject: subject.to_string() };
+    group_row(core, group, subject).await?.ok_or_else(unknown)
+}
+
+/// Finds the group or makes it, and checks that its options are what is asked for.
+pub(super) async fn find_or_create(core: &Core, request: &Subscribe) -> Result<GroupRow, BusError> {
+    loop {
+        match group_row(core, &request.group, &request.subject).await? {
+            Some(row) => return keep(core, request, row).await,
+            None => {
+                if let Some(row) = create(core, request).await? {
+                    return Ok(row);
+                }
+                // Someone else was faster: look again.
+            }
+        }
+    }
+}
+
+/// An existing group stays as it is, but for the number of partitions while nobody is in it.
+async fn keep(core: &Core, request: &Subscribe, row: GroupRow) -> Result<GroupRow, BusError> {
+    row.options.agree(&request.group, &request.options)?;
+    let Some(asked) = request.options.partitions.filter(|asked| row.options.partitions != Some(*asked))
+    else {
+        return Ok(row);
+    };
+    let Some(actual) = row.options.partitions else {
+        return Err(BusError::GroupConflict {
+            group: request.group.clone(),
+            option: "partitions",
+            asked: asked.to_string(),
+            actual: "none".to_owned(),
+        });
+    };
+    let key = (request.group.clone(), request.subject.clone());
+    let members = core.coordinators.members(&key);
+    if members > 0 {
+        return Err(BusError::PartitionsInUse { members, partitions: actual });
+    }
+    let options = GroupOptions { partitions: Some(asked), ..row.options };
+    let row = GroupRow { options, ..row };
+    put(core, request, &row).await?;
+    Ok(row)
+}
+
+/// Writes the group's row anew.
+async fn put(core: &Core, request: &Subscribe, row: &GroupRow) -> Result<(), BusError> {
+    let key = GroupKey::encode(&request.group, &request.subject);
+    let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
+    core.store.commit(Batch::new().with(op)).await?;
+    Ok(())
+}
+
+/// `None` if the group has come into being meanwhile.
+async fn create(core: &Core, request: &Subscribe) -> Result<Option<GroupRow>, BusError> {
+    let max_attempts = match &request.subject {
+        Subject::Topic(topic) => core.settings.get(topic).max_attempts,
+        Subject::Pattern(_) => promethean_model::limits::ATTEMPTS_DEFAULT,
+    };
+    let options = request.options.clone().create(max_attempts);
+    let from = options.from;
+    let row = GroupRow { options, paused: false, created: core.clock.wall_ms(), epoch: 0 };
+    let key = GroupKey::encode(&request.group, &request.subject);
+    let created = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: true };
+    let mut batch = Batch::new();
+    for topic in topics_of(core, &request.subject, from).await? {
+        if core.store.cursor(&request.group, &topic).await?.is_some() {
+            continue;
+        }
+        let floor = floor_of(core, &request.group, &topic, from).await?;
+        batch = batch.with(new_cursor(&request.group, topic, floor));
+        if batch.state.len() >= CURSORS_PER_BATCH {
+            // Cursors of a group that is not there yet harm nobody: the next try finds them.
+            core.store.commit(std::mem::take(&mut batch)).await?;
+        }
+    }
+    match core.store.commit(batch.with(created)).await {
+        Ok(_) => Ok(Some(row)),
+        Err(CommitError::RowExists | CommitError::Fenced { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The topics that a new group begins with.
+async fn topics_of(core: &Core, subject: &Subject, from: Start) -> Result<Vec<TopicName>, BusError> {
+    match subject {
+        Subject::Topic(topic) => Ok(vec![topic.clone()]),
+        Subject::Pattern(pattern) => {
+            if let Start::AfterId(_) | Start::Offset(_) = from {
+                return Err(BusError::BadOption {
+                    option: "from",
+                    given: "a place in one topic".to_owned(),
+                    fix: "a pattern has many topics; use earliest, latest or ts",
+                });
+            }
+            topics::matching(core, pattern).await
+        }
+    }
+}
+
+fn new_cursor(group: &GroupName, topic: TopicName, floor: Offset) -> CursorOp {
+    let cursor = Cursor { floor, epoch: 0, data: Vec::new() };
+    CursorOp::Put { group: group.clone(), topic, cursor, expected_epoch: 0 }
+}
+
+/// A topic that was born after the group, or while nobody listened, is delivered from its beginning.
+pub(super) async fn cursor_for_newborn(
+    core: &Core,
+    group: &GroupName,
+    topic: &TopicName,
+) -> Result<(), BusError> {
+    if core.store.cursor(group, topic).await?.is_some() {
+        return Ok(());
+    }
+    match core.store.commit(Batch::new().with(new_cursor(group, topic.clone(), Offset::ZERO))).await {
+        // Fenced: another member was faster.
+        Ok(_) | Err(CommitError::Fenced { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The offset that a place in a topic is.
+pub(crate) async fn floor_of(
+    core: &Core,
+    group: &GroupName,
+    topic: &TopicName,
+    from: Start,
+) -> Result<Offset, BusError> {
+    let info = core.store.topic_info(topic).await?;
+    let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
+    match from {
+        Start::Latest => Ok(end),
+        Start::Earliest => Ok(earliest),
+        Start::Ts(ts) => Ok(core.store.offset_at(topic, ts).await?.unwrap_or(end)),
+        Start::AfterId(id) => {
+            let event = core.store.by_id(topic, id).await?;
+            let unknown = || BusError::UnknownEvent { topic: topic.clone(), id };
+            Ok(event.ok_or_else(unknown)?.offset.next())
+        }
+        Start::Offset(floor) if floor > end => {
+            Err(BusError::BeyondEnd { group: group.clone(), topic: topic.clone(), floor, end })
+        }
+        Start::Offset(offset) => Ok(offset),
+    }
+}

@@ -1,0 +1,214 @@
+//! A member joins the owners of its topics.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use promethean_model::TopicName;
+use promethean_store::port::{Batch, RowOp, Table};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, oneshot};
+
+use super::create::{cursor_for_newborn, find_or_create};
+use super::request::{MemberOptions, Subscribe};
+use crate::coordinator::{Joining, Liveness};
+use crate::coordinators::Member;
+use crate::core::Core;
+use crate::delivery::types::{Leaving, MemberLimits};
+use crate::delivery::{Allowance, Credit};
+use crate::error::BusError;
+use crate::group::{Command, Inbox, Joiner, Wanted};
+use crate::limits::MemberRate;
+use crate::pattern::{Pattern, Subject};
+use crate::rows::{GroupKey, GroupRow};
+use crate::subscription::{Link, Subscription};
+use crate::topics;
+
+/// Epochs put aside at once, so that they grow over restarts without a commit for each rebalance.
+const EPOCHS_RESERVED: u64 = 1000;
+/// Rebalances between two joins that are surely enough: each member that joined can leave once.
+const EPOCHS_SPARE: u64 = 500;
+
+/// Makes a member.
+pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Subscription, BusError> {
+    if core.is_closed() {
+        return Err(BusError::Closed);
+    }
+    request.validate()?;
+    let row = find_or_create(core, &request).await?;
+    let name = match (row.options.partitions, &request.member.member_id) {
+        (None, _) => None,
+        (Some(_), Some(name)) => Some(name.clone()),
+        (Some(_), None) => {
+            return Err(BusError::BadOption {
+                option: "memberId",
+                given: "missing".to_owned(),
+                fix: "members of a partitioned group need a name each",
+            });
+        }
+    };
+    let link = Arc::new(Link {
+        core: Arc::clone(core),
+        group: request.group.clone(),
+        subject: request.subject.clone(),
+        member: core.next_member(),
+        name,
+        inbox: Arc::new(Inbox::new()),
+        owners: Mutex::default(),
+        left: tokio::sync::Notify::new(),
+    });
+    // From here on dropping it leaves whatever was joined.
+    let mut subscription = Subscription { link: Arc::clone(&link), leaving: Leaving::Released };
+    let seat = Arc::new(Seat::new(core, &request.member, row));
+    match &request.subject {
+        Subject::Topic(topic) => seat.join(&link, topic).await?,
+        Subject::Pattern(pattern) => join_pattern(core, &link, &seat, pattern).await?,
+    }
+    if let (Some(partitions), Some(name)) = (seat.row.options.partitions, &link.name) {
+        let epoch = reserve_epochs(core, &link, &seat.row).await?;
+        let joining = Joining {
+            member: name.clone(),
+            session: link.member,
+            liveness: Liveness::Socket,
+            meta: request.member.meta.clone(),
+        };
+        let member = Member { joining, inbox: Arc::clone(&link.inbox), partitions, epoch };
+        core.coordinators.join(&link.key(), member, core.now())?;
+        for owner in link.owners() {
+            core.coordinators.attach(&link.key(), &owner);
+        }
+    }
+    subscription.leaving = Leaving::Lost;
+    Ok(subscription)
+}
+
+/// What a member brings to each of its topics.
+struct Seat {
+    row: GroupRow,
+    limits: MemberLimits,
+    allowance: Allowance,
+}
+
+impl Seat {
+    fn new(core: &Core, options: &MemberOptions, row: GroupRow) -> Self {
+        let limits = MemberLimits {
+            batch_size: options.batch_size,
+            ack_timeout_ms: options.ack_timeout_ms,
+            auto_ack: !options.manual_ack,
+            paused: false,
+        };
+        let rate = options.rate.map(|rate| Arc::new(MemberRate::new(rate, core.now())) as _);
+        let allowance = Allowance { credit: Credit::new(options.max_in_flight), rate };
+        Self { row, limits, allowance }
+    }
+
+    async fn join(&self, link: &Arc<Link>, topic: &TopicName) -> Result<(), BusError> {
+        let core = &link.core;
+        let wanted = Wanted { topic: topic.clone(), group: link.group.clone(), row: self.row.clone() };
+        let joiner = Joiner {
+            member: link.member,
+            limits: self.limits.clone(),
+            allowance: self.allowance.clone(),
+            inbox: Arc::clone(&link.inbox),
+        };
+        let (answer, answered) = oneshot::channel();
+        let owner = core.owners.send(core, &wanted, Command::Join(joiner, answer))?;
+        // Before the answer: whatever happens now, leaving reaches the owner.
+        link.owners.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.clone(), owner);
+        answered.await.unwrap_or(Err(BusError::Closed))
+    }
+}
+
+/// Joins the topics that match, and a task joins those that come to be. Births are listened to before the topics are
+/// listed, so none falls between.
+async fn join_pattern(
+    core: &Arc<Core>,
+    link: &Arc<Link>,
+    seat: &Arc<Seat>,
+    pattern: &Pattern,
+) -> Result<(), BusError> {
+    let births = core.births.subscribe();
+    join_all(core, link, seat, pattern).await?;
+    let follower = Follower {
+        link: Arc::downgrade(link),
+        seat: Arc::clone(seat),
+        pattern: pattern.clone(),
+        core: Arc::clone(core),
+    };
+    core.tasks.spawn(follower.run(births));
+    Ok(())
+}
+
+async fn join_all(
+    core: &Arc<Core>,
+    link: &Arc<Link>,
+    seat: &Seat,
+    pattern: &Pattern,
+) -> Result<(), BusError> {
+    for topic in topics::matching(core, pattern).await? {
+        join_one(link, seat, &topic).await?;
+    }
+    Ok(())
+}
+
+async fn join_one(link: &Arc<Link>, seat: &Seat, topic: &TopicName) -> Result<(), BusError> {
+    if link.owners.lock().unwrap_or_else(PoisonError::into_inner).contains_key(topic) {
+        return Ok(());
+    }
+    cursor_for_newborn(&link.core, &link.group, topic).await?;
+    seat.join(link, topic).await?;
+    if link.name.is_some()
+        && let Some(owner) = link.owners().into_iter().find(|owner| owner.topic == *topic)
+    {
+        link.core.coordinators.attach(&link.key(), &owner);
+    }
+    Ok(())
+}
+
+/// Joins topics as they are born, while the subscription lives.
+struct Follower {
+    link: Weak<Link>,
+    seat: Arc<Seat>,
+    pattern: Pattern,
+    core: Arc<Core>,
+}
+
+impl Follower {
+    async fn run(self, mut births: broadcast::Receiver<TopicName>) {
+        loop {
+            let born = {
+                let Some(link) = self.link.upgrade() else { return };
+                let mut shutdown = self.core.shutdown.subscribe();
+                tokio::select! {
+                    () = link.left.notified() => return,
+                    _ = shutdown.wait_for(|closing| *closing) => return,
+                    born = births.recv() => born,
+                }
+            };
+            let Some(link) = self.link.upgrade() else { return };
+            let joined = match born {
+                Ok(topic) if self.pattern.matches(&topic) => join_one(&link, &self.seat, &topic).await,
+                Ok(_) => Ok(()),
+                Err(RecvError::Lagged(_)) => join_all(&self.core, &link, &self.seat, &self.pattern).await,
+                Err(RecvError::Closed) => return,
+            };
+            if let Err(error) = joined {
+                // It would miss events without knowing: better that it starts anew.
+                link.inbox.end(error);
+                return;
+            }
+        }
+    }
+}
+
+/// The last epoch that may have been used before; those after it are put aside durably.
+async fn reserve_epochs(core: &Core, link: &Link, row: &GroupRow) -> Result<u64, BusError> {
+    let used = core.coordinators.epoch(&link.key());
+    let last = super::require_group(core, &link.group, &link.subject).await?;
+    let needed = used.map_or(last.epoch, |used| used + EPOCHS_SPARE);
+    if used.is_none() || needed > last.epoch {
+        let row = GroupRow { epoch: last.epoch.max(needed) + EPOCHS_RESERVED, ..row.clone() };
+        let key = GroupKey::encode(&link.group, &link.subject);
+        let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
+        core.store.commit(Batch::new().with(op)).await?;
+    }
+    Ok(last.epoch)
+}

@@ -1,0 +1,309 @@
+//! A member's hold on a group: leases come out, acks go in.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use promethean_model::{GroupName, MemberId, TopicName};
+use promethean_store::port::StoredEvent;
+use tokio::sync::{Notify, oneshot};
+
+use crate::coordinator::MemberChange;
+use crate::core::Core;
+use crate::delivery::types::{Input, LeaseRef, Leaving, MemberNo};
+use crate::error::BusError;
+use crate::group::{Ask, Command, Inbox, Item, Owner};
+use crate::pattern::Subject;
+
+/// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
+#[derive(Debug)]
+pub struct Subscription {
+    pub(crate) link: Arc<Link>,
+    /// What a drop counts as.
+    pub(crate) leaving: Leaving,
+}
+
+/// What leases and their subscription share.
+pub(crate) struct Link {
+    pub(crate) core: Arc<Core>,
+    pub(crate) group: GroupName,
+    pub(crate) subject: Subject,
+    pub(crate) member: MemberNo,
+    /// Its name, in a partitioned group.
+    pub(crate) name: Option<MemberId>,
+    pub(crate) inbox: Arc<Inbox>,
+    /// The owners it is a member of.
+    pub(crate) owners: Mutex<HashMap<TopicName, Arc<Owner>>>,
+    /// Signals whoever follows topics for it that it has left.
+    pub(crate) left: Notify,
+}
+
+/// One event to be worked on until its lease is over.
+#[derive(Debug)]
+pub struct Lease {
+    /// The event.
+    pub event: StoredEvent,
+    /// 1 for the first delivery.
+    pub attempt: u32,
+    lease: LeaseRef,
+    owner: Arc<Owner>,
+    link: Arc<Link>,
+}
+
+/// What a subscription is given.
+#[derive(Debug)]
+pub enum Given {
+    /// Events of one topic.
+    Leases(Vec<Lease>),
+    /// The partitions of the member changed; the epoch they belong to.
+    Rebalance {
+        /// Grows with every change.
+        epoch: u64,
+        /// What changed.
+        change: MemberChange,
+    },
+}
+
+/// The answer to an ack, nack or extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// How many of the leases were over already: for those nothing happened.
+    pub stale: usize,
+}
+
+impl Subscription {
+    /// The group.
+    pub fn group(&self) -> &GroupName {
+        &self.link.group
+    }
+
+    /// The topic or pattern as it was asked for.
+    pub fn subject(&self) -> &Subject {
+        &self.link.subject
+    }
+
+    /// Waits for the next events; their leases begin now. Cancel-safe.
+    pub async fn next(&mut self, leases_max: usize) -> Result<Given, BusError> {
+        let given = self.take(leases_max).await?;
+        if let Given::Leases(leases) = &given {
+            self.written(leases).await?;
+        }
+        Ok(given)
+    }
+
+    /// Waits for the next events without beginning their leases: [`Subscription::written`] does that, for those who
+    /// pass them on first. Cancel-safe.
+    pub async fn take(&mut self, leases_max: usize) -> Result<Given, BusError> {
+        loop {
+            if let Some(item) = self.link.inbox.take(leases_max) {
+                return Ok(self.given(item?));
+            }
+            self.link.inbox.arrived().await;
+        }
+    }
+
+    /// What is there now, if anything.
+    pub fn try_take(&mut self, leases_max: usize) -> Option<Result<Given, BusError>> {
+        self.link.inbox.take(leases_max).map(|item| item.map(|item| self.given(item)))
+    }
+
+    fn given(&self, item: Item) -> Given {
+        match item {
+            Item::Leases(owner, deliveries) => {
+                let lease = |delivery: crate::delivery::types::Delivery| Lease {
+                    event: delivery.event,
+                    attempt: delivery.attempt,
+                    lease: delivery.lease,
+                    owner: Arc::clone(&owner),
+                    link: Arc::clone(&self.link),
+                };
+                Given::Leases(deliveries.into_iter().map(lease).collect())
+            }
+            Item::Rebalance(epoch, change) => Given::Rebalance { epoch, change },
+        }
+    }
+
+    /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
+    pub async fn written(&self, leases: &[Lease]) -> Result<(), BusError> {
+        let member = self.link.member;
+        each_owner(leases, async |owner, leases| {
+            owner.mailbox.send(Command::Tell(Input::Written { member, leases })).await
+        })
+        .await
+    }
+
+    /// Finishes events, and waits until that is durable.
+    pub async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
+        self.observe_latency(leases);
+        self.ask(leases, |member, leases| Ask::Ack(member, leases)).await
+    }
+
+    /// Finishes events; that becomes durable soon. Waits only if the group has too much to do.
+    pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
+        self.observe_latency(leases);
+        let member = self.link.member;
+        each_owner(leases, async |owner, leases| {
+            owner.metrics.acked.add(leases.len() as u64);
+            owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await
+        })
+        .await
+    }
+
+    /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
+    pub async fn nack(&self, leases: &[Lease], delay_ms: Option<u64>) -> Result<Settled, BusError> {
+        self.ask(leases, |member, leases| Ask::Nack(member, leases, delay_ms)).await
+    }
+
+    /// Keeps events for `by_ms` more, at least 1000, or for another ack timeout.
+    pub async fn extend(&self, leases: &[Lease], by_ms: Option<u64>) -> Result<Settled, BusError> {
+        self.ask(leases, |member, leases| Ask::Extend(member, leases, by_ms)).await
+    }
+
+    /// Delivers nothing until resumed. What is in flight stays so.
+    pub async fn pause(&self) -> Result<(), BusError> {
+        self.tell_all(|member| Input::Pause(Some(member))).await
+    }
+
+    /// Delivers again.
+    pub async fn resume(&self) -> Result<(), BusError> {
+        self.tell_all(|member| Input::Resume(Some(member))).await
+    }
+
+    /// Leaves the group. What it holds did not fail, and is delivered to others at once.
+    pub fn unsubscribe(mut self) {
+        self.leaving = Leaving::Released;
+    }
+
+    /// Says that the member is lost: what had reached it counts as failed.
+    pub fn lost(mut self) {
+        self.leaving = Leaving::Lost;
+    }
+
+    async fn tell_all(&self, input: impl Fn(MemberNo) -> Input) -> Result<(), BusError> {
+        for owner in self.link.owners() {
+            owner.mailbox.send(Command::Tell(input(self.link.member))).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask(
+        &self,
+        leases: &[Lease],
+        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
+    ) -> Result<Settled, BusError> {
+        let mut settled = Settled { stale: 0 };
+        each_owner(leases, async |owner, leases| {
+            let count = leases.len();
+            let stale = self.link.ask(owner, ask(self.link.member, leases), count).await?;
+            settled.stale += stale;
+            Ok(())
+        })
+        .await?;
+        Ok(settled)
+    }
+
+    fn observe_latency(&self, leases: &[Lease]) {
+        let now = self.link.core.clock.wall_ms();
+        for lease in leases {
+            lease.owner.metrics.latency_ms.observe(u64::try_from(now - lease.event.ts).unwrap_or(0));
+        }
+    }
+}
+
+/// Calls `each` for the leases of each owner; those of one owner are neighbours.
+async fn each_owner(
+    leases: &[Lease],
+    mut each: impl AsyncFnMut(&Arc<Owner>, Vec<LeaseRef>) -> Result<(), BusError>,
+) -> Result<(), BusError> {
+    for chunk in leases.chunk_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner)) {
+        if let Some(first) = chunk.first() {
+            each(&first.owner, chunk.iter().map(|lease| lease.lease).collect()).await?;
+        }
+    }
+    Ok(())
+}
+
+impl Link {
+    pub(crate) fn key(&self) -> (GroupName, Subject) {
+        (self.group.clone(), self.subject.clone())
+    }
+
+    pub(crate) fn owners(&self) -> Vec<Arc<Owner>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// The number of stale leases; all of them if the owner has ended.
+    async fn ask(&self, owner: &Owner, ask: Ask, count: usize) -> Result<usize, BusError> {
+        let (acks, nacks) = match &ask {
+            Ask::Ack(..) => (true, false),
+            Ask::Nack(..) => (false, true),
+            Ask::Extend(..) | Ask::Seek(_) => (false, false),
+        };
+        let (answer, answered) = oneshot::channel();
+        let stale = match owner.mailbox.send(Command::Ask(ask, answer)).await {
+            Ok(()) => answered.await.unwrap_or(Err(BusError::Closed)),
+            Err(error) => Err(error),
+        };
+        match stale {
+            Ok(stale) => {
+                let done = (count - stale.min(count)) as u64;
+                if acks {
+                    owner.metrics.acked.add(done);
+                } else if nacks {
+                    owner.metrics.nacked.add(done);
+                }
+                Ok(stale)
+            }
+            // The owner ended because its members had left.
+            Err(BusError::Closed) if !self.core.is_closed() => Ok(count),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("group", &self.group)
+            .field("subject", &self.subject)
+            .field("member", &self.member)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let link = &self.link;
+        link.inbox.end(BusError::Closed);
+        link.left.notify_one();
+        if let Some(name) = &link.name {
+            link.core.coordinators.leave(&link.key(), name, link.member, link.core.now());
+        }
+        for owner in link.owners() {
+            // One that has ended has no members.
+            let _ = owner.mailbox.send_now(Command::Leave(link.member, self.leaving));
+        }
+    }
+}
+
+impl Lease {
+    /// Finishes the event, and waits until that is durable.
+    pub async fn ack(&self) -> Result<Settled, BusError> {
+        let now = self.link.core.clock.wall_ms();
+        self.owner.metrics.latency_ms.observe(u64::try_from(now - self.event.ts).unwrap_or(0));
+        self.ask(Ask::Ack(self.link.member, vec![self.lease])).await
+    }
+
+    /// Gives the event back: it is delivered again after `delay_ms`, or after the server's backoff.
+    pub async fn nack(&self, delay_ms: Option<u64>) -> Result<Settled, BusError> {
+        self.ask(Ask::Nack(self.link.member, vec![self.lease], delay_ms)).await
+    }
+
+    /// Keeps the event for `by_ms` more, at least 1000, or for another ack timeout.
+    pub async fn extend(&self, by_ms: Option<u64>) -> Result<Settled, BusError> {
+        self.ask(Ask::Extend(self.link.member, vec![self.lease], by_ms)).await
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Settled, BusError> {
+        Ok(Settled { stale: self.link.ask(&self.owner, ask, 1).await? })
+    }
+}
