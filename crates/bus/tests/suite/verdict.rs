@@ -82,14 +82,20 @@ impl Model {
             assert!(redriven.contains(offset) && !self.exists(*offset), "redriven {offset}");
         }
         for offset in &redriven {
+            assert!(
+                !self.pend_dead.contains_key(offset),
+                "the letter of {offset} is opened and closed at once"
+            );
             self.extras.remove(offset);
         }
         assert_eq!(progress.forget_all, self.seeking);
+        self.pend_failed.clear();
+        self.pend_redriven.clear();
         self.sent = Some(Sent {
             replies: std::mem::take(&mut self.pend_replies),
             seek: self.seeking,
             seek_since: None,
-            dead_extras: self.pend_dead.iter().filter(|(_, (_, extra))| *extra).map(|(o, _)| *o).collect(),
+            dead: std::mem::take(&mut self.pend_dead),
             progress,
         });
     }
