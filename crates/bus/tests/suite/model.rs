@@ -238,7 +238,9 @@ impl Model {
             }
         }
         // Died, and by then redriven for an earlier letter of the same event: it may die once more.
-        self.store.again.extend(sent.dead.keys().filter(|offset| self.extras.contains(offset)));
+        self.store
+            .again
+            .extend(sent.dead.keys().filter(|o| self.extras.contains(o) || self.pend_dead.contains_key(o)));
         self.seeking &= !sent.seek || sent.seek_since.is_some();
         sent
     }

@@ -72,6 +72,10 @@ impl Model {
             );
             (failed.due, failed.exact) = (Some(failed.at + delay), true);
         }
+        // Redriven by an older letter and found gone: that is the last word on it.
+        for offset in progress.redriven.iter().filter(|offset| !self.exists(offset.0)).collect::<Vec<_>>() {
+            self.pend_dead.remove(&offset.0);
+        }
         let dead: Vec<(u64, u32)> = progress.dead.iter().map(|row| (row.offset.0, row.failed)).collect();
         let expected: Vec<(u64, u32)> =
             self.pend_dead.iter().map(|(offset, (count, _))| (*offset, *count)).collect();
