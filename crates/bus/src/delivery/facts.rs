@@ -40,8 +40,17 @@ impl Facts {
         self.forget.insert(offset);
     }
 
+    /// A letter is closed. What opened it, if that is not durable yet, need not be.
     pub(super) fn note_redriven(&mut self, offset: Offset) {
+        self.dead.remove(&offset);
         self.redriven.insert(offset);
+        self.urgent = true;
+    }
+
+    /// A letter is opened. One of the same event that was to be closed is open again.
+    pub(super) fn note_dead(&mut self, offset: Offset, dead: Dead) {
+        self.redriven.remove(&offset);
+        self.dead.insert(offset, dead);
         self.urgent = true;
     }
 
@@ -72,7 +81,13 @@ impl Facts {
                 self.forget.insert(offset);
             }
         }
-        self.dead.append(&mut older.dead);
+        // Of the same event only the last word counts.
+        older.redriven.retain(|offset| !self.dead.contains_key(offset));
+        for (offset, dead) in older.dead {
+            if !self.redriven.contains(&offset) {
+                self.dead.entry(offset).or_insert(dead);
+            }
+        }
         self.redriven.append(&mut older.redriven);
         self.seek = self.seek.or(older.seek);
         older.replies.append(&mut self.replies);

@@ -23,9 +23,7 @@ impl Machine {
         }
         self.facts.urgent = true;
         if entry.extra {
-            if !self.facts.dead.contains_key(&offset) {
-                self.facts.note_redriven(offset);
-            }
+            self.facts.note_redriven(offset);
             return;
         }
         self.finished.add(offset);
@@ -68,8 +66,8 @@ impl Machine {
             due_ms: now.wall_ms.saturating_add(wait_ms),
         };
         if self.config.dead_letters && failed >= self.config.max_attempts {
-            self.facts.dead.insert(offset, Dead { attempts, extra });
             self.finish(offset);
+            self.facts.note_dead(offset, Dead { attempts, extra });
             return;
         }
         self.give_back(state);

@@ -1,3 +1,4 @@
+mod bench;
 mod model;
 mod rules;
 mod simulation;

@@ -110,7 +110,7 @@ pub(crate) struct Sent {
     pub(crate) replies: Vec<Waiting>,
     pub(crate) seek: bool,
     pub(crate) seek_since: Option<u64>,
-    pub(crate) dead_extras: BTreeSet<u64>,
+    pub(crate) dead: BTreeMap<u64, (u32, bool)>,
 }
 
 pub(crate) struct Model {
@@ -173,9 +173,8 @@ impl Model {
         self.end_lease(offset);
         self.failed.remove(&offset);
         if extra {
-            if !self.pend_dead.contains_key(&offset) {
-                self.pend_redriven.insert(offset);
-            }
+            self.pend_dead.remove(&offset);
+            self.pend_redriven.insert(offset);
         } else {
             self.undone.remove(&offset);
             self.done.insert(offset);
@@ -191,8 +190,10 @@ impl Model {
         (failed.at, failed.due, failed.exact) = (at, Some(at + least), delay_ms.is_some());
         let count = failed.count;
         if self.dead_letters && count >= self.max_attempts {
-            self.pend_dead.insert(offset, (count, self.extras.contains(&offset)));
+            let extra = self.extras.contains(&offset);
             self.finish(offset);
+            self.pend_redriven.remove(&offset);
+            self.pend_dead.insert(offset, (count, extra));
         } else {
             self.pend_failed.insert(offset);
             self.end_lease(offset);
@@ -209,15 +210,7 @@ impl Model {
         for offset in extras {
             if offset < to { &mut self.extras } else { &mut self.pend_redriven }.insert(offset);
         }
-        let in_sent = |offset: u64| {
-            self.sent
-                .as_ref()
-                .is_some_and(|sent| sent.progress.dead.iter().any(|dead| dead.offset.0 == offset))
-        };
-        let (kept, cut): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.pend_dead)
-            .into_iter()
-            .partition(|(offset, _)| *offset < to || in_sent(*offset));
-        self.pend_dead = kept;
+        let cut = self.pend_dead.split_off(&to);
         self.pend_redriven.extend(cut.into_iter().filter(|(_, (_, extra))| *extra).map(|(offset, _)| offset));
         self.done.clear();
         self.undone = (to..self.log.len() as u64).filter(|o| self.is_wanted(*o)).collect();
@@ -240,30 +233,34 @@ impl Model {
         let sent = self.sent.take().unwrap();
         self.store.apply(&sent.progress);
         for row in &sent.progress.failed {
-            self.pend_failed.remove(&row.offset.0);
             if let Some(failed) = self.failed.get_mut(&row.offset.0).filter(|_| sent.seek_since.is_none()) {
                 failed.committed = row.failed;
             }
         }
-        for dead in &sent.progress.dead {
-            self.pend_dead.remove(&dead.offset.0);
-        }
-        for offset in &sent.progress.redriven {
-            self.pend_redriven.remove(&offset.0);
-        }
+        // Died, and by then redriven for an earlier letter of the same event: it may die once more.
+        self.store
+            .again
+            .extend(sent.dead.keys().filter(|o| self.extras.contains(o) || self.pend_dead.contains_key(o)));
         self.seeking &= !sent.seek || sent.seek_since.is_some();
         sent
     }
 
     pub(crate) fn commit_failed(&mut self) {
         let sent = self.sent.take().unwrap();
-        if let Some(to) = sent.seek_since {
-            for offset in self.pend_dead.split_off(&to).into_keys() {
-                if sent.dead_extras.contains(&offset) {
-                    self.pend_redriven.insert(offset);
-                }
+        let mut redriven: BTreeSet<u64> = sent.progress.redriven.iter().map(|offset| offset.0).collect();
+        let mut dead = sent.dead;
+        match sent.seek_since {
+            Some(to) => {
+                let cut = dead.split_off(&to);
+                redriven.extend(cut.into_iter().filter(|(_, (_, extra))| *extra).map(|(offset, _)| offset));
             }
+            None => self.pend_failed.extend(sent.progress.failed.iter().map(|row| row.offset.0)),
         }
+        // Of the same event only the last word counts.
+        redriven.retain(|offset| !self.pend_dead.contains_key(offset));
+        dead.retain(|offset, _| !self.pend_redriven.contains(offset) && !self.pend_dead.contains_key(offset));
+        self.pend_redriven.extend(redriven);
+        self.pend_dead.extend(dead);
         let newer = std::mem::take(&mut self.pend_replies);
         self.pend_replies = sent.replies.into_iter().chain(newer).collect();
     }

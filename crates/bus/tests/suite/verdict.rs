@@ -72,6 +72,10 @@ impl Model {
             );
             (failed.due, failed.exact) = (Some(failed.at + delay), true);
         }
+        // Redriven by an older letter and found gone: that is the last word on it.
+        for offset in progress.redriven.iter().filter(|offset| !self.exists(offset.0)).collect::<Vec<_>>() {
+            self.pend_dead.remove(&offset.0);
+        }
         let dead: Vec<(u64, u32)> = progress.dead.iter().map(|row| (row.offset.0, row.failed)).collect();
         let expected: Vec<(u64, u32)> =
             self.pend_dead.iter().map(|(offset, (count, _))| (*offset, *count)).collect();
@@ -82,14 +86,20 @@ impl Model {
             assert!(redriven.contains(offset) && !self.exists(*offset), "redriven {offset}");
         }
         for offset in &redriven {
+            assert!(
+                !self.pend_dead.contains_key(offset),
+                "the letter of {offset} is opened and closed at once"
+            );
             self.extras.remove(offset);
         }
         assert_eq!(progress.forget_all, self.seeking);
+        self.pend_failed.clear();
+        self.pend_redriven.clear();
         self.sent = Some(Sent {
             replies: std::mem::take(&mut self.pend_replies),
             seek: self.seeking,
             seek_since: None,
-            dead_extras: self.pend_dead.iter().filter(|(_, (_, extra))| *extra).map(|(o, _)| *o).collect(),
+            dead: std::mem::take(&mut self.pend_dead),
             progress,
         });
     }
