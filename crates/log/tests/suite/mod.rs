@@ -9,4 +9,5 @@ mod planted;
 mod regressions;
 mod simulation;
 mod threads;
+mod trouble;
 mod world;

@@ -227,3 +227,33 @@ fn a_batch_that_is_there_already_meets_its_expectations_again() {
         assert_eq!(log.append(batch, Durability::Fsync).unwrap().events[0].offset, 0);
     }
 }
+
+/// After a failed sync the page cache shows what no later sync will write. The process that comes next must not build on
+/// it.
+#[test]
+fn what_a_failed_sync_left_in_the_page_cache_is_written_again() {
+    for (path, seed) in ["journal", "manifest"].into_iter().flat_map(|path| (0..8).map(move |s| (path, s))) {
+        let mut world = patient();
+        let log = world.open();
+        append(&log, "t", event(1, None, "1")).unwrap();
+        world.disk.fail_next(Matcher::op(OpKind::Sync).path(path), Failure::EIO);
+        let unknown = append(&log, "t", event(2, None, "2"));
+        assert_eq!(unknown.is_err(), path == "journal");
+        assert!(log.checkpoint().is_err());
+        drop(log);
+        world.disk = world.disk.kill();
+        world.state = Arc::new(world.state.kill());
+        let log = world.open();
+        let shown = payloads(&log, "t", 0);
+        append(&log, "u", event(3, None, "3")).unwrap();
+        if path == "manifest" {
+            log.checkpoint().unwrap();
+        }
+        drop(log);
+        world.disk = world.disk.crash(seed);
+        world.state = Arc::new(world.state.crash(seed));
+        let log = world.try_open().unwrap_or_else(|error| panic!("{path} {seed}: {error}")).0;
+        assert_eq!(payloads(&log, "t", 0), shown, "{path} {seed}");
+        assert_eq!(payloads(&log, "u", 0).len(), 1, "{path} {seed}");
+    }
+}
