@@ -127,6 +127,8 @@ pub(crate) struct Counters {
     pub(crate) merges: AtomicU64,
     /// Journal bytes since the log was opened.
     pub(crate) written: AtomicU64,
+    /// Bytes in journal files that are not free. Written by the journal's writer.
+    pub(crate) journal_live: Arc<AtomicU64>,
 }
 
 /// All topics, by name and by id.

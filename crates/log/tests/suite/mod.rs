@@ -7,6 +7,7 @@ mod kill;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod regressions;
+mod reports;
 mod simulation;
 mod threads;
 mod trouble;
