@@ -207,11 +207,17 @@ impl Core {
             self.apply_topic(topic, *next_offset, unsynced).map_err(|error| ("a segment", error))?;
         }
         if cut.runs.is_none() {
-            let mut runs = match &cut.frozen {
-                Some(frozen) => self.index.spill(frozen).map_err(|error| ("an index run", run_io(error)))?,
-                None => Vec::new(),
-            };
-            runs.extend(self.write_ghosts(&cut.dropped).map_err(|error| ("an index run", error))?);
+            // Ghosts first: a spill that fails leaves nothing behind, and the ghosts can be given up with it.
+            let mut runs = self.write_ghosts(&cut.dropped).map_err(|error| ("an index run", error))?;
+            if let Some(frozen) = &cut.frozen {
+                match self.index.spill(frozen) {
+                    Ok(spilled) => runs.extend(spilled),
+                    Err(error) => {
+                        self.discard_runs(&runs);
+                        return Err(("an index run", run_io(error)));
+                    }
+                }
+            }
             cut.runs = Some(runs);
         }
         Ok(())

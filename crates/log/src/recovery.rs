@@ -168,7 +168,7 @@ fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Snapsho
 fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) -> Core {
     let OpenArgs { disk, clock, state, observer, options } = args;
     let lsn = snapshot.checkpoint_lsn;
-    let counters = Counters::default();
+    let counters = Counters { opened_ms: AtomicU64::new(clock.monotonic_ms()), ..Counters::default() };
     let live = Arc::clone(&counters.journal_live);
     let writer = JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, Found::default(), live);
     Core {
@@ -301,9 +301,11 @@ impl Core {
         let mut redo_lsn = applied;
         let mut cleared = false;
         let mut nameless = Nameless::new();
+        let mut redone_bytes = 0;
         let end = read_journal(&*self.disk, start, &mut |frame| {
             report.frames += 1;
             report.events += u64::from(frame.events);
+            redone_bytes += frame.len as u64;
             self.redo_frame(frame, &mut nameless)?;
             if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
                 self.clear_once(snapshot, &mut cleared)?;
@@ -322,7 +324,7 @@ impl Core {
         self.clear_once(snapshot, &mut cleared)?;
         report.torn_bytes = end.torn_bytes;
         self.after_damage(&end.accepted, &nameless);
-        self.start_writing(end.last_lsn, redo_lsn, end.found)
+        self.start_writing(end.last_lsn, redo_lsn, end.found, redone_bytes)
     }
 
     /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.
@@ -344,7 +346,13 @@ impl Core {
     }
 
     /// New frames go to a new file, so that what a torn group left behind is never read again.
-    fn start_writing(&self, last_lsn: u64, redo_lsn: u64, found: Found) -> Result<(), OpenError> {
+    fn start_writing(
+        &self,
+        last_lsn: u64,
+        redo_lsn: u64,
+        found: Found,
+        redone_bytes: u64,
+    ) -> Result<(), OpenError> {
         let live = Arc::clone(&self.counters.journal_live);
         let file_bytes = self.options.journal_file_bytes;
         let mut writer = JournalWriter::new(Arc::clone(&self.disk), file_bytes, found, live);
@@ -355,6 +363,11 @@ impl Core {
         sequencer.redo_lsn = redo_lsn;
         drop(sequencer);
         *lock(&self.progress) = Progress { durable_lsn: last_lsn, state_lsn: redo_lsn };
+        // What was redone counts as if it were new, or processes that die young would make the journal, and the memory
+        // that its index needs, grow from one to the next.
+        self.journal_bytes.store(redone_bytes, Ordering::Relaxed);
+        self.index_bytes.store(self.index.active_size().1 as u64, Ordering::Relaxed);
+        self.raise(|flags| flags.upkeep = true);
         let mut manifest = lock(&self.manifest);
         if manifest.journal_sequence == 0 {
             manifest.journal_sequence =

@@ -9,6 +9,8 @@ mod planted;
 mod regressions;
 mod reports;
 mod simulation;
+mod slow;
 mod threads;
 mod trouble;
+mod upkeep;
 mod world;

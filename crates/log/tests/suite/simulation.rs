@@ -14,7 +14,7 @@ use super::world::*;
 
 const TOPICS: [&str; 5] = ["a", "b.c", "big", "short", COMPACTED];
 /// Keeps the latest event of each key; with small segments, so that it is rewritten all the time.
-const COMPACTED: &str = "table";
+pub(super) const COMPACTED: &str = "table";
 /// Keeps few events, so that retention drops segments all the time.
 const SHORT_COUNT: u64 = 12;
 
