@@ -28,17 +28,22 @@ impl Core {
             if self.signals.stop.load(std::sync::atomic::Ordering::Acquire) {
                 return Ok(());
             }
-            let inputs = sealed_segments(&topic);
-            if worth_compacting(&topic, &inputs) {
-                self.compact(&topic, &inputs)?;
+            if worth_compacting(&topic, &sealed_segments(&topic)) {
+                self.compact(&topic)?;
             }
         }
         Ok(())
     }
 
-    fn compact(&self, topic: &Topic, inputs: &[SegmentMeta]) -> Result<(), MaintenanceError> {
+    fn compact(&self, topic: &Topic) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         let _one_at_a_time = lock(&self.merging);
+        // Noted only now: another thread may have compacted since the look, and a rewrite of what was there before would
+        // take the names of its segments.
+        let inputs = &sealed_segments(topic);
+        if !worth_compacting(topic, inputs) {
+            return Ok(());
+        }
         let now = self.clock.wall_ms();
         let generation = inputs.iter().map(|meta| meta.id.generation).max().unwrap_or(0) + 1;
         let mut writer = Rewriter::new(self, topic, generation, now);

@@ -1,5 +1,7 @@
 //! Maintenance that does as much as it must and no more.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use promethean_log::{Batch, Log, MaintenanceError, Options, Policy, Topic};
 use promethean_model::Durability;
 use promethean_testkit::{Failure, Matcher, OpKind};
@@ -155,4 +157,31 @@ fn ids_of_removed_events_survive_an_open_whose_owner_has_not_told_the_policies_y
     world.clock.advance(WEEK_MS);
     log.checkpoint().unwrap();
     assert_eq!(append(&log, "t", event(0, None, LONG)).unwrap(), 120, "and a new event after it");
+}
+
+#[test]
+fn two_who_compact_at_once_do_not_remove_each_others_segments() {
+    const KEYS: u64 = 9;
+    let world = World::with(Options { threads: true, maintenance_interval_ms: 1, ..small() });
+    let log = world.open();
+    topic_with(&log, Policy { compacted: true, ..Policy::default() });
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    log.maintain().unwrap();
+                }
+            });
+        }
+        for n in 0..3000 {
+            append(&log, "t", event(n, Some(&format!("k{}", n % KEYS)), LONG)).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let found = payloads(&log, "t", 0);
+    assert!(found.len() < 1000, "{} are kept", found.len());
+    assert!((3000 - KEYS..3000).all(|offset| found.iter().any(|(at, _)| *at == offset)));
+    let report = log.verify(&mut |_, _| {});
+    assert!(report.is_clean(), "{report:?}");
 }
