@@ -14,8 +14,6 @@ use super::simulation::{COMPACTED, observe};
 use super::world::*;
 
 const PUBLISHERS: u64 = 4;
-/// More than the publishers need, should no cut come.
-const SYNCS_MOST: u64 = 150;
 
 /// Keys that acknowledged batches have put into the state.
 type Redone = Mutex<Vec<String>>;
@@ -75,12 +73,13 @@ fn cut_power_once(world: &mut World, ledger: &Ledger, redone: &Redone, seed: u64
     world.disk.stop_at(1 + (seed * 37) % 900, seed);
     if let Ok((log, _)) = world.try_open() {
         std::thread::scope(|scope| {
-            for publisher in 0..PUBLISHERS {
+            let start = |publisher| {
                 let log = &log;
-                scope.spawn(move || publish(log, ledger, redone, publisher, seed));
-            }
+                scope.spawn(move || publish(log, ledger, redone, publisher, seed))
+            };
+            let publishers: Vec<_> = (0..PUBLISHERS).map(start).collect();
             // What the maintenance threads do once a second, all the time.
-            while log.health().poisoned.is_none() && log.health().syncs < SYNCS_MOST {
+            while publishers.iter().any(|publisher| !publisher.is_finished()) {
                 set_policies(&log);
                 let _ = log.maintain();
             }
