@@ -101,6 +101,7 @@ impl Core {
         let committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
         self.index.insert_all(&std::mem::take(&mut sequencer.group.inserts));
+        sequencer.recent.0.clear();
         self.journal_bytes.store(0, Ordering::Relaxed);
         let mut topics = std::mem::take(&mut sequencer.dirty);
         for topic in &topics {

@@ -98,7 +98,7 @@ impl Core {
     /// empty when every event is fresh.
     pub(crate) fn decide(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         batch: &Batch,
         prior: &Prior,
     ) -> Result<Vec<Outcome>, AppendError> {
@@ -143,7 +143,7 @@ impl Core {
     /// An event with this id placed at or after `since`.
     fn find_recent(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         topic: &Topic,
         id: EventId,
         hash: u64,
@@ -164,7 +164,7 @@ impl Core {
             }
             ControlFlow::Break(())
         };
-        let fresh = sequencer.uninserted().filter(|new| new.id_hash == hash && new.topic == topic.id());
+        let fresh = sequencer.uninserted(Kind::Id, topic.id(), hash);
         if fresh
             .map(|new| (new.offset, new.pos))
             .try_for_each(|(offset, pos)| visit(offset, pos))
@@ -177,7 +177,7 @@ impl Core {
 
     fn check_expectations(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         batch: &Batch,
         prior: &Prior,
     ) -> Result<(), AppendError> {
@@ -206,7 +206,7 @@ impl Core {
 
     fn recent_offset_of_key(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         topic: &Topic,
         key: &[u8],
         hash: u64,
@@ -224,8 +224,7 @@ impl Core {
             }
             ControlFlow::Break(())
         };
-        let fresh =
-            sequencer.uninserted().filter(|new| new.key_hash == Some(hash) && new.topic == topic.id());
+        let fresh = sequencer.uninserted(Kind::Key, topic.id(), hash);
         if fresh
             .map(|new| (new.offset, new.pos))
             .try_for_each(|(offset, pos)| visit(offset, pos))

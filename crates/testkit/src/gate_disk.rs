@@ -1,11 +1,11 @@
-//! A disk whose syncs wait at a gate: a slow device, for as long as a test wants it.
+//! A disk whose syncs or reads wait at a gate: a slow device, for as long as a test wants it.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use promethean_log::disk::{Disk, DiskFile};
 
-/// Holds back the syncs of files whose path contains a given part, while it is closed.
+/// Holds back the syncs, or the reads, of files whose path contains a given part, while it is closed.
 #[derive(Debug, Clone)]
 pub struct GateDisk {
     inner: Arc<dyn Disk>,
@@ -15,6 +15,7 @@ pub struct GateDisk {
 #[derive(Debug)]
 struct Gate {
     path: String,
+    reads: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -29,11 +30,21 @@ impl GateDisk {
     /// An open gate before this disk, for files whose path contains `path`.
     #[must_use]
     pub fn new(inner: Arc<dyn Disk>, path: &str) -> Self {
-        let gate = Gate { path: path.to_owned(), state: Mutex::default(), changed: Condvar::new() };
+        Self::with(inner, path, false)
+    }
+
+    /// The same for reads instead of syncs.
+    #[must_use]
+    pub fn of_reads(inner: Arc<dyn Disk>, path: &str) -> Self {
+        Self::with(inner, path, true)
+    }
+
+    fn with(inner: Arc<dyn Disk>, path: &str, reads: bool) -> Self {
+        let gate = Gate { path: path.to_owned(), reads, state: Mutex::default(), changed: Condvar::new() };
         Self { inner, gate: Arc::new(gate) }
     }
 
-    /// Syncs that begin from now on wait.
+    /// Whoever comes from now on waits.
     pub fn close(&self) {
         self.gate.state().closed = true;
     }
@@ -44,7 +55,7 @@ impl GateDisk {
         self.gate.changed.notify_all();
     }
 
-    /// Returns when a sync waits at the gate.
+    /// Returns when someone waits at the gate.
     pub fn wait_until_stuck(&self) {
         let mut state = self.gate.state();
         while state.waiting == 0 {
@@ -66,7 +77,10 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pass(&self) {
+    fn pass(&self, reading: bool) {
+        if reading != self.reads {
+            return;
+        }
         let mut state = self.state();
         state.waiting += 1;
         self.changed.notify_all();
@@ -127,6 +141,7 @@ struct GateFile {
 
 impl DiskFile for GateFile {
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.gate.pass(true);
         self.inner.read_at(buf, at)
     }
 
@@ -143,7 +158,7 @@ impl DiskFile for GateFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.gate.pass();
+        self.gate.pass(false);
         self.inner.sync()
     }
 }

@@ -1,8 +1,9 @@
 //! Faults that met each other in the wrong moment, one by one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use promethean_log::{Batch, Log, NewEvent, NewId, Options, Policy, ReadLimit, Topic};
+use promethean_log::{Batch, Log, NewEvent, NewId, Options, Policy, ReadLimit, Submission, Topic};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::{Failure, Matcher, OpKind};
@@ -256,4 +257,27 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again() {
         assert_eq!(payloads(&log, "t", 0), shown, "{path} {seed}");
         assert_eq!(payloads(&log, "u", 0).len(), 1, "{path} {seed}");
     }
+}
+
+#[test]
+fn given_ids_are_found_in_a_large_group_without_a_scan() {
+    const COUNT: u64 = 15_000;
+    let world = World::with(Options { threads: false, ..Options::default() });
+    let log = world.open();
+    let topic = log.create_topic(&name("t")).unwrap();
+    let duplicates = Arc::new(AtomicU64::new(0));
+    let submission = |number: u64| {
+        let mut batch = Batch::new();
+        batch.push(&topic, event(number, Some(&format!("k{}", number % 100)), "x")).unwrap();
+        let duplicates = Arc::clone(&duplicates);
+        let done = Box::new(move |result: Result<promethean_log::Receipt, _>| {
+            let placed = result.unwrap().events[0];
+            assert_eq!(placed.offset, number);
+            duplicates.fetch_add(u64::from(placed.duplicate), Ordering::Relaxed);
+        });
+        Submission { batch, durability: Durability::Fsync, done }
+    };
+    log.submit_all((0..COUNT).chain(0..COUNT).map(submission).collect());
+    assert_eq!(duplicates.load(Ordering::Relaxed), COUNT);
+    assert_eq!(topic.end(), COUNT);
 }

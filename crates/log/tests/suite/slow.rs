@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use promethean_log::disk::Disk;
 use promethean_log::{Batch, Log, NewEvent, NewId, OpenArgs, Options};
 use promethean_model::Durability;
 use promethean_testkit::GateDisk;
@@ -16,8 +17,11 @@ use super::world::*;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open(options: Options, slow: &str) -> (GateDisk, Log) {
-    let world = World::with(options);
-    let disk = GateDisk::new(Arc::new(world.disk.clone()), slow);
+    open_gated(&World::with(options), |disk| GateDisk::new(disk, slow))
+}
+
+fn open_gated(world: &World, gate: impl Fn(Arc<dyn Disk>) -> GateDisk) -> (GateDisk, Log) {
+    let disk = gate(Arc::new(world.disk.clone()));
     let log = Log::open(OpenArgs { disk: Arc::new(disk.clone()), ..world.args() }).unwrap().0;
     (disk, log)
 }
@@ -132,4 +136,65 @@ fn a_stuck_sync_bounds_what_publishers_can_queue() {
     });
     log.close().unwrap();
     assert_eq!(done.load(Ordering::SeqCst), PUBLISHERS * EVENTS);
+}
+
+/// Many checkpoints go by while one byte of a segment is waited for.
+fn checkpoints_go_on_beside(work: fn(&Log), prepare: fn(&World)) {
+    let world = World::with(Options { threads: true, ..small() });
+    let (disk, log) = open_gated(&world, |disk| GateDisk::of_reads(disk, ".seg"));
+    for n in 0..100 {
+        append(&log, "t", event(n, Some(&format!("k{}", n % 7)), "x")).unwrap();
+    }
+    log.checkpoint().unwrap();
+    prepare(&world);
+    disk.close();
+    let reader = {
+        let log = log.clone();
+        std::thread::spawn(move || work(&log))
+    };
+    disk.wait_until_stuck();
+    must_not_wait("a publisher", &disk, &log, |log| {
+        let topic = log.topic(&name("t")).unwrap();
+        for n in 100..600 {
+            let mut batch = Batch::new();
+            let new = NewEvent { id: NewId::Minted(id(n)), ..event(n, None, "xxxxxxxxxxxxxxxxxxxxxxxxx") };
+            batch.push(&topic, new).unwrap();
+            log.append(batch, Durability::Fsync).unwrap();
+            if n % 100 == 0 {
+                log.checkpoint().unwrap();
+            }
+        }
+    });
+    disk.open_gate();
+    reader.join().unwrap();
+    assert!(log.verify(&mut |_, _| {}).is_clean());
+    let topic = log.topic(&name("t")).unwrap();
+    for n in 0..600 {
+        assert_eq!(log.find_id(&topic, id(n)).unwrap().map(|record| record.view().offset), Some(n));
+    }
+    assert_eq!(log.key_history(&topic, b"k3", 0..1000, 1000).unwrap().len(), 14);
+    log.close().unwrap();
+    drop(log);
+    let log = world.open();
+    let topic = log.topic(&name("t")).unwrap();
+    assert!((0..600).all(|n| log.find_id(&topic, id(n)).unwrap().is_some()));
+    assert!(log.verify(&mut |_, _| {}).is_clean());
+}
+
+#[test]
+fn checkpoints_go_on_while_everything_is_verified() {
+    checkpoints_go_on_beside(|log| assert!(log.verify(&mut |_, _| {}).is_clean()), |_| {});
+}
+
+#[test]
+fn checkpoints_go_on_while_the_index_is_rebuilt() {
+    let look = |log: &Log| {
+        let topic = log.topic(&name("t")).unwrap();
+        assert!(log.find_id(&topic, id(3)).unwrap().is_some());
+    };
+    checkpoints_go_on_beside(look, |world| {
+        for run in world.disk.files().into_iter().filter(|file| file.ends_with(".run")) {
+            world.disk.flip_bit(&run, 5, 1).unwrap();
+        }
+    });
 }
