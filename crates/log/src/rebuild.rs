@@ -175,3 +175,24 @@ impl Builder<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::SegmentId;
+    use crate::topic::TopicState;
+
+    #[test]
+    fn rebuilt_runs_have_ages_below_those_of_memory_however_large_tables_were() {
+        let topic = Topic::new(1, "t".parse().unwrap(), true, TopicState::default());
+        let id = SegmentId { topic: 1, base: 0, generation: 0 };
+        for (ages_end, records) in [(2, 9_000_000), (3, 5_000_001), (4, 3), (5, 0), (1 << 32, 9_000_000)] {
+            let meta = SegmentMeta { records, ..SegmentMeta::new(id, 0) };
+            let plan = Plan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
+            // A run is closed once it has that many, and the last may have fewer.
+            let runs = records / plan.events_per_run() + 1;
+            assert!(runs < ages_end, "{runs} runs, ages below {ages_end}");
+            assert!(plan.events_per_run() >= EVENTS_PER_RUN);
+        }
+    }
+}

@@ -80,9 +80,11 @@ fn accepting_damage_is_advised_only_where_it_helps() {
     assert!(!message(&|world| world.disk.flip_bit("manifest", 20, 1).unwrap()));
 }
 
+type Change = fn(&mut Options);
+
 #[test]
 fn options_that_cannot_work_are_refused_and_say_what_would() {
-    let cases: [(&str, fn(&mut Options)); 9] = [
+    let cases: [(&str, Change); 9] = [
         ("journal_file_bytes", |options| options.journal_file_bytes = 100),
         ("checkpoint_bytes", |options| options.checkpoint_bytes = 0),
         ("segment_bytes", |options| options.segment_bytes = 0),
