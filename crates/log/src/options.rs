@@ -10,13 +10,13 @@ const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 /// Sizes and bounds of a log. `Default` suits a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 4 KiB.
+    /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 1 KiB.
     pub journal_file_bytes: u64,
     /// A checkpoint is taken at latest after this much journal. Default: 64 MiB. Minimum: 1 KiB.
     pub checkpoint_bytes: u64,
     /// Largest segment. Default: 64 MiB. Minimum: 1 KiB, maximum: 4 GiB - 1.
     pub segment_bytes: u64,
-    /// Events kept in memory until they are written to segments. Default: 16 MiB. Minimum: 1 KiB.
+    /// Events kept in memory until they are written to segments. Default: 16 MiB. Minimum: 512 bytes.
     pub tail_bytes: u64,
     /// Memory of the index for what is not in runs yet. Default: 64 MiB. Minimum: 4 KiB, maximum: 64 GiB.
     pub index_bytes: u64,
@@ -62,10 +62,10 @@ impl Options {
     /// Refuses sizes that a log cannot work with.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         let bounds = [
-            ("journal_file_bytes", self.journal_file_bytes, 4 * KIB, u64::MAX),
+            ("journal_file_bytes", self.journal_file_bytes, KIB, u64::MAX),
             ("checkpoint_bytes", self.checkpoint_bytes, KIB, u64::MAX),
             ("segment_bytes", self.segment_bytes, KIB, SEGMENT_BYTES_MAX),
-            ("tail_bytes", self.tail_bytes, KIB, u64::MAX),
+            ("tail_bytes", self.tail_bytes, 512, u64::MAX),
             ("index_bytes", self.index_bytes, 4 * KIB, 64 * KIB * MIB),
             ("queue_bytes", self.queue_bytes as u64, KIB, u64::MAX),
             ("open_files", self.open_files as u64, 8, u64::MAX),
