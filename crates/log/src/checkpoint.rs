@@ -177,7 +177,7 @@ impl Core {
             self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
         }
         self.install(cut, state_lsn)?;
-        self.free_journal(cut.lsn)?;
+        self.free_journal()?;
         self.remove_dropped(cut);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.room.notify_all();
@@ -290,8 +290,9 @@ impl Core {
         edit.runs.extend(self.index.runs().all().map(|run| run_item(run.meta())));
     }
 
-    pub(crate) fn free_journal(&self, lsn: u64) -> Result<(), MaintenanceError> {
-        let freed = lock(&self.committer).journal.free_up_to(lsn, SPARES_MAX);
+    fn free_journal(&self) -> Result<(), MaintenanceError> {
+        let needed_from = lock(&self.manifest).journal_sequence;
+        let freed = lock(&self.committer).journal.free_before(needed_from, SPARES_MAX);
         freed.map_err(|error| self.fail(format!("removing a journal file failed: {error}")))
     }
 

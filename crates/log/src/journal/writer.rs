@@ -185,9 +185,10 @@ impl JournalWriter {
         full.or(current).unwrap_or(self.next_sequence)
     }
 
-    /// Recycles files wholly at or below `lsn`. Spares beyond what a checkpoint needs are removed.
-    pub(crate) fn free_up_to(&mut self, lsn: u64, spares_max: usize) -> io::Result<()> {
-        while let Some(file) = self.full.front().copied().filter(|file| file.last_lsn <= lsn) {
+    /// Recycles files older than the one that the durable manifest names, even if that one has nothing above the checkpoint
+    /// by now: recovery looks for it. Spares beyond what a checkpoint needs are removed.
+    pub(crate) fn free_before(&mut self, sequence: u64, spares_max: usize) -> io::Result<()> {
+        while let Some(file) = self.full.front().copied().filter(|file| file.sequence < sequence) {
             if self.spares.len() < spares_max && file.file_bytes == self.file_bytes {
                 self.spares.push(file.number);
             } else {

@@ -200,3 +200,31 @@ fn checkpoints_go_on_while_the_index_is_rebuilt() {
         }
     });
 }
+
+/// The file that a checkpoint names as the journal's start may be full, with nothing above the checkpoint, before the
+/// checkpoint is done.
+#[test]
+fn the_journal_file_that_a_checkpoint_names_is_not_used_again_before_the_next() {
+    let options = Options { threads: true, checkpoint_bytes: 1 << 20, tail_bytes: 1 << 20, ..small() };
+    let mut world = World::with(options);
+    let (disk, log) = open_gated(&world, |disk| GateDisk::new(disk, "manifest"));
+    for n in 0..10 {
+        append(&log, "t", event(n, None, "x")).unwrap();
+    }
+    disk.close();
+    let checkpoint = {
+        let log = log.clone();
+        std::thread::spawn(move || log.checkpoint())
+    };
+    disk.wait_until_stuck();
+    let large = "x".repeat(7200);
+    append(&log, "t", event(10, None, &large)).unwrap();
+    disk.open_gate();
+    checkpoint.join().unwrap().unwrap();
+    for n in 11..18 {
+        append(&log, "t", event(n, None, &large)).unwrap();
+    }
+    drop(log);
+    world.disk = world.disk.kill();
+    assert_eq!(payloads(&world.open(), "t", 0).len(), 18);
+}
