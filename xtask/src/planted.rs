@@ -35,8 +35,12 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
+/// The run without a bug shows that the suite does not cry wolf; it catches none.
+const CONTROL: &str = "planted_nothing";
+
 fn is_caught(line: &str) -> bool {
-    line.starts_with("test ") && line.contains("planted") && line.ends_with(" ... ok")
+    let passed = line.starts_with("test ") && line.ends_with(" ... ok");
+    passed && line.contains("planted") && !line.contains(CONTROL)
 }
 
 #[cfg(test)]
@@ -45,9 +49,10 @@ mod tests {
 
     #[test]
     fn only_passing_planted_tests_count() {
-        assert!(is_caught("test planted_skip_sync ... ok"));
+        assert!(is_caught("test suite::planted::planted_skip_sync ... ok"));
         assert!(!is_caught("test planted_skip_sync ... FAILED"));
         assert!(!is_caught("test recovers ... ok"));
+        assert!(!is_caught("test suite::planted::planted_nothing_finds_nothing ... ok"));
         assert!(!is_caught("test result: ok. 0 passed; planted"));
     }
 }

@@ -101,6 +101,7 @@ impl Core {
         let committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
         self.index.insert_all(&std::mem::take(&mut sequencer.group.inserts));
+        sequencer.recent.0.clear();
         self.journal_bytes.store(0, Ordering::Relaxed);
         let mut topics = std::mem::take(&mut sequencer.dirty);
         for topic in &topics {
@@ -176,7 +177,7 @@ impl Core {
             self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
         }
         self.install(cut, state_lsn)?;
-        self.free_journal(cut.lsn)?;
+        self.free_journal()?;
         self.remove_dropped(cut);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.room.notify_all();
@@ -207,11 +208,17 @@ impl Core {
             self.apply_topic(topic, *next_offset, unsynced).map_err(|error| ("a segment", error))?;
         }
         if cut.runs.is_none() {
-            let mut runs = match &cut.frozen {
-                Some(frozen) => self.index.spill(frozen).map_err(|error| ("an index run", run_io(error)))?,
-                None => Vec::new(),
-            };
-            runs.extend(self.write_ghosts(&cut.dropped).map_err(|error| ("an index run", error))?);
+            // Ghosts first: a spill that fails leaves nothing behind, and the ghosts can be given up with it.
+            let mut runs = self.write_ghosts(&cut.dropped).map_err(|error| ("an index run", error))?;
+            if let Some(frozen) = &cut.frozen {
+                match self.index.spill(frozen) {
+                    Ok(spilled) => runs.extend(spilled),
+                    Err(error) => {
+                        self.discard_runs(&runs);
+                        return Err(("an index run", run_io(error)));
+                    }
+                }
+            }
             cut.runs = Some(runs);
         }
         Ok(())
@@ -283,8 +290,9 @@ impl Core {
         edit.runs.extend(self.index.runs().all().map(|run| run_item(run.meta())));
     }
 
-    pub(crate) fn free_journal(&self, lsn: u64) -> Result<(), MaintenanceError> {
-        let freed = lock(&self.committer).journal.free_up_to(lsn, SPARES_MAX);
+    fn free_journal(&self) -> Result<(), MaintenanceError> {
+        let needed_from = lock(&self.manifest).journal_sequence;
+        let freed = lock(&self.committer).journal.free_before(needed_from, SPARES_MAX);
         freed.map_err(|error| self.fail(format!("removing a journal file failed: {error}")))
     }
 

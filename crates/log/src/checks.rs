@@ -122,7 +122,7 @@ impl Core {
     /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch.
     pub(crate) fn decide(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         batch: &Batch,
         prior: &Prior,
     ) -> Result<Decision, AppendError> {
@@ -157,7 +157,7 @@ impl Core {
 
     fn decide_event(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         batch: &Batch,
         slot: &Slot,
         prior: Option<(Option<Known>, u64)>,
@@ -178,7 +178,7 @@ impl Core {
     /// An event with this id placed at or after `since`.
     fn find_recent(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         topic: &Topic,
         id: EventId,
         hash: u64,
@@ -199,7 +199,7 @@ impl Core {
             }
             ControlFlow::Break(())
         };
-        let fresh = sequencer.uninserted().filter(|new| new.id_hash == hash && new.topic == topic.id());
+        let fresh = sequencer.uninserted(Kind::Id, topic.id(), hash);
         if fresh
             .map(|new| (new.offset, new.pos))
             .try_for_each(|(offset, pos)| visit(offset, pos))
@@ -212,7 +212,7 @@ impl Core {
 
     fn check_expectations(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         batch: &Batch,
         prior: &Prior,
     ) -> Result<(), AppendError> {
@@ -241,7 +241,7 @@ impl Core {
 
     fn recent_offset_of_key(
         &self,
-        sequencer: &Sequencer,
+        sequencer: &mut Sequencer,
         topic: &Topic,
         key: &[u8],
         hash: u64,
@@ -259,8 +259,7 @@ impl Core {
             }
             ControlFlow::Break(())
         };
-        let fresh =
-            sequencer.uninserted().filter(|new| new.key_hash == Some(hash) && new.topic == topic.id());
+        let fresh = sequencer.uninserted(Kind::Key, topic.id(), hash);
         if fresh
             .map(|new| (new.offset, new.pos))
             .try_for_each(|(offset, pos)| visit(offset, pos))

@@ -28,17 +28,22 @@ impl Core {
             if self.signals.stop.load(std::sync::atomic::Ordering::Acquire) {
                 return Ok(());
             }
-            let inputs = sealed_segments(&topic);
-            if worth_compacting(&topic, &inputs) {
-                self.compact(&topic, &inputs)?;
+            if worth_compacting(&topic, &sealed_segments(&topic)) {
+                self.compact(&topic)?;
             }
         }
         Ok(())
     }
 
-    fn compact(&self, topic: &Topic, inputs: &[SegmentMeta]) -> Result<(), MaintenanceError> {
+    fn compact(&self, topic: &Topic) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         let _one_at_a_time = lock(&self.merging);
+        // Noted only now: another thread may have compacted since the look, and a rewrite of what was there before would
+        // take the names of its segments.
+        let inputs = &sealed_segments(topic);
+        if !worth_compacting(topic, inputs) {
+            return Ok(());
+        }
         let now = self.clock.wall_ms();
         let generation = inputs.iter().map(|meta| meta.id.generation).max().unwrap_or(0) + 1;
         let mut writer = Rewriter::new(self, topic, generation, now);
@@ -46,19 +51,21 @@ impl Core {
             match writer.copy_segment(meta) {
                 Ok(()) => {}
                 // A damaged topic is left as it is: reading it reports the damage.
-                Err(RewriteError::Read(_)) => return writer.abandon(),
+                Err(RewriteError::Read(_)) => {
+                    writer.abandon();
+                    return Ok(());
+                }
                 Err(RewriteError::Io(error)) => {
-                    writer.abandon()?;
+                    writer.abandon();
                     return Err(self.upkeep_failed("a compacted segment", error, false));
                 }
             }
         }
-        let finished = writer.finish();
-        let (segments, ghosts) = match finished {
-            Ok(finished) => finished,
-            Err(error) => return Err(self.upkeep_failed("a compacted segment", error, false)),
-        };
-        self.swap_segments(topic, inputs, segments, ghosts)
+        if let Err(error) = writer.finish() {
+            writer.abandon();
+            return Err(self.upkeep_failed("a compacted segment", error, false));
+        }
+        self.swap_segments(topic, inputs, writer.done, writer.ghost_runs)
     }
 
     fn swap_segments(
@@ -72,8 +79,9 @@ impl Core {
         let undisturbed = !upkeep.has_pending() && self.poison.reason().is_none();
         let still_there = sealed_segments(topic).iter().filter(|meta| inputs.contains(meta)).count();
         if still_there != inputs.len() || !undisturbed {
-            // Retention was faster, or a checkpoint has noted the old segments and is not finished. What was written is left over and no manifest names it.
+            // Retention was faster, or a checkpoint has noted the old segments and is not finished.
             outputs.iter().for_each(|meta| self.remove_segment(meta, false));
+            self.discard_runs(&ghosts);
             return Ok(());
         }
         let synced = self.sync_compacted(&outputs, &ghosts);
@@ -270,7 +278,7 @@ impl<'a> Rewriter<'a> {
     }
 
     fn close_output(&mut self, end: u64) -> io::Result<()> {
-        let Some(mut output) = self.current.take() else { return Ok(()) };
+        let Some(output) = &mut self.current else { return Ok(()) };
         output.flush()?;
         output.meta.end = end;
         output.meta.samples = output.samples.len() as u32;
@@ -281,22 +289,23 @@ impl<'a> Rewriter<'a> {
             write_all_at(&*self.core.files.create(output.meta.id, Part::Samples)?, &bytes, 0)?;
         }
         self.done.push(output.meta);
+        self.current = None;
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<(Vec<SegmentMeta>, Vec<Arc<Run>>)> {
+    fn finish(&mut self) -> io::Result<()> {
         let end = self.current.as_ref().map_or(0, |output| output.meta.end);
         self.close_output(end)?;
-        self.flush_ghosts()?;
-        Ok((self.done, self.ghost_runs))
+        self.flush_ghosts()
     }
 
-    fn abandon(self) -> Result<(), MaintenanceError> {
+    /// No manifest names what was written, and none will.
+    fn abandon(self) {
         let current = self.current.map(|output| output.meta);
         for meta in self.done.iter().chain(&current) {
             self.core.remove_segment(meta, false);
         }
-        Ok(())
+        self.core.discard_runs(&self.ghost_runs);
     }
 }
 

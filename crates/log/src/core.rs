@@ -127,7 +127,14 @@ pub(crate) struct Counters {
     pub(crate) merges: AtomicU64,
     /// Journal bytes since the log was opened.
     pub(crate) written: AtomicU64,
+    /// Monotonic time when the log was opened.
+    pub(crate) opened_ms: AtomicU64,
+    /// Bytes in journal files that are not free. Written by the journal's writer.
+    pub(crate) journal_live: Arc<AtomicU64>,
 }
+
+/// What holds a topic that nobody uses: the two maps, the list of tentative ones, and whoever looks.
+const TENTATIVE_HANDLES: usize = 3;
 
 /// All topics, by name and by id.
 #[derive(Debug, Default)]
@@ -135,6 +142,10 @@ pub(crate) struct Catalog {
     pub(crate) by_name: HashMap<TopicName, Topic>,
     pub(crate) by_id: HashMap<u32, Topic>,
     pub(crate) next_id: u32,
+    /// Topics that no batch had created when they were asked for; some are by now.
+    pub(crate) tentative: Vec<Topic>,
+    /// Numbers of topics that no batch ever used.
+    pub(crate) free_ids: Vec<u32>,
 }
 
 impl Core {
@@ -163,13 +174,17 @@ impl Core {
             if let Some(topic) = catalog.by_name.get(name) {
                 return Ok(topic.clone());
             }
-            if catalog.by_name.len() >= self.options.topics as usize {
-                return Err(AppendError::TooManyTopics { max: self.options.topics });
+            let many = catalog.tentative.len() > catalog.by_name.len() * 2 + 1024;
+            if many || catalog.by_name.len() >= self.options.topics as usize {
+                catalog.forget_refused();
             }
-            let id = catalog.next_id;
-            catalog.next_id += 1;
+            let full = catalog.by_name.len() >= self.options.topics as usize;
+            let Some(id) = catalog.free_id().filter(|_| !full) else {
+                return Err(AppendError::TooManyTopics { max: self.options.topics });
+            };
             let topic = Topic::new(id, name.clone(), false, TopicState::default());
             catalog.insert(topic.clone());
+            catalog.tentative.push(topic.clone());
             Ok(topic)
         })
     }
@@ -199,8 +214,33 @@ impl Core {
 }
 
 impl Catalog {
+    /// Removes topics that no batch has created and nobody holds: what was to create them was refused.
+    fn forget_refused(&mut self) {
+        for topic in std::mem::take(&mut self.tentative) {
+            if topic.is_created() || topic.is_deleted() {
+                continue;
+            }
+            // With the catalogue locked nobody gets a handle, and whoever has one keeps the topic.
+            if topic.handles() > TENTATIVE_HANDLES {
+                self.tentative.push(topic);
+                continue;
+            }
+            self.remove(&topic);
+            self.free_ids.push(topic.id());
+        }
+    }
+
+    /// A number that no frame has.
+    fn free_id(&mut self) -> Option<u32> {
+        self.free_ids.pop().or_else(|| {
+            let id = self.next_id;
+            self.next_id = id.checked_add(1)?;
+            Some(id)
+        })
+    }
+
     pub(crate) fn insert(&mut self, topic: Topic) {
-        self.next_id = self.next_id.max(topic.id() + 1);
+        self.next_id = self.next_id.max(topic.id().saturating_add(1));
         self.by_id.insert(topic.id(), topic.clone());
         self.by_name.insert(topic.name().clone(), topic);
     }

@@ -5,6 +5,8 @@ use std::io;
 
 use promethean_model::EventId;
 
+use crate::journal;
+
 /// A range of a file that cannot be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
@@ -34,6 +36,19 @@ impl fmt::Display for Damage {
     }
 }
 
+impl Damage {
+    /// Advice for those without a backup. Only damage to frames can be accepted: without a manifest or a journal file's
+    /// header nothing tells what the rest belongs to.
+    fn other_way(&self) -> &'static str {
+        let in_frames = self.file.starts_with(journal::DIR) && self.from_byte >= journal::FRAMES_AT;
+        if in_frames {
+            ", or open with `accept_damaged_journal` to keep what can be read and report the rest as lost"
+        } else {
+            ""
+        }
+    }
+}
+
 /// Why a log did not open. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -53,10 +68,22 @@ pub enum OpenError {
     },
     /// Acknowledged data is damaged.
     #[error(
-        "corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup, or open with \
-         `accept_damaged_journal` to keep what can be read and report the rest as lost"
+        "corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup{other_way}",
+        other_way = .0.other_way()
     )]
     CorruptRange(Damage),
+    /// A size or bound that a log cannot work with.
+    #[error("the option `{option}` is {value}: set it to {bound} {limit}")]
+    Options {
+        /// Which one.
+        option: &'static str,
+        /// What it is.
+        value: u64,
+        /// `at least` or `at most`.
+        bound: &'static str,
+        /// What would do.
+        limit: u64,
+    },
     /// The state engine has seen more than the journal holds.
     #[error(
         "state_ahead: the state was applied up to {applied}, the journal ends at {end}: journal and state are from \

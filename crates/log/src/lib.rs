@@ -29,6 +29,7 @@ mod poison;
 mod read;
 mod real_disk;
 mod rebuild;
+mod recent;
 mod record;
 mod recovery;
 mod redo;

@@ -75,6 +75,7 @@ impl Log {
     /// Opens the log in a directory, or creates it there.
     pub fn open(args: OpenArgs) -> Result<(Log, RecoveryReport), OpenError> {
         const LOCK_PATH: &str = "LOCK";
+        args.options.check()?;
         let held = args.disk.lock(LOCK_PATH).map_err(|error| match error.kind() {
             std::io::ErrorKind::WouldBlock => OpenError::Locked,
             _ => OpenError::Io { action: "lock", file: LOCK_PATH.to_owned(), source: error },
@@ -235,7 +236,7 @@ impl Log {
         verify(self.core(), progress)
     }
 
-    /// How the log is.
+    /// How the log is. Does not wait for a write or a sync that is under way.
     pub fn health(&self) -> Health {
         let core = self.core();
         Health {
@@ -248,7 +249,7 @@ impl Log {
             runs: core.index.runs().all().count(),
             indexed: core.index.entries(Kind::Id),
             tail_bytes: core.tail_bytes.load(Ordering::Relaxed),
-            journal_bytes: lock(&core.committer).journal.live_bytes(),
+            journal_bytes: core.counters.journal_live.load(Ordering::Relaxed),
         }
     }
 

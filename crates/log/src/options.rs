@@ -1,25 +1,30 @@
 //! How a log is opened.
 
-const MIB: u64 = 1024 * 1024;
+use crate::error::OpenError;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+/// Positions in a segment are 32 bits wide.
+const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// Sizes and bounds of a log. `Default` suits a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 4 KiB.
+    /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 1 KiB.
     pub journal_file_bytes: u64,
-    /// A checkpoint is taken at latest after this much journal. Default: 64 MiB.
+    /// A checkpoint is taken at latest after this much journal. Default: 64 MiB. Minimum: 1 KiB.
     pub checkpoint_bytes: u64,
-    /// Largest segment. Default: 64 MiB.
+    /// Largest segment. Default: 64 MiB. Minimum: 1 KiB, maximum: 4 GiB - 1.
     pub segment_bytes: u64,
-    /// Events kept in memory until they are written to segments. Default: 16 MiB.
+    /// Events kept in memory until they are written to segments. Default: 16 MiB. Minimum: 512 bytes.
     pub tail_bytes: u64,
-    /// Memory of the index for what is not in runs yet. Default: 64 MiB.
+    /// Memory of the index for what is not in runs yet. Default: 64 MiB. Minimum: 4 KiB, maximum: 64 GiB.
     pub index_bytes: u64,
-    /// Bytes waiting for the writer; a publisher waits beyond. Default: 16 MiB.
+    /// Bytes waiting for the writer; a publisher waits beyond. Default: 16 MiB. Minimum: 1 KiB.
     pub queue_bytes: usize,
-    /// Open segment files. Default: 512.
+    /// Open segment files. Default: 512. Minimum: 8.
     pub open_files: usize,
-    /// Topics that can exist. Default: 100,000.
+    /// Topics that can exist. Default: 100,000. Minimum: 1.
     pub topics: u32,
     /// Publishing stops when less is free. Default: 256 MiB.
     pub reserve_bytes: u64,
@@ -50,6 +55,33 @@ impl Default for Options {
             threads: true,
             accept_damaged_journal: false,
         }
+    }
+}
+
+impl Options {
+    /// Refuses sizes that a log cannot work with.
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
+        let bounds = [
+            ("journal_file_bytes", self.journal_file_bytes, KIB, u64::MAX),
+            ("checkpoint_bytes", self.checkpoint_bytes, KIB, u64::MAX),
+            ("segment_bytes", self.segment_bytes, KIB, SEGMENT_BYTES_MAX),
+            ("tail_bytes", self.tail_bytes, 512, u64::MAX),
+            ("index_bytes", self.index_bytes, 4 * KIB, 64 * KIB * MIB),
+            ("queue_bytes", self.queue_bytes as u64, KIB, u64::MAX),
+            ("open_files", self.open_files as u64, 8, u64::MAX),
+            ("topics", u64::from(self.topics), 1, u64::MAX),
+        ];
+        for (option, value, min, max) in bounds {
+            // Products of these with small factors must fit.
+            let max = max.min(u64::MAX / KIB);
+            if value < min {
+                return Err(OpenError::Options { option, value, bound: "at least", limit: min });
+            }
+            if value > max {
+                return Err(OpenError::Options { option, value, bound: "at most", limit: max });
+            }
+        }
+        Ok(())
     }
 }
 

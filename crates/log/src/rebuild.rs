@@ -13,8 +13,8 @@ use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 
-/// Events in one rebuilt run; at least as many as a memory table holds, so that ages suffice.
-const EVENTS_PER_RUN: usize = 1_000_000;
+/// Events in one rebuilt run, unless there are too few ages for so small ones.
+const EVENTS_PER_RUN: u64 = 1_000_000;
 
 impl Core {
     /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
@@ -41,48 +41,55 @@ impl Core {
         }
     }
 
-    /// Reads every segment that is complete up to the last checkpoint. What came later is in memory.
-    /// `unusable` runs are named by the manifest and could not be opened.
+    /// Reads every segment as far as it is written. What is not is in memory. `unusable` runs are named by the manifest
+    /// and could not be opened.
+    ///
+    /// Checkpoints go on meanwhile: what they add has higher ages and stays. Merges and compactions do not.
     pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), ReadError> {
-        let upkeep = lock(&self.upkeep);
-        let mut builder = Builder { core: self, table: MemTable::new(), age: 1, runs: Vec::new() };
-        let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
-        topics.sort_by_key(Topic::id);
-        for topic in &topics {
-            // What is still in the tail is in memory tables.
-            let segments = topic.state().on_disk();
-            for meta in &segments {
-                builder.add_segment(topic, meta)?;
-            }
+        let plan = self.plan_rebuild(unusable);
+        let per_run = plan.events_per_run();
+        let mut builder = Builder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
+        let built = plan.segments.iter().try_for_each(|(topic, meta)| builder.add_segment(topic, meta));
+        if let Err(error) = built.and_then(|()| builder.spill()) {
+            self.discard_runs(&builder.runs);
+            return Err(error);
         }
-        builder.spill()?;
-        let runs = std::mem::take(&mut builder.runs);
-        self.swap_runs(runs, unusable).map_err(unwritable)?;
-        drop(upkeep);
-        Ok(())
+        self.swap_runs(builder.runs, &plan.replaced).map_err(unwritable)
     }
 
-    fn swap_runs(&self, runs: Vec<Arc<Run>>, unusable: &[u64]) -> Result<(), MaintenanceError> {
+    /// With the upkeep held no checkpoint is between memory and runs: each written event is in the segments noted here, and
+    /// each other one in a memory table whose age is not below `ages_end`.
+    fn plan_rebuild(&self, unusable: &[u64]) -> Plan {
+        let _no_checkpoint = lock(&self.upkeep);
+        let ages_end = self.index.first_memory_age();
+        let old = self.index.runs();
+        let old = [Kind::Id, Kind::Key].into_iter().flat_map(|kind| old.of(kind));
+        let mut replaced: Vec<u64> = old.map(|run| run.meta().number).collect();
+        replaced.extend_from_slice(unusable);
+        let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        topics.sort_by_key(Topic::id);
+        let on_disk = |topic: &Topic| {
+            let segments = topic.state().on_disk();
+            segments.into_iter().map(|meta| (topic.clone(), meta)).collect::<Vec<_>>()
+        };
+        Plan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
+    }
+
+    fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
-        let old = self.index.runs();
-        let mut removed: Vec<u64> = [Kind::Id, Kind::Key]
-            .into_iter()
-            .flat_map(|kind| old.of(kind).iter().map(|run| run.meta().number))
-            .collect();
-        removed.extend_from_slice(unusable);
         let mut manifest = lock(&self.manifest);
         manifest.next_run = self.index.next_number();
         let written = manifest.append_edit(|edit| {
-            edit.dropped_runs = removed.clone();
+            edit.dropped_runs = removed.to_vec();
             edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
         });
         written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(runs, &removed, false);
+        self.index.install(runs, removed, false);
         drop(manifest);
         for number in removed {
             // Left for the next open if it cannot be removed now: no manifest names it.
-            let _ = self.disk.remove(&run_path(number));
+            let _ = self.disk.remove(&run_path(*number));
         }
         Ok(())
     }
@@ -95,10 +102,28 @@ fn unwritable(error: MaintenanceError) -> ReadError {
     }
 }
 
+/// What a rebuild reads and replaces.
+struct Plan {
+    replaced: Vec<u64>,
+    segments: Vec<(Topic, SegmentMeta)>,
+    /// First age that is not free for rebuilt runs.
+    ages_end: u64,
+}
+
+impl Plan {
+    /// Each run needs an age below those of memory. The events came through as many tables as there are ages, so a run is
+    /// never larger than a table was.
+    fn events_per_run(&self) -> u64 {
+        let events: u64 = self.segments.iter().map(|(_, meta)| meta.records).sum();
+        (events / self.ages_end.saturating_sub(1).max(1) + 1).max(EVENTS_PER_RUN)
+    }
+}
+
 struct Builder<'a> {
     core: &'a Core,
     table: MemTable,
     age: u64,
+    per_run: u64,
     runs: Vec<Arc<Run>>,
 }
 
@@ -133,7 +158,7 @@ impl Builder<'_> {
                 break;
             }
             next = page.next;
-            if self.table.len() >= EVENTS_PER_RUN {
+            if self.table.len() as u64 >= self.per_run {
                 self.spill()?;
             }
         }
@@ -148,5 +173,26 @@ impl Builder<'_> {
             self.table.clear();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::SegmentId;
+    use crate::topic::TopicState;
+
+    #[test]
+    fn rebuilt_runs_have_ages_below_those_of_memory_however_large_tables_were() {
+        let topic = Topic::new(1, "t".parse().unwrap(), true, TopicState::default());
+        let id = SegmentId { topic: 1, base: 0, generation: 0 };
+        for (ages_end, records) in [(2, 9_000_000), (3, 5_000_001), (4, 3), (5, 0), (1 << 32, 9_000_000)] {
+            let meta = SegmentMeta { records, ..SegmentMeta::new(id, 0) };
+            let plan = Plan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
+            // A run is closed once it has that many, and the last may have fewer.
+            let runs = records / plan.events_per_run() + 1;
+            assert!(runs < ages_end, "{runs} runs, ages below {ages_end}");
+            assert!(plan.events_per_run() >= EVENTS_PER_RUN);
+        }
     }
 }

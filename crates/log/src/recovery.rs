@@ -20,6 +20,7 @@ use crate::manifest::{Edit, Manifest, Snapshot};
 use crate::planted::{self, Bug};
 use crate::poison::Poison;
 use crate::record;
+use crate::redo::Nameless;
 use crate::segment::{self, SegmentId};
 use crate::sequencer::Sequencer;
 use crate::state::Redo;
@@ -167,7 +168,9 @@ fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Snapsho
 fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) -> Core {
     let OpenArgs { disk, clock, state, observer, options } = args;
     let lsn = snapshot.checkpoint_lsn;
-    let writer = JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, Found::default());
+    let counters = Counters { opened_ms: AtomicU64::new(clock.monotonic_ms()), ..Counters::default() };
+    let live = Arc::clone(&counters.journal_live);
+    let writer = JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, Found::default(), live);
     Core {
         files: Files::new(Arc::clone(&disk), options.open_files),
         index,
@@ -196,7 +199,7 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
         journal_bytes: AtomicU64::new(0),
         damage: Mutex::default(),
         signals: Signals::default(),
-        counters: Counters::default(),
+        counters,
         disk,
         clock,
         state,
@@ -251,7 +254,7 @@ impl Core {
     }
 
     /// Cuts each topic's last segment to what the manifest knows of it.
-    fn cut_segments(&self, snapshot: &Snapshot, report: &mut RecoveryReport) -> Result<(), OpenError> {
+    fn cut_segments(&self, snapshot: &Snapshot) -> Result<(), OpenError> {
         let mut last = HashMap::new();
         for meta in snapshot.segments.values() {
             last.insert(meta.id.topic, *meta);
@@ -260,7 +263,7 @@ impl Core {
             let Some(topic) = snapshot.topics.get(&meta.id.topic) else { continue };
             let whole = self.cut_segment(meta.id, meta.bytes).map_err(open_io("cut", &meta.id.path()))?;
             if !whole {
-                report.damage.push(Damage {
+                self.note_damage(&Damage {
                     topic: Some(topic.name.to_string()),
                     file: meta.id.path(),
                     from_byte: 0,
@@ -276,15 +279,10 @@ impl Core {
 
     /// Makes room for what the journal repeats. As late as possible: should the journal turn out damaged, what had been
     /// written to segments before the crash is still there.
-    fn clear_once(
-        &self,
-        snapshot: &Snapshot,
-        report: &mut RecoveryReport,
-        cleared: &mut bool,
-    ) -> Result<(), OpenError> {
+    fn clear_once(&self, snapshot: &Snapshot, cleared: &mut bool) -> Result<(), OpenError> {
         if !std::mem::replace(cleared, true) {
             self.remove_leftovers(snapshot)?;
-            self.cut_segments(snapshot, report)?;
+            self.cut_segments(snapshot)?;
         }
         Ok(())
     }
@@ -302,12 +300,15 @@ impl Core {
         };
         let mut redo_lsn = applied;
         let mut cleared = false;
+        let mut nameless = Nameless::new();
+        let mut redone_bytes = 0;
         let end = read_journal(&*self.disk, start, &mut |frame| {
             report.frames += 1;
             report.events += u64::from(frame.events);
-            self.redo_frame(frame)?;
+            redone_bytes += frame.len as u64;
+            self.redo_frame(frame, &mut nameless)?;
             if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
-                self.clear_once(snapshot, report, &mut cleared)?;
+                self.clear_once(snapshot, &mut cleared)?;
                 self.write_tails()?;
             }
             if !frame.redo.is_empty() && frame.lsn > applied {
@@ -320,15 +321,16 @@ impl Core {
         if applied > end.last_lsn {
             return Err(OpenError::StateAhead { applied, end: end.last_lsn });
         }
-        self.clear_once(snapshot, report, &mut cleared)?;
+        self.clear_once(snapshot, &mut cleared)?;
         report.torn_bytes = end.torn_bytes;
-        self.after_damage(&end.accepted);
-        report.damage.extend(end.accepted);
-        self.start_writing(end.last_lsn, redo_lsn, end.found)
+        self.after_damage(&end.accepted, &nameless);
+        self.start_writing(end.last_lsn, redo_lsn, end.found, redone_bytes)
     }
 
     /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.
-    fn after_damage(&self, accepted: &[Damage]) {
+    fn after_damage(&self, accepted: &[Damage], nameless: &Nameless) {
+        accepted.iter().for_each(|damage| self.note_damage(damage));
+        self.report_nameless(nameless);
         let lost: u64 = accepted.iter().map(|damage| damage.to_byte - damage.from_byte).sum();
         if lost == 0 {
             return;
@@ -344,8 +346,16 @@ impl Core {
     }
 
     /// New frames go to a new file, so that what a torn group left behind is never read again.
-    fn start_writing(&self, last_lsn: u64, redo_lsn: u64, found: Found) -> Result<(), OpenError> {
-        let mut writer = JournalWriter::new(Arc::clone(&self.disk), self.options.journal_file_bytes, found);
+    fn start_writing(
+        &self,
+        last_lsn: u64,
+        redo_lsn: u64,
+        found: Found,
+        redone_bytes: u64,
+    ) -> Result<(), OpenError> {
+        let live = Arc::clone(&self.counters.journal_live);
+        let file_bytes = self.options.journal_file_bytes;
+        let mut writer = JournalWriter::new(Arc::clone(&self.disk), file_bytes, found, live);
         writer.roll(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
         *lock(&self.committer) = Committer::new(writer, last_lsn);
         let mut sequencer = lock(&self.sequencer);
@@ -353,6 +363,11 @@ impl Core {
         sequencer.redo_lsn = redo_lsn;
         drop(sequencer);
         *lock(&self.progress) = Progress { durable_lsn: last_lsn, state_lsn: redo_lsn };
+        // What was redone counts as if it were new, or processes that die young would make the journal, and the memory
+        // that its index needs, grow from one to the next.
+        self.journal_bytes.store(redone_bytes, Ordering::Relaxed);
+        self.index_bytes.store(self.index.active_size().1 as u64, Ordering::Relaxed);
+        self.raise(|flags| flags.upkeep = true);
         let mut manifest = lock(&self.manifest);
         if manifest.journal_sequence == 0 {
             manifest.journal_sequence =

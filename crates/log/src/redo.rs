@@ -1,21 +1,27 @@
 //! Puts what the journal holds back into topics, index and catalogue.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::batch::{id_hash, key_hash};
 use crate::core::Core;
-use crate::error::{OpenError, open_io};
+use crate::error::{Damage, OpenError, open_io};
 use crate::index::Insert;
 use crate::io_util::lock;
+use crate::journal;
 use crate::journal::frame::{Control, FrameView};
 use crate::planted::{self, Bug};
 use crate::record;
 use crate::segment;
 use crate::topic::{RollRule, Topic, TopicState};
 
+/// Topics whose creation was in a damaged frame, and the offsets of their events that were found.
+pub(crate) type Nameless = BTreeMap<u32, Range<u64>>;
+
 impl Core {
     /// Puts a frame's events back where they were when the frame was new.
-    pub(crate) fn redo_frame(&self, frame: &FrameView<'_>) -> Result<(), OpenError> {
+    pub(crate) fn redo_frame(&self, frame: &FrameView<'_>, nameless: &mut Nameless) -> Result<(), OpenError> {
         for control in frame.controls() {
             self.redo_control(&control)?;
         }
@@ -26,8 +32,12 @@ impl Core {
                 return Err(OpenError::State("a frame verifies but its records do not".to_owned()));
             };
             let bytes = rest.get(..view.len).unwrap_or_default();
-            if let Some(topic) = self.topic_by_id(view.topic) {
-                self.redo_record(&topic, &view, bytes, now);
+            match self.topic_by_id(view.topic) {
+                Some(topic) => self.redo_record(&topic, &view, bytes, now),
+                None => {
+                    let range = nameless.entry(view.topic).or_insert(view.offset..view.offset);
+                    range.end = view.offset + 1;
+                }
             }
             rest = rest.get(view.len..).unwrap_or_default();
         }
@@ -88,6 +98,22 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Events of a topic without a name cannot be served: they are lost too, and its number is not given to another topic.
+    pub(crate) fn report_nameless(&self, nameless: &Nameless) {
+        for (topic, offsets) in nameless {
+            self.write_catalog(|catalog| catalog.next_id = catalog.next_id.max(topic + 1));
+            self.note_damage(&Damage {
+                topic: Some(format!("#{topic}")),
+                file: journal::DIR.to_owned(),
+                from_byte: 0,
+                to_byte: 0,
+                from_offset: offsets.start,
+                to_offset: offsets.end,
+                what: "events of a topic whose name was in a damaged frame",
+            });
+        }
     }
 
     /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::checkpoint::run_io;
 use crate::core::Core;
@@ -11,6 +12,19 @@ use crate::io_util::lock;
 use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
 use crate::topic::{Segment, Topic, TopicState};
+
+/// Within this time after the open the owner of the log tells the policies, which it does not persist. Until then a
+/// topic's dedupe window may be longer than it seems.
+const POLICIES_SET_MS: u64 = 10 * 60 * 1000;
+
+/// What a topic's policy no longer keeps.
+enum Due {
+    Nothing,
+    /// Events below this, of segments that hold later ones too.
+    Events(u64),
+    /// All of a segment.
+    Segment,
+}
 
 /// A segment that is no longer part of its topic.
 #[derive(Debug)]
@@ -46,10 +60,17 @@ impl TopicState {
         from.min(durable_end)
     }
 
-    /// Whether `trim` would remove something.
-    pub(crate) fn wants_trim(&self, now: i64, durable_end: u64) -> bool {
-        let unlinkable = self.segments.first().is_some_and(|segment| self.is_past(segment));
-        unlinkable || self.kept_from(now, durable_end) > self.earliest
+    /// What `trim` would do now.
+    fn due(&self, now: i64, durable_end: u64) -> Due {
+        let from = self.kept_from(now, durable_end);
+        let first = self.segments.first().map(|segment| &segment.meta);
+        if first.is_some_and(|meta| meta.records > 0 && meta.end <= from) {
+            Due::Segment
+        } else if from > self.earliest {
+            Due::Events(from)
+        } else {
+            Due::Nothing
+        }
     }
 
     /// Whether all of a segment is below the earliest offset and on disk. With records in the tail it stays for now.
@@ -79,30 +100,57 @@ impl TopicState {
 }
 
 impl Core {
-    /// Marks topics whose policy wants something removed, so that the next checkpoint does it. Says whether there are any.
+    /// Hides events that policies no longer keep, and marks their topics for the next checkpoint. Says whether that should
+    /// be now, because a segment can go: a topic that keeps a number of events loses some all the time, and a checkpoint
+    /// each time would free nothing.
     pub(crate) fn mark_expired(&self) -> bool {
         let now = self.clock.wall_ms();
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
-        let due: Vec<Topic> =
-            topics.into_iter().filter(|topic| topic.state().wants_trim(now, topic.end())).collect();
-        let mut sequencer = lock(&self.sequencer);
-        for topic in &due {
-            sequencer.mark_dirty(topic, &mut topic.state().dirty);
+        let mut segments = false;
+        for topic in topics {
+            let due = topic.state().due(now, topic.end());
+            if matches!(due, Due::Nothing) {
+                continue;
+            }
+            let mut sequencer = lock(&self.sequencer);
+            let mut state = topic.state();
+            match due {
+                Due::Events(from) => state.earliest = state.earliest.max(from),
+                _ => segments = true,
+            }
+            sequencer.mark_dirty(&topic, &mut state.dirty);
         }
-        !due.is_empty()
+        segments
     }
 
     /// Remembers the ids of events in dropped segments for the rest of the dedupe window.
     pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<Run>>> {
         let mut runs = Vec::new();
         for dropped in dropped.iter().filter(|dropped| dropped.within_dedupe_window) {
-            let mut ghosts = self.ghosts_of(dropped)?;
-            ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
-            let appended = dropped.meta.last_append.max(0) as u64;
-            let run = self.index.write_ghosts(ghosts, appended).map_err(run_io)?;
-            runs.extend(run);
+            match self.write_ghosts_of(dropped) {
+                Ok(run) => runs.extend(run),
+                Err(error) => {
+                    self.discard_runs(&runs);
+                    return Err(error);
+                }
+            }
         }
         Ok(runs)
+    }
+
+    fn write_ghosts_of(&self, dropped: &Dropped) -> io::Result<Option<Arc<Run>>> {
+        let mut ghosts = self.ghosts_of(dropped)?;
+        ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
+        let appended = dropped.meta.last_append.max(0) as u64;
+        self.index.write_ghosts(ghosts, appended).map_err(run_io)
+    }
+
+    /// Removes runs that no manifest names and none will.
+    pub(crate) fn discard_runs(&self, runs: &[Arc<Run>]) {
+        for run in runs {
+            // Left for the next open if it cannot be removed now.
+            let _ = self.disk.remove(&crate::index::run_path(run.meta().number));
+        }
     }
 
     /// Damaged records cannot be remembered; their damage is on record.
@@ -137,7 +185,9 @@ impl Core {
     /// Drops ghost runs that are older than every dedupe window.
     pub(crate) fn drop_old_ghosts(&self) -> Result<(), MaintenanceError> {
         let runs = self.index.runs();
-        if runs.of(Kind::Ghost).is_empty() {
+        let opened = self.counters.opened_ms.load(Ordering::Relaxed);
+        let settled = self.clock.monotonic_ms().saturating_sub(opened) >= POLICIES_SET_MS;
+        if runs.of(Kind::Ghost).is_empty() || !settled {
             return Ok(());
         }
         let window = self.read_catalog(|catalog| {

@@ -9,10 +9,11 @@ use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submiss
 use crate::checks::{Decision, Outcome};
 use crate::core::Core;
 use crate::error::AppendError;
-use crate::index::Insert;
+use crate::index::{Insert, Kind};
 use crate::io_util::lock;
 use crate::journal::frame::{self, Control, HEADER_BYTES, Parts};
 use crate::journal::writer::{FrameSpan, JournalWriter};
+use crate::recent::Recent;
 use crate::record;
 use crate::topic::{RollRule, Topic};
 
@@ -35,6 +36,8 @@ pub(crate) struct Sequencer {
     pub(crate) writer_waits: bool,
     /// Index entries of the group that the writer has taken, until they are in the index.
     pub(crate) inserting: Arc<Vec<Insert>>,
+    /// Finds entries of the open group, and those of `inserting`.
+    pub(crate) recent: (Recent, Recent),
 }
 
 /// Frames that become durable with one sync.
@@ -80,12 +83,17 @@ impl Sequencer {
         self.group_number += 1;
         let group = std::mem::replace(&mut self.group, next);
         self.inserting = Arc::clone(&group.inserts);
+        std::mem::swap(&mut self.recent.0, &mut self.recent.1);
+        self.recent.0.clear();
         group
     }
 
-    /// Entries that the index does not have yet, newest first.
-    pub(crate) fn uninserted(&self) -> impl Iterator<Item = &Insert> {
-        self.group.inserts.iter().rev().chain(self.inserting.iter().rev())
+    /// Entries under a hash that the index does not have yet, newest first.
+    pub(crate) fn uninserted(&mut self, kind: Kind, topic: u32, hash: u64) -> impl Iterator<Item = &Insert> {
+        let open = self.recent.0.find(&self.group.inserts, kind, topic, hash);
+        let taken =
+            (!self.inserting.is_empty()).then(|| self.recent.1.find(&self.inserting, kind, topic, hash));
+        open.chain(taken.into_iter().flatten())
     }
 
     pub(crate) fn last_lsn(&self) -> u64 {
@@ -222,7 +230,7 @@ impl Core {
             if sequencer.closed {
                 return Err(AppendError::Closed);
             }
-            let decision = prior.is_current(&self.index).then(|| self.decide(&sequencer, batch, &prior));
+            let decision = prior.is_current(&self.index).then(|| self.decide(&mut sequencer, batch, &prior));
             *held = Some(sequencer);
             if let Some(decision) = decision {
                 return decision;

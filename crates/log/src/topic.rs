@@ -125,6 +125,11 @@ impl Topic {
         state.policy = policy;
     }
 
+    /// How many handles there are.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     pub(crate) fn same(&self, other: &Topic) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -3,7 +3,6 @@
 use crate::core::Core;
 use crate::error::{Damage, ReadError};
 use crate::index::RunError;
-use crate::io_util::lock;
 use crate::lookup::run_error;
 use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
@@ -36,9 +35,10 @@ impl VerifyReport {
 }
 
 /// Checks all segments and runs. Journal and manifest were checked when the log was opened.
+///
+/// Holds no lock while it reads: what is written does not change, and what was removed or replaced meanwhile does not
+/// count.
 pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
-    // Nothing is removed while it is read.
-    let _no_checkpoint = lock(&core.upkeep);
     let mut report = VerifyReport::default();
     let mut topics: Vec<Topic> = core.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
     topics.sort_by_key(Topic::id);
@@ -47,12 +47,21 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
         report.topics += 1;
         let segments = topic.state().on_disk();
         for meta in &segments {
-            report.segments += 1;
+            let before = (report.damage.len(), report.errors.len());
             verify_segment(core, topic, meta, &mut report, &mut |bytes| progress(bytes, total));
+            if topic.state().segment_by_id(meta.id).is_some() && !topic.is_deleted() {
+                report.segments += 1;
+            } else {
+                report.damage.truncate(before.0);
+                report.errors.truncate(before.1);
+            }
         }
     }
     report.runs = core.index.runs().all().count() as u64;
-    for (_, error) in core.index.verify() {
+    for (number, error) in core.index.verify() {
+        if !core.index.runs().all().any(|run| run.meta().number == number) {
+            continue;
+        }
         match error {
             RunError::Io { .. } => report.errors.push(error.to_string()),
             damaged => {

@@ -130,30 +130,42 @@ impl Index {
     }
 
     /// Writes a frozen table as one run per kind, level 0, not synced; none for a kind without entries.
+    /// After an error no file is left.
     pub(crate) fn spill(&self, table: &MemTable) -> Result<Vec<Arc<Run>>, RunError> {
-        let mut runs = Vec::new();
+        let mut runs: Vec<Arc<Run>> = Vec::new();
         for kind in [Kind::Id, Kind::Key] {
-            if table.entries(kind) == 0 {
-                continue;
+            match self.spill_kind(table, kind) {
+                Ok(run) => runs.extend(run),
+                Err(error) => {
+                    // If one cannot be removed now, the next open does it: no manifest names it.
+                    runs.iter().for_each(|run| drop(self.disk.remove(&run.path())));
+                    return Err(error);
+                }
             }
-            let meta = RunMeta {
-                number: 0,
-                kind,
-                level: 0,
-                entries: 0,
-                age_from: table.age,
-                age_to: table.age,
-                id_ms_min: table.id_ms_min,
-                id_ms_max: table.id_ms_max,
-                appended_max: table.appended_max,
-            };
-            let mut writer = RunWriter::create(&self.disk, &self.next_number, meta)?;
-            for entry in table.sorted(kind) {
-                writer.push(entry.key(), &entry.encode())?;
-            }
-            runs.extend(writer.finish()?.map(Arc::new));
         }
         Ok(runs)
+    }
+
+    fn spill_kind(&self, table: &MemTable, kind: Kind) -> Result<Option<Arc<Run>>, RunError> {
+        if table.entries(kind) == 0 {
+            return Ok(None);
+        }
+        let meta = RunMeta {
+            number: 0,
+            kind,
+            level: 0,
+            entries: 0,
+            age_from: table.age,
+            age_to: table.age,
+            id_ms_min: table.id_ms_min,
+            id_ms_max: table.id_ms_max,
+            appended_max: table.appended_max,
+        };
+        let mut writer = RunWriter::create(&self.disk, &self.next_number, meta)?;
+        for entry in table.sorted(kind) {
+            writer.push(entry.key(), &entry.encode())?;
+        }
+        Ok(writer.finish()?.map(Arc::new))
     }
 
     /// Writes ghosts, sorted by topic and id, as a run of their own, not synced; `None` if there are none. Of ghosts
@@ -213,6 +225,12 @@ impl Index {
     /// Grows at each freeze. While it stays the same, whatever was inserted since is found by `recent`.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Ages below this belong to runs alone.
+    pub(crate) fn first_memory_age(&self) -> u64 {
+        let active = self.generation();
+        read(&self.frozen).as_ref().map_or(active, |frozen| frozen.age.min(active))
     }
 
     /// The number the next run will get; the manifest keeps it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod frame;
 pub(crate) mod reader;
+mod renew;
 pub(crate) mod writer;
 
 use crate::bytes::Fields;

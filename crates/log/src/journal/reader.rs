@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::frame::{self, FrameView};
+use super::renew::renew;
 use super::writer::{Found, FullFile};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
@@ -60,11 +61,13 @@ pub(crate) fn read_journal(
     while let Some(source) = files.next() {
         let next_base = files.peek().map(|next| next.header.base_lsn);
         check_successor(&source, files.peek())?;
-        let reading = FileReading { source: &source, next_base, checkpoint_lsn, accept_damage };
+        let bytes = source.read()?;
         // Before anything is made of what it holds: a frame in the page cache is not a durable one.
         if !planted::is(Bug::ServeUnsynced) {
-            source.file.sync().map_err(open_io("sync", &file_name(source.number)))?;
+            source.make_durable(&bytes, next_base.is_none())?;
         }
+        let reading =
+            FileReading { source: &source, bytes: &bytes, next_base, checkpoint_lsn, accept_damage };
         reading.run(&mut end, visit)?;
         end.found.next_sequence = source.header.sequence + 1;
         let (number, sequence) = (source.number, source.header.sequence);
@@ -149,8 +152,26 @@ fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(),
     Ok(())
 }
 
+impl SourceFile {
+    fn read(&self) -> Result<Vec<u8>, OpenError> {
+        let path = file_name(self.number);
+        let file_bytes = self.file.len().map_err(open_io("stat", &path))?;
+        read_vec_at(&*self.file, 0, file_bytes as usize).map_err(open_io("read", &path))
+    }
+
+    fn make_durable(&self, bytes: &[u8], is_last: bool) -> Result<(), OpenError> {
+        let path = file_name(self.number);
+        if is_last {
+            let salt = frame::salt(self.header.sequence);
+            renew(&*self.file, bytes, self.header.base_lsn, salt).map_err(open_io("write", &path))?;
+        }
+        self.file.sync().map_err(open_io("sync", &path))
+    }
+}
+
 struct FileReading<'a> {
     source: &'a SourceFile,
+    bytes: &'a [u8],
     next_base: Option<u64>,
     checkpoint_lsn: u64,
     accept_damage: bool,
@@ -162,10 +183,7 @@ impl FileReading<'_> {
         end: &mut JournalEnd,
         visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
     ) -> Result<(), OpenError> {
-        let path = file_name(self.source.number);
-        let file_bytes = self.source.file.len().map_err(open_io("stat", &path))?;
-        let bytes =
-            read_vec_at(&*self.source.file, 0, file_bytes as usize).map_err(open_io("read", &path))?;
+        let bytes = self.bytes;
         let salt = frame::salt(self.source.header.sequence);
         let mut at = FRAMES_AT as usize;
         let mut expected = self.source.header.base_lsn;
@@ -180,7 +198,7 @@ impl FileReading<'_> {
                     at += view.len;
                     expected = view.lsn + 1;
                 }
-                None => match self.judge(&bytes, at, expected, salt, end)? {
+                None => match self.judge(at, expected, salt, end)? {
                     Some((next_at, next_lsn)) => (at, expected) = (next_at, next_lsn),
                     None => break,
                 },
@@ -193,12 +211,12 @@ impl FileReading<'_> {
     /// accepted damage after which reading goes on.
     fn judge(
         &self,
-        bytes: &[u8],
         at: usize,
         lsn: u64,
         salt: u32,
         end: &mut JournalEnd,
     ) -> Result<Option<(usize, u64)>, OpenError> {
+        let bytes = self.bytes;
         let later = later_frames(bytes, at, salt, lsn);
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
         let shortened = (bytes.len() as u64) < self.source.header.file_bytes;

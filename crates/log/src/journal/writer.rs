@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
 use crate::disk::{Disk, DiskFile};
@@ -30,6 +31,8 @@ pub(crate) struct JournalWriter {
     spares: Vec<u32>,
     next_number: u32,
     next_sequence: u64,
+    /// Bytes in files that are not free yet, for whoever must not wait for a write or a sync to end.
+    live_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -52,7 +55,12 @@ pub(crate) struct FullFile {
 
 impl JournalWriter {
     /// A writer that will start a new file at its first frame.
-    pub(crate) fn new(disk: Arc<dyn Disk>, file_bytes: u64, found: Found) -> JournalWriter {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        file_bytes: u64,
+        found: Found,
+        live_bytes: Arc<AtomicU64>,
+    ) -> JournalWriter {
         JournalWriter {
             disk,
             file_bytes,
@@ -61,6 +69,7 @@ impl JournalWriter {
             spares: found.spares,
             next_number: found.next_number,
             next_sequence: found.next_sequence,
+            live_bytes,
         }
     }
 
@@ -105,6 +114,7 @@ impl JournalWriter {
         write_all_at(&*current.file, run, current.pos)?;
         current.pos += run.len() as u64;
         current.last_lsn = last.lsn;
+        self.note_live_bytes();
         Ok(())
     }
 
@@ -142,6 +152,7 @@ impl JournalWriter {
                 file_bytes: old.header.file_bytes,
             });
         }
+        self.note_live_bytes();
         Ok(())
     }
 
@@ -174,9 +185,10 @@ impl JournalWriter {
         full.or(current).unwrap_or(self.next_sequence)
     }
 
-    /// Recycles files wholly at or below `lsn`. Spares beyond what a checkpoint needs are removed.
-    pub(crate) fn free_up_to(&mut self, lsn: u64, spares_max: usize) -> io::Result<()> {
-        while let Some(file) = self.full.front().copied().filter(|file| file.last_lsn <= lsn) {
+    /// Recycles files older than the one that the durable manifest names, even if that one has nothing above the checkpoint
+    /// by now: recovery looks for it. Spares beyond what a checkpoint needs are removed.
+    pub(crate) fn free_before(&mut self, sequence: u64, spares_max: usize) -> io::Result<()> {
+        while let Some(file) = self.full.front().copied().filter(|file| file.sequence < sequence) {
             if self.spares.len() < spares_max && file.file_bytes == self.file_bytes {
                 self.spares.push(file.number);
             } else {
@@ -184,12 +196,14 @@ impl JournalWriter {
             }
             self.full.pop_front();
         }
+        self.note_live_bytes();
         Ok(())
     }
 
-    /// Bytes in files that are not free yet.
-    pub(crate) fn live_bytes(&self) -> u64 {
-        self.full.len() as u64 * self.file_bytes + self.current.as_ref().map_or(0, |current| current.pos)
+    fn note_live_bytes(&self) {
+        let full: u64 = self.full.iter().map(|file| file.file_bytes).sum();
+        let current = self.current.as_ref().map_or(0, |current| current.pos);
+        self.live_bytes.store(full + current, Ordering::Relaxed);
     }
 }
 

@@ -85,7 +85,9 @@ impl Manifest {
         if let Some(later) = later_edit(&bytes, at, sequence) {
             return Err(damage(at, later, "a manifest edit does not verify and later ones do"));
         }
-        // What was read may be in the page cache only; nothing may build on it before it is durable.
+        // What was read may be in the page cache only; nothing may build on it before it is durable. Written again, because
+        // after a failed sync no other would write it.
+        write_all_at(&*file, bytes.get(..at).unwrap_or_default(), 0).map_err(open_io("write", PATH))?;
         file.sync().map_err(open_io("sync", PATH))?;
         let manifest = Manifest { disk: Arc::clone(disk), file, sequence, len: at as u64, first_len };
         Ok(Some((manifest, snapshot)))

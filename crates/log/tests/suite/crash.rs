@@ -72,7 +72,7 @@ pub(super) fn hunt(seeds: std::ops::Range<u64>, cuts_per_seed: u64) -> Option<St
     None
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }

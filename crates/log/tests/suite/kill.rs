@@ -63,6 +63,7 @@ fn child() {
 
 fn publish(log: &Log, dir: &Path, publisher: u64, base: u64) {
     let path = dir.join(format!("ledger-{publisher}"));
+    cut_torn_line(&path);
     let mut ledger = OpenOptions::new().append(true).create(true).open(path).unwrap();
     let mut rng = SeededRng::new(base * PUBLISHERS + publisher);
     for round in 0.. {
@@ -96,6 +97,13 @@ fn publish(log: &Log, dir: &Path, publisher: u64, base: u64) {
         }
         println!("acknowledged");
     }
+}
+
+/// A kill may have torn the last line where it crosses a page; what comes now must not be glued to it.
+fn cut_torn_line(path: &Path) {
+    let Ok(bytes) = std::fs::read(path) else { return };
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    OpenOptions::new().write(true).open(path).unwrap().set_len(whole as u64).unwrap();
 }
 
 /// Starts the child and kills it after that many acknowledgements.

@@ -7,6 +7,10 @@ mod kill;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod regressions;
+mod reports;
 mod simulation;
+mod slow;
 mod threads;
+mod trouble;
+mod upkeep;
 mod world;

@@ -1,8 +1,9 @@
 //! Faults that met each other in the wrong moment, one by one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use promethean_log::{Batch, Log, NewEvent, NewId, Options, Policy, ReadLimit, Topic};
+use promethean_log::{Batch, Log, NewEvent, NewId, Options, Policy, ReadLimit, Submission, Topic};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::{Failure, Matcher, OpKind};
@@ -226,4 +227,57 @@ fn a_batch_that_is_there_already_meets_its_expectations_again() {
         batch.expect_key(&topic, b"k", None);
         assert_eq!(log.append(batch, Durability::Fsync).unwrap().events[0].offset, 0);
     }
+}
+
+/// After a failed sync the page cache shows what no later sync will write. The process that comes next must not build on
+/// it.
+#[test]
+fn what_a_failed_sync_left_in_the_page_cache_is_written_again() {
+    for (path, seed) in ["journal", "manifest"].into_iter().flat_map(|path| (0..8).map(move |s| (path, s))) {
+        let mut world = patient();
+        let log = world.open();
+        append(&log, "t", event(1, None, "1")).unwrap();
+        world.disk.fail_next(Matcher::op(OpKind::Sync).path(path), Failure::EIO);
+        let unknown = append(&log, "t", event(2, None, "2"));
+        assert_eq!(unknown.is_err(), path == "journal");
+        assert!(log.checkpoint().is_err());
+        drop(log);
+        world.disk = world.disk.kill();
+        world.state = Arc::new(world.state.kill());
+        let log = world.open();
+        let shown = payloads(&log, "t", 0);
+        append(&log, "u", event(3, None, "3")).unwrap();
+        if path == "manifest" {
+            log.checkpoint().unwrap();
+        }
+        drop(log);
+        world.disk = world.disk.crash(seed);
+        world.state = Arc::new(world.state.crash(seed));
+        let log = world.try_open().unwrap_or_else(|error| panic!("{path} {seed}: {error}")).0;
+        assert_eq!(payloads(&log, "t", 0), shown, "{path} {seed}");
+        assert_eq!(payloads(&log, "u", 0).len(), 1, "{path} {seed}");
+    }
+}
+
+#[test]
+fn given_ids_are_found_in_a_large_group_without_a_scan() {
+    const COUNT: u64 = 15_000;
+    let world = World::with(Options { threads: false, ..Options::default() });
+    let log = world.open();
+    let topic = log.create_topic(&name("t")).unwrap();
+    let duplicates = Arc::new(AtomicU64::new(0));
+    let submission = |number: u64| {
+        let mut batch = Batch::new();
+        batch.push(&topic, event(number, Some(&format!("k{}", number % 100)), "x")).unwrap();
+        let duplicates = Arc::clone(&duplicates);
+        let done = Box::new(move |result: Result<promethean_log::Receipt, _>| {
+            let placed = result.unwrap().events[0];
+            assert_eq!(placed.offset, number);
+            duplicates.fetch_add(u64::from(placed.duplicate), Ordering::Relaxed);
+        });
+        Submission { batch, durability: Durability::Fsync, done }
+    };
+    log.submit_all((0..COUNT).chain(0..COUNT).map(submission).collect());
+    assert_eq!(duplicates.load(Ordering::Relaxed), COUNT);
+    assert_eq!(topic.end(), COUNT);
 }

@@ -12,7 +12,9 @@ use promethean_testkit::{Ledger, ObservedEvent, ObservedTopic, ObservedTopics, S
 
 use super::world::*;
 
-const TOPICS: [&str; 4] = ["a", "b.c", "big", "short"];
+const TOPICS: [&str; 5] = ["a", "b.c", "big", "short", COMPACTED];
+/// Keeps the latest event of each key; with small segments, so that it is rewritten all the time.
+pub(super) const COMPACTED: &str = "table";
 /// Keeps few events, so that retention drops segments all the time.
 const SHORT_COUNT: u64 = 12;
 
@@ -37,6 +39,8 @@ pub(super) struct Simulation {
     redone: Vec<(String, usize, bool)>,
     /// What readers were shown: it must stay, whatever happens.
     shown: BTreeMap<(String, u64), ObservedEvent>,
+    /// Most holes that a check found: compaction was at work.
+    pub(super) holes: u64,
 }
 
 impl Simulation {
@@ -49,6 +53,7 @@ impl Simulation {
             sent: Vec::new(),
             redone: Vec::new(),
             shown: BTreeMap::new(),
+            holes: 0,
         }
     }
 
@@ -57,33 +62,41 @@ impl Simulation {
         if let Some(topic) = log.topic(&name("short")) {
             log.set_policy(&topic, Policy { count: Some(SHORT_COUNT), ..Policy::default() });
         }
+        if let Some(topic) = log.topic(&name(COMPACTED)) {
+            log.set_policy(&topic, Policy { compacted: true, tombstone_ms: 5000, ..Policy::default() });
+        }
     }
 
     /// Does random things until they are done or the log stops.
     pub(super) fn work(&mut self, log: &Log, steps: usize) {
         for _ in 0..steps {
-            self.set_policies(log);
-            let stopped = match self.rng.range(0..100) {
-                0..70 => self.publish(log),
-                70..80 => self.repeat(log),
-                80..86 => log.checkpoint().is_err(),
-                86..92 => log.maintain().is_err(),
-                92..96 => {
-                    self.world.clock.advance(self.rng.range(0..5000));
-                    false
-                }
-                _ => {
-                    let _ = log.sync();
-                    false
-                }
-            };
-            if self.rng.chance(20) {
-                self.look(log);
-            }
-            if stopped || log.health().poisoned.is_some() {
+            if self.step(log) || log.health().poisoned.is_some() {
                 return;
             }
         }
+    }
+
+    /// Does one random thing and says whether it failed.
+    pub(super) fn step(&mut self, log: &Log) -> bool {
+        self.set_policies(log);
+        let failed = match self.rng.range(0..100) {
+            0..70 => self.publish(log),
+            70..80 => self.repeat(log),
+            80..86 => log.checkpoint().is_err(),
+            86..92 => log.maintain().is_err(),
+            92..96 => {
+                self.world.clock.advance(self.rng.range(0..5000));
+                false
+            }
+            _ => {
+                let _ = log.sync();
+                false
+            }
+        };
+        if self.rng.chance(20) {
+            self.look(log);
+        }
+        failed
     }
 
     fn look(&mut self, log: &Log) {
@@ -131,14 +144,22 @@ impl Simulation {
         let topic = TOPICS[self.rng.range(0..TOPICS.len() as u64) as usize];
         let number = self.next;
         self.next += 1;
-        let len = if topic == "big" { self.rng.range(300..1500) } else { self.rng.range(2..80) };
+        let len = match topic {
+            "big" => self.rng.range(300..1500),
+            COMPACTED => self.rng.range(100..900),
+            _ => self.rng.range(2..80),
+        };
         let mut payload = String::new();
         write!(payload, "\"{number}-").unwrap();
         while (payload.len() as u64) < len {
             payload.push((b'a' + self.rng.range(0..26) as u8) as char);
         }
         payload.push('"');
-        let key = self.rng.chance(70).then(|| format!("key-{}", self.rng.range(0..6)));
+        let compacted = topic == COMPACTED;
+        if compacted && self.rng.chance(15) {
+            "null".clone_into(&mut payload);
+        }
+        let key = (compacted || self.rng.chance(70)).then(|| format!("key-{}", self.rng.range(0..6)));
         Sent { topic, number, key, payload, offset: None }
     }
 
@@ -179,6 +200,7 @@ impl Simulation {
             Err(
                 AppendError::UnknownOutcome { .. }
                 | AppendError::Poisoned { .. }
+                | AppendError::StorageFull { .. }
                 | AppendError::Lookup { .. },
             ) => true,
             Err(error) => panic!("repeating {sent:?} failed: {error}"),
@@ -212,10 +234,17 @@ impl Simulation {
         let checked = self.ledger.check(&observed);
         checked
             .map_err(|violations| format!("{} violations, first: {:?}", violations.len(), violations[0]))?;
+        let holes = |seen: &ObservedTopic| {
+            let end = seen.events.last().map_or(seen.earliest, |last| last.offset + 1);
+            end - seen.earliest - seen.events.len() as u64
+        };
+        self.holes = self.holes.max(observed.values().map(holes).sum());
         for ((topic, offset), shown) in &self.shown {
             let Some(topic) = observed.get(topic).filter(|seen| *offset >= seen.earliest) else { continue };
             let now = topic.events.iter().find(|event| event.offset == *offset);
-            if now != Some(shown) {
+            let later = |event: &&ObservedEvent| event.key == shown.key && event.offset > *offset;
+            let superseded = topic.events.iter().any(|event| later(&event)) || self.buried(shown);
+            if now != Some(shown) && !(topic.compacted && now.is_none() && superseded) {
                 return Err(format!("a reader saw {shown:?}, now it is {now:?}"));
             }
         }
@@ -226,6 +255,11 @@ impl Simulation {
             return Err(format!("verify: {report:?}"));
         }
         Ok(())
+    }
+
+    /// Whether a tombstone of the event's key was published.
+    fn buried(&self, shown: &ObservedEvent) -> bool {
+        self.sent.iter().any(|sent| sent.payload == "null" && sent.key == shown.key)
     }
 
     /// Redo is applied for exactly the batches whose events are there.
@@ -244,7 +278,7 @@ impl Simulation {
             };
             let id = id(sent.number).to_string();
             let present = topic.events.iter().any(|event| event.id == id);
-            let dropped = topic.earliest > 0 && !present;
+            let dropped = (topic.earliest > 0 || topic.compacted) && !present;
             if applied != present && !dropped {
                 return Err(format!("{key}: state {applied}, events {present}"));
             }
@@ -282,6 +316,10 @@ impl Simulation {
                 if found != offsets {
                     return Err(format!("{} key history {found:?}, expected {offsets:?}", topic.name()));
                 }
+                let latest = log.latest_by_key(&topic, &key).map_err(|e| e.to_string())?;
+                if latest.map(|record| record.view().offset) != offsets.last().copied() {
+                    return Err(format!("{} has another latest of a key than {offsets:?}", topic.name()));
+                }
             }
         }
         for _ in 0..3 {
@@ -306,7 +344,8 @@ fn invocation(sent: &Sent, batch: Option<&str>) -> Invocation {
 pub(super) fn observe(log: &Log) -> Result<ObservedTopics, String> {
     let mut observed = ObservedTopics::new();
     for topic in log.topics() {
-        let mut seen = ObservedTopic { earliest: topic.info().earliest, events: Vec::new() };
+        let (earliest, compacted) = (topic.info().earliest, topic.name().as_str() == COMPACTED);
+        let mut seen = ObservedTopic { earliest, compacted, events: Vec::new() };
         let mut next = seen.earliest;
         loop {
             let page =

@@ -67,6 +67,7 @@ impl OpenError {
             Self::Log(LogOpenError::StateAhead { .. }) | Self::CursorAhead { .. } => "state_ahead",
             Self::Log(LogOpenError::StateBehind { .. }) => "state_behind",
             Self::Log(LogOpenError::State(_)) | Self::StateCorrupt { .. } => "state_corrupt",
+            Self::Log(LogOpenError::Options { .. }) => "options",
             Self::Log(_) | Self::Failed { .. } => "open_failed",
         }
     }

@@ -101,7 +101,9 @@ impl Ledger {
     /// - a refused event is not there; one of unknown outcome is there at most once;
     /// - a batch is there whole or not at all, over all topics;
     /// - a producer's events stand in the order it invoked them;
-    /// - offsets run without gaps from the earliest; nothing is there that was never invoked.
+    /// - offsets run without gaps from the earliest; nothing is there that was never invoked;
+    /// - in a compacted topic an event may be gone if a later one of its key is there, or if a tombstone is or was the
+    ///   latest of its key; offsets then have gaps and still only grow.
     pub fn check(&self, observed: &ObservedTopics) -> Result<Summary, Vec<Violation>> {
         check::check(&self.pages().entries, observed)
     }

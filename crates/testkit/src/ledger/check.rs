@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::LedgerEntry;
+use super::holes::Holes;
 use super::observed::{ObservedEvent, ObservedTopics};
 use super::tries::{EventName, Tries, Try, collect};
 use super::violation::{Summary, Violation};
@@ -16,7 +17,8 @@ pub(super) fn check(entries: &[LedgerEntry], observed: &ObservedTopics) -> Resul
             found.entry((topic, &event.id)).or_default().push(event);
         }
     }
-    let mut checker = Checker { tries, found, observed, violations };
+    let holes = Holes::new(&tries, observed);
+    let mut checker = Checker { tries, found, observed, holes, violations };
     let mut summary = Summary::default();
     checker.check_events(&mut summary);
     checker.check_inventions();
@@ -32,6 +34,7 @@ struct Checker<'a> {
     tries: Tries<'a>,
     found: Found<'a>,
     observed: &'a ObservedTopics,
+    holes: Holes<'a>,
     violations: Vec<Violation>,
 }
 
@@ -40,7 +43,8 @@ impl Checker<'_> {
         for (name, tries) in &self.tries {
             let earliest = self.observed.get(name.0).map_or(0, |topic| topic.earliest);
             let found = self.found.get(name).map_or(&[][..], Vec::as_slice);
-            match judge(*name, tries, found, earliest) {
+            let may_be_gone = |offset| offset < earliest || self.holes.may_be_gone(name.0, tries, offset);
+            match judge(*name, tries, found, &may_be_gone) {
                 Ok(Fate::Ok) => summary.ok += 1,
                 Ok(Fate::OkDropped) => summary.ok_dropped += 1,
                 Ok(Fate::Failed) => summary.failed += 1,
@@ -72,9 +76,12 @@ impl Checker<'_> {
         for (batch, events) in batches {
             let (present, absent): (Vec<_>, Vec<_>) =
                 events.iter().partition(|name| self.found.contains_key(*name));
-            // Where retention has dropped anything, an absent event may have been there once.
-            let untouched =
-                |name: &EventName<'_>| self.observed.get(name.0).is_none_or(|topic| topic.earliest == 0);
+            // Where retention or compaction may have dropped it, an absent event may have been there once.
+            let untouched = |name: &EventName<'_>| {
+                let trimmed = self.observed.get(name.0).is_some_and(|topic| topic.earliest > 0);
+                let tries = self.tries.get(name).map_or(&[][..], Vec::as_slice);
+                !trimmed && !self.holes.may_be_gone(name.0, tries, 0)
+            };
             let absent: Vec<_> = absent.into_iter().filter(|name| untouched(name)).collect();
             if !present.is_empty() && !absent.is_empty() {
                 let print = |names: Vec<EventName<'_>>| {
@@ -116,7 +123,8 @@ impl Checker<'_> {
         for (topic, seen) in self.observed {
             let mut expected = seen.earliest;
             for event in &seen.events {
-                if event.offset != expected {
+                let hole = seen.compacted && event.offset > expected;
+                if event.offset != expected && !hole {
                     self.violations.push(Violation::Gap {
                         topic: topic.clone(),
                         expected,
@@ -141,7 +149,7 @@ fn judge(
     (topic, id): EventName<'_>,
     tries: &[Try<'_>],
     found: &[&ObservedEvent],
-    earliest: u64,
+    may_be_gone: &dyn Fn(u64) -> bool,
 ) -> Result<Fate, Violation> {
     let (topic, id) = (topic.to_owned(), id.to_owned());
     if found.len() > 1 {
@@ -152,7 +160,7 @@ fn judge(
     if let Some(first) = acks.next() {
         return match (acks.find(|second| *second != first), found.first()) {
             (Some(second), _) => Err(Violation::AckMoved { topic, id, first, second }),
-            (None, None) if first < earliest => Ok(Fate::OkDropped),
+            (None, None) if may_be_gone(first) => Ok(Fate::OkDropped),
             (None, None) => Err(Violation::Missing { topic, id, offset: first }),
             (None, Some(event)) if event.offset != first => {
                 Err(Violation::WrongOffset { topic, id, acked: first, found: event.offset })

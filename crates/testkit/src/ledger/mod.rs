@@ -4,12 +4,13 @@
 //! without an outcome is unknown too: its producer died. The ledger is kept in process or as JSON lines by another one.
 //!
 //! - `entry`: the lines. `book`: recording them, reading and writing them.
-//! - `observed`: what a reader saw. `tries`: operations, joined. `check`: the rules. `violation`: what
-//!   they find.
+//! - `observed`: what a reader saw. `tries`: operations, joined. `check`: the rules. `holes`: what
+//!   compaction may take. `violation`: what they find.
 
 mod book;
 mod check;
 mod entry;
+mod holes;
 mod observed;
 #[cfg(test)]
 mod tests;

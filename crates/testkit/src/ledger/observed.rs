@@ -14,6 +14,9 @@ pub type ObservedTopics = BTreeMap<String, ObservedTopic>;
 pub struct ObservedTopic {
     /// The earliest offset that is kept; what was below it was dropped by retention.
     pub earliest: u64,
+    /// Whether older events of a key may be gone, leaving holes.
+    #[serde(default)]
+    pub compacted: bool,
     /// In the order they were read.
     pub events: Vec<ObservedEvent>,
 }

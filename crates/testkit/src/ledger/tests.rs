@@ -18,16 +18,19 @@ fn in_batch(topic: &str, id: &str) -> Invocation {
     Invocation { batch: Some("b".into()), ..event(topic, id) }
 }
 
-/// Topics as readers saw them, from `topic: id id id`; `topic@5: ...` starts at offset 5.
+/// Topics as readers saw them, from `topic: id id id`; `topic@5: ...` starts at offset 5, `topic+: ...` is compacted and
+/// `_` is a hole.
 fn seen(topics: &[&str]) -> ObservedTopics {
     let parse = |line: &&str| {
         let (head, ids) = line.split_once(':').unwrap();
-        let (topic, earliest) = head.split_once('@').unwrap_or((head, "0"));
+        let compacted = head.ends_with('+');
+        let (topic, earliest) = head.trim_end_matches('+').split_once('@').unwrap_or((head, "0"));
+        let topic = topic.trim_end_matches('+');
         let earliest = earliest.parse().unwrap();
         let event =
             |(i, id): (usize, &str)| ObservedEvent::new(earliest + i as u64, id, Some("k"), id.as_bytes());
-        let events = ids.split_whitespace().enumerate().map(event).collect();
-        (topic.to_owned(), ObservedTopic { earliest, events })
+        let events = ids.split_whitespace().enumerate().filter(|(_, id)| *id != "_").map(event).collect();
+        (topic.to_owned(), ObservedTopic { earliest, compacted, events })
     };
     topics.iter().map(parse).collect()
 }
@@ -86,7 +89,8 @@ fn bytes_are_the_published_ones() {
     let ledger = ledger("a=0");
     for (key, payload) in [(Some("k"), "x"), (Some("other"), "a"), (None, "a")] {
         let events = vec![ObservedEvent::new(0, "a", key, payload.as_bytes())];
-        let observed = ObservedTopics::from([("t".to_owned(), ObservedTopic { earliest: 0, events })]);
+        let observed =
+            ObservedTopics::from([("t".to_owned(), ObservedTopic { events, ..ObservedTopic::default() })]);
         assert_eq!(verdict(&ledger, &observed), "changed");
     }
 }
@@ -198,4 +202,48 @@ fn json_lines_go_there_and_back_and_a_torn_last_line_is_passed_over() {
     let broken = [b"{\"entry\":\"ok\"}\n", &lines[..]].concat();
     let error = Ledger::from_json_lines(&broken[..]).unwrap_err();
     assert!(error.to_string().starts_with("line 1 of the ledger"), "{error}");
+}
+
+#[test]
+fn compaction_may_take_all_but_the_latest_of_a_key() {
+    let run = ledger("a=0 b=1 c=2");
+    assert_eq!(verdict(&run, &seen(&["t+: a b c"])), "ok");
+    assert_eq!(verdict(&run, &seen(&["t+: _ _ c"])), "ok");
+    assert_eq!(verdict(&run, &seen(&["t+: a _ c"])), "ok");
+    assert_eq!(verdict(&run, &seen(&["t: _ _ c"])), "gap, lost, lost", "only where it is told to");
+    assert_eq!(verdict(&run, &seen(&["t+: a b _"])), "lost", "the latest must be there");
+    assert_eq!(verdict(&run, &seen(&["t+: c _ _"])), "lost, lost, moved", "offsets never change");
+}
+
+#[test]
+fn a_tombstone_takes_the_key_with_it() {
+    let buried = |last: &str| {
+        let run = ledger("a=0");
+        let op = run.record_invoked(Invocation { payload: payload_hash(b"null"), ..event("t", "null") });
+        match last {
+            "unknown" => run.record_unknown(op),
+            "fail" => run.record_fail(op),
+            offset => run.record_ok(op, offset.parse().unwrap()),
+        }
+        run
+    };
+    for (last, expected) in [("1", "ok"), ("unknown", "ok"), ("fail", "lost")] {
+        assert_eq!(verdict(&buried(last), &seen(&["t+: "])), expected, "{last}");
+    }
+    let revived = buried("1");
+    let op = revived.record_invoked(event("t", "b"));
+    revived.record_ok(op, 2);
+    assert_eq!(verdict(&revived, &seen(&["t+: _ _ b"])), "ok");
+    assert_eq!(verdict(&revived, &seen(&["t+: _ _ _"])), "lost", "it came after the tombstone");
+}
+
+#[test]
+fn a_batch_is_not_torn_by_compaction() {
+    let run = Ledger::new();
+    for (topic, id) in [("t", "a"), ("u", "b")] {
+        run.record_unknown(run.record_invoked(in_batch(topic, id)));
+    }
+    run.record_ok(run.record_invoked(event("t", "c")), 1);
+    assert_eq!(verdict(&run, &seen(&["t+: _ c", "u: b"])), "ok");
+    assert_eq!(verdict(&run, &seen(&["t: c", "u: b"])), "moved, torn");
 }

@@ -11,7 +11,7 @@ use super::entry::OpId;
     reason = "the fields are a topic, an event's id, offsets and names, as in the printed text"
 )]
 pub enum Violation {
-    /// Acknowledged, kept by retention, and not there.
+    /// Acknowledged, kept by retention and compaction, and not there.
     Missing { topic: String, id: String, offset: u64 },
     /// Acknowledged at one offset and found at another.
     WrongOffset { topic: String, id: String, acked: u64, found: u64 },
@@ -81,7 +81,7 @@ impl fmt::Display for Violation {
 pub struct Summary {
     /// Events acknowledged and there.
     pub ok: u64,
-    /// Events acknowledged, dropped by retention since.
+    /// Events acknowledged, dropped by retention or compaction since.
     pub ok_dropped: u64,
     /// Events refused.
     pub failed: u64,
