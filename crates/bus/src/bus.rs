@@ -17,7 +17,7 @@ use crate::subscribe::{self, Subscribe};
 use crate::subscription::Subscription;
 
 /// Publishing and consumer groups over a store. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Bus {
     pub(crate) core: Arc<Core>,
 }
@@ -75,11 +75,5 @@ impl Bus {
         self.core.owners.close();
         self.core.shutdown.send_replace(true);
         self.core.tasks.join().await;
-    }
-}
-
-impl std::fmt::Debug for Bus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bus").finish_non_exhaustive()
     }
 }

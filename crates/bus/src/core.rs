@@ -87,6 +87,12 @@ impl Core {
     }
 }
 
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 /// The tasks of the bus, all of which end before it does.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(Mutex<JoinSet<()>>);

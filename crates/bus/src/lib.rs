@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`bus`], `core`, [`options`] | the handle that users hold, and what its parts share |
+//! | [`admin`] | looking at groups and topics, changing them, replay |
 //! | [`publish`], `publishing` | from what a publisher asks for to what is committed |
 //! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
 //! | `group`, `coordinators` | the owners that deliver, and who owns which partition |
@@ -15,6 +16,7 @@
 //! | [`metrics`] | what is counted, and its page |
 //! | [`error`] | every refusal |
 
+pub mod admin;
 pub mod bus;
 pub mod coordinator;
 mod coordinators;

@@ -1,6 +1,6 @@
 //! What an owner can be told.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 
@@ -8,6 +8,7 @@ use super::inbox::Inbox;
 use crate::delivery::types::{Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo};
 use crate::delivery::{Allowance, Status};
 use crate::error::BusError;
+use crate::subscription::Link;
 use promethean_model::Offset;
 
 /// Where an answer goes.
@@ -48,6 +49,8 @@ pub(crate) struct Joiner {
     pub(crate) limits: MemberLimits,
     pub(crate) allowance: Allowance,
     pub(crate) inbox: Arc<Inbox>,
+    /// The subscription, if it has several topics that share its credit.
+    pub(crate) shared: Option<Weak<Link>>,
 }
 
 /// An owner at one moment.

@@ -16,6 +16,8 @@ mod owners;
 mod progress;
 mod task;
 
+use std::sync::atomic::AtomicBool;
+
 use promethean_model::{GroupName, TopicName};
 
 pub use self::command::Seen;
@@ -32,4 +34,6 @@ pub(crate) struct Owner {
     pub(crate) group: GroupName,
     pub(crate) mailbox: Mailbox<Command>,
     pub(crate) metrics: GroupMetrics,
+    /// Whether it could deliver more if a member had credit that another topic's owner holds now.
+    pub(crate) starved: AtomicBool,
 }

@@ -1,6 +1,7 @@
 //! Which owners there are. An owner lives while it has members or something to do.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_model::{GroupName, TopicName};
@@ -64,6 +65,7 @@ impl Owners {
             group: key.1.clone(),
             mailbox: Mailbox::new(),
             metrics: core.metrics.group(&key.0, &key.1),
+            starved: AtomicBool::new(false),
         });
         owner.mailbox.send_now(command)?;
         let options = wanted.row.options.clone();

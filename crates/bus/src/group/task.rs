@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use promethean_model::Offset;
@@ -14,13 +15,16 @@ use super::inbox::{Inbox, Item};
 use super::progress::{self, Outcome};
 use super::{Owner, load};
 use crate::core::Core;
-use crate::delivery::Machine;
-use crate::delivery::types::{Effect, Input, Leaving, MemberNo, ReplyNo};
+use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Reason, ReplyNo};
+use crate::delivery::{Credit, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
+use crate::subscription::Link;
 
 /// How long after the store failed to try again.
 const RETRY_MS: u64 = 1_000;
+/// How often the gauges of a busy group are brought up to date.
+const SHOW_EVERY_MS: u64 = 100;
 /// Bytes of events read at once.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -53,6 +57,8 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         failure: None,
         paused: row.paused,
         closing: false,
+        shown_ms: 0,
+        redeliveries: 0,
     };
     if let Err(why) = task.serve().await {
         task.stop(&why);
@@ -67,7 +73,7 @@ struct Task {
     watch: EndWatch,
     /// What the machine was told last.
     end: Offset,
-    members: BTreeMap<MemberNo, Arc<Inbox>>,
+    members: BTreeMap<MemberNo, Seat>,
     answers: HashMap<ReplyNo, Answer<usize>>,
     next_reply: u64,
     read: Option<Boxed<Result<Input, Unread>>>,
@@ -78,6 +84,22 @@ struct Task {
     failure: Option<BusError>,
     paused: bool,
     closing: bool,
+    shown_ms: u64,
+    redeliveries: u64,
+}
+
+/// A member.
+struct Seat {
+    inbox: Arc<Inbox>,
+    shared: Option<Shared>,
+}
+
+/// Credit that owners of other topics use too.
+struct Shared {
+    link: Weak<Link>,
+    credit: Credit,
+    /// What was left when we last looked.
+    free: usize,
 }
 
 /// A read that failed.
@@ -102,6 +124,7 @@ impl Task {
             while let Some(command) = self.letters.pop_front() {
                 self.obey(command)?;
             }
+            self.share_credit();
             self.show();
             if self.is_done() {
                 return Ok(());
@@ -173,20 +196,21 @@ impl Task {
     }
 
     fn join(&mut self, joiner: Joiner, answer: Answer<()>) {
-        let Joiner { member, limits, allowance, inbox } = joiner;
+        let Joiner { member, limits, allowance, inbox, shared } = joiner;
         // Whoever no longer waits for the answer will not know that it must leave.
         if answer.send(Ok(())).is_err() {
             return;
         }
-        self.members.insert(member, inbox);
+        let shared = shared.map(|link| Shared { link, credit: allowance.credit.clone(), free: 0 });
+        self.members.insert(member, Seat { inbox, shared });
         self.step(Input::Join { member, limits, allowance });
     }
 
     fn leave(&mut self, member: MemberNo, how: Leaving) {
-        if let Some(inbox) = self.members.remove(&member) {
+        if let Some(seat) = self.members.remove(&member) {
             self.step(Input::Leave { member, how });
             if self.closing {
-                inbox.end(BusError::Closed);
+                seat.inbox.end(BusError::Closed);
             }
         }
     }
@@ -255,12 +279,12 @@ impl Task {
             }
             Effect::Deliver(member, deliveries) => {
                 self.owner.metrics.delivered.add(deliveries.len() as u64);
-                if let Some(inbox) = self.members.get(&member) {
+                if let Some(Seat { inbox, .. }) = self.members.get(&member) {
                     inbox.put(Item::Leases(Arc::clone(&self.owner), deliveries.into()));
                 }
             }
             Effect::Revoke(member, leases) => {
-                if let Some(inbox) = self.members.get(&member) {
+                if let Some(Seat { inbox, .. }) = self.members.get(&member) {
                     inbox.revoke(&self.owner, &leases);
                 }
             }
@@ -283,9 +307,49 @@ impl Task {
         }
     }
 
-    fn show(&self) {
-        let metrics = &self.owner.metrics;
+    /// Brings the gauges up to date: now and then under load, at once when the group comes to rest.
+    fn show(&mut self) {
+        let now_ms = self.core.clock.monotonic_ms();
+        let at_rest = self.read.is_none() && self.commit.is_none();
+        if !at_rest && now_ms < self.shown_ms.saturating_add(SHOW_EVERY_MS) {
+            return;
+        }
+        self.shown_ms = now_ms;
+        let (metrics, status) = (&self.owner.metrics, self.machine.status());
         metrics.set_members(self.members.len() as i64);
+        metrics.set_inflight(status.in_flight as i64);
+        metrics.set_lag(i64::try_from(status.lag).unwrap_or(i64::MAX));
+        metrics.set_blocked_keys(status.blocked_keys.len() as i64);
+        metrics.redelivered.add(status.redeliveries - self.redeliveries);
+        self.redeliveries = status.redeliveries;
+    }
+
+    /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
+    fn share_credit(&mut self) {
+        let mut shares = false;
+        for seat in self.members.values_mut() {
+            let Some(shared) = &mut seat.shared else { continue };
+            shares = true;
+            let free = shared.credit.free();
+            let before = std::mem::replace(&mut shared.free, free);
+            if free <= before {
+                continue;
+            }
+            let Some(link) = shared.link.upgrade() else { continue };
+            for owner in link.owners() {
+                if owner.starved.swap(false, Ordering::AcqRel) {
+                    // One that has ended needs nothing.
+                    let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
+                }
+            }
+        }
+        if shares && self.machine.reason(self.core.now()) == Some(Reason::Credit) {
+            self.owner.starved.store(true, Ordering::Release);
+            // Given back between the look and the flag: nobody would tell us.
+            if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
+                self.step(Input::Credit);
+            }
+        }
     }
 
     /// Whether the owner has ended: nobody is a member, and all there was to write is written.
@@ -304,8 +368,8 @@ impl Task {
             // As above.
             let _ = answer.send(Err(why.clone()));
         }
-        for inbox in self.members.values() {
-            inbox.end(why.clone());
+        for seat in self.members.values() {
+            seat.inbox.end(why.clone());
         }
         // Gives the members' credit back.
         for member in std::mem::take(&mut self.members).into_keys() {

@@ -108,6 +108,7 @@ impl Seat {
             limits: self.limits.clone(),
             allowance: self.allowance.clone(),
             inbox: Arc::clone(&link.inbox),
+            shared: matches!(link.subject, Subject::Pattern(_)).then(|| Arc::downgrade(link)),
         };
         let (answer, answered) = oneshot::channel();
         let owner = core.owners.send(core, &wanted, Command::Join(joiner, answer))?;

@@ -9,7 +9,7 @@ use crate::pattern::Subject;
 use crate::rows::AskedOptions;
 
 /// The shortest ack timeout.
-pub const ACK_TIMEOUT_MS_MIN: u64 = 1_000;
+const ACK_TIMEOUT_MS_MIN: u64 = 1_000;
 /// The most leases a member may hold.
 const IN_FLIGHT_MAX: usize = 100_000;
 

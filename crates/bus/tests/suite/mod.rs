@@ -1,4 +1,5 @@
 mod bench;
+mod bus;
 mod model;
 mod rules;
 mod simulation;

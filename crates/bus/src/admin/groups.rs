@@ -1,0 +1,131 @@
+//! Groups and how far they are.
+
+use promethean_model::{GroupName, Offset, TopicName};
+
+use super::find::{group_rows, look};
+use crate::bus::Bus;
+use crate::coordinator::CoordinatorView;
+use crate::delivery::codec::decode_finished;
+use crate::delivery::types::Reason;
+use crate::delivery::{BlockedKey, Status};
+use crate::error::BusError;
+use crate::pattern::Subject;
+use crate::rows::GroupRow;
+
+/// A group.
+#[derive(Debug, Clone)]
+pub struct GroupInfo {
+    /// Its name.
+    pub group: GroupName,
+    /// What it is subscribed to.
+    pub subject: Subject,
+    /// Its options, whether it is paused, and since when it exists.
+    pub row: GroupRow,
+    /// How far it is on each of its topics, by name.
+    pub topics: Vec<GroupProgress>,
+}
+
+/// How far a group is on one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupProgress {
+    /// The topic.
+    pub topic: TopicName,
+    /// Every offset below is finished.
+    pub floor: Offset,
+    /// The topic's durable end.
+    pub end: Offset,
+    /// Events not finished.
+    pub lag: u64,
+    /// Events leased.
+    pub in_flight: usize,
+    /// Members in this process.
+    pub members: usize,
+    /// Why nothing is delivered at this moment; `None` while something is.
+    pub reason: Option<Reason>,
+    /// Events that retention dropped before the group was given them, since its owner began.
+    pub expired: u64,
+    /// Keys whose events wait, and for which.
+    pub blocked_keys: Vec<BlockedKey>,
+    /// What the store said last, if it failed.
+    pub failure: Option<String>,
+}
+
+impl Bus {
+    /// Every group, or those of one topic.
+    pub async fn groups(&self, topic: Option<&TopicName>) -> Result<Vec<GroupInfo>, BusError> {
+        let mut found = Vec::new();
+        for (key, row) in group_rows(&self.core, b"").await? {
+            if topic.is_some_and(|topic| !key.subject.matches(topic)) {
+                continue;
+            }
+            let mut topics = Vec::new();
+            for cursor in self.core.store.cursors_of_group(&key.group).await? {
+                let wanted = topic.is_none_or(|topic| *topic == cursor.topic);
+                if wanted && key.subject.matches(&cursor.topic) {
+                    topics.push(self.progress(&cursor.topic, &key.group).await?);
+                }
+            }
+            found.push(GroupInfo { group: key.group, subject: key.subject, row, topics });
+        }
+        Ok(found)
+    }
+
+    /// How far a group is on a topic.
+    pub async fn group(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
+        super::find::group_on(&self.core, group, topic).await?;
+        self.progress(topic, group).await
+    }
+
+    /// The members of partitioned groups and their partitions, by group.
+    pub fn coordinators(&self) -> Vec<(GroupName, Subject, CoordinatorView)> {
+        self.core.coordinators.views()
+    }
+
+    async fn progress(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
+        if let Some(seen) = look(&self.core, topic, group).await {
+            let Status { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
+            return Ok(GroupProgress {
+                topic: topic.clone(),
+                floor,
+                end,
+                lag,
+                in_flight,
+                members: seen.members,
+                reason: seen.reason,
+                expired,
+                blocked_keys,
+                failure: seen.failure.map(|failure| failure.to_string()),
+            });
+        }
+        let (floor, end, lag) = self.committed_progress(topic, group).await?;
+        let reason = if lag == 0 { Reason::CaughtUp } else { Reason::NoMembers };
+        Ok(GroupProgress {
+            topic: topic.clone(),
+            floor,
+            end,
+            lag,
+            in_flight: 0,
+            members: 0,
+            reason: Some(reason),
+            expired: 0,
+            blocked_keys: Vec::new(),
+            failure: None,
+        })
+    }
+
+    /// Floor, end and lag as they are in the store.
+    async fn committed_progress(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<(Offset, Offset, u64), BusError> {
+        let cursor = self.core.store.cursor(group, topic).await?;
+        let unknown = || BusError::UnknownGroup { group: group.clone(), subject: topic.to_string() };
+        let cursor = cursor.ok_or_else(unknown)?;
+        let end = self.core.store.durable_end(topic).max(cursor.floor);
+        let finished = decode_finished(&cursor.data, cursor.floor)
+            .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
+        let above: u64 = finished.iter().map(promethean_model::OffsetRange::len).sum();
+        Ok((cursor.floor, end, end.since(cursor.floor).saturating_sub(above)))
+    }
+}
