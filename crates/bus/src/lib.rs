@@ -1,5 +1,40 @@
 //! Publishing, consumer groups and delivery, as a library: no network.
 //!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use promethean_bus::publish::Publish;
+//! use promethean_bus::rows::{AskedOptions, Start};
+//! use promethean_bus::subscribe::Subscribe;
+//! use promethean_bus::{Bus, BusOptions, Given};
+//! use promethean_model::SystemClock;
+//! use promethean_store::memory::{MemoryStore, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = Arc::new(SystemClock::new());
+//! let store = Arc::new(MemoryStore::new(clock.clone(), Options::default()));
+//! let bus = Bus::open(store, clock, BusOptions::default()).await?;
+//!
+//! let published = bus.publish(Publish::new("orders.placed".parse()?, r#"{"order":7}"#).key("7")).await?;
+//! assert_eq!(published.offset.get(), 0);
+//!
+//! let options = AskedOptions { from: Some(Start::Earliest), ..AskedOptions::default() };
+//! let request = Subscribe { options, ..Subscribe::new("orders.*".parse()?, "billing".parse()?) };
+//! let mut subscription = bus.subscribe(request).await?;
+//! if let Given::Leases(leases) = subscription.next(10).await? {
+//!     for lease in &leases {
+//!         assert_eq!(lease.event.payload(), br#"{"order":7}"#);
+//!     }
+//!     // Returns when the cursor is durable: these events are not delivered to the group again.
+//!     subscription.ack(&leases).await?;
+//! }
+//! subscription.unsubscribe();
+//! bus.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | holds |
 //! | --- | --- |
 //! | [`bus`], `core`, [`options`] | the handle that users hold, and what its parts share |
