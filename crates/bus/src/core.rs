@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use promethean_model::{Clock, IdMint, TopicName};
+use promethean_model::{Clock, GroupName, IdMint, TopicName};
 use promethean_store::port::Store;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard, broadcast, watch};
 use tokio::task::JoinSet;
 
 use crate::coordinators::Coordinators;
@@ -28,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) owners: Owners,
     pub(crate) coordinators: Coordinators,
     pub(crate) topic_rates: Option<BucketSet<TopicName>>,
+    /// One is held while a group's row is read and written again; a group's name says which.
+    group_rows: [AsyncMutex<()>; GROUP_ROW_LOCKS],
     pub(crate) births: broadcast::Sender<TopicName>,
     pub(crate) tasks: Tasks,
     pub(crate) closed: AtomicBool,
@@ -35,6 +37,9 @@ pub(crate) struct Core {
     pub(crate) shutdown: watch::Sender<bool>,
     members: AtomicU64,
 }
+
+/// Groups that can be changed at the same time, about.
+const GROUP_ROW_LOCKS: usize = 64;
 
 /// Topics born that a slow subscriber to a pattern has not heard of yet; beyond, it looks at all topics again.
 pub(crate) const BIRTHS_MAX: usize = 1024;
@@ -65,6 +70,7 @@ impl Core {
             owners: Owners::default(),
             coordinators: Coordinators::default(),
             topic_rates,
+            group_rows: std::array::from_fn(|_| AsyncMutex::new(())),
             births: broadcast::channel(BIRTHS_MAX).0,
             tasks: Tasks::default(),
             closed: AtomicBool::new(false),
@@ -75,6 +81,16 @@ impl Core {
 
     pub(crate) fn now(&self) -> Now {
         Now { monotonic_ms: self.clock.monotonic_ms(), wall_ms: self.clock.wall_ms() }
+    }
+
+    /// Keeps others from changing the rows of a group.
+    pub(crate) async fn hold_rows(&self, group: &GroupName) -> Option<MutexGuard<'_, ()>> {
+        let hash = xxhash_rust::xxh3::xxh3_64(group.as_str().as_bytes());
+        let lock = self.group_rows.get((hash % GROUP_ROW_LOCKS as u64) as usize);
+        match lock {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
+        }
     }
 
     /// A number that no member has had.

@@ -142,7 +142,6 @@ impl Subscription {
         self.observe_latency(leases);
         let member = self.link.member;
         each_owner(leases, async |owner, leases| {
-            owner.metrics.acked.add(leases.len() as u64);
             owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await
         })
         .await
@@ -231,31 +230,27 @@ impl Link {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
+    /// An owner's topic is gone.
+    pub(crate) fn forget(&self, gone: &Arc<Owner>) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.get(&gone.topic).is_some_and(|owner| Arc::ptr_eq(owner, gone)) {
+            owners.remove(&gone.topic);
+        }
+        drop(owners);
+        self.inbox.forget(gone);
+    }
+
     /// The number of stale leases; all of them if the owner has ended.
     async fn ask(&self, owner: &Owner, ask: Ask, count: usize) -> Result<usize, BusError> {
-        let (acks, nacks) = match &ask {
-            Ask::Ack(..) => (true, false),
-            Ask::Nack(..) => (false, true),
-            Ask::Extend(..) | Ask::Seek(_) => (false, false),
-        };
         let (answer, answered) = oneshot::channel();
         let stale = match owner.mailbox.send(Command::Ask(ask, answer)).await {
             Ok(()) => answered.await.unwrap_or(Err(BusError::Closed)),
             Err(error) => Err(error),
         };
         match stale {
-            Ok(stale) => {
-                let done = (count - stale.min(count)) as u64;
-                if acks {
-                    owner.metrics.acked.add(done);
-                } else if nacks {
-                    owner.metrics.nacked.add(done);
-                }
-                Ok(stale)
-            }
             // The owner ended because its members had left.
             Err(BusError::Closed) if !self.core.is_closed() => Ok(count),
-            Err(error) => Err(error),
+            stale => stale,
         }
     }
 }

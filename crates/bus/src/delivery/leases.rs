@@ -20,7 +20,7 @@ impl Machine {
     ) -> State {
         let serial = self.next_serial;
         self.next_serial += 1;
-        self.redeliveries += u64::from(failed > 0);
+        self.counts.redelivered += u64::from(failed > 0);
         let lease = LeaseRef { offset: event.offset, serial };
         self.members.hand(member, Delivery { lease, attempt: failed + 1, event }, effects);
         State::Leased(Lease { member, serial, deadline: NO_DEADLINE })
@@ -32,7 +32,10 @@ impl Machine {
         let (auto_ack, deadline) = (limits.auto_ack, now.monotonic_ms.saturating_add(limits.ack_timeout_ms));
         for lease in leases {
             match self.current(member, *lease) {
-                Some(_) if auto_ack => self.finish(lease.offset),
+                Some(_) if auto_ack => {
+                    self.counts.acked += 1;
+                    self.finish(lease.offset);
+                }
                 // A member may have extended it before its being written was noticed.
                 Some(Lease { deadline: NO_DEADLINE, .. }) => self.set_deadline(lease.offset, deadline),
                 _ => {}
@@ -51,6 +54,7 @@ impl Machine {
         let mut stale = 0;
         for lease in leases {
             if self.current(member, *lease).is_some() {
+                self.counts.acked += 1;
                 self.finish(lease.offset);
             } else {
                 stale += 1;
@@ -73,6 +77,7 @@ impl Machine {
         for lease in leases {
             if self.current(member, *lease).is_some() {
                 let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(lease.offset));
+                self.counts.nacked += 1;
                 self.fail(lease.offset, Failure::Nack, delay_ms, now);
             } else {
                 stale += 1;
@@ -119,6 +124,7 @@ impl Machine {
         for (_, lease) in &over {
             self.fail(lease.offset, Failure::Expired, 0, now);
         }
+        self.counts.lease_expired += over.len() as u64;
         revoke(over, effects);
         self.earliest_deadline =
             self.table.leases().map(|(_, _, lease)| lease.deadline).min().unwrap_or(u64::MAX);

@@ -12,6 +12,7 @@ use super::keys::Keys;
 use super::members::Members;
 use super::ranges::Finished;
 use super::reading::Reads;
+use super::status::Counts;
 use super::table::Table;
 use super::types::{Attempts, Effect, Input, MemberNo, Now};
 
@@ -43,7 +44,7 @@ pub struct Machine {
     pub(super) earliest_deadline: u64,
     pub(super) next_serial: u64,
     pub(super) expired: u64,
-    pub(super) redeliveries: u64,
+    pub(super) counts: Counts,
 }
 
 impl Machine {
@@ -73,7 +74,7 @@ impl Machine {
             earliest_deadline: u64::MAX,
             next_serial: start.first_serial,
             expired: 0,
-            redeliveries: 0,
+            counts: Counts::default(),
             config,
         };
         machine.redrive(&start.redriven, now);

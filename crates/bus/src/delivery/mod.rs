@@ -30,4 +30,4 @@ mod table;
 pub use config::{Bounds, Config, Start};
 pub use credit::{Allowance, Credit, Rate};
 pub use machine::Machine;
-pub use status::{BlockedKey, Status};
+pub use status::{BlockedKey, Counts, Status};

@@ -26,14 +26,27 @@ pub struct Status {
     pub ranges: usize,
     /// Offsets that retention dropped before they were finished, since the machine was built.
     pub expired: u64,
-    /// Deliveries that were not the first attempt, since the machine was built.
-    pub redeliveries: u64,
+    /// What happened since the machine was built.
+    pub counts: Counts,
     /// Events that wait for an earlier one of their key.
     pub blocked: usize,
     /// Redriven dead letters that are not finished.
     pub redriven: usize,
     /// Keys with events that wait, at most 100 of them.
     pub blocked_keys: Vec<BlockedKey>,
+}
+
+/// What happened to leases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Deliveries that were not the first attempt.
+    pub redelivered: u64,
+    /// Events acked, by the member or by being written.
+    pub acked: u64,
+    /// Leases given back.
+    pub nacked: u64,
+    /// Leases that ran out.
+    pub lease_expired: u64,
 }
 
 /// A key with events that wait.
@@ -61,7 +74,7 @@ impl Machine {
             failed: self.failures.len(),
             ranges: self.finished.ranges(),
             expired: self.expired,
-            redeliveries: self.redeliveries,
+            counts: self.counts,
             blocked: self.table.blocked,
             redriven: self.table.extras,
             blocked_keys: self

@@ -53,6 +53,11 @@ impl Inbox {
         }
     }
 
+    /// Removes all leases of an owner that has ended.
+    pub(crate) fn forget(&self, owner: &Arc<Owner>) {
+        self.lock().items.retain(|item| !matches!(item, Item::Leases(from, _) if Arc::ptr_eq(from, owner)));
+    }
+
     /// Nothing more will come. Whoever looks hears it, also before what is there: its leases are worth nothing.
     pub(crate) fn end(&self, why: BusError) {
         let mut state = self.lock();

@@ -83,13 +83,27 @@ async fn bury(
     let key = EventKey::encode(&owner.group, &owner.topic, attempts.offset);
     let before = core.store.row(Table::DeadLetters, &key).await?;
     let redrives = before.map(|row| LetterRow::decode(&row)).transpose()?.map_or(0, |row| row.redrives);
-    match event_at(core, owner, attempts.offset).await? {
-        Some(event) => {
+    match event_at(core, owner, attempts.offset).await {
+        // Other events must not wait for one that cannot be read; what is known of it stays visible.
+        Err(BusError::CorruptRange { .. }) => {
+            let row = LetterRow {
+                letter: None,
+                reason: attempts.last_failure,
+                attempts: attempts.failed,
+                first_ms: attempts.first_ms,
+                last_ms: attempts.last_ms,
+                redrives,
+                redriving: false,
+            };
+            rows.put(Table::DeadLetters, attempts.offset, row.encode());
+        }
+        Err(error) => return Err(error),
+        Ok(Some(event)) => {
             let (letter, row) = dead_letter::post(&owner.group, &event, attempts, redrives)?;
             batch.events.extend(letter);
             rows.put(Table::DeadLetters, attempts.offset, row.encode());
         }
-        None => {
+        Ok(None) => {
             owner.metrics.expired.inc();
             rows.delete(Table::DeadLetters, attempts.offset);
         }

@@ -16,7 +16,7 @@ use super::progress::{self, Outcome};
 use super::{Owner, load};
 use crate::core::Core;
 use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Reason, ReplyNo};
-use crate::delivery::{Credit, Machine};
+use crate::delivery::{Counts, Credit, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
 use crate::subscription::Link;
@@ -58,7 +58,7 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         paused: row.paused,
         closing: false,
         shown_ms: 0,
-        redeliveries: 0,
+        counted: Counts::default(),
     };
     if let Err(why) = task.serve().await {
         task.stop(&why);
@@ -85,7 +85,8 @@ struct Task {
     paused: bool,
     closing: bool,
     shown_ms: u64,
-    redeliveries: u64,
+    /// What the metrics know already.
+    counted: Counts,
 }
 
 /// A member.
@@ -113,6 +114,7 @@ enum Woken {
     Read(Result<Input, Unread>),
     Committed(Outcome),
     Other,
+    StoreClosed,
 }
 
 impl Task {
@@ -133,6 +135,7 @@ impl Task {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
                 Woken::Other => self.step(Input::Tick),
+                Woken::StoreClosed => return Err(BusError::Closed),
             }
         }
     }
@@ -146,12 +149,14 @@ impl Task {
             outcome = ready(&mut self.commit) => Woken::Committed(outcome),
             answer = ready(&mut self.read) => Woken::Read(answer),
             () = self.owner.mailbox.arrived() => Woken::Other,
-            _ = self.watch.changed() => Woken::Other,
+            end = self.watch.changed() => end.map_or(Woken::StoreClosed, |_| Woken::Other),
             () = timer(due) => Woken::Other,
         }
     }
 
     fn look_at_end(&mut self) -> Result<(), BusError> {
+        // Before the look: what moves the end after it must wake us.
+        self.watch.end();
         let end = self.core.store.durable_end(&self.owner.topic);
         if end < self.end {
             return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
@@ -160,8 +165,6 @@ impl Task {
             self.end = end;
             self.step(Input::End(end));
         }
-        // Seen: only what moves it further is to wake us.
-        self.watch.end();
         Ok(())
     }
 
@@ -248,7 +251,8 @@ impl Task {
                 self.step(Input::Committed(outcome.token));
                 Ok(())
             }
-            Err(error) if error.is_final() => Err(error),
+            // Whoever shuts down cannot wait for the store to recover; what is not committed is delivered again.
+            Err(error) if error.is_final() || self.closing => Err(error),
             Err(error) => {
                 self.failure = Some(error);
                 let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
@@ -315,13 +319,21 @@ impl Task {
             return;
         }
         self.shown_ms = now_ms;
+        if at_rest {
+            // A burst leaves no memory behind.
+            self.letters.shrink_to(0);
+            self.effects.shrink_to(0);
+        }
         let (metrics, status) = (&self.owner.metrics, self.machine.status());
         metrics.set_members(self.members.len() as i64);
         metrics.set_inflight(status.in_flight as i64);
         metrics.set_lag(i64::try_from(status.lag).unwrap_or(i64::MAX));
         metrics.set_blocked_keys(status.blocked_keys.len() as i64);
-        metrics.redelivered.add(status.redeliveries - self.redeliveries);
-        self.redeliveries = status.redeliveries;
+        let (counts, before) = (status.counts, std::mem::replace(&mut self.counted, status.counts));
+        metrics.redelivered.add(counts.redelivered - before.redelivered);
+        metrics.acked.add(counts.acked - before.acked);
+        metrics.nacked.add(counts.nacked - before.nacked);
+        metrics.lease_expired.add(counts.lease_expired - before.lease_expired);
     }
 
     /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
@@ -364,12 +376,22 @@ impl Task {
     /// Tells everyone that it is over.
     fn stop(&mut self, why: &BusError) {
         self.core.owners.remove(&self.owner, why.clone(), || false);
+        (self.read, self.commit) = (None, None);
+        self.show();
         for (_, answer) in self.answers.drain() {
             // As above.
             let _ = answer.send(Err(why.clone()));
         }
         for seat in self.members.values() {
-            seat.inbox.end(why.clone());
+            match &seat.shared {
+                // The other topics of the pattern go on.
+                Some(shared) if matches!(why, BusError::TopicDeleted { .. }) => {
+                    if let Some(link) = shared.link.upgrade() {
+                        link.forget(&self.owner);
+                    }
+                }
+                _ => seat.inbox.end(why.clone()),
+            }
         }
         // Gives the members' credit back.
         for member in std::mem::take(&mut self.members).into_keys() {

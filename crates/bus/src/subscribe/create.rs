@@ -35,6 +35,7 @@ pub(crate) async fn require_group(
 
 /// Finds the group or makes it, and checks that its options are what is asked for.
 pub(super) async fn find_or_create(core: &Core, request: &Subscribe) -> Result<GroupRow, BusError> {
+    let _held = core.hold_rows(&request.group).await;
     loop {
         match group_row(core, &request.group, &request.subject).await? {
             Some(row) => return keep(core, request, row).await,

@@ -63,7 +63,7 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         Subject::Pattern(pattern) => join_pattern(core, &link, &seat, pattern).await?,
     }
     if let (Some(partitions), Some(name)) = (seat.row.options.partitions, &link.name) {
-        let epoch = reserve_epochs(core, &link, &seat.row).await?;
+        let epoch = reserve_epochs(core, &link).await?;
         let joining = Joining {
             member: name.clone(),
             session: link.member,
@@ -201,12 +201,13 @@ impl Follower {
 }
 
 /// The last epoch that may have been used before; those after it are put aside durably.
-async fn reserve_epochs(core: &Core, link: &Link, row: &GroupRow) -> Result<u64, BusError> {
+async fn reserve_epochs(core: &Core, link: &Link) -> Result<u64, BusError> {
+    let _held = core.hold_rows(&link.group).await;
     let used = core.coordinators.epoch(&link.key());
     let last = super::require_group(core, &link.group, &link.subject).await?;
     let needed = used.map_or(last.epoch, |used| used + EPOCHS_SPARE);
     if used.is_none() || needed > last.epoch {
-        let row = GroupRow { epoch: last.epoch.max(needed) + EPOCHS_RESERVED, ..row.clone() };
+        let row = GroupRow { epoch: last.epoch.max(needed) + EPOCHS_RESERVED, ..last.clone() };
         let key = GroupKey::encode(&link.group, &link.subject);
         let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
         core.store.commit(Batch::new().with(op)).await?;
