@@ -11,6 +11,7 @@
 //! | `time`, `millis` | the clock, and lengths of time in settings |
 //! | `durability` | what an acknowledgement promises |
 //! | `settings` | what can be set for a topic |
+//! | `wire` | the frames of the WebSocket protocol |
 //! | `limits` | every cap, and the checks of a publish against them |
 
 pub mod durability;
@@ -24,6 +25,7 @@ pub mod offset;
 pub mod partition;
 pub mod settings;
 pub mod time;
+pub mod wire;
 
 pub use durability::Durability;
 pub use event::Event;

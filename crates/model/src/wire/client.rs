@@ -1,0 +1,290 @@
+//! What clients send.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::opts::{PublishOpts, SubscribeOpts};
+
+/// What a client wants to see again in the reply: any JSON, as its text.
+pub type Corr<'a> = Option<&'a RawValue>;
+
+/// The longest `corr`.
+const CORR_BYTES_MAX: usize = 256;
+
+/// A frame of a client. Names are not parsed yet: what is wrong with them is answered, not what is wrong with JSON.
+#[derive(Debug, Clone)]
+pub enum ClientFrame<'a> {
+    /// Who the client is.
+    Auth {
+        /// Its token, if it has one.
+        token: Option<Cow<'a, str>>,
+    },
+    /// One event.
+    Publish(Item<'a>),
+    /// Several events that do not depend on each other.
+    PublishMany(Vec<Item<'a>>),
+    /// To be given events.
+    Subscribe {
+        /// A topic or pattern.
+        topic: Cow<'a, str>,
+        /// The group.
+        group: Cow<'a, str>,
+        /// Whether deliveries come as `EVENTS`.
+        batch: bool,
+        /// Of group and member.
+        opts: Box<SubscribeOpts<'a>>,
+    },
+    /// To be given no more.
+    Unsubscribe(Target<'a>),
+    /// Events are done.
+    Ack(Target<'a>, Vec<Cow<'a, str>>),
+    /// Events are to be delivered again.
+    Nack {
+        /// The subscription.
+        target: Target<'a>,
+        /// The events.
+        ids: Vec<Cow<'a, str>>,
+        /// Not before.
+        delay_ms: Option<u64>,
+    },
+    /// Events take longer.
+    Modack {
+        /// The subscription.
+        target: Target<'a>,
+        /// The events.
+        ids: Vec<Cow<'a, str>>,
+        /// From now on.
+        extend_ms: Option<u64>,
+    },
+    /// Deliver nothing for now.
+    Pause(Target<'a>),
+    /// Deliver again.
+    Resume(Target<'a>),
+}
+
+/// A subscription, by topic or pattern and group.
+#[derive(Debug, Clone)]
+pub struct Target<'a> {
+    /// The topic or pattern.
+    pub topic: Cow<'a, str>,
+    /// The group.
+    pub group: Cow<'a, str>,
+}
+
+/// One event to publish.
+#[derive(Debug, Clone)]
+pub struct Item<'a> {
+    /// Its topic.
+    pub topic: Cow<'a, str>,
+    /// Its payload, as it was sent.
+    pub payload: &'a RawValue,
+    /// The rest.
+    pub opts: PublishOpts<'a>,
+}
+
+/// Why a frame was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// It is no JSON object.
+    #[error("the frame cannot be read: {0}; send one JSON object")]
+    BadJson(String),
+    /// It is one, but not one of ours.
+    #[error("{0}")]
+    BadRequest(String),
+    /// Its `op` is none of ours.
+    #[error(
+        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE or RESUME"
+    )]
+    UnknownOp(String),
+}
+
+impl FrameError {
+    /// A stable word.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::BadJson(_) => "bad_json",
+            Self::BadRequest(_) => "bad_request",
+            Self::UnknownOp(_) => "unknown_op",
+        }
+    }
+}
+
+/// Every field that any frame has. Those of other frames are ignored, as are fields we do not know: clients of later
+/// versions may send more.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    op: Cow<'a, str>,
+    #[serde(borrow)]
+    corr: Corr<'a>,
+    #[serde(borrow)]
+    token: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    topic: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    group: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "given")]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    events: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    opts: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    ids: Option<Vec<Cow<'a, str>>>,
+    delay_ms: Option<u64>,
+    extend_ms: Option<u64>,
+    batch: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ItemFields<'a> {
+    #[serde(borrow)]
+    topic: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "given")]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    opts: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    corr: Corr<'a>,
+}
+
+impl<'a> ClientFrame<'a> {
+    /// Reads a frame, and the `corr` it came with, also where the frame is wrong.
+    pub fn read(text: &'a str) -> (Corr<'a>, Result<Self, FrameError>) {
+        if let Err(error) = object(text) {
+            return (None, Err(FrameError::BadJson(error)));
+        }
+        match serde_json::from_str::<Fields<'a>>(text) {
+            Ok(fields) => {
+                let corr = fields.corr;
+                if corr.is_some_and(|corr| corr.get().len() > CORR_BYTES_MAX) {
+                    let error = format!("`corr` is longer than {CORR_BYTES_MAX} bytes; send a shorter one");
+                    return (None, Err(FrameError::BadRequest(error)));
+                }
+                (corr, Self::of(fields))
+            }
+            Err(error) => (corr_of(text), Err(unread(&error))),
+        }
+    }
+
+    fn of(fields: Fields<'a>) -> Result<Self, FrameError> {
+        match &*fields.op {
+            "AUTH" => Ok(Self::Auth { token: fields.token }),
+            "PUBLISH" => publish(fields),
+            "SUBSCRIBE" => {
+                let opts = options(fields.opts)?;
+                let batch = fields.batch.unwrap_or(false);
+                let Target { topic, group } = target(fields.topic, fields.group)?;
+                Ok(Self::Subscribe { topic, group, batch, opts: Box::new(opts) })
+            }
+            "UNSUBSCRIBE" => Ok(Self::Unsubscribe(target(fields.topic, fields.group)?)),
+            "ACK" => Ok(Self::Ack(target(fields.topic, fields.group)?, ids(fields.id, fields.ids)?)),
+            "NACK" => Ok(Self::Nack {
+                target: target(fields.topic, fields.group)?,
+                ids: ids(fields.id, fields.ids)?,
+                delay_ms: fields.delay_ms,
+            }),
+            "MODACK" => Ok(Self::Modack {
+                target: target(fields.topic, fields.group)?,
+                ids: ids(fields.id, fields.ids)?,
+                extend_ms: fields.extend_ms,
+            }),
+            "PAUSE" => Ok(Self::Pause(target(fields.topic, fields.group)?)),
+            "RESUME" => Ok(Self::Resume(target(fields.topic, fields.group)?)),
+            other => Err(FrameError::UnknownOp(other.chars().take(40).collect())),
+        }
+    }
+}
+
+fn publish<'a>(fields: Fields<'a>) -> Result<ClientFrame<'a>, FrameError> {
+    let Some(events) = fields.events else {
+        let topic = fields.topic.ok_or_else(|| missing("topic"))?;
+        let payload = fields.payload.ok_or_else(|| missing("payload"))?;
+        return Ok(ClientFrame::Publish(Item { topic, payload, opts: options(fields.opts)? }));
+    };
+    if fields.payload.is_some() || fields.opts.is_some() {
+        let error = "give either `events`, or `payload` and `opts`, not both".to_owned();
+        return Err(FrameError::BadRequest(error));
+    }
+    let item = |event: &'a RawValue| {
+        let event: ItemFields<'a> = read_object("events", event.get())?;
+        let topic = event.topic.or_else(|| fields.topic.clone()).ok_or_else(|| missing("topic"))?;
+        let payload = event.payload.ok_or_else(|| missing("payload"))?;
+        Ok(Item { topic, payload, opts: options(event.opts)? })
+    };
+    events.into_iter().map(item).collect::<Result<_, _>>().map(ClientFrame::PublishMany)
+}
+
+fn target<'a>(topic: Option<Cow<'a, str>>, group: Option<Cow<'a, str>>) -> Result<Target<'a>, FrameError> {
+    Ok(Target {
+        topic: topic.ok_or_else(|| missing("topic"))?,
+        group: group.ok_or_else(|| missing("group"))?,
+    })
+}
+
+fn ids<'a>(
+    id: Option<Cow<'a, str>>,
+    ids: Option<Vec<Cow<'a, str>>>,
+) -> Result<Vec<Cow<'a, str>>, FrameError> {
+    match (id, ids) {
+        (Some(id), None) => Ok(vec![id]),
+        (None, Some(ids)) => Ok(ids),
+        (None, None) => Err(missing("id")),
+        (Some(_), Some(_)) => Err(FrameError::BadRequest("give either `id` or `ids`, not both".to_owned())),
+    }
+}
+
+fn options<'a, T: Default + Deserialize<'a>>(opts: Option<&'a RawValue>) -> Result<T, FrameError> {
+    match opts {
+        None => Ok(T::default()),
+        Some(opts) if opts.get() == "null" => Ok(T::default()),
+        Some(opts) => read_object("opts", opts.get()),
+    }
+}
+
+fn read_object<'a, T: Deserialize<'a>>(field: &str, text: &'a str) -> Result<T, FrameError> {
+    let wrong = |error: String| FrameError::BadRequest(format!("`{field}`: {error}"));
+    object(text).map_err(wrong)?;
+    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+}
+
+/// A list would be read as an object whose fields come in their order.
+fn object(text: &str) -> Result<(), String> {
+    match text.bytes().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => Ok(()),
+        _ => Err("it must be an object".to_owned()),
+    }
+}
+
+/// A payload that is `null` is there: it is a tombstone.
+fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+fn missing(field: &str) -> FrameError {
+    FrameError::BadRequest(format!("`{field}` is missing; add it"))
+}
+
+fn unread(error: &serde_json::Error) -> FrameError {
+    if error.is_data() {
+        FrameError::BadRequest(error.to_string())
+    } else {
+        FrameError::BadJson(error.to_string())
+    }
+}
+
+/// What can be echoed of a frame that is wrong.
+fn corr_of(text: &str) -> Corr<'_> {
+    let head = serde_json::from_str::<Head<'_>>(text).ok()?;
+    head.corr.filter(|corr| corr.get().len() <= CORR_BYTES_MAX)
+}

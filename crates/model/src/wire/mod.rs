@@ -1,0 +1,16 @@
+//! The frames of the WebSocket protocol: JSON text, one object each. `fixtures/protocol` has one of every kind.
+//!
+//! - [`client`]: what clients send, read without copying payloads
+//! - [`server`]: what the server sends, written into a buffer with payloads passed through
+//! - [`opts`]: the options of a publish and of a subscription
+
+pub mod client;
+pub mod opts;
+pub mod server;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{ClientFrame, Corr, FrameError, Item};
+pub use opts::{PublishOpts, SubscribeOpts};
+pub use server::{EventView, Reply};

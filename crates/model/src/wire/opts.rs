@@ -1,0 +1,84 @@
+//! Options in frames. An option we do not know is refused: ignoring one would do something else than was asked for.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::id::EventId;
+use crate::name::MemberId;
+use crate::offset::Offset;
+
+/// Options of a publish.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishOpts<'a> {
+    /// The event's id.
+    pub id: Option<EventId>,
+    /// Its time, epoch ms.
+    pub ts: Option<i64>,
+    /// Its key.
+    #[serde(borrow)]
+    pub key: Option<Cow<'a, str>>,
+    /// Text by name.
+    pub headers: Option<BTreeMap<String, String>>,
+    /// Words to filter by.
+    pub tags: Option<Vec<String>>,
+    /// The events that led to it.
+    pub caused_by: Option<Vec<EventId>>,
+    /// The publisher's session.
+    pub sid: Option<String>,
+    /// A label for routing.
+    pub partition: Option<u32>,
+    /// What the topic's next offset must be.
+    pub expected_offset: Option<Offset>,
+    /// What the offset of the key's latest event must be; `null` if there must be none.
+    #[serde(default, deserialize_with = "present")]
+    pub expected_key_offset: Option<Option<Offset>>,
+}
+
+/// Options of a subscription, of the group and of the member.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SubscribeOpts<'a> {
+    /// Where a new group begins: `latest`, `earliest`, `ts`, `afterId` or `offset`.
+    #[serde(borrow)]
+    pub from: Option<Cow<'a, str>>,
+    /// With `from: "ts"`.
+    pub ts: Option<i64>,
+    /// With `from: "afterId"`.
+    pub after_id: Option<EventId>,
+    /// With `from: "offset"`.
+    pub offset: Option<Offset>,
+    /// Which events; its form belongs to the bus.
+    #[serde(borrow)]
+    pub filter: Option<&'a RawValue>,
+    /// `none` or `key`.
+    #[serde(borrow)]
+    pub order: Option<Cow<'a, str>>,
+    /// Partitions that members share.
+    pub partitions: Option<u32>,
+    /// Attempts before an event is a dead letter.
+    pub max_attempts: Option<u32>,
+    /// Events handed over at once.
+    pub batch_size: Option<usize>,
+    /// Events unfinished at a time.
+    pub max_in_flight: Option<usize>,
+    /// How long an event may be worked on.
+    pub ack_timeout_ms: Option<u64>,
+    /// Whether the client acks; if not, an event is done when its frame is written.
+    pub manual_ack: Option<bool>,
+    /// The member's name, in partitioned groups.
+    pub member_id: Option<MemberId>,
+    /// What the member says of itself.
+    #[serde(borrow)]
+    pub meta: Option<&'a RawValue>,
+    /// Whether old events are lifted to the latest schema.
+    pub normalize: Option<bool>,
+}
+
+/// Tells a `null` from an absent field.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Offset>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
