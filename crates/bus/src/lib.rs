@@ -39,7 +39,7 @@
 //! | --- | --- |
 //! | [`bus`], `core`, [`options`] | the handle that users hold, and what its parts share |
 //! | [`admin`] | looking at groups and topics, changing them, replay |
-//! | [`publish`], `publishing` | from what a publisher asks for to what is committed |
+//! | [`publish`], [`publisher`], `publishing` | from what a publisher asks for to what is committed |
 //! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
 //! | `group`, `coordinators` | the owners that deliver, and who owns which partition |
 //! | `topics`, `settings` | topics and what is set for them |
@@ -66,6 +66,7 @@ pub mod metrics;
 pub mod options;
 pub mod pattern;
 pub mod publish;
+pub mod publisher;
 mod publishing;
 pub mod rows;
 mod settings;
@@ -77,4 +78,5 @@ pub use bus::Bus;
 pub use error::BusError;
 pub use group::Seen;
 pub use options::BusOptions;
+pub use publisher::Publisher;
 pub use subscription::{Given, Lease, Settled, Subscription};
