@@ -1,6 +1,7 @@
 mod bench;
 mod bus;
 mod model;
+mod publisher;
 mod rules;
 mod simulation;
 mod support;
