@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
 use crate::group::Owners;
+use crate::letter_book::LetterBook;
 use crate::limits::BucketSet;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
+    pub(crate) letters: LetterBook,
     pub(crate) owners: Owners,
     pub(crate) coordinators: Coordinators,
     pub(crate) topic_rates: Option<BucketSet<TopicName>>,
@@ -47,11 +49,12 @@ pub(crate) struct Parts {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
+    pub(crate) letters: LetterBook,
 }
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { store, clock, options, mint, metrics, settings } = parts;
+        let Parts { store, clock, options, mint, metrics, settings, letters } = parts;
         let now_ms = clock.monotonic_ms();
         let topic_rates =
             options.topic_rate.map(|rate| BucketSet::new(rate, options.rated_topics_max, now_ms));
@@ -62,6 +65,7 @@ impl Core {
             mint,
             metrics,
             settings,
+            letters,
             owners: Owners::default(),
             coordinators: Coordinators::default(),
             topic_rates,

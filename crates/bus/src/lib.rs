@@ -7,6 +7,7 @@
 //! | [`publish`], `publishing` | from what a publisher asks for to what is committed |
 //! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
 //! | `group`, `coordinators` | the owners that deliver, and who owns which partition |
+//! | `letter_book` | how many dead letters are open, and who may change them now |
 //! | `topics`, `settings` | topics and what is set for them |
 //! | [`delivery`] | the delivery of one claim |
 //! | [`coordinator`] | which member owns which partition |
@@ -26,6 +27,7 @@ pub mod delivery;
 pub mod error;
 pub mod filter;
 mod group;
+mod letter_book;
 pub mod limits;
 pub mod metrics;
 pub mod options;

@@ -152,7 +152,7 @@ async fn prepare(core: &Core, event: Publish<'_>, rated: bool) -> Result<Prepare
     checked.prepare(&settings, &core.mint, core.clock.wall_ms())
 }
 
-fn count(core: &Core, topic: &TopicName, placed: Placed) {
+pub(crate) fn count(core: &Core, topic: &TopicName, placed: Placed) {
     let series = core.metrics.topic(topic);
     if placed.duplicate {
         series.duplicates.inc();
