@@ -70,12 +70,15 @@ impl Bus {
         self.core.store.health()
     }
 
-    /// Ends every subscription, commits what is acked, and waits for all tasks. What members hold is released without
-    /// counting as failed. The store stays open.
+    /// Ends every subscription, commits what is acked, and waits for all tasks. Consumers finish the events they are
+    /// at; what other members hold is released without counting as failed. The store stays open.
     pub async fn close(&self) {
+        self.core.shutdown.send_replace(true);
+        // While everything works still: what handlers publish and ack is to count.
+        self.core.consumers.join().await;
         self.core.closed.store(true, Ordering::Release);
         self.core.owners.close();
-        self.core.shutdown.send_replace(true);
         self.core.tasks.join().await;
+        self.core.consumers.join().await;
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Core {
     pub(crate) topic_rates: Option<BucketSet<TopicName>>,
     pub(crate) births: broadcast::Sender<TopicName>,
     pub(crate) tasks: Tasks,
+    /// Those that run handlers, which end before the owners that their acks go to.
+    pub(crate) consumers: Tasks,
     pub(crate) closed: AtomicBool,
     /// Becomes true when the bus closes, for tasks that wait for something else.
     pub(crate) shutdown: watch::Sender<bool>,
@@ -71,6 +73,7 @@ impl Core {
             topic_rates,
             births: broadcast::channel(BIRTHS_MAX).0,
             tasks: Tasks::default(),
+            consumers: Tasks::default(),
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
             members: AtomicU64::new(1),
