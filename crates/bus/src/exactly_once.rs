@@ -113,10 +113,10 @@ impl Bus {
                     return Ok(());
                 }
                 let effects = handler(lease.clone()).await.map_err(Into::into)?;
-                effects.commit(&core, &lease, ttl_ms).await.map_err(|error| Nack {
-                    delay_ms: error.retry_after_ms(),
-                    reason: error.to_string(),
-                })
+                effects
+                    .commit(&core, &lease, ttl_ms)
+                    .await
+                    .map_err(|error| Nack { delay_ms: error.retry_after_ms(), reason: error.to_string() })
             }
         };
         self.consume(request, consumer, once).await

@@ -137,7 +137,12 @@ impl Bus {
         }
     }
 
-    pub(super) async fn add_row_deletes(&self, table: Table, prefix: &[u8], batch: &mut Batch) -> Result<(), BusError> {
+    pub(super) async fn add_row_deletes(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        batch: &mut Batch,
+    ) -> Result<(), BusError> {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let rows = self.core.store.rows(table, prefix, after.as_deref(), ROWS_PAGE).await?;

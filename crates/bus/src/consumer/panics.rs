@@ -9,12 +9,10 @@ use std::task::Poll;
 /// state the panic left it in.
 pub(super) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = Box::pin(future);
-    poll_fn(move |context| {
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(message(&*panic))),
-        }
+    poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Err(panic) => Poll::Ready(Err(message(&*panic))),
     })
     .await
 }

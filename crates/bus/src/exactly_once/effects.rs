@@ -43,8 +43,9 @@ impl Effects {
         let event = &lease.event;
         let derived = |(publish, n): (Publish<'static>, u32)| publish.derived(lease.produced_id(n), event.id);
         let publishes = self.publishes.into_iter().zip(0..).map(derived).collect();
-        let (durability, prepared) =
-            publishing::prepare_batch(core, publishes).await.inspect_err(|error| core.metrics.rejected(error))?;
+        let (durability, prepared) = publishing::prepare_batch(core, publishes)
+            .await
+            .inspect_err(|error| core.metrics.rejected(error))?;
         let mut state: Vec<StateOp> = self.documents.into_iter().map(StateOp::from).collect();
         state.push(mark(core, lease, ttl_ms).into());
         match publishing::commit(core, durability, prepared, state).await {
@@ -90,7 +91,8 @@ mod tests {
         };
         let first = id("g", "a.b", 7, 0);
         assert_eq!(first, id("g", "a.b", 7, 0));
-        for other in [id("h", "a.b", 7, 0), id("g", "a.c", 7, 0), id("g", "a.b", 8, 0), id("g", "a.b", 7, 1)] {
+        for other in [id("h", "a.b", 7, 0), id("g", "a.c", 7, 0), id("g", "a.b", 8, 0), id("g", "a.b", 7, 1)]
+        {
             assert_ne!(first, other);
         }
     }

@@ -1,7 +1,11 @@
 mod bench;
 mod bus;
+mod consumer;
+mod exactly_once;
+mod letters;
 mod model;
 mod rules;
 mod simulation;
 mod support;
 mod verdict;
+mod world;

@@ -81,11 +81,7 @@ impl Work {
     }
 
     /// Every open letter, or those whose event passes.
-    async fn each(
-        &mut self,
-        filter: Option<&Filter>,
-        is_stopped: impl Fn() -> bool,
-    ) -> Result<(), BusError> {
+    async fn each(&mut self, filter: Option<&Filter>, is_stopped: impl Fn() -> bool) -> Result<(), BusError> {
         let core = Arc::clone(&self.core);
         let prefix = topic_prefix(&self.on.group, &self.on.topic);
         let mut after: Option<Vec<u8>> = None;
@@ -145,7 +141,8 @@ impl Work {
     async fn letters(&mut self, letters: Letters, filter: Option<&Filter>) -> Result<(), BusError> {
         let core = Arc::clone(&self.core);
         let topic = self.on.topic.clone();
-        let mut originals = Originals::new(&core, &topic, letters.iter().map(|(offset, _)| *offset).collect());
+        let mut originals =
+            Originals::new(&core, &topic, letters.iter().map(|(offset, _)| *offset).collect());
         let mut step = Step::default();
         for (offset, row) in letters {
             if let Some(filter) = filter {
