@@ -8,6 +8,7 @@ use promethean_store::port::{Health, Store};
 
 use crate::core::{Core, Parts};
 use crate::error::BusError;
+use crate::letter_book::LetterBook;
 use crate::metrics::{BusMetrics, Registry};
 use crate::options::BusOptions;
 use crate::publish::{Publish, Published};
@@ -32,7 +33,8 @@ impl Bus {
         let settings = SettingsMirror::load(&*store).await?;
         let mint = IdMint::new().map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
         let metrics = BusMetrics::new(&Registry::default(), options.series_max);
-        let core = Core::new(Parts { store, clock, options, mint, metrics, settings });
+        let letters = LetterBook::load(&*store, &metrics).await?;
+        let core = Core::new(Parts { store, clock, options, mint, metrics, settings, letters });
         Ok(Self { core: Arc::new(core) })
     }
 
@@ -68,12 +70,15 @@ impl Bus {
         self.core.store.health()
     }
 
-    /// Ends every subscription, commits what is acked, and waits for all tasks. What members hold is released without
-    /// counting as failed. The store stays open.
+    /// Ends every subscription, commits what is acked, and waits for all tasks. Consumers finish the events they are
+    /// at; what other members hold is released without counting as failed. The store stays open.
     pub async fn close(&self) {
+        self.core.shutdown.send_replace(true);
+        // While everything works still: what handlers publish and ack is to count.
+        self.core.consumers.join().await;
         self.core.closed.store(true, Ordering::Release);
         self.core.owners.close();
-        self.core.shutdown.send_replace(true);
         self.core.tasks.join().await;
+        self.core.consumers.join().await;
     }
 }

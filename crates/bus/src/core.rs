@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
 use crate::group::Owners;
+use crate::letter_book::LetterBook;
 use crate::limits::BucketSet;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
+    pub(crate) letters: LetterBook,
     pub(crate) owners: Owners,
     pub(crate) coordinators: Coordinators,
     pub(crate) topic_rates: Option<BucketSet<TopicName>>,
@@ -32,6 +34,8 @@ pub(crate) struct Core {
     group_rows: [AsyncMutex<()>; GROUP_ROW_LOCKS],
     pub(crate) births: broadcast::Sender<TopicName>,
     pub(crate) tasks: Tasks,
+    /// Those that run handlers, which end before the owners that their acks go to.
+    pub(crate) consumers: Tasks,
     pub(crate) closed: AtomicBool,
     /// Becomes true when the bus closes, for tasks that wait for something else.
     pub(crate) shutdown: watch::Sender<bool>,
@@ -52,11 +56,12 @@ pub(crate) struct Parts {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
+    pub(crate) letters: LetterBook,
 }
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { store, clock, options, mint, metrics, settings } = parts;
+        let Parts { store, clock, options, mint, metrics, settings, letters } = parts;
         let now_ms = clock.monotonic_ms();
         let topic_rates =
             options.topic_rate.map(|rate| BucketSet::new(rate, options.rated_topics_max, now_ms));
@@ -67,12 +72,14 @@ impl Core {
             mint,
             metrics,
             settings,
+            letters,
             owners: Owners::default(),
             coordinators: Coordinators::default(),
             topic_rates,
             group_rows: std::array::from_fn(|_| AsyncMutex::new(())),
             births: broadcast::channel(BIRTHS_MAX).0,
             tasks: Tasks::default(),
+            consumers: Tasks::default(),
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
             members: AtomicU64::new(1),

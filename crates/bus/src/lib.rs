@@ -41,7 +41,9 @@
 //! | [`admin`] | looking at groups and topics, changing them, replay |
 //! | [`publish`], [`publisher`], `publishing` | from what a publisher asks for to what is committed |
 //! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
+//! | [`consumer`], [`exactly_once`] | running a handler for every event, and for each event once |
 //! | `group`, `coordinators` | the owners that deliver, and who owns which partition |
+//! | `letter_book` | how many dead letters are open, and who may change them now |
 //! | `topics`, `settings` | topics and what is set for them |
 //! | [`delivery`] | the delivery of one claim |
 //! | [`coordinator`] | which member owns which partition |
@@ -53,14 +55,17 @@
 
 pub mod admin;
 pub mod bus;
+pub mod consumer;
 pub mod coordinator;
 mod coordinators;
 mod core;
 pub mod dead_letter;
 pub mod delivery;
 pub mod error;
+pub mod exactly_once;
 pub mod filter;
 mod group;
+mod letter_book;
 pub mod limits;
 pub mod metrics;
 pub mod options;
@@ -75,7 +80,9 @@ pub mod subscription;
 mod topics;
 
 pub use bus::Bus;
+pub use consumer::{Consumer, ConsumerOptions, Nack};
 pub use error::BusError;
+pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
 pub use group::Seen;
 pub use options::BusOptions;
 pub use publisher::Publisher;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use promethean_model::{Durability, TopicName};
-use promethean_store::port::{AppendEvent, Batch, Class, Placed};
+use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp};
 
 use crate::core::Core;
 use crate::error::BusError;
@@ -83,36 +83,44 @@ impl Run {
 
 async fn publish_expecting(core: &Core, prepared: Prepared) -> Result<Published, BusError> {
     let durability = core.settings.get(&prepared.event.topic).durability;
-    let published = commit(core, durability, vec![prepared]).await?;
+    let published = commit(core, durability, vec![prepared], Vec::new()).await?;
     published.into_iter().next().ok_or(BusError::Closed)
 }
 
 /// Publishes events in one commit. It is as durable as the most demanding of its topics.
 pub(crate) async fn publish_batch(core: &Core, events: Vec<Publish<'_>>) -> Result<Vec<Published>, BusError> {
-    let refuse = |error: BusError| {
-        core.metrics.rejected(&error);
-        error
-    };
-    core.options.limits.check_batch(events.len()).map_err(|error| refuse(error.into()))?;
-    take_rates(core, &events).map_err(refuse)?;
+    let refuse = |error: &BusError| core.metrics.rejected(error);
+    let (durability, prepared) = prepare_batch(core, events).await.inspect_err(refuse)?;
+    commit(core, durability, prepared, Vec::new()).await.inspect_err(refuse)
+}
+
+/// Events for one commit, and how durable it must be.
+pub(crate) async fn prepare_batch(
+    core: &Core,
+    events: Vec<Publish<'_>>,
+) -> Result<(Option<Durability>, Vec<Prepared>), BusError> {
+    core.options.limits.check_batch(events.len())?;
+    take_rates(core, &events)?;
     let mut prepared = Vec::with_capacity(events.len());
     let mut durability = Some(Durability::Os);
     for event in events {
-        let event = prepare(core, event, false).await.map_err(refuse)?;
+        let event = prepare(core, event, false).await?;
         if core.settings.get(&event.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }
         prepared.push(event);
     }
-    commit(core, durability.filter(|_| !prepared.is_empty()), prepared).await.map_err(refuse)
+    Ok((durability.filter(|_| !prepared.is_empty()), prepared))
 }
 
-async fn commit(
+/// Commits events, and state with them.
+pub(crate) async fn commit(
     core: &Core,
     durability: Option<Durability>,
     prepared: Vec<Prepared>,
+    state: Vec<StateOp>,
 ) -> Result<Vec<Published>, BusError> {
-    let mut batch = Batch::of(Class::Durable(durability));
+    let mut batch = Batch { state, ..Batch::of(Class::Durable(durability)) };
     let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
     let receipt = core.store.commit(batch).await?;
     for (pending, placed) in pending.iter().zip(&receipt.events) {
@@ -152,7 +160,7 @@ async fn prepare(core: &Core, event: Publish<'_>, rated: bool) -> Result<Prepare
     checked.prepare(&settings, &core.mint, core.clock.wall_ms())
 }
 
-fn count(core: &Core, topic: &TopicName, placed: Placed) {
+pub(crate) fn count(core: &Core, topic: &TopicName, placed: Placed) {
     let series = core.metrics.topic(topic);
     if placed.duplicate {
         series.duplicates.inc();

@@ -37,8 +37,8 @@ pub(crate) struct Link {
     pub(crate) left: Notify,
 }
 
-/// One event to be worked on until its lease is over.
-#[derive(Debug)]
+/// One event to be worked on until its lease is over. A clone is the same lease.
+#[derive(Debug, Clone)]
 pub struct Lease {
     /// The event.
     pub event: StoredEvent,
@@ -125,26 +125,25 @@ impl Subscription {
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
     pub async fn written(&self, leases: &[Lease]) -> Result<(), BusError> {
         let member = self.link.member;
-        each_owner(leases, async |owner, leases| {
-            owner.mailbox.send(Command::Tell(Input::Written { member, leases })).await
-        })
-        .await
+        for (owner, leases) in by_owner(leases) {
+            owner.mailbox.send(Command::Tell(Input::Written { member, leases })).await?;
+        }
+        Ok(())
     }
 
     /// Finishes events, and waits until that is durable.
     pub async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
-        self.observe_latency(leases);
-        self.ask(leases, Ask::Ack).await
+        self.link.ack(leases).await
     }
 
     /// Finishes events; that becomes durable soon. Waits only if the group has too much to do.
     pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
         self.observe_latency(leases);
         let member = self.link.member;
-        each_owner(leases, async |owner, leases| {
-            owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await
-        })
-        .await
+        for (owner, leases) in by_owner(leases) {
+            owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await?;
+        }
+        Ok(())
     }
 
     /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
@@ -189,36 +188,23 @@ impl Subscription {
         leases: &[Lease],
         ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
     ) -> Result<Settled, BusError> {
-        let mut settled = Settled { stale: 0 };
-        each_owner(leases, async |owner, leases| {
-            let count = leases.len();
-            let stale = self.link.ask(owner, ask(self.link.member, leases), count).await?;
-            settled.stale += stale;
-            Ok(())
-        })
-        .await?;
-        Ok(settled)
+        self.link.ask_all(leases, ask).await
     }
 
     fn observe_latency(&self, leases: &[Lease]) {
-        let now = self.link.core.clock.wall_ms();
-        for lease in leases {
-            lease.owner.metrics.latency_ms.observe(u64::try_from(now - lease.event.ts).unwrap_or(0));
-        }
+        self.link.observe_latency(leases);
     }
 }
 
-/// Calls `each` for the leases of each owner; those of one owner are neighbours.
-async fn each_owner(
-    leases: &[Lease],
-    mut each: impl AsyncFnMut(&Arc<Owner>, Vec<LeaseRef>) -> Result<(), BusError>,
-) -> Result<(), BusError> {
-    for chunk in leases.chunk_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner)) {
-        if let Some(first) = chunk.first() {
-            each(&first.owner, chunk.iter().map(|lease| lease.lease).collect()).await?;
-        }
-    }
-    Ok(())
+/// The leases of each owner; those of one owner are neighbours. Owned, so that futures that wait between them can be
+/// sent to other threads.
+fn by_owner(leases: &[Lease]) -> Vec<(Arc<Owner>, Vec<LeaseRef>)> {
+    let chunks = leases.chunk_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner));
+    let of = |chunk: &[Lease]| {
+        let owner = Arc::clone(&chunk.first()?.owner);
+        Some((owner, chunk.iter().map(|lease| lease.lease).collect()))
+    };
+    chunks.filter_map(of).collect()
 }
 
 impl Link {
@@ -238,6 +224,32 @@ impl Link {
         }
         drop(owners);
         self.inbox.forget(gone);
+    }
+
+    /// Finishes events, and waits until that is durable.
+    pub(crate) async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
+        self.observe_latency(leases);
+        self.ask_all(leases, Ask::Ack).await
+    }
+
+    async fn ask_all(
+        &self,
+        leases: &[Lease],
+        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
+    ) -> Result<Settled, BusError> {
+        let mut settled = Settled { stale: 0 };
+        for (owner, leases) in by_owner(leases) {
+            let count = leases.len();
+            settled.stale += self.ask(&owner, ask(self.member, leases), count).await?;
+        }
+        Ok(settled)
+    }
+
+    fn observe_latency(&self, leases: &[Lease]) {
+        let now = self.core.clock.wall_ms();
+        for lease in leases {
+            lease.owner.metrics.latency_ms.observe(u64::try_from(now - lease.event.ts).unwrap_or(0));
+        }
     }
 
     /// The number of stale leases; all of them if the owner has ended.
@@ -281,6 +293,17 @@ impl Drop for Subscription {
 }
 
 impl Lease {
+    /// The group it was given to.
+    pub fn group(&self) -> &GroupName {
+        &self.link.group
+    }
+
+    /// Begins the lease of an event that reached its worker.
+    pub(crate) async fn begin(&self) -> Result<(), BusError> {
+        let input = Input::Written { member: self.link.member, leases: vec![self.lease] };
+        self.owner.mailbox.send(Command::Tell(input)).await
+    }
+
     /// Finishes the event, and waits until that is durable.
     pub async fn ack(&self) -> Result<Settled, BusError> {
         let now = self.link.core.clock.wall_ms();

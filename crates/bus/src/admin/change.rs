@@ -118,6 +118,7 @@ impl Bus {
             for table in [Table::Attempts, Table::DeadLetters] {
                 self.add_row_deletes(table, &topic_prefix(group, &topic), &mut batch).await?;
             }
+            core.letters.forget(&topic, Some(group));
             core.metrics.forget_group(&topic, group);
             batch.state.push(CursorOp::Delete { group: group.clone(), topic, expected_epoch: None }.into());
         }
@@ -139,7 +140,12 @@ impl Bus {
         }
     }
 
-    async fn add_row_deletes(&self, table: Table, prefix: &[u8], batch: &mut Batch) -> Result<(), BusError> {
+    pub(super) async fn add_row_deletes(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        batch: &mut Batch,
+    ) -> Result<(), BusError> {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let rows = self.core.store.rows(table, prefix, after.as_deref(), ROWS_PAGE).await?;

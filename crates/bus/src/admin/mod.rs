@@ -4,15 +4,18 @@
 //! | --- | --- |
 //! | `groups` | lists groups with their progress |
 //! | `change` | pauses, resumes, seeks and deletes them |
+//! | `letters` | lists, redrives and drops dead letters |
 //! | `topics` | lists, creates, sets and deletes topics |
 //! | `replay` | reads events without a group |
 
 mod change;
 mod find;
 mod groups;
+mod letters;
 mod replay;
 mod topics;
 
 pub use self::change::SeekReport;
 pub use self::groups::{GroupInfo, GroupProgress};
+pub use self::letters::{LetterChoice, LetterInfo, LetterPage, LetterReport, RedriveTo};
 pub use self::replay::{Replay, ReplayPage};

@@ -1,10 +1,11 @@
 //! Topics: listing, creating, setting, deleting.
 
 use promethean_model::{TopicName, TopicSettings};
-use promethean_store::port::{Batch, SettingsOp, TopicInfo, TopicOp};
+use promethean_store::port::{Batch, SettingsOp, Table, TopicInfo, TopicOp};
 
 use crate::bus::Bus;
 use crate::error::BusError;
+use crate::rows::topic_prefix;
 use crate::topics;
 
 impl Bus {
@@ -44,10 +45,18 @@ impl Bus {
         Ok(())
     }
 
-    /// Deletes a topic with its events, settings and cursors. Its subscriptions end with `topic_deleted`.
+    /// Deletes a topic with its events, settings, cursors, and what groups noted of its events. Its subscriptions end with `topic_deleted`.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
         self.topic(topic).await?;
-        self.core.store.commit(Batch::new().with(TopicOp::Delete(topic.clone()))).await?;
+        let mut batch = Batch::new().with(TopicOp::Delete(topic.clone()));
+        for cursor in self.core.store.cursors_of_topic(topic).await? {
+            // A topic of the same name begins at offset 0 again: they would speak of its events.
+            for table in [Table::Attempts, Table::DeadLetters] {
+                self.add_row_deletes(table, &topic_prefix(&cursor.group, topic), &mut batch).await?;
+            }
+        }
+        self.core.store.commit(batch).await?;
+        self.core.letters.forget(topic, None);
         self.core.settings.put(topic, None);
         self.core.metrics.forget_topic(topic);
         Ok(())

@@ -75,16 +75,17 @@ async fn attempts(core: &Core, owner: &Owner) -> Result<Vec<Attempts>, BusError>
 }
 
 async fn redriven(core: &Core, owner: &Owner) -> Result<Vec<promethean_model::Offset>, BusError> {
-    let (mut found, mut open) = (Vec::new(), 0);
+    // Whoever redrives holds it until the owner is told: what is read here it has been or will be told again, before
+    // anything is delivered, and not once it is acked.
+    let _changing = core.letters.lock(&owner.topic, &owner.group).await;
+    let mut found = Vec::new();
     each_row(core, owner, Table::DeadLetters, |key, value| {
-        open += 1;
         if LetterRow::decode(value)?.redriving {
             found.push(key.offset);
         }
         Ok(())
     })
     .await?;
-    owner.metrics.set_dead_letters(open);
     Ok(found)
 }
 

@@ -33,7 +33,13 @@ pub(super) async fn commit(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progr
 
 async fn commit_batch(core: &Core, owner: &Owner, epoch: u64, progress: Progress) -> Result<(), BusError> {
     let mut batch = Batch::new();
-    let (closed, opened) = (progress.redriven.len(), progress.dead.len());
+    let cursor = cursor(owner, epoch, &progress);
+    let changes_letters = !(progress.redriven.is_empty() && progress.dead.is_empty());
+    let _changing = match changes_letters {
+        true => Some(core.letters.lock(&owner.topic, &owner.group).await),
+        false => None,
+    };
+    let (mut opened, mut buried) = (0, 0);
     let mut rows = Rows { owner, ops: Vec::new() };
     if progress.forget_all {
         let mut noted = Vec::new();
@@ -48,15 +54,22 @@ async fn commit_batch(core: &Core, owner: &Owner, epoch: u64, progress: Progress
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    progress.redriven.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
+    for offset in progress.redriven {
+        opened -= i64::from(letter_at(core, owner, offset).await?.is_some());
+        rows.delete(Table::DeadLetters, offset);
+    }
     for attempts in &progress.dead {
-        bury(core, owner, attempts, &mut batch, &mut rows).await?;
+        let before = letter_at(core, owner, attempts.offset).await?;
+        let redrives = before.map_or(0, |row| row.redrives);
+        let is_buried = bury(core, owner, attempts, redrives, &mut batch, &mut rows).await?;
+        buried += u64::from(is_buried);
+        opened += i64::from(is_buried) - i64::from(before.is_some());
     }
     batch.state = rows.ops;
-    batch.state.push(cursor(owner, epoch, &progress));
+    batch.state.push(cursor);
     core.store.commit(batch).await?;
-    owner.metrics.add_dead_letters(opened as i64 - closed as i64);
-    owner.metrics.dead_lettered.add(opened as u64);
+    core.letters.add(&core.metrics, &owner.topic, &owner.group, opened);
+    owner.metrics.dead_lettered.add(buried);
     Ok(())
 }
 
@@ -71,18 +84,16 @@ fn cursor(owner: &Owner, epoch: u64, progress: &Progress) -> StateOp {
     .into()
 }
 
-/// Adds a dead letter. An event that retention took in the meantime leaves none.
+/// Adds a dead letter and says so. An event that retention took in the meantime leaves none.
 async fn bury(
     core: &Core,
     owner: &Owner,
     attempts: &Attempts,
+    redrives: u32,
     batch: &mut Batch,
     rows: &mut Rows<'_>,
-) -> Result<(), BusError> {
+) -> Result<bool, BusError> {
     rows.delete(Table::Attempts, attempts.offset);
-    let key = EventKey::encode(&owner.group, &owner.topic, attempts.offset);
-    let before = core.store.row(Table::DeadLetters, &key).await?;
-    let redrives = before.map(|row| LetterRow::decode(&row)).transpose()?.map_or(0, |row| row.redrives);
     match event_at(core, owner, attempts.offset).await {
         // Other events must not wait for one that cannot be read; what is known of it stays visible.
         Err(BusError::CorruptRange { .. }) => {
@@ -96,19 +107,27 @@ async fn bury(
                 redriving: false,
             };
             rows.put(Table::DeadLetters, attempts.offset, row.encode());
+            Ok(true)
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
         Ok(Some(event)) => {
             let (letter, row) = dead_letter::post(&owner.group, &event, attempts, redrives)?;
             batch.events.extend(letter);
             rows.put(Table::DeadLetters, attempts.offset, row.encode());
+            Ok(true)
         }
         Ok(None) => {
             owner.metrics.expired.inc();
             rows.delete(Table::DeadLetters, attempts.offset);
+            Ok(false)
         }
     }
-    Ok(())
+}
+
+async fn letter_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<LetterRow>, BusError> {
+    let key = EventKey::encode(&owner.group, &owner.topic, offset);
+    let row = core.store.row(Table::DeadLetters, &key).await?;
+    Ok(row.map(|row| LetterRow::decode(&row)).transpose()?)
 }
 
 async fn event_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<StoredEvent>, BusError> {

@@ -123,6 +123,13 @@ impl<'a> Publish<'a> {
         self
     }
 
+    /// With an id and a cause, where none was given.
+    pub(crate) fn derived(mut self, id: EventId, cause: EventId) -> Self {
+        self.id.get_or_insert(id);
+        self.meta.caused_by.get_or_insert_with(|| vec![cause]);
+        self
+    }
+
     /// The topic.
     pub fn topic(&self) -> &TopicName {
         &self.topic

@@ -1,8 +1,12 @@
 mod bench;
 mod bus;
+mod consumer;
+mod exactly_once;
+mod letters;
 mod model;
 mod publisher;
 mod rules;
 mod simulation;
 mod support;
 mod verdict;
+mod world;

@@ -1,0 +1,140 @@
+//! A handler that is run for every event of a subscription.
+
+mod panics;
+mod run;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+use self::run::Runner;
+use crate::bus::Bus;
+use crate::error::BusError;
+use crate::subscribe::Subscribe;
+use crate::subscription::Lease;
+
+/// The most handlers of a consumer at a time.
+const CONCURRENCY_MAX: usize = 10_000;
+
+/// How a consumer runs its handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerOptions {
+    /// Events handled at a time. With more than one, events finish out of order, but for those of one key in a group
+    /// that keeps the order of keys. Default: 1. Minimum: 1. Maximum: 10,000.
+    pub concurrency: usize,
+    /// Whether the handler acks by itself; if not, an event is acked when its handler returns `Ok`. Default: false.
+    pub manual_ack: bool,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        Self { concurrency: 1, manual_ack: false }
+    }
+}
+
+/// What a handler returns for an event that it could not handle. Every error is one, so `?` works in handlers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nack {
+    /// Why, for [`Consumer::last_failure`].
+    pub reason: String,
+    /// When to deliver the event again; `None`: after the server's backoff.
+    pub delay_ms: Option<u64>,
+}
+
+impl Nack {
+    /// Tries again after the server's backoff.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), delay_ms: None }
+    }
+
+    /// Tries again after so long.
+    #[must_use]
+    pub fn after_ms(mut self, delay_ms: u64) -> Self {
+        self.delay_ms = Some(delay_ms);
+        self
+    }
+}
+
+impl<E: std::error::Error> From<E> for Nack {
+    fn from(error: E) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// A running consumer. Dropping it stops it too, without waiting.
+#[derive(Debug)]
+pub struct Consumer {
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<Result<(), BusError>>,
+    last_failure: LastFailure,
+}
+
+/// Shared between a consumer and its handle.
+#[derive(Debug, Clone, Default)]
+struct LastFailure(Arc<Mutex<Option<String>>>);
+
+impl Bus {
+    /// Becomes a member of a group and runs `handler` for every event it is given: `Ok` acks the event, `Err` and a
+    /// panic nack it. An event's lease begins when its handler does. The `manual_ack` of the member is not looked at;
+    /// that of `options` is.
+    pub async fn consume<H, F, E>(
+        &self,
+        mut request: Subscribe,
+        options: ConsumerOptions,
+        handler: H,
+    ) -> Result<Consumer, BusError>
+    where
+        H: Fn(Lease) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Nack> + Send + 'static,
+    {
+        if !(1..=CONCURRENCY_MAX).contains(&options.concurrency) {
+            return Err(BusError::BadOption {
+                option: "concurrency",
+                given: options.concurrency.to_string(),
+                fix: "give a number from 1 to 10000",
+            });
+        }
+        // An automatic ack comes before the handler, which may fail.
+        request.member.manual_ack = true;
+        let subscription = self.subscribe(request).await?;
+        let last_failure = LastFailure::default();
+        let (stop, stopped) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let runner = Runner::new(subscription, handler, options, last_failure.clone());
+        self.core.consumers.spawn(async move {
+            let result = runner.run(stopped).await;
+            // Nobody may wait for it.
+            let _ = end.send(result);
+        });
+        Ok(Consumer { stop, ended, last_failure })
+    }
+}
+
+impl Consumer {
+    /// Lets the handlers that run finish, acks what they did, gives the rest back without counting it as failed, and
+    /// leaves the group. The error is why the consumer had ended before.
+    pub async fn stop(self) -> Result<(), BusError> {
+        // One that has ended cannot be told.
+        let _ = self.stop.send(());
+        self.ended.await.unwrap_or(Err(BusError::Closed))
+    }
+
+    /// Waits until the consumer ends by itself: because its topic or group is gone, the store failed, or the bus was
+    /// closed, which is no error.
+    pub async fn ended(&mut self) -> Result<(), BusError> {
+        (&mut self.ended).await.unwrap_or(Err(BusError::Closed))
+    }
+
+    /// Why the last event that failed did.
+    pub fn last_failure(&self) -> Option<String> {
+        self.last_failure.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl LastFailure {
+    fn set(&self, reason: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+    }
+}

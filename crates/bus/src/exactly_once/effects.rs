@@ -1,0 +1,99 @@
+//! What a handler wants written, as a value.
+
+use promethean_model::{EventId, GroupName, Offset, TopicName};
+use promethean_store::port::{DedupeMark, DocOp, StateOp};
+
+use super::dedupe::{dedupe_scope, expires_at};
+use crate::core::Core;
+use crate::error::BusError;
+use crate::publish::Publish;
+use crate::publishing;
+use crate::subscription::Lease;
+
+/// What comes of an event: all of it and the event's mark are written in one commit.
+#[derive(Debug, Clone, Default)]
+pub struct Effects {
+    publishes: Vec<Publish<'static>>,
+    documents: Vec<DocOp>,
+}
+
+impl Effects {
+    /// Nothing but the mark.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// With an event to publish. Where it has none, it gets an id that follows from the event being handled and from
+    /// its place among those published for it, and the event being handled as its cause.
+    #[must_use]
+    pub fn publish(mut self, event: Publish<'static>) -> Self {
+        self.publishes.push(event);
+        self
+    }
+
+    /// With a change of a document in a durable collection.
+    #[must_use]
+    pub fn document(mut self, op: impl Into<DocOp>) -> Self {
+        self.documents.push(op.into());
+        self
+    }
+
+    /// Writes it all, or nothing if the event is marked already.
+    pub(super) async fn commit(self, core: &Core, lease: &Lease, ttl_ms: u64) -> Result<(), BusError> {
+        let event = &lease.event;
+        let derived = |(publish, n): (Publish<'static>, u32)| publish.derived(lease.produced_id(n), event.id);
+        let publishes = self.publishes.into_iter().zip(0..).map(derived).collect();
+        let (durability, prepared) = publishing::prepare_batch(core, publishes)
+            .await
+            .inspect_err(|error| core.metrics.rejected(error))?;
+        let mut state: Vec<StateOp> = self.documents.into_iter().map(StateOp::from).collect();
+        state.push(mark(core, lease, ttl_ms).into());
+        match publishing::commit(core, durability, prepared, state).await {
+            Err(BusError::Store { code: "already_seen", .. }) => Ok(()),
+            committed => committed.map(drop).inspect_err(|error| core.metrics.rejected(error)),
+        }
+    }
+}
+
+fn mark(core: &Core, lease: &Lease, ttl_ms: u64) -> DedupeMark {
+    DedupeMark {
+        scope: dedupe_scope(&lease.event.topic, lease.group()),
+        id: lease.event.id.to_string(),
+        expires_at: expires_at(core, ttl_ms),
+        unless_seen_at: Some(core.clock.wall_ms()),
+    }
+}
+
+impl Lease {
+    /// The id for the `n`th event that a handler publishes because of this one; see [`produced_id`].
+    pub fn produced_id(&self, n: u32) -> EventId {
+        produced_id(self.group(), &self.event.topic, self.event.offset, n)
+    }
+}
+
+/// The id of the `n`th event that a group publishes because of the event at an offset: the same however often that event
+/// is delivered, so that publishing again gives duplicates and nothing new. A handler must publish the same payloads
+/// each time, or it is refused with `id_conflict`.
+pub fn produced_id(group: &GroupName, topic: &TopicName, offset: Offset, n: u32) -> EventId {
+    let names = [group.as_str().as_bytes(), &[0], topic.as_str().as_bytes(), &[0]].concat();
+    let name = [names.as_slice(), &offset.get().to_be_bytes(), &n.to_be_bytes()].concat();
+    EventId::derive(b"produced", &name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_from_group_place_and_number() {
+        let id = |group: &str, topic: &str, offset, n| {
+            produced_id(&group.parse().unwrap(), &topic.parse().unwrap(), Offset(offset), n)
+        };
+        let first = id("g", "a.b", 7, 0);
+        assert_eq!(first, id("g", "a.b", 7, 0));
+        for other in [id("h", "a.b", 7, 0), id("g", "a.c", 7, 0), id("g", "a.b", 8, 0), id("g", "a.b", 7, 1)]
+        {
+            assert_ne!(first, other);
+        }
+    }
+}
