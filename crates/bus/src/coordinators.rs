@@ -81,11 +81,6 @@ impl Coordinators {
         self.lock().get(key).map(|entry| entry.coordinator.epoch())
     }
 
-    /// How many members the group has.
-    pub(crate) fn members(&self, key: &Key) -> usize {
-        self.lock().get(key).map_or(0, |entry| entry.inboxes.len())
-    }
-
     /// What can be seen of all of them.
     pub(crate) fn views(&self) -> Vec<(GroupName, Subject, CoordinatorView)> {
         let view = |((group, subject), entry): (&Key, &Entry)| {

@@ -13,6 +13,7 @@ use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
 use crate::group::Owners;
 use crate::limits::BucketSet;
+use crate::members::Members;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
 use crate::settings::SettingsMirror;
@@ -33,7 +34,8 @@ pub(crate) struct Core {
     pub(crate) closed: AtomicBool,
     /// Becomes true when the bus closes, for tasks that wait for something else.
     pub(crate) shutdown: watch::Sender<bool>,
-    members: AtomicU64,
+    pub(crate) members: Members,
+    next_member: AtomicU64,
 }
 
 /// Topics born that a slow subscriber to a pattern has not heard of yet; beyond, it looks at all topics again.
@@ -69,7 +71,8 @@ impl Core {
             tasks: Tasks::default(),
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
-            members: AtomicU64::new(1),
+            members: Members::default(),
+            next_member: AtomicU64::new(1),
         }
     }
 
@@ -79,7 +82,7 @@ impl Core {
 
     /// A number that no member has had.
     pub(crate) fn next_member(&self) -> MemberNo {
-        MemberNo(self.members.fetch_add(1, Ordering::Relaxed))
+        MemberNo(self.next_member.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -94,25 +97,55 @@ impl std::fmt::Debug for Core {
 }
 
 /// The tasks of the bus, all of which end before it does.
-#[derive(Debug, Default)]
-pub(crate) struct Tasks(Mutex<JoinSet<()>>);
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    set: Mutex<JoinSet<()>>,
+    running: watch::Sender<usize>,
+}
 
 impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended take memory until they are joined.
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        let running = Running::new(&self.running);
+        tasks.spawn(async move {
+            task.await;
+            drop(running);
+        });
     }
 
-    /// Waits until every task has ended.
+    /// How many there are now.
+    pub(crate) fn len(&self) -> usize {
+        *self.running.borrow()
+    }
+
+    /// Waits until every task has ended. Cancel-safe, and for any number of callers: tasks are not aborted when one
+    /// of them stops waiting.
     pub(crate) async fn join(&self) {
-        loop {
-            let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-            if tasks.is_empty() {
-                return;
-            }
-            while tasks.join_next().await.is_some() {}
-        }
+        // The sender lives as long as `self`.
+        let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
+    }
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self { set: Mutex::default(), running: watch::channel(0).0 }
+    }
+}
+
+/// Counts a task for as long as it runs, also if it panics.
+struct Running(watch::Sender<usize>);
+
+impl Running {
+    fn new(running: &watch::Sender<usize>) -> Self {
+        running.send_modify(|count| *count += 1);
+        Self(running.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }

@@ -6,7 +6,7 @@
 //! | [`admin`] | looking at groups and topics, changing them, replay |
 //! | [`publish`], `publishing` | from what a publisher asks for to what is committed |
 //! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
-//! | `group`, `coordinators` | the owners that deliver, and who owns which partition |
+//! | `group`, `coordinators`, `members` | the owners that deliver, who owns which partition, who is in which group |
 //! | `topics`, `settings` | topics and what is set for them |
 //! | [`delivery`] | the delivery of one claim |
 //! | [`coordinator`] | which member owns which partition |
@@ -27,6 +27,7 @@ pub mod error;
 pub mod filter;
 mod group;
 pub mod limits;
+mod members;
 pub mod metrics;
 pub mod options;
 pub mod pattern;

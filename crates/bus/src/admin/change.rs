@@ -83,6 +83,7 @@ impl Bus {
 
     async fn set_paused(&self, subject: &Subject, group: &GroupName, paused: bool) -> Result<(), BusError> {
         let core = &self.core;
+        let _lock = core.members.lock(group).await;
         let row = GroupRow { paused, ..require_group(core, group, subject).await? };
         let key = GroupKey::encode(group, subject);
         let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
@@ -101,7 +102,12 @@ impl Bus {
     /// dead-letter topic stay.
     pub async fn delete_group(&self, subject: &Subject, group: &GroupName) -> Result<(), BusError> {
         let core = &self.core;
+        let _lock = core.members.lock(group).await;
         require_group(core, group, subject).await?;
+        let members = core.members.count(&(group.clone(), subject.clone()));
+        if members > 0 {
+            return Err(BusError::GroupBusy { group: group.clone(), members });
+        }
         let cursors = core.store.cursors_of_group(group).await?;
         let topics: Vec<TopicName> =
             cursors.into_iter().map(|cursor| cursor.topic).filter(|topic| subject.matches(topic)).collect();
@@ -136,7 +142,12 @@ impl Bus {
         }
     }
 
-    async fn add_row_deletes(&self, table: Table, prefix: &[u8], batch: &mut Batch) -> Result<(), BusError> {
+    pub(super) async fn add_row_deletes(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        batch: &mut Batch,
+    ) -> Result<(), BusError> {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let rows = self.core.store.rows(table, prefix, after.as_deref(), ROWS_PAGE).await?;

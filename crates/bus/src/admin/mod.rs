@@ -14,5 +14,6 @@ mod replay;
 mod topics;
 
 pub use self::change::SeekReport;
+pub(crate) use self::find::group_on;
 pub use self::groups::{GroupInfo, GroupProgress};
 pub use self::replay::{Replay, ReplayPage};

@@ -1,10 +1,13 @@
 //! Topics: listing, creating, setting, deleting.
 
 use promethean_model::{TopicName, TopicSettings};
-use promethean_store::port::{Batch, SettingsOp, TopicInfo, TopicOp};
+use promethean_store::port::{Batch, RowOp, SettingsOp, Table, TopicInfo, TopicOp};
 
 use crate::bus::Bus;
 use crate::error::BusError;
+use crate::group::Command;
+use crate::pattern::Subject;
+use crate::rows::{GroupKey, topic_prefix};
 use crate::topics;
 
 impl Bus {
@@ -44,12 +47,27 @@ impl Bus {
         Ok(())
     }
 
-    /// Deletes a topic with its events, settings and cursors. Its subscriptions end with `topic_deleted`.
+    /// Deletes a topic with its events, settings, and groups with all they noted. Its subscriptions end with
+    /// `topic_deleted`. Groups of patterns stay, and begin anew should the topic be born again.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
+        let core = &self.core;
         self.topic(topic).await?;
-        self.core.store.commit(Batch::new().with(TopicOp::Delete(topic.clone()))).await?;
-        self.core.settings.put(topic, None);
-        self.core.metrics.forget_topic(topic);
+        let mut batch = Batch::new().with(TopicOp::Delete(topic.clone()));
+        for cursor in core.store.cursors_of_topic(topic).await? {
+            // Another topic of this name would inherit them.
+            for table in [Table::Attempts, Table::DeadLetters] {
+                self.add_row_deletes(table, &topic_prefix(&cursor.group, topic), &mut batch).await?;
+            }
+            let key = GroupKey::encode(&cursor.group, &Subject::Topic(topic.clone()));
+            batch = batch.with(RowOp::Delete { table: Table::Groups, key });
+        }
+        core.store.commit(batch).await?;
+        core.settings.put(topic, None);
+        core.metrics.forget_topic(topic);
+        for owner in core.owners.all().into_iter().filter(|owner| owner.topic == *topic) {
+            // One that has ended has no members to tell.
+            let _ = owner.mailbox.send_now(Command::TopicDeleted);
+        }
         Ok(())
     }
 }

@@ -29,6 +29,10 @@ pub(crate) enum Command {
     Look(Answer<Seen>),
     /// Stop without a trace if nobody is a member: the group is being deleted.
     Retire(Answer<()>),
+    /// Say when you have ended, by dropping the answer; refused if somebody is a member.
+    AwaitEnd(Answer<()>),
+    /// The topic is no more.
+    TopicDeleted,
     /// The bus shuts down.
     Close,
 }
@@ -89,9 +93,11 @@ impl Command {
         // Whoever asked may have gone away.
         match self {
             Self::Ask(_, answer) => drop(answer.send(Err(why.clone()))),
-            Self::Join(_, answer) | Self::Retire(answer) => drop(answer.send(Err(why.clone()))),
+            Self::Join(_, answer) | Self::Retire(answer) | Self::AwaitEnd(answer) => {
+                drop(answer.send(Err(why.clone())))
+            }
             Self::Look(answer) => drop(answer.send(Err(why.clone()))),
-            Self::Tell(_) | Self::Leave(..) | Self::Close => {}
+            Self::Tell(_) | Self::Leave(..) | Self::TopicDeleted | Self::Close => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -55,10 +55,12 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         effects: Vec::new(),
         letters: VecDeque::new(),
         failure: None,
-        paused: row.paused,
+        enders: Vec::new(),
+        paused: loaded.paused,
         closing: false,
         shown_ms: 0,
         redeliveries: 0,
+        expired: 0,
     };
     if let Err(why) = task.serve().await {
         task.stop(&why);
@@ -82,10 +84,13 @@ struct Task {
     effects: Vec<Effect>,
     letters: VecDeque<Command>,
     failure: Option<BusError>,
+    /// Dropped when the task ends.
+    enders: Vec<Answer<()>>,
     paused: bool,
     closing: bool,
     shown_ms: u64,
     redeliveries: u64,
+    expired: u64,
 }
 
 /// A member.
@@ -98,8 +103,6 @@ struct Seat {
 struct Shared {
     link: Weak<Link>,
     credit: Credit,
-    /// What was left when we last looked.
-    free: usize,
 }
 
 /// A read that failed.
@@ -112,6 +115,7 @@ struct Unread {
 enum Woken {
     Read(Result<Input, Unread>),
     Committed(Outcome),
+    StoreClosed,
     Other,
 }
 
@@ -132,6 +136,7 @@ impl Task {
             match self.wait().await {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
+                Woken::StoreClosed => return Err(BusError::Closed),
                 Woken::Other => self.step(Input::Tick),
             }
         }
@@ -146,7 +151,7 @@ impl Task {
             outcome = ready(&mut self.commit) => Woken::Committed(outcome),
             answer = ready(&mut self.read) => Woken::Read(answer),
             () = self.owner.mailbox.arrived() => Woken::Other,
-            _ = self.watch.changed() => Woken::Other,
+            moved = self.watch.changed() => moved.map_or(Woken::StoreClosed, |_| Woken::Other),
             () = timer(due) => Woken::Other,
         }
     }
@@ -154,6 +159,10 @@ impl Task {
     fn look_at_end(&mut self) -> Result<(), BusError> {
         let end = self.core.store.durable_end(&self.owner.topic);
         if end < self.end {
+            // A store that is closed knows no topics.
+            if self.core.store.health().refusing.as_deref() == Some("closed") {
+                return Err(BusError::Closed);
+            }
             return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
         }
         if end > self.end {
@@ -185,6 +194,13 @@ impl Task {
             Command::Leave(member, how) => self.leave(member, how),
             Command::Look(answer) => drop(answer.send(Ok(self.seen()))),
             Command::Retire(answer) => return self.retire(answer),
+            Command::AwaitEnd(answer) if self.members.is_empty() => self.enders.push(answer),
+            Command::AwaitEnd(answer) => {
+                let _ = answer.send(Err(self.busy()));
+            }
+            Command::TopicDeleted => {
+                return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
+            }
             Command::Close => {
                 self.closing = true;
                 for member in self.members.keys().copied().collect::<Vec<_>>() {
@@ -201,8 +217,11 @@ impl Task {
         if answer.send(Ok(())).is_err() {
             return;
         }
-        let shared = shared.map(|link| Shared { link, credit: allowance.credit.clone(), free: 0 });
+        let shared = shared.map(|link| Shared { link, credit: allowance.credit.clone() });
         self.members.insert(member, Seat { inbox, shared });
+        for waiting in std::mem::take(&mut self.enders) {
+            let _ = waiting.send(Err(self.busy()));
+        }
         self.step(Input::Join { member, limits, allowance });
     }
 
@@ -216,10 +235,9 @@ impl Task {
     }
 
     fn retire(&mut self, answer: Answer<()>) -> Result<(), BusError> {
-        let members = self.members.len();
-        if members > 0 {
+        if !self.members.is_empty() {
             // Whoever asked may have gone away.
-            let _ = answer.send(Err(BusError::GroupBusy { group: self.owner.group.clone(), members }));
+            let _ = answer.send(Err(self.busy()));
             return Ok(());
         }
         let gone =
@@ -228,6 +246,10 @@ impl Task {
         self.core.owners.remove(&self.owner, gone.clone(), || false);
         let _ = answer.send(Ok(()));
         Err(gone)
+    }
+
+    fn busy(&self) -> BusError {
+        BusError::GroupBusy { group: self.owner.group.clone(), members: self.members.len() }
     }
 
     fn answered(&mut self, answer: Result<Input, Unread>) {
@@ -248,7 +270,8 @@ impl Task {
                 self.step(Input::Committed(outcome.token));
                 Ok(())
             }
-            Err(error) if error.is_final() => Err(error),
+            // Whoever closes the bus does not wait for the store to recover.
+            Err(error) if error.is_final() || self.closing => Err(error),
             Err(error) => {
                 self.failure = Some(error);
                 let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
@@ -322,33 +345,37 @@ impl Task {
         metrics.set_blocked_keys(status.blocked_keys.len() as i64);
         metrics.redelivered.add(status.redeliveries - self.redeliveries);
         self.redeliveries = status.redeliveries;
+        metrics.expired.add(status.expired - self.expired);
+        self.expired = status.expired;
     }
 
     /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
     fn share_credit(&mut self) {
         let mut shares = false;
-        for seat in self.members.values_mut() {
-            let Some(shared) = &mut seat.shared else { continue };
+        // Pairs with the fence below: whoever starves sees the credit we gave back, or we see that it starves.
+        fence(Ordering::SeqCst);
+        for shared in self.members.values().filter_map(|seat| seat.shared.as_ref()) {
             shares = true;
-            let free = shared.credit.free();
-            let before = std::mem::replace(&mut shared.free, free);
-            if free <= before {
+            if shared.credit.free() == 0 {
                 continue;
             }
             let Some(link) = shared.link.upgrade() else { continue };
-            for owner in link.owners() {
-                if owner.starved.swap(false, Ordering::AcqRel) {
-                    // One that has ended needs nothing.
-                    let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
-                }
+            if link.starving.swap(false, Ordering::SeqCst) {
+                wake_starved(&link);
             }
         }
-        if shares && self.machine.reason(self.core.now()) == Some(Reason::Credit) {
-            self.owner.starved.store(true, Ordering::Release);
-            // Given back between the look and the flag: nobody would tell us.
-            if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
-                self.step(Input::Credit);
-            }
+        if !shares || self.machine.reason(self.core.now()) != Some(Reason::Credit) {
+            return;
+        }
+        let links = self.members.values().filter_map(|seat| seat.shared.as_ref());
+        self.owner.starved.store(true, Ordering::SeqCst);
+        links
+            .filter_map(|shared| shared.link.upgrade())
+            .for_each(|l| l.starving.store(true, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
+        // Given back between the look and the flag: nobody would tell us.
+        if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
+            self.step(Input::Credit);
         }
     }
 
@@ -375,6 +402,15 @@ impl Task {
         for member in std::mem::take(&mut self.members).into_keys() {
             let now = self.core.now();
             self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
+        }
+    }
+}
+
+fn wake_starved(link: &Link) {
+    for owner in link.owners() {
+        if owner.starved.swap(false, Ordering::SeqCst) {
+            // One that has ended needs nothing.
+            let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
         }
     }
 }
@@ -407,6 +443,5 @@ async fn read(
     let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
     let page = core.store.read(&owner.topic, from, limit).await;
     let page = page.map_err(|error| Unread { request, error: error.into() })?;
-    owner.metrics.expired.add(page.expired);
     Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
 }
