@@ -98,13 +98,14 @@ impl Coordinators {
 impl Entry {
     fn tell(&self, rebalance: Option<Rebalance>) {
         let Some(rebalance) = rebalance else { return };
-        for owner in &self.owners {
-            assign(owner, &self.coordinator);
-        }
+        // First: a member hears of its partitions before it is given their events.
         for change in rebalance.changes {
             if let Some(inbox) = self.inboxes.get(&change.session) {
                 inbox.put(Item::Rebalance(rebalance.epoch, change));
             }
+        }
+        for owner in &self.owners {
+            assign(owner, &self.coordinator);
         }
     }
 }

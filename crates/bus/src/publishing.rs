@@ -96,6 +96,9 @@ pub(crate) async fn publish_batch(core: &Core, events: Vec<Publish<'_>>) -> Resu
         core.metrics.rejected(&error);
         error
     };
+    if core.is_closed() {
+        return Err(refuse(BusError::Closed));
+    }
     core.options.limits.check_batch(events.len()).map_err(|error| refuse(error.into()))?;
     take_rates(core, &events).map_err(refuse)?;
     let mut prepared = Vec::with_capacity(events.len());
@@ -135,10 +138,14 @@ fn take_rates(core: &Core, events: &[Publish<'_>]) -> Result<(), BusError> {
         *wanted.entry(event.topic()).or_default() += 1;
     }
     let now_ms = core.clock.monotonic_ms();
+    let mut taken: Vec<(&TopicName, u32)> = Vec::new();
     for (topic, count) in wanted {
-        rates.take(topic, count, now_ms).inspect_err(|_| {
+        if let Err(refused) = rates.take(topic, count, now_ms) {
             core.metrics.topic(topic).rate_limited.add(u64::from(count));
-        })?;
+            taken.into_iter().for_each(|(topic, count)| rates.put_back(topic, count, now_ms));
+            return Err(refused.into());
+        }
+        taken.push((topic, count));
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use promethean_model::{TopicName, TopicSettings};
 use promethean_store::port::{Batch, RowOp, SettingsOp, Table, TopicInfo, TopicOp};
+use tokio::sync::oneshot;
 
 use crate::bus::Bus;
 use crate::error::BusError;
@@ -52,6 +53,8 @@ impl Bus {
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
         let core = &self.core;
         self.topic(topic).await?;
+        // Before we look: what they write while we look would stay.
+        self.end_owners(topic).await;
         let mut batch = Batch::new().with(TopicOp::Delete(topic.clone()));
         for cursor in core.store.cursors_of_topic(topic).await? {
             // Another topic of this name would inherit them.
@@ -64,10 +67,18 @@ impl Bus {
         core.store.commit(batch).await?;
         core.settings.put(topic, None);
         core.metrics.forget_topic(topic);
-        for owner in core.owners.all().into_iter().filter(|owner| owner.topic == *topic) {
-            // One that has ended has no members to tell.
-            let _ = owner.mailbox.send_now(Command::TopicDeleted);
-        }
+        self.end_owners(topic).await;
         Ok(())
+    }
+
+    /// Ends the subscriptions to a topic. Until its owners have ended, they are in the way of another of its name.
+    async fn end_owners(&self, topic: &TopicName) {
+        for owner in self.core.owners.all().into_iter().filter(|owner| owner.topic == *topic) {
+            let (answer, ended) = oneshot::channel();
+            if owner.mailbox.send_now(Command::TopicDeleted(answer)).is_ok() {
+                // Whatever the answer, it has ended.
+                let _ = ended.await;
+            }
+        }
     }
 }

@@ -55,6 +55,7 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         effects: Vec::new(),
         letters: VecDeque::new(),
         failure: None,
+        ending: None,
         enders: Vec::new(),
         paused: loaded.paused,
         closing: false,
@@ -84,6 +85,8 @@ struct Task {
     effects: Vec<Effect>,
     letters: VecDeque<Command>,
     failure: Option<BusError>,
+    /// Why to end as soon as no commit is on its way.
+    ending: Option<BusError>,
     /// Dropped when the task ends.
     enders: Vec<Answer<()>>,
     paused: bool,
@@ -127,6 +130,10 @@ impl Task {
             self.owner.mailbox.take(&mut self.letters);
             while let Some(command) = self.letters.pop_front() {
                 self.obey(command)?;
+            }
+            // What the store has accepted comes before what is done once we have ended; the rest need not be written.
+            if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
+                return Err(why);
             }
             self.share_credit();
             self.show();
@@ -193,13 +200,14 @@ impl Task {
             Command::Join(joiner, answer) => self.join(joiner, answer),
             Command::Leave(member, how) => self.leave(member, how),
             Command::Look(answer) => drop(answer.send(Ok(self.seen()))),
-            Command::Retire(answer) => return self.retire(answer),
+            Command::Retire(answer) => self.retire(answer),
             Command::AwaitEnd(answer) if self.members.is_empty() => self.enders.push(answer),
             Command::AwaitEnd(answer) => {
                 let _ = answer.send(Err(self.busy()));
             }
-            Command::TopicDeleted => {
-                return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
+            Command::TopicDeleted(answer) => {
+                self.enders.push(answer);
+                self.ending = Some(BusError::TopicDeleted { topic: self.owner.topic.clone() });
             }
             Command::Close => {
                 self.closing = true;
@@ -234,18 +242,15 @@ impl Task {
         }
     }
 
-    fn retire(&mut self, answer: Answer<()>) -> Result<(), BusError> {
+    fn retire(&mut self, answer: Answer<()>) {
         if !self.members.is_empty() {
             // Whoever asked may have gone away.
             let _ = answer.send(Err(self.busy()));
-            return Ok(());
+            return;
         }
-        let gone =
-            BusError::UnknownGroup { group: self.owner.group.clone(), subject: self.owner.topic.to_string() };
-        // What was to be committed is about to be deleted.
-        self.core.owners.remove(&self.owner, gone.clone(), || false);
-        let _ = answer.send(Ok(()));
-        Err(gone)
+        let group = self.owner.group.clone();
+        self.ending = Some(BusError::UnknownGroup { group, subject: self.owner.topic.to_string() });
+        self.enders.push(answer);
     }
 
     fn busy(&self) -> BusError {

@@ -181,7 +181,7 @@ async fn a_paused_subscription_stays_paused_on_new_topics(kind: Kind) {
         }
     })
     .await;
-    let seen = world.until("a.y", "g", |seen| seen.members == 1).await;
+    let seen = world.until("a.y", "g", |seen| seen.members == 1 && seen.reason.is_some()).await;
     assert_eq!(seen.reason.unwrap().as_str(), "paused");
     assert!(is_idle(&mut subscription));
     subscription.resume().await.unwrap();
