@@ -7,7 +7,9 @@ use promethean_model::{Clock, IdMint};
 use promethean_store::port::{Health, Store};
 
 use crate::core::{Core, Parts};
+use crate::delivery::types::Input;
 use crate::error::BusError;
+use crate::group::Command;
 use crate::letter_book::LetterBook;
 use crate::metrics::{BusMetrics, Registry};
 use crate::options::BusOptions;
@@ -68,6 +70,21 @@ impl Bus {
     /// How the store is.
     pub fn health(&self) -> Health {
         self.core.store.health()
+    }
+
+    /// Looks at every deadline again. Timers wait by real time, so a clock that jumps, as after a suspend, is noticed
+    /// late without.
+    pub fn wake(&self) {
+        for owner in self.core.owners.all() {
+            // One that has ended has no deadlines.
+            let _ = owner.mailbox.send_now(Command::Tell(Input::Tick));
+        }
+    }
+
+    /// How many tasks work for this bus now: one for each group and topic with members, and one for each subscription
+    /// to a pattern.
+    pub fn tasks(&self) -> usize {
+        self.core.tasks.len()
     }
 
     /// Ends every subscription, commits what is acked, and waits for all tasks. Consumers finish the events they are

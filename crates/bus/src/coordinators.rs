@@ -81,11 +81,6 @@ impl Coordinators {
         self.lock().get(key).map(|entry| entry.coordinator.epoch())
     }
 
-    /// How many members the group has.
-    pub(crate) fn members(&self, key: &Key) -> usize {
-        self.lock().get(key).map_or(0, |entry| entry.inboxes.len())
-    }
-
     /// What can be seen of all of them.
     pub(crate) fn views(&self) -> Vec<(GroupName, Subject, CoordinatorView)> {
         let view = |((group, subject), entry): (&Key, &Entry)| {
@@ -103,13 +98,14 @@ impl Coordinators {
 impl Entry {
     fn tell(&self, rebalance: Option<Rebalance>) {
         let Some(rebalance) = rebalance else { return };
-        for owner in &self.owners {
-            assign(owner, &self.coordinator);
-        }
+        // First: a member hears of its partitions before it is given their events.
         for change in rebalance.changes {
             if let Some(inbox) = self.inboxes.get(&change.session) {
                 inbox.put(Item::Rebalance(rebalance.epoch, change));
             }
+        }
+        for owner in &self.owners {
+            assign(owner, &self.coordinator);
         }
     }
 }

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use promethean_model::{Clock, GroupName, IdMint, TopicName};
+use promethean_model::{Clock, IdMint, TopicName};
 use promethean_store::port::Store;
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 
 use crate::coordinators::Coordinators;
@@ -14,6 +14,7 @@ use crate::delivery::types::{MemberNo, Now};
 use crate::group::Owners;
 use crate::letter_book::LetterBook;
 use crate::limits::BucketSet;
+use crate::members::Members;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
 use crate::settings::SettingsMirror;
@@ -30,8 +31,6 @@ pub(crate) struct Core {
     pub(crate) owners: Owners,
     pub(crate) coordinators: Coordinators,
     pub(crate) topic_rates: Option<BucketSet<TopicName>>,
-    /// One is held while a group's row is read and written again; a group's name says which.
-    group_rows: [AsyncMutex<()>; GROUP_ROW_LOCKS],
     pub(crate) births: broadcast::Sender<TopicName>,
     pub(crate) tasks: Tasks,
     /// Those that run handlers, which end before the owners that their acks go to.
@@ -39,11 +38,9 @@ pub(crate) struct Core {
     pub(crate) closed: AtomicBool,
     /// Becomes true when the bus closes, for tasks that wait for something else.
     pub(crate) shutdown: watch::Sender<bool>,
-    members: AtomicU64,
+    pub(crate) members: Members,
+    next_member: AtomicU64,
 }
-
-/// Groups that can be changed at the same time, about.
-const GROUP_ROW_LOCKS: usize = 64;
 
 /// Topics born that a slow subscriber to a pattern has not heard of yet; beyond, it looks at all topics again.
 pub(crate) const BIRTHS_MAX: usize = 1024;
@@ -76,13 +73,13 @@ impl Core {
             owners: Owners::default(),
             coordinators: Coordinators::default(),
             topic_rates,
-            group_rows: std::array::from_fn(|_| AsyncMutex::new(())),
             births: broadcast::channel(BIRTHS_MAX).0,
             tasks: Tasks::default(),
             consumers: Tasks::default(),
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
-            members: AtomicU64::new(1),
+            members: Members::default(),
+            next_member: AtomicU64::new(1),
         }
     }
 
@@ -90,19 +87,9 @@ impl Core {
         Now { monotonic_ms: self.clock.monotonic_ms(), wall_ms: self.clock.wall_ms() }
     }
 
-    /// Keeps others from changing the rows of a group.
-    pub(crate) async fn hold_rows(&self, group: &GroupName) -> Option<MutexGuard<'_, ()>> {
-        let hash = xxhash_rust::xxh3::xxh3_64(group.as_str().as_bytes());
-        let lock = self.group_rows.get((hash % GROUP_ROW_LOCKS as u64) as usize);
-        match lock {
-            Some(lock) => Some(lock.lock().await),
-            None => None,
-        }
-    }
-
     /// A number that no member has had.
     pub(crate) fn next_member(&self) -> MemberNo {
-        MemberNo(self.members.fetch_add(1, Ordering::Relaxed))
+        MemberNo(self.next_member.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -117,25 +104,55 @@ impl std::fmt::Debug for Core {
 }
 
 /// The tasks of the bus, all of which end before it does.
-#[derive(Debug, Default)]
-pub(crate) struct Tasks(Mutex<JoinSet<()>>);
+#[derive(Debug)]
+pub(crate) struct Tasks {
+    set: Mutex<JoinSet<()>>,
+    running: watch::Sender<usize>,
+}
 
 impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.set.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended take memory until they are joined.
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        let running = Running::new(&self.running);
+        tasks.spawn(async move {
+            task.await;
+            drop(running);
+        });
     }
 
-    /// Waits until every task has ended.
+    /// How many there are now.
+    pub(crate) fn len(&self) -> usize {
+        *self.running.borrow()
+    }
+
+    /// Waits until every task has ended. Cancel-safe, and for any number of callers: tasks are not aborted when one
+    /// of them stops waiting.
     pub(crate) async fn join(&self) {
-        loop {
-            let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-            if tasks.is_empty() {
-                return;
-            }
-            while tasks.join_next().await.is_some() {}
-        }
+        // The sender lives as long as `self`.
+        let _ = self.running.subscribe().wait_for(|running| *running == 0).await;
+    }
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self { set: Mutex::default(), running: watch::channel(0).0 }
+    }
+}
+
+/// Counts a task for as long as it runs, also if it panics.
+struct Running(watch::Sender<usize>);
+
+impl Running {
+    fn new(running: &watch::Sender<usize>) -> Self {
+        running.send_modify(|count| *count += 1);
+        Self(running.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }

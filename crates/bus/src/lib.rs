@@ -42,7 +42,7 @@
 //! | [`publish`], [`publisher`], `publishing` | from what a publisher asks for to what is committed |
 //! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
 //! | [`consumer`], [`exactly_once`] | running a handler for every event, and for each event once |
-//! | `group`, `coordinators` | the owners that deliver, and who owns which partition |
+//! | `group`, `coordinators`, `members` | the owners that deliver, who owns which partition, who is in which group |
 //! | `letter_book` | how many dead letters are open, and who may change them now |
 //! | `topics`, `settings` | topics and what is set for them |
 //! | [`delivery`] | the delivery of one claim |
@@ -67,6 +67,7 @@ pub mod filter;
 mod group;
 mod letter_book;
 pub mod limits;
+mod members;
 pub mod metrics;
 pub mod options;
 pub mod pattern;

@@ -1,6 +1,6 @@
 //! From requests to what is in the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use promethean_model::{Durability, TopicName};
 use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp};
@@ -60,7 +60,9 @@ impl Run {
         if self.events.is_empty() {
             return;
         }
+        let unheard = Unheard::new(core, self.pending.iter().map(|(_, pending)| &pending.topic));
         let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability).await;
+        unheard.heard();
         for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
             let result = match outcome {
                 Ok(appended) => {
@@ -83,7 +85,8 @@ impl Run {
 
 async fn publish_expecting(core: &Core, prepared: Prepared) -> Result<Published, BusError> {
     let durability = core.settings.get(&prepared.event.topic).durability;
-    let published = commit(core, durability, vec![prepared], Vec::new()).await?;
+    let published = commit(core, durability, vec![prepared], Vec::new()).await;
+    let published = published.inspect_err(|error| core.metrics.rejected(error))?;
     published.into_iter().next().ok_or(BusError::Closed)
 }
 
@@ -99,6 +102,9 @@ pub(crate) async fn prepare_batch(
     core: &Core,
     events: Vec<Publish<'_>>,
 ) -> Result<(Option<Durability>, Vec<Prepared>), BusError> {
+    if core.is_closed() {
+        return Err(BusError::Closed);
+    }
     core.options.limits.check_batch(events.len())?;
     take_rates(core, &events)?;
     let mut prepared = Vec::with_capacity(events.len());
@@ -122,7 +128,10 @@ pub(crate) async fn commit(
 ) -> Result<Vec<Published>, BusError> {
     let mut batch = Batch { state, ..Batch::of(Class::Durable(durability)) };
     let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
-    let receipt = core.store.commit(batch).await?;
+    let unheard = Unheard::new(core, pending.iter().map(|pending| &pending.topic));
+    let receipt = core.store.commit(batch).await;
+    unheard.heard();
+    let receipt = receipt?;
     for (pending, placed) in pending.iter().zip(&receipt.events) {
         count(core, &pending.topic, *placed);
     }
@@ -137,10 +146,14 @@ fn take_rates(core: &Core, events: &[Publish<'_>]) -> Result<(), BusError> {
         *wanted.entry(event.topic()).or_default() += 1;
     }
     let now_ms = core.clock.monotonic_ms();
+    let mut taken: Vec<(&TopicName, u32)> = Vec::new();
     for (topic, count) in wanted {
-        rates.take(topic, count, now_ms).inspect_err(|_| {
+        if let Err(refused) = rates.take(topic, count, now_ms) {
             core.metrics.topic(topic).rate_limited.add(u64::from(count));
-        })?;
+            taken.into_iter().for_each(|(topic, count)| rates.put_back(topic, count, now_ms));
+            return Err(refused.into());
+        }
+        taken.push((topic, count));
     }
     Ok(())
 }
@@ -164,11 +177,46 @@ pub(crate) fn count(core: &Core, topic: &TopicName, placed: Placed) {
     let series = core.metrics.topic(topic);
     if placed.duplicate {
         series.duplicates.inc();
-        return;
+    } else {
+        series.published.inc();
     }
-    series.published.inc();
+    // A duplicate too: the first publisher may not have lived to tell.
     if placed.offset.get() == 0 {
         // Nobody may be following patterns.
         let _ = core.births.send(topic.clone());
+    }
+}
+
+/// Topics that may be born by a publish whose publisher goes away: the store goes on, and those who follow patterns
+/// would never hear.
+struct Unheard<'a> {
+    core: &'a Core,
+    topics: BTreeSet<TopicName>,
+}
+
+impl<'a> Unheard<'a> {
+    fn new<'p>(core: &'a Core, pending: impl IntoIterator<Item = &'p TopicName>) -> Self {
+        let (mut topics, mut last) = (BTreeSet::new(), None);
+        for topic in pending {
+            // A topic with events has been born and announced.
+            if last.replace(topic) != Some(topic) && core.store.durable_end(topic).get() == 0 {
+                topics.insert(topic.clone());
+            }
+        }
+        Self { core, topics }
+    }
+
+    /// The outcome is known, and will be told by `count`.
+    fn heard(mut self) {
+        self.topics.clear();
+    }
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        for topic in std::mem::take(&mut self.topics) {
+            // Nobody may be following patterns.
+            let _ = self.core.births.send(topic);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A member's hold on a group: leases come out, acks go in.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_model::{GroupName, MemberId, TopicName};
 use promethean_store::port::StoredEvent;
@@ -12,6 +13,7 @@ use crate::core::Core;
 use crate::delivery::types::{Input, LeaseRef, Leaving, MemberNo};
 use crate::error::BusError;
 use crate::group::{Ask, Command, Inbox, Item, Owner};
+use crate::members::Entered;
 use crate::pattern::Subject;
 
 /// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
@@ -20,6 +22,7 @@ pub struct Subscription {
     pub(crate) link: Arc<Link>,
     /// What a drop counts as.
     pub(crate) leaving: Leaving,
+    pub(crate) _entered: Entered,
 }
 
 /// What leases and their subscription share.
@@ -31,10 +34,22 @@ pub(crate) struct Link {
     /// Its name, in a partitioned group.
     pub(crate) name: Option<MemberId>,
     pub(crate) inbox: Arc<Inbox>,
-    /// The owners it is a member of.
-    pub(crate) owners: Mutex<HashMap<TopicName, Arc<Owner>>>,
+    pub(crate) joined: Mutex<Joined>,
+    /// Whether an owner starves for credit that another one holds.
+    pub(crate) starving: AtomicBool,
     /// Signals whoever follows topics for it that it has left.
     pub(crate) left: Notify,
+}
+
+/// Where a member is. Under one lock, since topics are joined while it pauses or leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    /// The owners it is a member of.
+    pub(crate) owners: HashMap<TopicName, Arc<Owner>>,
+    /// Whether topics that come are to deliver nothing for now.
+    pub(crate) paused: bool,
+    /// Whether it has left: nothing more is to be joined.
+    pub(crate) left: bool,
 }
 
 /// One event to be worked on until its lease is over. A clone is the same lease.
@@ -125,8 +140,10 @@ impl Subscription {
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
     pub async fn written(&self, leases: &[Lease]) -> Result<(), BusError> {
         let member = self.link.member;
+        // Never waits, or whoever gives up waiting would hold leases whose time never begins; there are no more of
+        // these letters than leases.
         for (owner, leases) in by_owner(leases) {
-            owner.mailbox.send(Command::Tell(Input::Written { member, leases })).await?;
+            owner.mailbox.send_now(Command::Tell(Input::Written { member, leases }))?;
         }
         Ok(())
     }
@@ -158,11 +175,13 @@ impl Subscription {
 
     /// Delivers nothing until resumed. What is in flight stays so.
     pub async fn pause(&self) -> Result<(), BusError> {
+        self.link.joined().paused = true;
         self.tell_all(|member| Input::Pause(Some(member))).await
     }
 
     /// Delivers again.
     pub async fn resume(&self) -> Result<(), BusError> {
+        self.link.joined().paused = false;
         self.tell_all(|member| Input::Resume(Some(member))).await
     }
 
@@ -213,16 +232,21 @@ impl Link {
     }
 
     pub(crate) fn owners(&self) -> Vec<Arc<Owner>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.joined().owners.values().cloned().collect()
+    }
+
+    pub(crate) fn joined(&self) -> MutexGuard<'_, Joined> {
+        // Each change is one operation, so a panic elsewhere leaves it whole.
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An owner's topic is gone.
     pub(crate) fn forget(&self, gone: &Arc<Owner>) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        if owners.get(&gone.topic).is_some_and(|owner| Arc::ptr_eq(owner, gone)) {
-            owners.remove(&gone.topic);
+        let mut joined = self.joined();
+        if joined.owners.get(&gone.topic).is_some_and(|owner| Arc::ptr_eq(owner, gone)) {
+            joined.owners.remove(&gone.topic);
         }
-        drop(owners);
+        drop(joined);
         self.inbox.forget(gone);
     }
 
@@ -285,7 +309,12 @@ impl Drop for Subscription {
         if let Some(name) = &link.name {
             link.core.coordinators.leave(&link.key(), name, link.member, link.core.now());
         }
-        for owner in link.owners() {
+        let owners = {
+            let mut joined = link.joined();
+            joined.left = true;
+            std::mem::take(&mut joined.owners)
+        };
+        for owner in owners.into_values() {
             // One that has ended has no members.
             let _ = owner.mailbox.send_now(Command::Leave(link.member, self.leaving));
         }

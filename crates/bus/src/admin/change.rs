@@ -83,12 +83,11 @@ impl Bus {
 
     async fn set_paused(&self, subject: &Subject, group: &GroupName, paused: bool) -> Result<(), BusError> {
         let core = &self.core;
-        let held = core.hold_rows(group).await;
+        let _lock = core.members.lock(group).await;
         let row = GroupRow { paused, ..require_group(core, group, subject).await? };
         let key = GroupKey::encode(group, subject);
         let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
         core.store.commit(Batch::new().with(op)).await?;
-        drop(held);
         for owner in core.owners.all() {
             if owner.group == *group && subject.matches(&owner.topic) {
                 let input = if paused { Input::Pause(None) } else { Input::Resume(None) };
@@ -103,8 +102,12 @@ impl Bus {
     /// dead-letter topic stay.
     pub async fn delete_group(&self, subject: &Subject, group: &GroupName) -> Result<(), BusError> {
         let core = &self.core;
-        let _held = core.hold_rows(group).await;
+        let _lock = core.members.lock(group).await;
         require_group(core, group, subject).await?;
+        let members = core.members.count(&(group.clone(), subject.clone()));
+        if members > 0 {
+            return Err(BusError::GroupBusy { group: group.clone(), members });
+        }
         let cursors = core.store.cursors_of_group(group).await?;
         let topics: Vec<TopicName> =
             cursors.into_iter().map(|cursor| cursor.topic).filter(|topic| subject.matches(topic)).collect();

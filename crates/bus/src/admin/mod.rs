@@ -16,6 +16,7 @@ mod replay;
 mod topics;
 
 pub use self::change::SeekReport;
+pub(crate) use self::find::group_on;
 pub use self::groups::{GroupInfo, GroupProgress};
 pub use self::letters::{LetterChoice, LetterInfo, LetterPage, LetterReport, RedriveTo};
 pub use self::replay::{Replay, ReplayPage};

@@ -1,11 +1,14 @@
 //! Topics: listing, creating, setting, deleting.
 
 use promethean_model::{TopicName, TopicSettings};
-use promethean_store::port::{Batch, SettingsOp, Table, TopicInfo, TopicOp};
+use promethean_store::port::{Batch, RowOp, SettingsOp, Table, TopicInfo, TopicOp};
+use tokio::sync::oneshot;
 
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::rows::topic_prefix;
+use crate::group::Command;
+use crate::pattern::Subject;
+use crate::rows::{GroupKey, topic_prefix};
 use crate::topics;
 
 impl Bus {
@@ -45,20 +48,38 @@ impl Bus {
         Ok(())
     }
 
-    /// Deletes a topic with its events, settings, cursors, and what groups noted of its events. Its subscriptions end with `topic_deleted`.
+    /// Deletes a topic with its events, settings, and groups with all they noted. Its subscriptions end with
+    /// `topic_deleted`. Groups of patterns stay, and begin anew should the topic be born again.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
+        let core = &self.core;
         self.topic(topic).await?;
+        // Before we look: what they write while we look would stay.
+        self.end_owners(topic).await;
         let mut batch = Batch::new().with(TopicOp::Delete(topic.clone()));
-        for cursor in self.core.store.cursors_of_topic(topic).await? {
-            // A topic of the same name begins at offset 0 again: they would speak of its events.
+        for cursor in core.store.cursors_of_topic(topic).await? {
+            // Another topic of this name would inherit them.
             for table in [Table::Attempts, Table::DeadLetters] {
                 self.add_row_deletes(table, &topic_prefix(&cursor.group, topic), &mut batch).await?;
             }
+            let key = GroupKey::encode(&cursor.group, &Subject::Topic(topic.clone()));
+            batch = batch.with(RowOp::Delete { table: Table::Groups, key });
         }
-        self.core.store.commit(batch).await?;
-        self.core.letters.forget(topic, None);
-        self.core.settings.put(topic, None);
-        self.core.metrics.forget_topic(topic);
+        core.store.commit(batch).await?;
+        core.letters.forget(topic, None);
+        core.settings.put(topic, None);
+        core.metrics.forget_topic(topic);
+        self.end_owners(topic).await;
         Ok(())
+    }
+
+    /// Ends the subscriptions to a topic. Until its owners have ended, they are in the way of another of its name.
+    async fn end_owners(&self, topic: &TopicName) {
+        for owner in self.core.owners.all().into_iter().filter(|owner| owner.topic == *topic) {
+            let (answer, ended) = oneshot::channel();
+            if owner.mailbox.send_now(Command::TopicDeleted(answer)).is_ok() {
+                // Whatever the answer, it has ended.
+                let _ = ended.await;
+            }
+        }
     }
 }

@@ -27,8 +27,12 @@ pub(crate) enum Command {
     Leave(MemberNo, Leaving),
     /// How are things?
     Look(Answer<Seen>),
-    /// Stop without a trace if nobody is a member: the group is being deleted.
+    /// End if nobody is a member: the group is being deleted. The answer is dropped when the owner has ended.
     Retire(Answer<()>),
+    /// Say when you have ended, by dropping the answer; refused if somebody is a member.
+    AwaitEnd(Answer<()>),
+    /// The topic is no more. The answer is dropped when the owner has ended.
+    TopicDeleted(Answer<()>),
     /// The bus shuts down.
     Close,
 }
@@ -89,7 +93,10 @@ impl Command {
         // Whoever asked may have gone away.
         match self {
             Self::Ask(_, answer) => drop(answer.send(Err(why.clone()))),
-            Self::Join(_, answer) | Self::Retire(answer) => drop(answer.send(Err(why.clone()))),
+            Self::Join(_, answer)
+            | Self::Retire(answer)
+            | Self::AwaitEnd(answer)
+            | Self::TopicDeleted(answer) => drop(answer.send(Err(why.clone()))),
             Self::Look(answer) => drop(answer.send(Err(why.clone()))),
             Self::Tell(_) | Self::Leave(..) | Self::Close => {}
         }

@@ -4,6 +4,7 @@ use promethean_model::SystemSuffix;
 use promethean_store::port::{Batch, Cursor, CursorOp, Table};
 
 use super::Owner;
+use crate::admin::group_on;
 use crate::core::Core;
 use crate::delivery::codec::decode_finished;
 use crate::delivery::types::{Attempts, Scope};
@@ -21,6 +22,7 @@ pub(super) struct Loaded {
     pub(super) machine: Machine,
     /// What the cursor's epoch is now; writes name it.
     pub(super) epoch: u64,
+    pub(super) paused: bool,
 }
 
 /// Takes the group over on the owner's topic: from now on, what an earlier owner writes is refused.
@@ -39,15 +41,17 @@ pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<L
         expected_epoch: cursor.epoch,
     };
     core.store.commit(Batch::new().with(take_over)).await?;
+    // Read now that owners are told of changes: the row at hand may be older than a pause.
+    let paused = group_on(core, group, topic).await?.1.paused;
     let start = Start {
         floor: cursor.floor,
         finished,
         attempts: attempts(core, owner).await?,
         redriven: redriven(core, owner).await?,
-        paused: row.paused,
+        paused,
         first_serial: epoch << SERIALS_PER_EPOCH_BITS,
     };
-    Ok(Loaded { machine: Machine::new(config(owner, row, epoch), start, core.now()), epoch })
+    Ok(Loaded { machine: Machine::new(config(owner, row, epoch), start, core.now()), epoch, paused })
 }
 
 fn config(owner: &Owner, row: &GroupRow, seed: u64) -> Config {

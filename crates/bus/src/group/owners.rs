@@ -5,12 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_model::{GroupName, TopicName};
+use tokio::sync::oneshot;
 
 use super::command::Command;
 use super::mailbox::Mailbox;
 use super::{Owner, task};
 use crate::core::Core;
 use crate::error::BusError;
+use crate::pattern::Subject;
 use crate::rows::{GroupOptions, GroupRow};
 
 type Key = (TopicName, GroupName);
@@ -83,6 +85,21 @@ impl Owners {
     /// All owners there are now.
     pub(crate) fn all(&self) -> Vec<Arc<Owner>> {
         self.lock().owners.values().map(|entry| Arc::clone(&entry.owner)).collect()
+    }
+
+    /// Waits until the owners of a group that nobody is in any more have ended.
+    pub(crate) async fn await_ends(&self, group: &GroupName, subject: &Subject) -> Result<(), BusError> {
+        let concerned = |owner: &Arc<Owner>| owner.group == *group && subject.matches(&owner.topic);
+        for owner in self.all().into_iter().filter(concerned) {
+            let (answer, answered) = oneshot::channel();
+            // Whatever the answer is but a refusal, it has ended.
+            if owner.mailbox.send_now(Command::AwaitEnd(answer)).is_ok()
+                && let Ok(Err(busy @ BusError::GroupBusy { .. })) = answered.await
+            {
+                return Err(busy);
+            }
+        }
+        Ok(())
     }
 
     /// Takes an owner off the list and closes its mailbox, unless `still_needed` finds a reason not to. What was in the

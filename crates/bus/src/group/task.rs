@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -55,10 +55,13 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         effects: Vec::new(),
         letters: VecDeque::new(),
         failure: None,
-        paused: row.paused,
+        ending: None,
+        enders: Vec::new(),
+        paused: loaded.paused,
         closing: false,
         shown_ms: 0,
         counted: Counts::default(),
+        expired: 0,
     };
     if let Err(why) = task.serve().await {
         task.stop(&why);
@@ -82,11 +85,16 @@ struct Task {
     effects: Vec<Effect>,
     letters: VecDeque<Command>,
     failure: Option<BusError>,
+    /// Why to end as soon as no commit is on its way.
+    ending: Option<BusError>,
+    /// Dropped when the task ends.
+    enders: Vec<Answer<()>>,
     paused: bool,
     closing: bool,
     shown_ms: u64,
     /// What the metrics know already.
     counted: Counts,
+    expired: u64,
 }
 
 /// A member.
@@ -99,8 +107,6 @@ struct Seat {
 struct Shared {
     link: Weak<Link>,
     credit: Credit,
-    /// What was left when we last looked.
-    free: usize,
 }
 
 /// A read that failed.
@@ -113,8 +119,8 @@ struct Unread {
 enum Woken {
     Read(Result<Input, Unread>),
     Committed(Outcome),
-    Other,
     StoreClosed,
+    Other,
 }
 
 impl Task {
@@ -126,6 +132,10 @@ impl Task {
             while let Some(command) = self.letters.pop_front() {
                 self.obey(command)?;
             }
+            // What the store has accepted comes before what is done once we have ended; the rest need not be written.
+            if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
+                return Err(why);
+            }
             self.share_credit();
             self.show();
             if self.is_done() {
@@ -134,8 +144,8 @@ impl Task {
             match self.wait().await {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
-                Woken::Other => self.step(Input::Tick),
                 Woken::StoreClosed => return Err(BusError::Closed),
+                Woken::Other => self.step(Input::Tick),
             }
         }
     }
@@ -159,6 +169,10 @@ impl Task {
         self.watch.end();
         let end = self.core.store.durable_end(&self.owner.topic);
         if end < self.end {
+            // A store that is closed knows no topics.
+            if self.core.store.health().refusing.as_deref() == Some("closed") {
+                return Err(BusError::Closed);
+            }
             return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
         }
         if end > self.end {
@@ -187,7 +201,15 @@ impl Task {
             Command::Join(joiner, answer) => self.join(joiner, answer),
             Command::Leave(member, how) => self.leave(member, how),
             Command::Look(answer) => drop(answer.send(Ok(self.seen()))),
-            Command::Retire(answer) => return self.retire(answer),
+            Command::Retire(answer) => self.retire(answer),
+            Command::AwaitEnd(answer) if self.members.is_empty() => self.enders.push(answer),
+            Command::AwaitEnd(answer) => {
+                let _ = answer.send(Err(self.busy()));
+            }
+            Command::TopicDeleted(answer) => {
+                self.enders.push(answer);
+                self.ending = Some(BusError::TopicDeleted { topic: self.owner.topic.clone() });
+            }
             Command::Close => {
                 self.closing = true;
                 for member in self.members.keys().copied().collect::<Vec<_>>() {
@@ -204,8 +226,11 @@ impl Task {
         if answer.send(Ok(())).is_err() {
             return;
         }
-        let shared = shared.map(|link| Shared { link, credit: allowance.credit.clone(), free: 0 });
+        let shared = shared.map(|link| Shared { link, credit: allowance.credit.clone() });
         self.members.insert(member, Seat { inbox, shared });
+        for waiting in std::mem::take(&mut self.enders) {
+            let _ = waiting.send(Err(self.busy()));
+        }
         self.step(Input::Join { member, limits, allowance });
     }
 
@@ -218,19 +243,19 @@ impl Task {
         }
     }
 
-    fn retire(&mut self, answer: Answer<()>) -> Result<(), BusError> {
-        let members = self.members.len();
-        if members > 0 {
+    fn retire(&mut self, answer: Answer<()>) {
+        if !self.members.is_empty() {
             // Whoever asked may have gone away.
-            let _ = answer.send(Err(BusError::GroupBusy { group: self.owner.group.clone(), members }));
-            return Ok(());
+            let _ = answer.send(Err(self.busy()));
+            return;
         }
-        let gone =
-            BusError::UnknownGroup { group: self.owner.group.clone(), subject: self.owner.topic.to_string() };
-        // What was to be committed is about to be deleted.
-        self.core.owners.remove(&self.owner, gone.clone(), || false);
-        let _ = answer.send(Ok(()));
-        Err(gone)
+        let group = self.owner.group.clone();
+        self.ending = Some(BusError::UnknownGroup { group, subject: self.owner.topic.to_string() });
+        self.enders.push(answer);
+    }
+
+    fn busy(&self) -> BusError {
+        BusError::GroupBusy { group: self.owner.group.clone(), members: self.members.len() }
     }
 
     fn answered(&mut self, answer: Result<Input, Unread>) {
@@ -334,33 +359,37 @@ impl Task {
         metrics.acked.add(counts.acked - before.acked);
         metrics.nacked.add(counts.nacked - before.nacked);
         metrics.lease_expired.add(counts.lease_expired - before.lease_expired);
+        metrics.expired.add(status.expired - self.expired);
+        self.expired = status.expired;
     }
 
     /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
     fn share_credit(&mut self) {
         let mut shares = false;
-        for seat in self.members.values_mut() {
-            let Some(shared) = &mut seat.shared else { continue };
+        // Pairs with the fence below: whoever starves sees the credit we gave back, or we see that it starves.
+        fence(Ordering::SeqCst);
+        for shared in self.members.values().filter_map(|seat| seat.shared.as_ref()) {
             shares = true;
-            let free = shared.credit.free();
-            let before = std::mem::replace(&mut shared.free, free);
-            if free <= before {
+            if shared.credit.free() == 0 {
                 continue;
             }
             let Some(link) = shared.link.upgrade() else { continue };
-            for owner in link.owners() {
-                if owner.starved.swap(false, Ordering::AcqRel) {
-                    // One that has ended needs nothing.
-                    let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
-                }
+            if link.starving.swap(false, Ordering::SeqCst) {
+                wake_starved(&link);
             }
         }
-        if shares && self.machine.reason(self.core.now()) == Some(Reason::Credit) {
-            self.owner.starved.store(true, Ordering::Release);
-            // Given back between the look and the flag: nobody would tell us.
-            if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
-                self.step(Input::Credit);
-            }
+        if !shares || self.machine.reason(self.core.now()) != Some(Reason::Credit) {
+            return;
+        }
+        let links = self.members.values().filter_map(|seat| seat.shared.as_ref());
+        self.owner.starved.store(true, Ordering::SeqCst);
+        links
+            .filter_map(|shared| shared.link.upgrade())
+            .for_each(|l| l.starving.store(true, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
+        // Given back between the look and the flag: nobody would tell us.
+        if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
+            self.step(Input::Credit);
         }
     }
 
@@ -401,6 +430,15 @@ impl Task {
     }
 }
 
+fn wake_starved(link: &Link) {
+    for owner in link.owners() {
+        if owner.starved.swap(false, Ordering::SeqCst) {
+            // One that has ended needs nothing.
+            let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
+        }
+    }
+}
+
 /// Waits for the future and forgets it; for ever if there is none.
 async fn ready<T>(future: &mut Option<Boxed<T>>) -> T {
     let output = match future {
@@ -429,6 +467,5 @@ async fn read(
     let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
     let page = core.store.read(&owner.topic, from, limit).await;
     let page = page.map_err(|error| Unread { request, error: error.into() })?;
-    owner.metrics.expired.add(page.expired);
     Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
 }

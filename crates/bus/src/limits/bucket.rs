@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use governor::clock::Clock as GovernorClock;
 use governor::middleware::StateInformationMiddleware;
@@ -46,6 +46,8 @@ pub struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
     now: Told,
     rate: Rate,
+    /// Tokens that were taken and not used.
+    returned: AtomicU32,
 }
 
 impl Rate {
@@ -68,22 +70,41 @@ impl Bucket {
         let per_second = rate.per_second.min(Rate::new(u32::MAX, 1).per_second);
         let quota = Quota::per_second(per_second).allow_burst(rate.burst);
         let limiter = RateLimiter::direct_with_clock(quota, now.clone()).with_middleware();
-        Self { limiter, now, rate }
+        Self { limiter, now, rate, returned: AtomicU32::new(0) }
     }
 
     /// Takes `n` tokens or none.
     pub fn take(&self, n: u32, now_ms: u64) -> Result<(), Refused> {
-        let Some(n) = NonZeroU32::new(n) else { return Ok(()) };
+        let asked = n;
+        let spare = self.take_returned(asked);
+        let Some(n) = NonZeroU32::new(asked - spare) else { return Ok(()) };
         self.now.advance(now_ms);
         match self.limiter.check_n(n) {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(not_until)) => {
+                self.put_back(spare);
                 let wait = not_until.wait_time_from(self.now.now());
                 let wait_ms = u64::try_from(wait.as_nanos().div_ceil(NANOS_PER_MS.into()));
                 Err(Refused::RetryAfterMs(wait_ms.unwrap_or(u64::MAX).max(1)))
             }
-            Err(_) => Err(Refused::OverBurst { asked: n.get(), burst: self.rate.burst.get() }),
+            Err(_) => {
+                self.put_back(spare);
+                Err(Refused::OverBurst { asked, burst: self.rate.burst.get() })
+            }
         }
+    }
+
+    /// Gives back tokens that were taken and not used.
+    pub fn put_back(&self, n: u32) {
+        let burst = self.rate.burst.get();
+        let add = |returned: u32| Some(returned.saturating_add(n).min(burst));
+        // The closure always answers.
+        let _ = self.returned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    fn take_returned(&self, n: u32) -> u32 {
+        let less = |returned: u32| (returned > 0).then(|| returned - returned.min(n));
+        self.returned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map_or(0, |had| had.min(n))
     }
 
     /// Takes as many tokens as there are, at most `n`, and says how many.

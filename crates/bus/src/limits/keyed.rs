@@ -58,6 +58,15 @@ impl<K: Hash + Eq> BucketSet<K> {
         self.bucket(key, now_ms).take_up_to(n, now_ms)
     }
 
+    /// Gives back tokens of the key's bucket that were taken and not used.
+    pub fn put_back<Q>(&self, key: &Q, n: u32, now_ms: u64)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.bucket(key, now_ms).put_back(n);
+    }
+
     /// How many keys have a bucket of their own now.
     pub fn len(&self) -> usize {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner).by_key.len()

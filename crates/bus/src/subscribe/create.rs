@@ -35,7 +35,6 @@ pub(crate) async fn require_group(
 
 /// Finds the group or makes it, and checks that its options are what is asked for.
 pub(super) async fn find_or_create(core: &Core, request: &Subscribe) -> Result<GroupRow, BusError> {
-    let _held = core.hold_rows(&request.group).await;
     loop {
         match group_row(core, &request.group, &request.subject).await? {
             Some(row) => return keep(core, request, row).await,
@@ -65,10 +64,13 @@ async fn keep(core: &Core, request: &Subscribe, row: GroupRow) -> Result<GroupRo
         });
     };
     let key = (request.group.clone(), request.subject.clone());
-    let members = core.coordinators.members(&key);
+    // Without the one who asks.
+    let members = core.members.count(&key).saturating_sub(1);
     if members > 0 {
         return Err(BusError::PartitionsInUse { members, partitions: actual });
     }
+    // Owners that those who left have not ended yet work with the number there was.
+    core.owners.await_ends(&request.group, &request.subject).await?;
     let options = GroupOptions { partitions: Some(asked), ..row.options };
     let row = GroupRow { options, ..row };
     put(core, request, &row).await?;

@@ -1,6 +1,7 @@
 //! A member joins the owners of its topics.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, Weak};
 
 use promethean_model::TopicName;
 use promethean_store::port::{Batch, RowOp, Table};
@@ -17,6 +18,7 @@ use crate::delivery::{Allowance, Credit};
 use crate::error::BusError;
 use crate::group::{Command, Inbox, Joiner, Wanted};
 use crate::limits::MemberRate;
+use crate::members::Entered;
 use crate::pattern::{Pattern, Subject};
 use crate::rows::{GroupKey, GroupRow};
 use crate::subscription::{Link, Subscription};
@@ -33,7 +35,7 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         return Err(BusError::Closed);
     }
     request.validate()?;
-    let row = find_or_create(core, &request).await?;
+    let (entered, row) = enter(core, &request).await?;
     let name = match (row.options.partitions, &request.member.member_id) {
         (None, _) => None,
         (Some(_), Some(name)) => Some(name.clone()),
@@ -52,11 +54,13 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         member: core.next_member(),
         name,
         inbox: Arc::new(Inbox::new()),
-        owners: Mutex::default(),
+        joined: Mutex::default(),
+        starving: AtomicBool::new(false),
         left: tokio::sync::Notify::new(),
     });
     // From here on dropping it leaves whatever was joined.
-    let mut subscription = Subscription { link: Arc::clone(&link), leaving: Leaving::Released };
+    let mut subscription =
+        Subscription { link: Arc::clone(&link), leaving: Leaving::Released, _entered: entered };
     let seat = Arc::new(Seat::new(core, &request.member, row));
     match &request.subject {
         Subject::Topic(topic) => seat.join(&link, topic).await?,
@@ -78,6 +82,14 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
     }
     subscription.leaving = Leaving::Lost;
     Ok(subscription)
+}
+
+/// Finds or makes the group and counts as one of its members, so that nobody deletes it in between.
+async fn enter(core: &Arc<Core>, request: &Subscribe) -> Result<(Entered, GroupRow), BusError> {
+    let _lock = core.members.lock(&request.group).await;
+    let entered = Entered::new(core, (request.group.clone(), request.subject.clone()));
+    let row = find_or_create(core, request).await?;
+    Ok((entered, row))
 }
 
 /// What a member brings to each of its topics.
@@ -103,17 +115,23 @@ impl Seat {
     async fn join(&self, link: &Arc<Link>, topic: &TopicName) -> Result<(), BusError> {
         let core = &link.core;
         let wanted = Wanted { topic: topic.clone(), group: link.group.clone(), row: self.row.clone() };
-        let joiner = Joiner {
-            member: link.member,
-            limits: self.limits.clone(),
-            allowance: self.allowance.clone(),
-            inbox: Arc::clone(&link.inbox),
-            shared: matches!(link.subject, Subject::Pattern(_)).then(|| Arc::downgrade(link)),
-        };
         let (answer, answered) = oneshot::channel();
-        let owner = core.owners.send(core, &wanted, Command::Join(joiner, answer))?;
-        // Before the answer: whatever happens now, leaving reaches the owner.
-        link.owners.lock().unwrap_or_else(PoisonError::into_inner).insert(topic.clone(), owner);
+        {
+            // Under the lock: a pause or a leave comes before this and is seen here, or after and reaches the owner.
+            let mut joined = link.joined();
+            if joined.left {
+                return Err(BusError::Closed);
+            }
+            let joiner = Joiner {
+                member: link.member,
+                limits: MemberLimits { paused: joined.paused, ..self.limits.clone() },
+                allowance: self.allowance.clone(),
+                inbox: Arc::clone(&link.inbox),
+                shared: matches!(link.subject, Subject::Pattern(_)).then(|| Arc::downgrade(link)),
+            };
+            let owner = core.owners.send(core, &wanted, Command::Join(joiner, answer))?;
+            joined.owners.insert(topic.clone(), owner);
+        }
         answered.await.unwrap_or(Err(BusError::Closed))
     }
 }
@@ -151,7 +169,7 @@ async fn join_all(
 }
 
 async fn join_one(link: &Arc<Link>, seat: &Seat, topic: &TopicName) -> Result<(), BusError> {
-    if link.owners.lock().unwrap_or_else(PoisonError::into_inner).contains_key(topic) {
+    if link.joined().owners.contains_key(topic) {
         return Ok(());
     }
     cursor_for_newborn(&link.core, &link.group, topic).await?;
@@ -180,7 +198,11 @@ impl Follower {
                 let mut shutdown = self.core.shutdown.subscribe();
                 tokio::select! {
                     () = link.left.notified() => return,
-                    _ = shutdown.wait_for(|closing| *closing) => return,
+                    _ = shutdown.wait_for(|closing| *closing) => {
+                        // Without topics there is no owner that would say so.
+                        link.inbox.end(BusError::Closed);
+                        return;
+                    }
                     born = births.recv() => born,
                 }
             };
@@ -202,7 +224,7 @@ impl Follower {
 
 /// The last epoch that may have been used before; those after it are put aside durably.
 async fn reserve_epochs(core: &Core, link: &Link) -> Result<u64, BusError> {
-    let _held = core.hold_rows(&link.group).await;
+    let _lock = core.members.lock(&link.group).await;
     let used = core.coordinators.epoch(&link.key());
     let last = super::require_group(core, &link.group, &link.subject).await?;
     let needed = used.map_or(last.epoch, |used| used + EPOCHS_SPARE);

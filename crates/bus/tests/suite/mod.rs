@@ -6,6 +6,7 @@ mod letters;
 mod model;
 mod publisher;
 mod rules;
+mod run;
 mod simulation;
 mod support;
 mod verdict;

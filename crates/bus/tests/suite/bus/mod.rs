@@ -1,0 +1,17 @@
+//! The bus as its users see it, on the store in memory and on the embedded one.
+
+mod admin;
+mod credit;
+mod dead;
+pub(crate) mod harness;
+mod ordered;
+mod partitioned;
+mod patterns;
+mod publishing;
+mod reasons;
+mod refusals;
+mod seeking;
+mod shared;
+mod shutdown;
+mod starts;
+mod topics;
