@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `owner`, `task` | the handle of an owner; its task |
+//! | `task`, `sharing`, `showing` | the task of an owner |
 //! | `command`, `mailbox` | what an owner is told |
 //! | `inbox` | what a subscription is given |
 //! | `load`, `progress` | from the store to the machine, and back in one batch |
@@ -14,6 +14,8 @@ mod load;
 mod mailbox;
 mod owners;
 mod progress;
+mod sharing;
+mod showing;
 mod task;
 
 use std::sync::atomic::AtomicBool;

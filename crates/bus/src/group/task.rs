@@ -3,28 +3,25 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_model::Offset;
 use promethean_store::port::{EndWatch, PageLimit};
 
-use super::command::{Answer, Command, Joiner, Seen};
+use super::command::{Answer, Command, Joiner};
 use super::inbox::{Inbox, Item};
 use super::progress::{self, Outcome};
+use super::sharing::Shared;
 use super::{Owner, load};
 use crate::core::Core;
-use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Reason, ReplyNo};
-use crate::delivery::{Counts, Credit, Machine};
+use crate::delivery::types::{Effect, Input, Leaving, MemberNo, ReplyNo};
+use crate::delivery::{Counts, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
-use crate::subscription::Link;
 
 /// How long after the store failed to try again.
 const RETRY_MS: u64 = 1_000;
-/// How often the gauges of a busy group are brought up to date.
-const SHOW_EVERY_MS: u64 = 100;
 /// Bytes of events read at once.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -68,49 +65,43 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
     }
 }
 
-struct Task {
-    core: Arc<Core>,
-    owner: Arc<Owner>,
-    machine: Machine,
-    epoch: u64,
-    watch: EndWatch,
+pub(super) struct Task {
+    pub(super) core: Arc<Core>,
+    pub(super) owner: Arc<Owner>,
+    pub(super) machine: Machine,
+    pub(super) epoch: u64,
+    pub(super) watch: EndWatch,
     /// What the machine was told last.
-    end: Offset,
-    members: BTreeMap<MemberNo, Seat>,
-    answers: HashMap<ReplyNo, Answer<usize>>,
-    next_reply: u64,
-    read: Option<Boxed<Result<Input, Unread>>>,
-    commit: Option<Boxed<Outcome>>,
+    pub(super) end: Offset,
+    pub(super) members: BTreeMap<MemberNo, Seat>,
+    pub(super) answers: HashMap<ReplyNo, Answer<usize>>,
+    pub(super) next_reply: u64,
+    pub(super) read: Option<Boxed<Result<Input, Unread>>>,
+    pub(super) commit: Option<Boxed<Outcome>>,
     /// Empty between steps; kept for its memory.
-    effects: Vec<Effect>,
-    letters: VecDeque<Command>,
-    failure: Option<BusError>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) letters: VecDeque<Command>,
+    pub(super) failure: Option<BusError>,
     /// Why to end as soon as no commit is on its way.
-    ending: Option<BusError>,
+    pub(super) ending: Option<BusError>,
     /// Dropped when the task ends.
-    enders: Vec<Answer<()>>,
-    paused: bool,
-    closing: bool,
-    shown_ms: u64,
+    pub(super) enders: Vec<Answer<()>>,
+    pub(super) paused: bool,
+    pub(super) closing: bool,
+    pub(super) shown_ms: u64,
     /// What the metrics know already.
-    counted: Counts,
-    expired: u64,
+    pub(super) counted: Counts,
+    pub(super) expired: u64,
 }
 
 /// A member.
-struct Seat {
+pub(super) struct Seat {
     inbox: Arc<Inbox>,
-    shared: Option<Shared>,
-}
-
-/// Credit that owners of other topics use too.
-struct Shared {
-    link: Weak<Link>,
-    credit: Credit,
+    pub(super) shared: Option<Shared>,
 }
 
 /// A read that failed.
-struct Unread {
+pub(super) struct Unread {
     request: u64,
     error: BusError,
 }
@@ -287,7 +278,7 @@ impl Task {
         }
     }
 
-    fn step(&mut self, input: Input) {
+    pub(super) fn step(&mut self, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
         self.machine.step(input, self.core.now(), &mut effects);
         for effect in effects.drain(..) {
@@ -326,73 +317,6 @@ impl Task {
         }
     }
 
-    fn seen(&self) -> Seen {
-        Seen {
-            status: self.machine.status(),
-            reason: self.machine.reason(self.core.now()),
-            members: self.members.len(),
-            paused: self.paused,
-            failure: self.failure.clone(),
-        }
-    }
-
-    /// Brings the gauges up to date: now and then under load, at once when the group comes to rest.
-    fn show(&mut self) {
-        let now_ms = self.core.clock.monotonic_ms();
-        let at_rest = self.read.is_none() && self.commit.is_none();
-        if !at_rest && now_ms < self.shown_ms.saturating_add(SHOW_EVERY_MS) {
-            return;
-        }
-        self.shown_ms = now_ms;
-        if at_rest {
-            // A burst leaves no memory behind.
-            self.letters.shrink_to(0);
-            self.effects.shrink_to(0);
-        }
-        let (metrics, status) = (&self.owner.metrics, self.machine.status());
-        metrics.set_members(self.members.len() as i64);
-        metrics.set_inflight(status.in_flight as i64);
-        metrics.set_lag(i64::try_from(status.lag).unwrap_or(i64::MAX));
-        metrics.set_blocked_keys(status.blocked_keys.len() as i64);
-        let (counts, before) = (status.counts, std::mem::replace(&mut self.counted, status.counts));
-        metrics.redelivered.add(counts.redelivered - before.redelivered);
-        metrics.acked.add(counts.acked - before.acked);
-        metrics.nacked.add(counts.nacked - before.nacked);
-        metrics.lease_expired.add(counts.lease_expired - before.lease_expired);
-        metrics.expired.add(status.expired - self.expired);
-        self.expired = status.expired;
-    }
-
-    /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
-    fn share_credit(&mut self) {
-        let mut shares = false;
-        // Pairs with the fence below: whoever starves sees the credit we gave back, or we see that it starves.
-        fence(Ordering::SeqCst);
-        for shared in self.members.values().filter_map(|seat| seat.shared.as_ref()) {
-            shares = true;
-            if shared.credit.free() == 0 {
-                continue;
-            }
-            let Some(link) = shared.link.upgrade() else { continue };
-            if link.starving.swap(false, Ordering::SeqCst) {
-                wake_starved(&link);
-            }
-        }
-        if !shares || self.machine.reason(self.core.now()) != Some(Reason::Credit) {
-            return;
-        }
-        let links = self.members.values().filter_map(|seat| seat.shared.as_ref());
-        self.owner.starved.store(true, Ordering::SeqCst);
-        links
-            .filter_map(|shared| shared.link.upgrade())
-            .for_each(|l| l.starving.store(true, Ordering::SeqCst));
-        fence(Ordering::SeqCst);
-        // Given back between the look and the flag: nobody would tell us.
-        if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
-            self.step(Input::Credit);
-        }
-    }
-
     /// Whether the owner has ended: nobody is a member, and all there was to write is written.
     fn is_done(&mut self) -> bool {
         let idle = self.members.is_empty() && self.commit.is_none() && self.machine.is_settled();
@@ -426,15 +350,6 @@ impl Task {
         for member in std::mem::take(&mut self.members).into_keys() {
             let now = self.core.now();
             self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
-        }
-    }
-}
-
-fn wake_starved(link: &Link) {
-    for owner in link.owners() {
-        if owner.starved.swap(false, Ordering::SeqCst) {
-            // One that has ended needs nothing.
-            let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
         }
     }
 }

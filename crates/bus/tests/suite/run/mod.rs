@@ -54,7 +54,7 @@ struct Hint(u64);
 impl Drop for Hint {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("BUSRUN_SEED={} repeats this", self.0);
+            eprintln!("BUSRUN_SEED={} repeats this", self.0);
         }
     }
 }

@@ -1,0 +1,57 @@
+//! Credit that a member has for all topics of its pattern together.
+
+use std::sync::Weak;
+use std::sync::atomic::{Ordering, fence};
+
+use super::command::Command;
+use super::task::Task;
+use crate::delivery::Credit;
+use crate::delivery::types::{Input, Reason};
+use crate::subscription::Link;
+
+/// Credit that owners of other topics use too.
+pub(super) struct Shared {
+    pub(super) link: Weak<Link>,
+    pub(super) credit: Credit,
+}
+
+impl Task {
+    /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
+    pub(super) fn share_credit(&mut self) {
+        let mut shares = false;
+        // Pairs with the fence below: whoever starves sees the credit we gave back, or we see that it starves.
+        fence(Ordering::SeqCst);
+        for shared in self.members.values().filter_map(|seat| seat.shared.as_ref()) {
+            shares = true;
+            if shared.credit.free() == 0 {
+                continue;
+            }
+            let Some(link) = shared.link.upgrade() else { continue };
+            if link.starving.swap(false, Ordering::SeqCst) {
+                wake_starved(&link);
+            }
+        }
+        if !shares || self.machine.reason(self.core.now()) != Some(Reason::Credit) {
+            return;
+        }
+        let links = self.members.values().filter_map(|seat| seat.shared.as_ref());
+        self.owner.starved.store(true, Ordering::SeqCst);
+        links
+            .filter_map(|shared| shared.link.upgrade())
+            .for_each(|l| l.starving.store(true, Ordering::SeqCst));
+        fence(Ordering::SeqCst);
+        // Given back between the look and the flag: nobody would tell us.
+        if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
+            self.step(Input::Credit);
+        }
+    }
+}
+
+fn wake_starved(link: &Link) {
+    for owner in link.owners() {
+        if owner.starved.swap(false, Ordering::SeqCst) {
+            // One that has ended needs nothing.
+            let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
+        }
+    }
+}
