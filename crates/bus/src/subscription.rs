@@ -125,10 +125,10 @@ impl Subscription {
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
     pub async fn written(&self, leases: &[Lease]) -> Result<(), BusError> {
         let member = self.link.member;
-        each_owner(leases, async |owner, leases| {
-            owner.mailbox.send(Command::Tell(Input::Written { member, leases })).await
-        })
-        .await
+        for (owner, leases) in by_owner(leases) {
+            owner.mailbox.send(Command::Tell(Input::Written { member, leases })).await?;
+        }
+        Ok(())
     }
 
     /// Finishes events, and waits until that is durable.
@@ -141,11 +141,11 @@ impl Subscription {
     pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
         self.observe_latency(leases);
         let member = self.link.member;
-        each_owner(leases, async |owner, leases| {
+        for (owner, leases) in by_owner(leases) {
             owner.metrics.acked.add(leases.len() as u64);
-            owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await
-        })
-        .await
+            owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await?;
+        }
+        Ok(())
     }
 
     /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
@@ -188,16 +188,13 @@ impl Subscription {
     async fn ask(
         &self,
         leases: &[Lease],
-        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
+        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask + Send,
     ) -> Result<Settled, BusError> {
         let mut settled = Settled { stale: 0 };
-        each_owner(leases, async |owner, leases| {
+        for (owner, leases) in by_owner(leases) {
             let count = leases.len();
-            let stale = self.link.ask(owner, ask(self.link.member, leases), count).await?;
-            settled.stale += stale;
-            Ok(())
-        })
-        .await?;
+            settled.stale += self.link.ask(owner, ask(self.link.member, leases), count).await?;
+        }
         Ok(settled)
     }
 
@@ -209,17 +206,12 @@ impl Subscription {
     }
 }
 
-/// Calls `each` for the leases of each owner; those of one owner are neighbours.
-async fn each_owner(
-    leases: &[Lease],
-    mut each: impl AsyncFnMut(&Arc<Owner>, Vec<LeaseRef>) -> Result<(), BusError>,
-) -> Result<(), BusError> {
-    for chunk in leases.chunk_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner)) {
-        if let Some(first) = chunk.first() {
-            each(&first.owner, chunk.iter().map(|lease| lease.lease).collect()).await?;
-        }
-    }
-    Ok(())
+/// The leases of each owner; those of one owner are neighbours.
+fn by_owner(leases: &[Lease]) -> impl Iterator<Item = (&Arc<Owner>, Vec<LeaseRef>)> {
+    leases.chunk_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner)).filter_map(|chunk| {
+        let owner = &chunk.first()?.owner;
+        Some((owner, chunk.iter().map(|lease| lease.lease).collect()))
+    })
 }
 
 impl Link {
