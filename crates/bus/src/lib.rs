@@ -51,6 +51,7 @@
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
 //! | [`metrics`] | what is counted, and its page |
+//! | `small_map` | a map for few entries |
 //! | [`error`] | every refusal |
 
 pub mod admin;
@@ -76,6 +77,7 @@ pub mod publisher;
 mod publishing;
 pub mod rows;
 mod settings;
+mod small_map;
 pub mod subscribe;
 pub mod subscription;
 mod topics;

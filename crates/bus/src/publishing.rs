@@ -1,22 +1,25 @@
 //! From requests to what is in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use promethean_model::{Durability, TopicName};
+use promethean_model::{Durability, TopicName, TopicSettings};
 use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp};
 
 use crate::core::Core;
 use crate::error::BusError;
-use crate::publish::{Pending, Prepared, Publish, Published, Writer, check};
+use crate::metrics::TopicSeries;
+use crate::publish::{Checked, Pending, Prepared, Publish, Published, Writer, check};
 
 /// Publishes events in their order, each by itself.
 pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
     let mut results = Vec::with_capacity(events.len());
-    let mut run = Run::default();
+    let mut run = Run::of(events.len());
+    let mut settings = LastSettings::new(core);
     for event in events {
-        match prepare(core, event, true).await {
+        match prepare(core, event, &mut settings, true).await {
             Ok(prepared) if prepared.expects_nothing() => {
-                let durability = core.settings.get(&prepared.event.topic).durability;
+                let durability = settings.get(&prepared.event.topic).durability;
                 if run.durability != durability {
                     run.flush(core, &mut results).await;
                     run.durability = durability;
@@ -40,7 +43,6 @@ pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<R
 }
 
 /// Neighbours that go to the store in one call.
-#[derive(Default)]
 struct Run {
     durability: Option<Durability>,
     /// With their places in the results.
@@ -49,6 +51,10 @@ struct Run {
 }
 
 impl Run {
+    fn of(events: usize) -> Self {
+        Self { durability: None, pending: Vec::with_capacity(events), events: Vec::with_capacity(events) }
+    }
+
     fn add(&mut self, place: usize, prepared: Prepared) {
         let id = prepared.event.id.id();
         let topic = prepared.event.topic.clone();
@@ -63,10 +69,11 @@ impl Run {
         let unheard = Unheard::new(core, self.pending.iter().map(|(_, pending)| &pending.topic));
         let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability).await;
         unheard.heard();
+        let mut counts = Counts::new(core);
         for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
             let result = match outcome {
                 Ok(appended) => {
-                    count(core, &pending.topic, appended.placed);
+                    counts.add(&pending.topic, appended.placed);
                     let word = appended.durability.map_or("memory", Durability::as_str);
                     Ok(Published::new(pending, appended.placed, word))
                 }
@@ -109,9 +116,10 @@ pub(crate) async fn prepare_batch(
     take_rates(core, &events)?;
     let mut prepared = Vec::with_capacity(events.len());
     let mut durability = Some(Durability::Os);
+    let mut settings = LastSettings::new(core);
     for event in events {
-        let event = prepare(core, event, false).await?;
-        if core.settings.get(&event.event.topic).durability != Some(Durability::Os) {
+        let event = prepare(core, event, &mut settings, false).await?;
+        if settings.get(&event.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }
         prepared.push(event);
@@ -132,8 +140,9 @@ pub(crate) async fn commit(
     let receipt = core.store.commit(batch).await;
     unheard.heard();
     let receipt = receipt?;
+    let mut counts = Counts::new(core);
     for (pending, placed) in pending.iter().zip(&receipt.events) {
-        count(core, &pending.topic, *placed);
+        counts.add(&pending.topic, *placed);
     }
     Ok(Published::all(pending, &receipt))
 }
@@ -158,32 +167,79 @@ fn take_rates(core: &Core, events: &[Publish<'_>]) -> Result<(), BusError> {
     Ok(())
 }
 
-async fn prepare(core: &Core, event: Publish<'_>, rated: bool) -> Result<Prepared, BusError> {
+/// What can be said of an event before its settings are looked at.
+fn check_event(core: &Core, event: Publish<'_>, rated: bool) -> Result<Checked, BusError> {
     if core.is_closed() {
         return Err(BusError::Closed);
     }
     if rated && core.topic_rates.is_some() {
         take_rates(core, std::slice::from_ref(&event))?;
     }
-    let checked = check(event, Writer::User, &core.options.limits)?;
-    if !core.options.auto_create && core.store.topic_info(checked.topic()).await?.is_none() {
-        return Err(BusError::AutoCreateOff { topic: checked.topic().clone() });
-    }
-    let settings = core.settings.get(checked.topic());
-    checked.prepare(&settings, &core.mint, core.clock.wall_ms())
+    check(event, Writer::User, &core.options.limits)
 }
 
-pub(crate) fn count(core: &Core, topic: &TopicName, placed: Placed) {
-    let series = core.metrics.topic(topic);
-    if placed.duplicate {
-        series.duplicates.inc();
-    } else {
-        series.published.inc();
+async fn prepare(
+    core: &Core,
+    event: Publish<'_>,
+    settings: &mut LastSettings<'_>,
+    rated: bool,
+) -> Result<Prepared, BusError> {
+    let checked = check_event(core, event, rated)?;
+    check_topic(core, checked.topic()).await?;
+    let settings = settings.get(checked.topic());
+    checked.prepare(settings, &core.mint, core.clock.wall_ms())
+}
+
+/// Refuses a topic that does not exist where publishing does not create topics.
+async fn check_topic(core: &Core, topic: &TopicName) -> Result<(), BusError> {
+    if !core.options.auto_create && core.store.topic_info(topic).await?.is_none() {
+        return Err(BusError::AutoCreateOff { topic: topic.clone() });
     }
-    // A duplicate too: the first publisher may not have lived to tell.
-    if placed.offset.get() == 0 {
-        // Nobody may be following patterns.
-        let _ = core.births.send(topic.clone());
+    Ok(())
+}
+
+/// The settings of a topic, looked up once for neighbours of one topic.
+struct LastSettings<'a> {
+    core: &'a Core,
+    last: Option<(TopicName, Arc<TopicSettings>)>,
+}
+
+impl<'a> LastSettings<'a> {
+    const fn new(core: &'a Core) -> Self {
+        Self { core, last: None }
+    }
+
+    fn get(&mut self, topic: &TopicName) -> &TopicSettings {
+        let last = self.last.take().filter(|(last, _)| last == topic);
+        &self.last.insert(last.unwrap_or_else(|| (topic.clone(), self.core.settings.get(topic)))).1
+    }
+}
+
+/// Counts what was published; neighbours of one topic are counted with one look at the table.
+pub(crate) struct Counts<'a> {
+    core: &'a Core,
+    last: Option<(TopicName, Arc<TopicSeries>)>,
+}
+
+impl<'a> Counts<'a> {
+    pub(crate) const fn new(core: &'a Core) -> Self {
+        Self { core, last: None }
+    }
+
+    pub(crate) fn add(&mut self, topic: &TopicName, placed: Placed) {
+        let last = self.last.take().filter(|(last, _)| last == topic);
+        let (_, series) =
+            self.last.insert(last.unwrap_or_else(|| (topic.clone(), self.core.metrics.topic(topic))));
+        if placed.duplicate {
+            series.duplicates.inc();
+        } else {
+            series.published.inc();
+        }
+        // A duplicate too: the first publisher may not have lived to tell.
+        if placed.offset.get() == 0 {
+            // Nobody may be following patterns.
+            let _ = self.core.births.send(topic.clone());
+        }
     }
 }
 

@@ -205,7 +205,7 @@ impl Subscription {
     async fn ask(
         &self,
         leases: &[Lease],
-        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
+        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask + Send,
     ) -> Result<Settled, BusError> {
         self.link.ask_all(leases, ask).await
     }

@@ -25,6 +25,8 @@ pub(crate) enum Command {
 pub(crate) enum BenchCommand {
     /// Measure the event log, one JSON object per line, with the raw limits of the machine beside it
     Log(BenchArgs),
+    /// Measure publishing and consumer groups over the embedded store, one JSON object per line
+    Bus(BusArgs),
     #[command(hide = true)]
     Child(ChildArgs),
 }
@@ -80,6 +82,66 @@ pub(crate) enum Measurement {
     Checkpoint,
 }
 
+/// What `bench bus` measures, and how much of it.
+#[derive(Debug, Args)]
+pub(crate) struct BusArgs {
+    /// Work in this directory and leave it there, empty [default: a temporary directory inside the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Take seconds instead of minutes, with fewer events, groups and topics; figures are rough
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Events of each measurement; with several groups, deliveries [default: 2000000, quick: 100000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub(crate) events: Option<u64>,
+    /// Publishers, a task each
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) publishers: u16,
+    /// Events each publisher keeps unacknowledged
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) outstanding: u16,
+    /// Length of a whole event record: header, id, time, key and payload
+    #[arg(long, value_name = "BYTES", default_value_t = 200,
+        value_parser = clap::value_parser!(u32).range(70..=1_000_000))]
+    pub(crate) event_bytes: u32,
+    /// Events a member holds unfinished
+    #[arg(long, value_name = "N", default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) in_flight: u32,
+    /// Numbers of groups that one topic is delivered to [default: 1,10,100,1000, quick: 1,10,100]
+    #[arg(long, value_name = "N,...", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) groups: Vec<u32>,
+    /// Numbers of topics with a group each [default: 1,100,10000, quick: 1,100,1000]
+    #[arg(long, value_name = "N,...", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) topics: Vec<u32>,
+    /// Groups with a member each that have nothing to do [default: 10000, quick: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) idle_groups: Option<u32>,
+    /// Events published per second while latency is measured
+    #[arg(long, value_name = "N", default_value_t = 5_000,
+        value_parser = clap::value_parser!(u32).range(1_000..=100_000))]
+    pub(crate) rate: u32,
+    /// Run only these measurements
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) only: Vec<BusMeasurement>,
+}
+
+/// The parts of `bench bus`, in the order they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BusMeasurement {
+    Append,
+    Publish,
+    #[value(name = "publish_to_ack")]
+    PublishToAck,
+    Drain,
+    Groups,
+    Topics,
+    Idle,
+    Latency,
+}
+
 /// Work done by a process of its own, so that it can be killed or its memory looked at.
 #[derive(Debug, Args)]
 pub(crate) struct ChildArgs {
@@ -103,6 +165,8 @@ pub(crate) enum ChildTask {
     Fill,
     /// Publishes the events and says how much memory that took.
     Load,
+    /// Subscribes to so many groups as there are to be topics, does nothing, and says what that took.
+    Idle,
 }
 
 /// What `verify` looks at.

@@ -18,6 +18,7 @@ const EXIT_FAILED: u8 = 2;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(BenchCommand::Log(args)) => bench::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(BenchCommand::Bus(args)) => bench::run_bus(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Child(args)) => bench::run_child(&args).map(|()| ExitCode::SUCCESS),
         Command::Verify(args) => verify::run(&args),
     };

@@ -2,9 +2,11 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `task`, `sharing`, `showing` | the task of an owner |
+//! | `task`, `timer`, `sharing`, `showing` | the task of an owner, and its alarm |
+//! | `page` | reading a page of events |
 //! | `command`, `mailbox` | what an owner is told |
 //! | `inbox` | what a subscription is given |
+//! | `page` | events, from the store to the machine |
 //! | `load`, `progress` | from the store to the machine, and back in one batch |
 //! | `owners` | which owners there are |
 
@@ -13,10 +15,12 @@ mod inbox;
 mod load;
 mod mailbox;
 mod owners;
+mod page;
 mod progress;
 mod sharing;
 mod showing;
 mod task;
+mod timer;
 
 use std::sync::atomic::AtomicBool;
 

@@ -31,7 +31,7 @@ impl Task {
                 wake_starved(&link);
             }
         }
-        if !shares || self.machine.reason(self.core.now()) != Some(Reason::Credit) {
+        if !shares || self.machine.reason(self.now) != Some(Reason::Credit) {
             return;
         }
         let links = self.members.values().filter_map(|seat| seat.shared.as_ref());

@@ -1,5 +1,7 @@
 //! What can be seen of an owner.
 
+use std::collections::VecDeque;
+
 use super::command::Seen;
 use super::task::Task;
 
@@ -13,24 +15,23 @@ impl Task {
             reason: self.machine.reason(self.core.now()),
             members: self.members.len(),
             paused: self.paused,
-            failure: self.failure.clone(),
+            failure: self.failure.as_deref().cloned(),
         }
     }
 
     /// Brings the gauges up to date: now and then under load, at once when the group comes to rest.
     pub(super) fn show(&mut self) {
-        let now_ms = self.core.clock.monotonic_ms();
+        let now_ms = self.now.monotonic_ms;
         let at_rest = self.read.is_none() && self.commit.is_none();
         if !at_rest && now_ms < self.shown_ms.saturating_add(SHOW_EVERY_MS) {
             return;
         }
         self.shown_ms = now_ms;
-        if at_rest {
-            // A burst leaves no memory behind.
-            self.letters.shrink_to(0);
-            self.effects.shrink_to(0);
-        }
         let (metrics, status) = (&self.owner.metrics, self.machine.status());
+        if at_rest && status.in_flight == 0 {
+            // It may stay so for long.
+            (self.effects, self.letters) = (Vec::new(), VecDeque::new());
+        }
         metrics.set_members(self.members.len() as i64);
         metrics.set_inflight(status.in_flight as i64);
         metrics.set_lag(i64::try_from(status.lag).unwrap_or(i64::MAX));

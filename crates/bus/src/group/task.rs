@@ -1,50 +1,60 @@
 //! The task of an owner: it feeds the machine and does what the machine wants done.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use promethean_model::Offset;
-use promethean_store::port::{EndWatch, PageLimit};
+use promethean_store::port::EndWatch;
 
 use super::command::{Answer, Command, Joiner};
 use super::inbox::{Inbox, Item};
+use super::page::{Unread, read};
 use super::progress::{self, Outcome};
 use super::sharing::Shared;
+use super::timer::Timer;
 use super::{Owner, load};
 use crate::core::Core;
-use crate::delivery::types::{Effect, Input, Leaving, MemberNo, ReplyNo};
+use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Now, ReplyNo};
 use crate::delivery::{Counts, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
+use crate::small_map::SmallMap;
 
 /// How long after the store failed to try again.
 const RETRY_MS: u64 = 1_000;
-/// Bytes of events read at once.
-const PAGE_BYTES: usize = 1 << 20;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Serves the owner until it has nothing to do, or cannot go on.
 pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
+    // On the heap, as it is large and soon over: a task at rest is no larger than what it needs then.
+    let Some(mut task) = Box::pin(start(core, owner, row)).await else { return };
+    if let Err(why) = task.serve().await {
+        task.stop(&why);
+    }
+}
+
+/// Takes the group over; `None` if that failed, which everyone has been told.
+async fn start(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<Task>> {
     let watch = core.store.watch(&owner.topic);
     let loaded = match load::load(&core, &owner, &row).await {
         Ok(loaded) => loaded,
         Err(error) => {
             core.owners.remove(&owner, error, || false);
-            return;
+            return None;
         }
     };
-    let mut task = Task {
+    Some(Box::new(Task {
+        now: core.now(),
         core,
         owner,
         machine: loaded.machine,
         epoch: loaded.epoch,
         watch,
         end: Offset::ZERO,
-        members: BTreeMap::new(),
+        members: SmallMap::default(),
         answers: HashMap::new(),
         next_reply: 0,
         read: None,
@@ -59,10 +69,8 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         shown_ms: 0,
         counted: Counts::default(),
         expired: 0,
-    };
-    if let Err(why) = task.serve().await {
-        task.stop(&why);
-    }
+        timer: Timer::default(),
+    }))
 }
 
 pub(super) struct Task {
@@ -73,7 +81,7 @@ pub(super) struct Task {
     pub(super) watch: EndWatch,
     /// What the machine was told last.
     pub(super) end: Offset,
-    pub(super) members: BTreeMap<MemberNo, Seat>,
+    pub(super) members: SmallMap<MemberNo, Seat>,
     pub(super) answers: HashMap<ReplyNo, Answer<usize>>,
     pub(super) next_reply: u64,
     pub(super) read: Option<Boxed<Result<Input, Unread>>>,
@@ -81,7 +89,7 @@ pub(super) struct Task {
     /// Empty between steps; kept for its memory.
     pub(super) effects: Vec<Effect>,
     pub(super) letters: VecDeque<Command>,
-    pub(super) failure: Option<BusError>,
+    pub(super) failure: Option<Box<BusError>>,
     /// Why to end as soon as no commit is on its way.
     pub(super) ending: Option<BusError>,
     /// Dropped when the task ends.
@@ -92,18 +100,15 @@ pub(super) struct Task {
     /// What the metrics know already.
     pub(super) counted: Counts,
     pub(super) expired: u64,
+    pub(super) timer: Timer,
+    /// When the task last woke up. What it does until it waits again takes no time worth counting.
+    pub(super) now: Now,
 }
 
 /// A member.
 pub(super) struct Seat {
     inbox: Arc<Inbox>,
     pub(super) shared: Option<Shared>,
-}
-
-/// A read that failed.
-pub(super) struct Unread {
-    request: u64,
-    error: BusError,
 }
 
 /// What the task woke up for.
@@ -132,7 +137,9 @@ impl Task {
             if self.is_done() {
                 return Ok(());
             }
-            match self.wait().await {
+            let woken = self.wait().await;
+            self.now = self.core.now();
+            match woken {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
                 Woken::StoreClosed => return Err(BusError::Closed),
@@ -142,8 +149,8 @@ impl Task {
     }
 
     async fn wait(&mut self) -> Woken {
-        let now = self.core.now();
-        let due = self.machine.next_deadline(now).map(|due| due.saturating_sub(now.monotonic_ms));
+        let due = self.machine.next_deadline(self.now);
+        self.timer.arm(due.map(|due| due.saturating_sub(self.now.monotonic_ms)));
         // In this order: letters may never end, and what was asked for comes at most once.
         tokio::select! {
             biased;
@@ -151,14 +158,13 @@ impl Task {
             answer = ready(&mut self.read) => Woken::Read(answer),
             () = self.owner.mailbox.arrived() => Woken::Other,
             end = self.watch.changed() => end.map_or(Woken::StoreClosed, |_| Woken::Other),
-            () = timer(due) => Woken::Other,
+            () = self.timer.fired() => Woken::Other,
         }
     }
 
     fn look_at_end(&mut self) -> Result<(), BusError> {
-        // Before the look: what moves the end after it must wake us.
-        self.watch.end();
-        let end = self.core.store.durable_end(&self.owner.topic);
+        // Marks it as seen: only what moves it further is to wake us.
+        let end = self.watch.end();
         if end < self.end {
             // A store that is closed knows no topics.
             if self.core.store.health().refusing.as_deref() == Some("closed") {
@@ -203,7 +209,7 @@ impl Task {
             }
             Command::Close => {
                 self.closing = true;
-                for member in self.members.keys().copied().collect::<Vec<_>>() {
+                for member in self.members.keys().collect::<Vec<_>>() {
                     self.leave(member, Leaving::Released);
                 }
             }
@@ -226,7 +232,7 @@ impl Task {
     }
 
     fn leave(&mut self, member: MemberNo, how: Leaving) {
-        if let Some(seat) = self.members.remove(&member) {
+        if let Some(seat) = self.members.remove(member) {
             self.step(Input::Leave { member, how });
             if self.closing {
                 seat.inbox.end(BusError::Closed);
@@ -253,8 +259,8 @@ impl Task {
         match answer {
             Ok(input) => self.step(input),
             Err(Unread { request, error }) => {
-                self.failure = Some(error);
-                let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
+                self.failure = Some(Box::new(error));
+                let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::ReadFailed { request, retry_at_ms });
             }
         }
@@ -270,8 +276,8 @@ impl Task {
             // Whoever shuts down cannot wait for the store to recover; what is not committed is delivered again.
             Err(error) if error.is_final() || self.closing => Err(error),
             Err(error) => {
-                self.failure = Some(error);
-                let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
+                self.failure = Some(Box::new(error));
+                let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::CommitFailed { token: outcome.token, retry_at_ms });
                 Ok(())
             }
@@ -280,7 +286,7 @@ impl Task {
 
     pub(super) fn step(&mut self, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.machine.step(input, self.core.now(), &mut effects);
+        self.machine.step(input, self.now, &mut effects);
         for effect in effects.drain(..) {
             self.perform(effect);
         }
@@ -299,12 +305,12 @@ impl Task {
             }
             Effect::Deliver(member, deliveries) => {
                 self.owner.metrics.delivered.add(deliveries.len() as u64);
-                if let Some(Seat { inbox, .. }) = self.members.get(&member) {
+                if let Some(Seat { inbox, .. }) = self.members.get(member) {
                     inbox.put(Item::Leases(Arc::clone(&self.owner), deliveries.into()));
                 }
             }
             Effect::Revoke(member, leases) => {
-                if let Some(Seat { inbox, .. }) = self.members.get(&member) {
+                if let Some(Seat { inbox, .. }) = self.members.get(member) {
                     inbox.revoke(&self.owner, &leases);
                 }
             }
@@ -347,7 +353,7 @@ impl Task {
             }
         }
         // Gives the members' credit back.
-        for member in std::mem::take(&mut self.members).into_keys() {
+        for member in std::mem::take(&mut self.members).keys() {
             let now = self.core.now();
             self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
         }
@@ -362,25 +368,4 @@ async fn ready<T>(future: &mut Option<Boxed<T>>) -> T {
     };
     *future = None;
     output
-}
-
-#[expect(clippy::disallowed_methods, reason = "the timer of an owner, for deadlines that the machine knows")]
-async fn timer(after_ms: Option<u64>) {
-    match after_ms {
-        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-        None => pending().await,
-    }
-}
-
-async fn read(
-    core: Arc<Core>,
-    owner: Arc<Owner>,
-    request: u64,
-    from: Offset,
-    limit: usize,
-) -> Result<Input, Unread> {
-    let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
-    let page = core.store.read(&owner.topic, from, limit).await;
-    let page = page.map_err(|error| Unread { request, error: error.into() })?;
-    Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
 }

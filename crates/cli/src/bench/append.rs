@@ -82,7 +82,7 @@ fn measure(
 
 /// A tenth of the load goes first, untimed: journal files and the first segment of each topic are made then, and used
 /// again afterwards.
-fn publish_in(dir: &Path, load: Load, topics: usize) -> Result<Published> {
+pub(crate) fn publish_in(dir: &Path, load: Load, topics: usize) -> Result<Published> {
     let (log, _) = data_dir::open(dir, Options::default())?;
     let topics = load::topics(&log, "append", topics, load)?;
     publish(&log, &topics, Load { events: load.events / 10, ..load })?;

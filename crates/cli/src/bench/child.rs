@@ -37,6 +37,13 @@ pub(crate) struct Job<'a> {
 
 /// Runs in the child.
 pub(crate) fn run(args: &ChildArgs) -> Result<()> {
+    match args.task {
+        ChildTask::Idle => super::bus::idle_child(&args.data, args.topics as usize, args.events),
+        ChildTask::Fill | ChildTask::Load => fill(args),
+    }
+}
+
+fn fill(args: &ChildArgs) -> Result<()> {
     let (log, _) = data_dir::open(&args.data, Options::default())?;
     let load = Load {
         publishers: PUBLISHERS,
@@ -51,15 +58,13 @@ pub(crate) fn run(args: &ChildArgs) -> Result<()> {
     };
     let topics = load::topics(&log, "child", args.topics as usize, load)?;
     publish(&log, &topics, load)?;
-    match args.task {
-        ChildTask::Fill => go_on_until_killed(&log, &topics, load),
-        ChildTask::Load => {
-            memory_line()?.print()?;
-            log.checkpoint()?;
-            log.maintain()?;
-            memory_line()?.print()
-        }
+    if args.task == ChildTask::Fill {
+        return go_on_until_killed(&log, &topics, load);
     }
+    memory_line()?.print()?;
+    log.checkpoint()?;
+    log.maintain()?;
+    memory_line()?.print()
 }
 
 /// Says that the directory is full when publishing more is well under way.
@@ -78,18 +83,20 @@ fn go_on_until_killed(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Resu
     bail!("nobody killed this process")
 }
 
+/// A figure that the operating system has of this process, in KiB.
+pub(crate) fn status_kib(name: &str) -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status").context("read the process's status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let value = line.and_then(|line| line.split_whitespace().next()).with_context(|| name.to_owned())?;
+    Ok(value.parse()?)
+}
+
 /// Memory and open files of this process.
 fn memory_line() -> Result<Line> {
-    let status = fs::read_to_string("/proc/self/status").context("read the process's status")?;
-    let kib = |name: &str| -> Result<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let value = line.and_then(|line| line.split_whitespace().next()).with_context(|| name.to_owned())?;
-        Ok(value.parse()?)
-    };
     Ok(Line::new()
-        .figure("rss_mb", kib("VmRSS")? as f64 * 1.024e-3)
-        .figure("anon_mb", kib("RssAnon")? as f64 * 1.024e-3)
-        .figure("peak_mb", kib("VmHWM")? as f64 * 1.024e-3)
+        .figure("rss_mb", status_kib("VmRSS")? as f64 * 1.024e-3)
+        .figure("anon_mb", status_kib("RssAnon")? as f64 * 1.024e-3)
+        .figure("peak_mb", status_kib("VmHWM")? as f64 * 1.024e-3)
         .with("open_files", fs::read_dir("/proc/self/fd")?.count()))
 }
 
@@ -107,19 +114,26 @@ pub(crate) fn fill_and_kill(job: Job<'_>) -> Result<()> {
 
 /// The lines that a loading process printed: its memory when busy and at rest.
 pub(crate) fn load_and_report(job: Job<'_>) -> Result<(serde_json::Value, serde_json::Value)> {
-    let (mut child, out) = spawn(ChildTask::Load, job)?;
-    let lines: Vec<String> = out.lines().collect::<Result<_, _>>()?;
-    ensure!(child.wait()?.success(), "the loading process failed");
+    let lines = lines_of(ChildTask::Load, job)?;
     match &lines[..] {
         [busy, rest] => Ok((serde_json::from_str(busy)?, serde_json::from_str(rest)?)),
         _ => bail!("the loading process said {} lines", lines.len()),
     }
 }
 
+/// What a process that ends by itself printed.
+pub(crate) fn lines_of(task: ChildTask, job: Job<'_>) -> Result<Vec<String>> {
+    let (mut child, out) = spawn(task, job)?;
+    let lines: Vec<String> = out.lines().collect::<Result<_, _>>()?;
+    ensure!(child.wait()?.success(), "a process of its own failed");
+    Ok(lines)
+}
+
 fn spawn(task: ChildTask, job: Job<'_>) -> Result<(Child, BufReader<ChildStdout>)> {
     let task = match task {
         ChildTask::Fill => "fill",
         ChildTask::Load => "load",
+        ChildTask::Idle => "idle",
     };
     let mut child = Command::new(std::env::current_exe()?)
         .args(["bench", "child", "--task", task])

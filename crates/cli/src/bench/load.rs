@@ -33,6 +33,35 @@ pub(crate) struct Load {
     pub(crate) given_ids: bool,
 }
 
+impl Load {
+    /// One publisher with so many events.
+    pub(crate) fn small(events: u64) -> Load {
+        Load {
+            publishers: 1,
+            outstanding: 1,
+            batch_events: 1,
+            one_call: true,
+            events,
+            event_bytes: 200,
+            keys: 1,
+            durability: Durability::Fsync,
+            given_ids: false,
+        }
+    }
+
+    /// A JSON text that makes a record of the wanted length.
+    pub(crate) fn payload(&self) -> String {
+        let payload_bytes = self.event_bytes.saturating_sub(RECORD_HEADER_BYTES + KEY_BYTES).max(2);
+        format!("\"{}\"", "p".repeat(payload_bytes - 2))
+    }
+
+    /// How many of the events are one publisher's.
+    pub(crate) fn share_of(&self, publisher: usize) -> u64 {
+        let (publishers, number) = (self.publishers as u64, publisher as u64);
+        self.events / publishers + u64::from(number < self.events % publishers)
+    }
+}
+
 /// Makes one publisher's events.
 #[derive(Debug)]
 pub(crate) struct Maker<'a> {
@@ -47,8 +76,7 @@ pub(crate) struct Maker<'a> {
 
 impl<'a> Maker<'a> {
     pub(crate) fn new(topics: &'a [Topic], load: Load, publisher: usize) -> Result<Maker<'a>> {
-        let payload_bytes = load.event_bytes.saturating_sub(RECORD_HEADER_BYTES + KEY_BYTES).max(2);
-        let payload = format!("\"{}\"", "p".repeat(payload_bytes - 2)).into_bytes();
+        let payload = load.payload().into_bytes();
         let (mint, clock) = (IdMint::new()?, SystemClock::new());
         Ok(Maker { topics, load, payload, mint, clock, next: publisher as u64 })
     }

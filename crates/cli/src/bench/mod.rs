@@ -1,8 +1,9 @@
-//! `promethean bench log`: one JSON line per measurement, each in a module of its own.
+//! `promethean bench log`: one JSON line per measurement, each in a module of its own. `bus` is `promethean bench bus`.
 //!
 //! `plan` says how much, `load` makes events, `publish` publishes them, `timing` holds the stopwatch.
 
 mod append;
+mod bus;
 mod checkpoint;
 mod child;
 mod load;
@@ -25,7 +26,7 @@ use self::load::Load;
 use self::plan::Plan;
 use self::scratch::Scratch;
 use self::summary::Goal;
-use crate::args::{BenchArgs, ChildArgs, Measurement};
+use crate::args::{BenchArgs, BusArgs, ChildArgs, Measurement};
 use crate::output::{Line, progress};
 
 /// One run of the benchmark.
@@ -82,6 +83,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     progress("");
     summary::line(&bench.goals, bench.plan.quick).print()
+}
+
+/// Runs what the arguments ask for, over the bus.
+pub(crate) fn run_bus(args: &BusArgs) -> Result<()> {
+    bus::run(args)
 }
 
 /// Runs one part of the benchmark in a process of its own.

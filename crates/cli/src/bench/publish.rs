@@ -108,8 +108,7 @@ async fn run_publisher(log: Arc<Log>, topics: Arc<[Topic]>, load: Load, publishe
         empty: Notify::new(),
         outcome: Mutex::default(),
     });
-    let (publishers, number) = (load.publishers as u64, publisher as u64);
-    let mut left = load.events / publishers + u64::from(number < load.events % publishers);
+    let (mut left, number) = (load.share_of(publisher), publisher as u64);
     let mut batches = 0;
     while left > 0 {
         window.drained().await;

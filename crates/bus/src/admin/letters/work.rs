@@ -223,7 +223,8 @@ impl Work {
         let (core, topic, group) = (&self.core, &self.on.topic, &self.on.group);
         if !step.batch.is_empty() {
             let receipt = core.store.commit(step.batch).await?;
-            receipt.events.iter().for_each(|placed| publishing::count(core, topic, *placed));
+            let mut counts = publishing::Counts::new(core);
+            receipt.events.iter().for_each(|placed| counts.add(topic, *placed));
         }
         core.letters.add(&core.metrics, topic, group, -step.closed);
         if !step.redriven.is_empty() {

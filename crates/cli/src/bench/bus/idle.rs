@@ -1,0 +1,93 @@
+//! Groups that have nothing to do, in a process with nothing else.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use promethean_bus::rows::Start;
+use promethean_model::TopicName;
+use serde_json::Value;
+
+use super::BusBench;
+use super::consume::subscribe_all;
+use super::publish::{publish, topics};
+use super::server::Server;
+use crate::args::ChildTask;
+use crate::bench::child::{self, Job, status_kib};
+use crate::bench::load::Load;
+use crate::bench::measurement;
+use crate::bench::summary::Goal;
+use crate::output::Line;
+
+const TARGET_BYTES: f64 = 4096.0;
+/// Of one core.
+const TARGET_PERCENT: f64 = 1.0;
+const IN_FLIGHT: usize = 1_000;
+
+pub(super) fn run(bench: &mut BusBench) -> Result<()> {
+    let dir = bench.scratch.fresh("idle")?;
+    let groups = bench.plan.idle_groups;
+    // A child takes seconds in place of events.
+    let events = bench.plan.watch_seconds();
+    let (event_bytes, keys) = (bench.plan.event_bytes, 1);
+    let job = Job { data: dir.path(), events, event_bytes, keys, topics: groups };
+    let lines = child::lines_of(ChildTask::Idle, job)?;
+    let said: Value = serde_json::from_str(lines.first().context("the process said nothing")?)?;
+    let figure = |name: &str| said.get(name).and_then(Value::as_f64).with_context(|| name.to_owned());
+    let (bytes, percent) = (figure("bytes_per_group")?, figure("processor_percent")?);
+    measurement("idle")
+        .with("sync", "fsync")
+        .with("groups", groups)
+        .figure("rss_mb", figure("rss_mb")?)
+        .figure("bytes_per_group", bytes)
+        .figure("seconds", figure("seconds")?)
+        .figure("processor_percent", percent)
+        .print()?;
+    bench.goal(Goal::at_most("resident bytes per idle group", TARGET_BYTES, bytes));
+    bench.goal(Goal::at_most("processor time of idle groups, % of a core", TARGET_PERCENT, percent));
+    Ok(())
+}
+
+/// Runs in the child.
+pub(crate) fn idle_child(data: &Path, groups: usize, seconds: u64) -> Result<()> {
+    let server = Server::open(data)?;
+    let topic: TopicName = "bench.idle.0".parse()?;
+    let load = Load::small(1);
+    let topics = topics("idle", 1)?;
+    // The first subscription starts threads and fills caches that do not belong to a group.
+    let join = async |from: usize, to: usize| {
+        let names = (from..to).map(|number| Ok(format!("bench-{number}").parse()?));
+        let names = names.collect::<Result<Vec<_>>>()?;
+        let wanted = names.into_iter().map(|group| (topic.clone(), group));
+        subscribe_all(&server.bus, wanted, IN_FLIGHT, Start::Latest).await
+    };
+    let first = server.run(async {
+        publish(&server.bus, &topics, load).await?;
+        let first = join(0, 1).await?;
+        server.store.checkpoint().await?;
+        Ok(first)
+    })?;
+    let before = status_kib("VmRSS")?;
+    let members = server.run(async {
+        let members = join(1, groups + 1).await?;
+        server.store.checkpoint().await?;
+        Ok(members)
+    })?;
+    let after = status_kib("VmRSS")?;
+    let ((), spent) = server.measure(0, async {
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        for _ in 0..=seconds {
+            second.tick().await;
+        }
+        Ok(())
+    })?;
+    let said = Line::new()
+        .figure("rss_mb", after as f64 * 1.024e-3)
+        .figure("bytes_per_group", after.saturating_sub(before) as f64 * 1024.0 / groups as f64)
+        .figure("seconds", spent.elapsed.as_secs_f64())
+        .figure("processor_percent", 100.0 * spent.processor.as_secs_f64() / spent.elapsed.as_secs_f64())
+        .print();
+    drop((first, members));
+    server.close();
+    said
+}

@@ -1,0 +1,71 @@
+//! Many topics with a group each.
+
+use anyhow::Result;
+use promethean_bus::rows::Start;
+use promethean_model::GroupName;
+
+use super::consume::{consume_all, ensure_finished, subscribe_all};
+use super::publish::{self, publish};
+use super::server::Server;
+use super::{BusBench, line};
+use crate::bench::load::Load;
+use crate::bench::summary::Goal;
+
+const TARGET_RATIO: f64 = 2.0;
+
+pub(super) fn run(bench: &mut BusBench) -> Result<()> {
+    let mut one_topic = None;
+    for topics in bench.plan.topics.clone() {
+        let cost = measure(bench, topics, one_topic)?;
+        match one_topic {
+            Some(one) => {
+                let what = format!("processor time per event, {topics} topics with a group each to 1");
+                bench.goal(Goal::at_most(what, TARGET_RATIO, cost / one));
+            }
+            None if topics == 1 => one_topic = Some(cost),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Processor time per event published, delivered and acked, in microseconds. Each topic gets its first event before.
+fn measure(bench: &BusBench, count: usize, one_topic: Option<f64>) -> Result<f64> {
+    let load = bench.load();
+    let each = (load.events / 2 / count as u64).max(1);
+    let load = Load { events: each * count as u64, ..load };
+    let dir = bench.scratch.fresh("topics")?;
+    let server = Server::open(dir.path())?;
+    let topics = publish::topics("many", count)?;
+    let group: GroupName = "bench".parse()?;
+    let wanted = topics.iter().map(|topic| (topic.clone(), group.clone()));
+    let round = async |members, each: u64| {
+        let load = Load { events: each * count as u64, ..load };
+        let (published, members) =
+            tokio::join!(publish(&server.bus, &topics, load), consume_all(members, each));
+        published?;
+        members
+    };
+    let members = server.run(async {
+        let members = subscribe_all(&server.bus, wanted, bench.plan.in_flight, Start::Earliest).await?;
+        let members = round(members, 1).await?;
+        server.store.checkpoint().await?;
+        Ok(members)
+    })?;
+    let (members, spent) = server.measure(load.events, round(members, each))?;
+    server.run(async {
+        for topic in topics.iter() {
+            ensure_finished(&*server.store, &group, topic).await?;
+        }
+        Ok(())
+    })?;
+    drop(members);
+    let cost = spent.processor_us_per_event();
+    let line = line("topics", load, &spent).with("topics", count);
+    match one_topic {
+        Some(one) => line.figure("ratio_to_one_topic", cost / one).print()?,
+        None => line.print()?,
+    }
+    server.close();
+    Ok(cost)
+}
