@@ -173,8 +173,14 @@ impl World {
     }
 
     pub(crate) async fn events(&self, of: &str) -> Vec<StoredEvent> {
-        let limit = PageLimit { events: 10_000, bytes: 1 << 24 };
-        self.store.read(&topic(of), Offset::ZERO, limit).await.unwrap().events
+        let (mut found, mut from) = (Vec::new(), Offset::ZERO);
+        // A page may end before its limit, where files do.
+        while from < self.store.durable_end(&topic(of)) {
+            let page = self.store.read(&topic(of), from, PageLimit::default()).await.unwrap();
+            found.extend(page.events);
+            from = page.next;
+        }
+        found
     }
 
     pub(crate) async fn rows(&self, table: Table) -> usize {

@@ -184,8 +184,16 @@ impl Run {
     }
 
     async fn events(&self, topic: &TopicName) -> Vec<StoredEvent> {
-        let limit = PageLimit { events: 100_000, bytes: 1 << 26 };
-        self.ground.store.read(topic, Offset::ZERO, limit).await.unwrap().events
+        let end = self.ground.store.durable_end(topic);
+        let (mut found, mut from) = (Vec::new(), Offset::ZERO);
+        // A page may end before its limit, where files do.
+        while from < end {
+            let page = self.ground.store.read(topic, from, PageLimit::default()).await.unwrap();
+            assert!(page.next > from, "{topic} cannot be read from {from}, but ends at {end}");
+            found.extend(page.events);
+            from = page.next;
+        }
+        found
     }
 
     pub(super) async fn verdict(&mut self) {
