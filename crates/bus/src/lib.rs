@@ -14,6 +14,7 @@
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
 //! | [`metrics`] | what is counted, and its page |
+//! | `small_map` | a map for few entries |
 //! | [`error`] | every refusal |
 
 pub mod admin;
@@ -34,6 +35,7 @@ pub mod publish;
 mod publishing;
 pub mod rows;
 mod settings;
+mod small_map;
 pub mod subscribe;
 pub mod subscription;
 mod topics;

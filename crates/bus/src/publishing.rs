@@ -1,18 +1,20 @@
 //! From requests to what is in the log.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use promethean_model::{Durability, TopicName};
 use promethean_store::port::{AppendEvent, Batch, Class, Placed};
 
 use crate::core::Core;
 use crate::error::BusError;
+use crate::metrics::TopicSeries;
 use crate::publish::{Pending, Prepared, Publish, Published, Writer, check};
 
 /// Publishes events in their order, each by itself.
 pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
     let mut results = Vec::with_capacity(events.len());
-    let mut run = Run::default();
+    let mut run = Run::of(events.len());
     for event in events {
         match prepare(core, event, true).await {
             Ok(prepared) if prepared.expects_nothing() => {
@@ -40,7 +42,6 @@ pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<R
 }
 
 /// Neighbours that go to the store in one call.
-#[derive(Default)]
 struct Run {
     durability: Option<Durability>,
     /// With their places in the results.
@@ -49,6 +50,10 @@ struct Run {
 }
 
 impl Run {
+    fn of(events: usize) -> Self {
+        Self { durability: None, pending: Vec::with_capacity(events), events: Vec::with_capacity(events) }
+    }
+
     fn add(&mut self, place: usize, prepared: Prepared) {
         let id = prepared.event.id.id();
         let topic = prepared.event.topic.clone();
@@ -61,10 +66,11 @@ impl Run {
             return;
         }
         let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability).await;
+        let mut counts = Counts::new(core);
         for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
             let result = match outcome {
                 Ok(appended) => {
-                    count(core, &pending.topic, appended.placed);
+                    counts.add(&pending.topic, appended.placed);
                     let word = appended.durability.map_or("memory", Durability::as_str);
                     Ok(Published::new(pending, appended.placed, word))
                 }
@@ -115,8 +121,9 @@ async fn commit(
     let mut batch = Batch::of(Class::Durable(durability));
     let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
     let receipt = core.store.commit(batch).await?;
+    let mut counts = Counts::new(core);
     for (pending, placed) in pending.iter().zip(&receipt.events) {
-        count(core, &pending.topic, *placed);
+        counts.add(&pending.topic, *placed);
     }
     Ok(Published::all(pending, &receipt))
 }
@@ -152,15 +159,29 @@ async fn prepare(core: &Core, event: Publish<'_>, rated: bool) -> Result<Prepare
     checked.prepare(&settings, &core.mint, core.clock.wall_ms())
 }
 
-fn count(core: &Core, topic: &TopicName, placed: Placed) {
-    let series = core.metrics.topic(topic);
-    if placed.duplicate {
-        series.duplicates.inc();
-        return;
+/// Counts what was published; neighbours of one topic are counted with one look at the table.
+struct Counts<'a> {
+    core: &'a Core,
+    last: Option<(TopicName, Arc<TopicSeries>)>,
+}
+
+impl<'a> Counts<'a> {
+    const fn new(core: &'a Core) -> Self {
+        Self { core, last: None }
     }
-    series.published.inc();
-    if placed.offset.get() == 0 {
-        // Nobody may be following patterns.
-        let _ = core.births.send(topic.clone());
+
+    fn add(&mut self, topic: &TopicName, placed: Placed) {
+        let last = self.last.take().filter(|(last, _)| last == topic);
+        let (_, series) =
+            self.last.insert(last.unwrap_or_else(|| (topic.clone(), self.core.metrics.topic(topic))));
+        if placed.duplicate {
+            series.duplicates.inc();
+            return;
+        }
+        series.published.inc();
+        if placed.offset.get() == 0 {
+            // Nobody may be following patterns.
+            let _ = self.core.births.send(topic.clone());
+        }
     }
 }

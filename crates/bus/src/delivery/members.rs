@@ -1,10 +1,8 @@
 //! Who gets events.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use super::credit::Allowance;
 use super::types::{Delivery, Effect, MemberLimits, MemberNo, Now};
+use crate::small_map::SmallMap;
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -24,14 +22,14 @@ impl Member {
 
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    by_no: BTreeMap<MemberNo, Member>,
+    by_no: SmallMap<MemberNo, Member>,
     /// Whose turn it is, and for how many more events.
     turn: Option<(MemberNo, usize)>,
 }
 
 impl Members {
     pub(super) fn get(&self, member: MemberNo) -> Option<&Member> {
-        self.by_no.get(&member)
+        self.by_no.get(member)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
@@ -48,18 +46,18 @@ impl Members {
     }
 
     pub(super) fn leave(&mut self, member: MemberNo) {
-        self.by_no.remove(&member);
+        self.by_no.remove(member);
     }
 
     pub(super) fn pause(&mut self, member: MemberNo, paused: bool) {
-        if let Some(member) = self.by_no.get_mut(&member) {
+        if let Some(member) = self.by_no.get_mut(member) {
             member.paused = paused;
         }
     }
 
     /// Gives one event's credit to a member if it can take it.
     pub(super) fn take(&mut self, member: MemberNo, now: Now) -> bool {
-        self.by_no.get(&member).is_some_and(|member| !member.paused && member.allowance.take_one(now))
+        self.by_no.get(member).is_some_and(|member| !member.paused && member.allowance.take_one(now))
     }
 
     /// Finds a member for one event and takes its credit. Members take turns, a batch each.
@@ -72,18 +70,15 @@ impl Members {
             self.turn = Some((member, left - 1));
             return Some(member);
         }
-        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let until = last.map_or(Bound::Excluded(MemberNo(0)), Bound::Included);
-        let mut round =
-            self.by_no.range((after, Bound::Unbounded)).chain(self.by_no.range((Bound::Unbounded, until)));
+        let mut round = self.by_no.round_after(last);
         let (no, member) = round.find(|(_, member)| !member.paused && member.allowance.take_one(now))?;
-        self.turn = Some((*no, member.limits.batch_size.max(1) - 1));
-        Some(*no)
+        self.turn = Some((no, member.limits.batch_size.max(1) - 1));
+        Some(no)
     }
 
     /// Hands a delivery over at the end of the step, or now if the batch is full.
     pub(super) fn hand(&mut self, to: MemberNo, delivery: Delivery, effects: &mut Vec<Effect>) {
-        let Some(member) = self.by_no.get_mut(&to) else { return };
+        let Some(member) = self.by_no.get_mut(to) else { return };
         member.out.push(delivery);
         if member.out.len() >= member.limits.batch_size {
             effects.push(Effect::Deliver(to, std::mem::take(&mut member.out)));
@@ -92,9 +87,9 @@ impl Members {
 
     /// Ends the step: batches go out as they are, and the next event is the next member's.
     pub(super) fn flush(&mut self, effects: &mut Vec<Effect>) {
-        for (no, member) in &mut self.by_no {
+        for (no, member) in self.by_no.iter_mut() {
             if !member.out.is_empty() {
-                effects.push(Effect::Deliver(*no, std::mem::take(&mut member.out)));
+                effects.push(Effect::Deliver(no, std::mem::take(&mut member.out)));
             }
         }
         if let Some((_, left)) = &mut self.turn {

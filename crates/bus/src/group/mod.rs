@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `owner`, `task` | the handle of an owner; its task |
+//! | `owner`, `task`, `timer` | the handle of an owner; its task, and the alarm of that |
 //! | `command`, `mailbox` | what an owner is told |
 //! | `inbox` | what a subscription is given |
 //! | `load`, `progress` | from the store to the machine, and back in one batch |
@@ -15,6 +15,7 @@ mod mailbox;
 mod owners;
 mod progress;
 mod task;
+mod timer;
 
 use std::sync::atomic::AtomicBool;
 

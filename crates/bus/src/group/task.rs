@@ -1,11 +1,10 @@
 //! The task of an owner: it feeds the machine and does what the machine wants done.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use promethean_model::Offset;
 use promethean_store::port::{EndWatch, PageLimit};
@@ -13,12 +12,14 @@ use promethean_store::port::{EndWatch, PageLimit};
 use super::command::{Answer, Command, Joiner, Seen};
 use super::inbox::{Inbox, Item};
 use super::progress::{self, Outcome};
+use super::timer::Timer;
 use super::{Owner, load};
 use crate::core::Core;
-use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Reason, ReplyNo};
+use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Now, Reason, ReplyNo};
 use crate::delivery::{Credit, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
+use crate::small_map::SmallMap;
 use crate::subscription::Link;
 
 /// How long after the store failed to try again.
@@ -32,22 +33,32 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Serves the owner until it has nothing to do, or cannot go on.
 pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
+    // On the heap, as it is large and soon over: a task at rest is no larger than what it needs then.
+    let Some(mut task) = Box::pin(start(core, owner, row)).await else { return };
+    if let Err(why) = task.serve().await {
+        task.stop(&why);
+    }
+}
+
+/// Takes the group over; `None` if that failed, which everyone has been told.
+async fn start(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<Task>> {
     let watch = core.store.watch(&owner.topic);
     let loaded = match load::load(&core, &owner, &row).await {
         Ok(loaded) => loaded,
         Err(error) => {
             core.owners.remove(&owner, error, || false);
-            return;
+            return None;
         }
     };
-    let mut task = Task {
+    let now = core.now();
+    Some(Box::new(Task {
         core,
         owner,
         machine: loaded.machine,
         epoch: loaded.epoch,
         watch,
         end: Offset::ZERO,
-        members: BTreeMap::new(),
+        members: SmallMap::default(),
         answers: HashMap::new(),
         next_reply: 0,
         read: None,
@@ -59,10 +70,9 @@ pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
         closing: false,
         shown_ms: 0,
         redeliveries: 0,
-    };
-    if let Err(why) = task.serve().await {
-        task.stop(&why);
-    }
+        timer: Timer::default(),
+        now,
+    }))
 }
 
 struct Task {
@@ -73,7 +83,7 @@ struct Task {
     watch: EndWatch,
     /// What the machine was told last.
     end: Offset,
-    members: BTreeMap<MemberNo, Seat>,
+    members: SmallMap<MemberNo, Seat>,
     answers: HashMap<ReplyNo, Answer<usize>>,
     next_reply: u64,
     read: Option<Boxed<Result<Input, Unread>>>,
@@ -86,6 +96,9 @@ struct Task {
     closing: bool,
     shown_ms: u64,
     redeliveries: u64,
+    timer: Timer,
+    /// When the task last woke up. What it does until it waits again takes no time worth counting.
+    now: Now,
 }
 
 /// A member.
@@ -129,7 +142,9 @@ impl Task {
             if self.is_done() {
                 return Ok(());
             }
-            match self.wait().await {
+            let woken = self.wait().await;
+            self.now = self.core.now();
+            match woken {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
                 Woken::Other => self.step(Input::Tick),
@@ -138,8 +153,8 @@ impl Task {
     }
 
     async fn wait(&mut self) -> Woken {
-        let now = self.core.now();
-        let due = self.machine.next_deadline(now).map(|due| due.saturating_sub(now.monotonic_ms));
+        let due = self.machine.next_deadline(self.now);
+        self.timer.arm(due.map(|due| due.saturating_sub(self.now.monotonic_ms)));
         // In this order: letters may never end, and what was asked for comes at most once.
         tokio::select! {
             biased;
@@ -147,12 +162,13 @@ impl Task {
             answer = ready(&mut self.read) => Woken::Read(answer),
             () = self.owner.mailbox.arrived() => Woken::Other,
             _ = self.watch.changed() => Woken::Other,
-            () = timer(due) => Woken::Other,
+            () = self.timer.fired() => Woken::Other,
         }
     }
 
     fn look_at_end(&mut self) -> Result<(), BusError> {
-        let end = self.core.store.durable_end(&self.owner.topic);
+        // Marks it as seen: only what moves it further is to wake us.
+        let end = self.watch.end();
         if end < self.end {
             return Err(BusError::TopicDeleted { topic: self.owner.topic.clone() });
         }
@@ -160,8 +176,6 @@ impl Task {
             self.end = end;
             self.step(Input::End(end));
         }
-        // Seen: only what moves it further is to wake us.
-        self.watch.end();
         Ok(())
     }
 
@@ -187,7 +201,7 @@ impl Task {
             Command::Retire(answer) => return self.retire(answer),
             Command::Close => {
                 self.closing = true;
-                for member in self.members.keys().copied().collect::<Vec<_>>() {
+                for member in self.members.keys().collect::<Vec<_>>() {
                     self.leave(member, Leaving::Released);
                 }
             }
@@ -207,7 +221,7 @@ impl Task {
     }
 
     fn leave(&mut self, member: MemberNo, how: Leaving) {
-        if let Some(seat) = self.members.remove(&member) {
+        if let Some(seat) = self.members.remove(member) {
             self.step(Input::Leave { member, how });
             if self.closing {
                 seat.inbox.end(BusError::Closed);
@@ -235,7 +249,7 @@ impl Task {
             Ok(input) => self.step(input),
             Err(Unread { request, error }) => {
                 self.failure = Some(error);
-                let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
+                let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::ReadFailed { request, retry_at_ms });
             }
         }
@@ -251,7 +265,7 @@ impl Task {
             Err(error) if error.is_final() => Err(error),
             Err(error) => {
                 self.failure = Some(error);
-                let retry_at_ms = self.core.clock.monotonic_ms().saturating_add(RETRY_MS);
+                let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::CommitFailed { token: outcome.token, retry_at_ms });
                 Ok(())
             }
@@ -260,7 +274,7 @@ impl Task {
 
     fn step(&mut self, input: Input) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.machine.step(input, self.core.now(), &mut effects);
+        self.machine.step(input, self.now, &mut effects);
         for effect in effects.drain(..) {
             self.perform(effect);
         }
@@ -279,12 +293,12 @@ impl Task {
             }
             Effect::Deliver(member, deliveries) => {
                 self.owner.metrics.delivered.add(deliveries.len() as u64);
-                if let Some(Seat { inbox, .. }) = self.members.get(&member) {
+                if let Some(Seat { inbox, .. }) = self.members.get(member) {
                     inbox.put(Item::Leases(Arc::clone(&self.owner), deliveries.into()));
                 }
             }
             Effect::Revoke(member, leases) => {
-                if let Some(Seat { inbox, .. }) = self.members.get(&member) {
+                if let Some(Seat { inbox, .. }) = self.members.get(member) {
                     inbox.revoke(&self.owner, &leases);
                 }
             }
@@ -309,13 +323,17 @@ impl Task {
 
     /// Brings the gauges up to date: now and then under load, at once when the group comes to rest.
     fn show(&mut self) {
-        let now_ms = self.core.clock.monotonic_ms();
+        let now_ms = self.now.monotonic_ms;
         let at_rest = self.read.is_none() && self.commit.is_none();
         if !at_rest && now_ms < self.shown_ms.saturating_add(SHOW_EVERY_MS) {
             return;
         }
         self.shown_ms = now_ms;
         let (metrics, status) = (&self.owner.metrics, self.machine.status());
+        if at_rest && status.in_flight == 0 {
+            // It may stay so for long.
+            (self.effects, self.letters) = (Vec::new(), VecDeque::new());
+        }
         metrics.set_members(self.members.len() as i64);
         metrics.set_inflight(status.in_flight as i64);
         metrics.set_lag(i64::try_from(status.lag).unwrap_or(i64::MAX));
@@ -343,7 +361,7 @@ impl Task {
                 }
             }
         }
-        if shares && self.machine.reason(self.core.now()) == Some(Reason::Credit) {
+        if shares && self.machine.reason(self.now) == Some(Reason::Credit) {
             self.owner.starved.store(true, Ordering::Release);
             // Given back between the look and the flag: nobody would tell us.
             if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
@@ -372,7 +390,7 @@ impl Task {
             seat.inbox.end(why.clone());
         }
         // Gives the members' credit back.
-        for member in std::mem::take(&mut self.members).into_keys() {
+        for member in std::mem::take(&mut self.members).keys() {
             let now = self.core.now();
             self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
         }
@@ -387,14 +405,6 @@ async fn ready<T>(future: &mut Option<Boxed<T>>) -> T {
     };
     *future = None;
     output
-}
-
-#[expect(clippy::disallowed_methods, reason = "the timer of an owner, for deadlines that the machine knows")]
-async fn timer(after_ms: Option<u64>) {
-    match after_ms {
-        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-        None => pending().await,
-    }
 }
 
 async fn read(

@@ -1,8 +1,9 @@
 //! What the bus holds to count in.
 
+use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use promethean_model::{GroupName, TopicName};
 
@@ -19,6 +20,9 @@ const CODES_MAX: usize = 100;
 pub struct BusMetrics {
     registry: Registry,
     topics: Arc<Table<TopicSeries>>,
+    /// The series of topics that were asked for, as many as get one of their own.
+    known: RwLock<HashMap<TopicName, Arc<TopicSeries>>>,
+    series_max: usize,
     groups: Arc<Table<GroupSeries>>,
     rejects: Arc<Table<RejectSeries>>,
     server: Arc<ServerSeries>,
@@ -45,12 +49,22 @@ impl BusMetrics {
         let groups = registry.table(series_max);
         let rejects = registry.table(CODES_MAX);
         let server = registry.table(1).series(&[]);
-        Self { registry: registry.clone(), topics, groups, rejects, server }
+        let known = RwLock::default();
+        Self { registry: registry.clone(), topics, known, series_max, groups, rejects, server }
     }
 
-    /// The counts of a topic. To be looked up once and kept.
+    /// The counts of a topic.
     pub fn topic(&self, topic: &TopicName) -> Arc<TopicSeries> {
-        self.topics.series(&[topic.as_str()])
+        if let Some(series) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic) {
+            return Arc::clone(series);
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock, or a topic that is forgotten meanwhile would stay known.
+        let series = self.topics.series(&[topic.as_str()]);
+        if known.len() < self.series_max {
+            known.insert(topic.clone(), Arc::clone(&series));
+        }
+        series
     }
 
     /// A new holder of a group's counts on a topic. To be looked up once and kept.
@@ -76,7 +90,10 @@ impl BusMetrics {
 
     /// Shows a deleted topic and its groups no longer.
     pub fn forget_topic(&self, topic: &TopicName) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.remove(topic);
         self.topics.remove(&[topic.as_str()]);
+        drop(known);
         self.groups.retain(|labels| labels.first().is_none_or(|label| label != topic.as_str()));
     }
 

@@ -18,22 +18,33 @@ pub(super) async fn subscribe(
     group: &GroupName,
     in_flight: usize,
 ) -> Result<Subscription> {
+    join(bus, topic, group, in_flight, Start::Earliest).await
+}
+
+async fn join(
+    bus: &Bus,
+    topic: &TopicName,
+    group: &GroupName,
+    in_flight: usize,
+    from: Start,
+) -> Result<Subscription> {
     let mut wanted = Subscribe::new(topic.clone().into(), group.clone());
-    wanted.options.from = Some(Start::Earliest);
+    wanted.options.from = Some(from);
     wanted.member.max_in_flight = in_flight;
     Ok(bus.subscribe(wanted).await?)
 }
 
-/// A member of each group, in any order.
+/// A member of each new group, in any order.
 pub(super) async fn subscribe_all(
     bus: &Bus,
     wanted: impl Iterator<Item = (TopicName, GroupName)>,
     in_flight: usize,
+    from: Start,
 ) -> Result<Vec<Subscription>> {
     let (mut tasks, mut members) = (JoinSet::new(), Vec::new());
     for (topic, group) in wanted {
         let bus = bus.clone();
-        tasks.spawn(async move { subscribe(&bus, &topic, &group, in_flight).await });
+        tasks.spawn(async move { join(&bus, &topic, &group, in_flight, from).await });
         if tasks.len() >= AT_ONCE
             && let Some(joined) = tasks.join_next().await
         {

@@ -1,6 +1,7 @@
 //! One topic, delivered to many groups.
 
 use anyhow::Result;
+use promethean_bus::rows::Start;
 use promethean_model::{GroupName, TopicName};
 
 use super::consume::{consume_all, ensure_finished, subscribe_all};
@@ -43,7 +44,7 @@ fn measure(bench: &BusBench, groups: usize, one_group: Option<f64>) -> Result<f6
     let names = (0..groups).map(|number| Ok(format!("bench-{number}").parse()?));
     let names = names.collect::<Result<Vec<GroupName>>>()?;
     let wanted = names.iter().map(|group| (topic.clone(), group.clone()));
-    let members = server.run(subscribe_all(&server.bus, wanted, bench.plan.in_flight))?;
+    let members = server.run(subscribe_all(&server.bus, wanted, bench.plan.in_flight, Start::Earliest))?;
     let (members, spent) = server.measure(events * groups as u64, async {
         let (published, members) =
             tokio::join!(publish(&server.bus, &topics, load), consume_all(members, events));

@@ -1,6 +1,7 @@
 //! Many topics with a group each.
 
 use anyhow::Result;
+use promethean_bus::rows::Start;
 use promethean_model::GroupName;
 
 use super::consume::{consume_all, ensure_finished, subscribe_all};
@@ -46,7 +47,7 @@ fn measure(bench: &BusBench, count: usize, one_topic: Option<f64>) -> Result<f64
         members
     };
     let members = server.run(async {
-        let members = subscribe_all(&server.bus, wanted, bench.plan.in_flight).await?;
+        let members = subscribe_all(&server.bus, wanted, bench.plan.in_flight, Start::Earliest).await?;
         let members = round(members, 1).await?;
         server.store.checkpoint().await?;
         Ok(members)
