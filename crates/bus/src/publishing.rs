@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use promethean_model::{Durability, TopicName};
+use promethean_model::{Durability, TopicName, TopicSettings};
 use promethean_store::port::{AppendEvent, Batch, Class, Placed};
 
 use crate::core::Core;
 use crate::error::BusError;
 use crate::metrics::TopicSeries;
-use crate::publish::{Pending, Prepared, Publish, Published, Writer, check};
+use crate::publish::{Checked, Pending, Prepared, Publish, Published, Writer, check};
 
 /// Publishes events in their order, each by itself.
 pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
     let mut results = Vec::with_capacity(events.len());
     let mut run = Run::of(events.len());
+    let mut settings = LastSettings::new(core);
     for event in events {
-        match prepare(core, event, true).await {
+        match prepare(core, event, &mut settings, true).await {
             Ok(prepared) if prepared.expects_nothing() => {
-                let durability = core.settings.get(&prepared.event.topic).durability;
+                let durability = settings.get(&prepared.event.topic).durability;
                 if run.durability != durability {
                     run.flush(core, &mut results).await;
                     run.durability = durability;
@@ -103,9 +104,10 @@ pub(crate) async fn publish_batch(core: &Core, events: Vec<Publish<'_>>) -> Resu
     take_rates(core, &events).map_err(refuse)?;
     let mut prepared = Vec::with_capacity(events.len());
     let mut durability = Some(Durability::Os);
+    let mut settings = LastSettings::new(core);
     for event in events {
-        let event = prepare(core, event, false).await.map_err(refuse)?;
-        if core.settings.get(&event.event.topic).durability != Some(Durability::Os) {
+        let event = prepare(core, event, &mut settings, false).await.map_err(refuse)?;
+        if settings.get(&event.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }
         prepared.push(event);
@@ -144,19 +146,52 @@ fn take_rates(core: &Core, events: &[Publish<'_>]) -> Result<(), BusError> {
     Ok(())
 }
 
-async fn prepare(core: &Core, event: Publish<'_>, rated: bool) -> Result<Prepared, BusError> {
+/// What can be said of an event before its settings are looked at.
+fn check_event(core: &Core, event: Publish<'_>, rated: bool) -> Result<Checked, BusError> {
     if core.is_closed() {
         return Err(BusError::Closed);
     }
     if rated && core.topic_rates.is_some() {
         take_rates(core, std::slice::from_ref(&event))?;
     }
-    let checked = check(event, Writer::User, &core.options.limits)?;
-    if !core.options.auto_create && core.store.topic_info(checked.topic()).await?.is_none() {
-        return Err(BusError::AutoCreateOff { topic: checked.topic().clone() });
+    check(event, Writer::User, &core.options.limits)
+}
+
+async fn prepare(
+    core: &Core,
+    event: Publish<'_>,
+    settings: &mut LastSettings<'_>,
+    rated: bool,
+) -> Result<Prepared, BusError> {
+    let checked = check_event(core, event, rated)?;
+    check_topic(core, checked.topic()).await?;
+    let settings = settings.get(checked.topic());
+    checked.prepare(settings, &core.mint, core.clock.wall_ms())
+}
+
+/// Refuses a topic that does not exist where publishing does not create topics.
+async fn check_topic(core: &Core, topic: &TopicName) -> Result<(), BusError> {
+    if !core.options.auto_create && core.store.topic_info(topic).await?.is_none() {
+        return Err(BusError::AutoCreateOff { topic: topic.clone() });
     }
-    let settings = core.settings.get(checked.topic());
-    checked.prepare(&settings, &core.mint, core.clock.wall_ms())
+    Ok(())
+}
+
+/// The settings of a topic, looked up once for neighbours of one topic.
+struct LastSettings<'a> {
+    core: &'a Core,
+    last: Option<(TopicName, Arc<TopicSettings>)>,
+}
+
+impl<'a> LastSettings<'a> {
+    const fn new(core: &'a Core) -> Self {
+        Self { core, last: None }
+    }
+
+    fn get(&mut self, topic: &TopicName) -> &TopicSettings {
+        let last = self.last.take().filter(|(last, _)| last == topic);
+        &self.last.insert(last.unwrap_or_else(|| (topic.clone(), self.core.settings.get(topic)))).1
+    }
 }
 
 /// Counts what was published; neighbours of one topic are counted with one look at the table.

@@ -66,6 +66,8 @@ pub struct RecordView<'a> {
     pub meta: &'a [u8],
     /// The event's content.
     pub payload: &'a [u8],
+    /// Key, meta and payload, one after the other.
+    pub body: &'a [u8],
     /// Whether the payload deletes the key.
     pub tombstone: bool,
     /// Whether `ts` is the log's own stamp.
@@ -211,6 +213,7 @@ pub(crate) fn view_checked(bytes: &[u8]) -> RecordView<'_> {
     let flags = fields.u16().unwrap_or(0);
     let key_len = fields.u16().unwrap_or(0) as usize;
     let meta_len = fields.u32().unwrap_or(0) as usize;
+    let body = fields.0;
     let key = fields.bytes(key_len).unwrap_or_default();
     let meta = fields.bytes(meta_len).unwrap_or_default();
     RecordView {
@@ -220,6 +223,7 @@ pub(crate) fn view_checked(bytes: &[u8]) -> RecordView<'_> {
         key: (flags & HAS_KEY != 0).then_some(key),
         meta,
         payload: fields.0,
+        body,
         tombstone: flags & TOMBSTONE != 0,
         server_stamped: flags & SERVER_STAMPED != 0,
         topic,

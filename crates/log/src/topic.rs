@@ -90,6 +90,11 @@ impl Topic {
         }
     }
 
+    /// Whether reading from an offset on needs no file: it and all that follow are still in memory.
+    pub fn is_in_memory(&self, offset: u64) -> bool {
+        self.state().tail_chunk(offset).is_some()
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, TopicState> {
         lock(&self.0.state)
     }

@@ -1,8 +1,8 @@
 //! Reads of events.
 //!
 //! They run on the blocking pool, because any of them may meet cold files; handing a read over costs some 20 us. The
-//! exception is a short read at the end of a topic, the one that decides how soon a consumer hears of an event: what it
-//! wants was written a moment ago and is in memory.
+//! exceptions are reads of what the log still has in memory, and short reads at the end of a topic: those decide how soon
+//! a consumer hears of an event, and what they want was written a moment ago.
 
 use std::sync::Arc;
 
@@ -13,11 +13,9 @@ use promethean_model::{EventId, Offset, OffsetRange, TopicName};
 use super::error::read_error;
 use super::parts::Parts;
 use super::{EmbeddedStore, blocking};
-use crate::port::{
-    EventBody, EventPage, EventReads, PageLimit, ReadError, StoredEvent, TopicInfo, TopicPage,
-};
+use crate::port::{EventPage, EventReads, PageLimit, ReadError, StoredEvent, TopicInfo, TopicPage};
 
-/// Reads of at most so many events at the end are done where they are asked for.
+/// Reads of at most so many events at the end are done where they are asked for, wherever the events are.
 const INLINE_EVENTS_MAX: u64 = 64;
 
 #[async_trait]
@@ -47,7 +45,8 @@ impl EventReads for EmbeddedStore {
         let Some(topic) = parts.log.topic(topic) else {
             return Ok(EventPage { events: Vec::new(), next: from, expired: 0 });
         };
-        if topic.end().saturating_sub(from.get()) <= INLINE_EVENTS_MAX {
+        let is_short = topic.end().saturating_sub(from.get()) <= INLINE_EVENTS_MAX;
+        if is_short || topic.is_in_memory(from.get()) {
             return read(&parts, &topic, from, limit);
         }
         blocking(move || read(&parts, &topic, from, limit)).await?
@@ -119,13 +118,37 @@ fn read(parts: &Arc<Parts>, topic: &Topic, from: Offset, limit: PageLimit) -> Re
     loop {
         match parts.log.read(topic, at, wanted) {
             Ok(page) => {
+                let (next, expired) = (Offset(page.next), at - from.get());
                 let events = page.iter().map(|view| stored(topic, &view)).collect();
-                return Ok(EventPage { events, next: Offset(page.next), expired: at - from.get() });
+                let mut page = EventPage { events, next, expired };
+                read_on(parts, topic, limit, &mut page);
+                return Ok(page);
             }
             // Retention can move on while we look, but never back: each round begins higher.
             Err(LogReadError::OutOfRange { earliest, .. }) if earliest > at => at = earliest,
             Err(error) => return Err(read_error(error)),
         }
+    }
+}
+
+/// Adds what follows in memory: the log keeps it in pieces and reads one at a time.
+fn read_on(parts: &Arc<Parts>, topic: &Topic, limit: PageLimit, page: &mut EventPage) {
+    let mut bytes: usize = page.events.iter().map(StoredEvent::bytes).sum();
+    while page.events.len() < limit.events
+        && bytes < limit.bytes
+        && page.next.get() < topic.end()
+        && topic.is_in_memory(page.next.get())
+    {
+        let left = ReadLimit { events: limit.events - page.events.len(), bytes: limit.bytes - bytes };
+        // Whatever is wrong there is said to whoever reads from there.
+        let Ok(more) = parts.log.read(topic, page.next.get(), left) else { return };
+        if more.next <= page.next.get() {
+            return;
+        }
+        page.next = Offset(more.next);
+        let first = page.events.len();
+        page.events.extend(more.iter().map(|view| stored(topic, &view)));
+        bytes += page.events.iter().skip(first).map(StoredEvent::bytes).sum::<usize>();
     }
 }
 
@@ -144,9 +167,8 @@ fn owned(topic: &Topic, record: &Record) -> StoredEvent {
 }
 
 fn stored(topic: &Topic, view: &RecordView<'_>) -> StoredEvent {
-    let body = EventBody { key: view.key, meta: view.meta, payload: view.payload };
-    let mut event =
-        StoredEvent::new(topic.name().clone(), Offset(view.offset), view.id, view.ts).with_body(body);
+    let mut event = StoredEvent::new(topic.name().clone(), Offset(view.offset), view.id, view.ts)
+        .with_joined(view.key.map(<[u8]>::len), view.meta.len(), view.body);
     event.server_stamped = view.server_stamped;
     event
 }

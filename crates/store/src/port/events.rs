@@ -49,7 +49,7 @@ impl StoredEvent {
             server_stamped: false,
             key_len: None,
             meta_len: 0,
-            body: Arc::from(Vec::new()),
+            body: Arc::default(),
         }
     }
 
@@ -57,12 +57,13 @@ impl StoredEvent {
     #[must_use]
     pub fn with_body(self, parts: EventBody<'_>) -> Self {
         let body = [parts.key.unwrap_or_default(), parts.meta, parts.payload].concat();
-        Self {
-            key_len: parts.key.map(<[u8]>::len),
-            meta_len: parts.meta.len(),
-            body: Arc::from(body),
-            ..self
-        }
+        self.with_joined(parts.key.map(<[u8]>::len), parts.meta.len(), &body)
+    }
+
+    /// Copies the event's bytes in, from where key, meta and payload lie one after the other.
+    #[must_use]
+    pub(crate) fn with_joined(self, key_len: Option<usize>, meta_len: usize, body: &[u8]) -> Self {
+        Self { key_len, meta_len, body: Arc::from(body), ..self }
     }
 
     /// The key. Every adapter stores keys it was given as text, so the check here never fails.
