@@ -13,6 +13,8 @@ pub(super) struct Commits {
     sent: Option<Sent>,
     next_token: u64,
     retry_at_ms: u64,
+    /// When the last one went out.
+    sent_at_ms: Option<u64>,
     committed_floor: Offset,
 }
 
@@ -25,7 +27,7 @@ struct Sent {
 
 impl Commits {
     pub(super) const fn new(floor: Offset) -> Self {
-        Self { sent: None, next_token: 1, retry_at_ms: 0, committed_floor: floor }
+        Self { sent: None, next_token: 1, retry_at_ms: 0, sent_at_ms: None, committed_floor: floor }
     }
 
     /// Whether a seek is on its way.
@@ -35,12 +37,13 @@ impl Commits {
 }
 
 impl Machine {
-    /// Commits what has happened unless a commit is out: then it rides the next. Events passed over alone can be
-    /// passed over again, so they are worth a commit only a page at a time.
+    /// Commits what has happened unless a commit is out: then it rides the next. Acks that nobody waits for are worth
+    /// a commit now and then; events passed over alone can be passed over again, so they are only a page at a time.
     pub(super) fn commit(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        if self.commits.sent.is_some() || !self.has_facts() || now.monotonic_ms < self.commits.retry_at_ms {
+        if self.commits.sent.is_some() || self.commit_at().is_none_or(|at| now.monotonic_ms < at) {
             return;
         }
+        self.commits.sent_at_ms = Some(now.monotonic_ms);
         let facts = std::mem::take(&mut self.facts);
         let token = self.commits.next_token;
         self.commits.next_token += 1;
@@ -82,19 +85,29 @@ impl Machine {
         self.commits.retry_at_ms = retry_at_ms;
     }
 
-    /// When a commit that was refused is to be tried again.
-    pub(super) fn commit_retry(&self) -> Option<u64> {
-        (self.commits.sent.is_none() && self.has_facts()).then_some(self.commits.retry_at_ms)
+    /// When the next commit is to go out, if nothing is in its way.
+    pub(super) fn commit_due(&self) -> Option<u64> {
+        self.commit_at().filter(|_| self.commits.sent.is_none())
     }
 
     /// Whether a machine built from what is committed would know all that this one does, but for leases and for events
     /// that are passed over again.
     pub fn is_settled(&self) -> bool {
-        self.commits.sent.is_none() && !self.facts.urgent
+        self.commits.sent.is_none() && !self.facts.urgent && !self.facts.acked
     }
 
-    fn has_facts(&self) -> bool {
+    /// The time from which what has happened is worth a commit.
+    fn commit_at(&self) -> Option<u64> {
         let moved = self.finished.floor().since(self.commits.committed_floor);
-        self.facts.urgent || moved >= self.config.bounds.page as u64
+        if self.facts.urgent || moved >= self.config.bounds.page as u64 {
+            return Some(self.commits.retry_at_ms);
+        }
+        if !self.facts.acked {
+            return None;
+        }
+        // Without members nothing more comes that could ride along.
+        let last = self.commits.sent_at_ms.filter(|_| !self.members.is_empty());
+        let next = last.map_or(0, |last| last.saturating_add(self.config.commit_every_ms));
+        Some(next.max(self.commits.retry_at_ms))
     }
 }

@@ -24,6 +24,8 @@ pub struct Config {
     pub dead_letters: bool,
     /// Seed of the backoff's jitter.
     pub seed: u64,
+    /// How long acks that nobody waits for may wait for others to be committed with. Default: 0, not at all.
+    pub commit_every_ms: u64,
     /// What the machine may keep.
     pub bounds: Bounds,
 }
@@ -39,6 +41,7 @@ impl Config {
             max_attempts: 5,
             dead_letters: true,
             seed: 0,
+            commit_every_ms: 0,
             bounds: Bounds::default(),
         }
     }

@@ -9,8 +9,10 @@ use super::types::{Attempts, ReplyNo};
 /// The facts of one commit, beside the cursor. The rows of failed attempts are looked up when the commit is made.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// Somebody waits for a commit, or something acked would be delivered again without.
+    /// Somebody waits for a commit.
     pub(super) urgent: bool,
+    /// Nobody waits, but without a commit something finished would be delivered again.
+    pub(super) acked: bool,
     pub(super) failed: BTreeSet<Offset>,
     pub(super) forget: BTreeSet<Offset>,
     pub(super) dead: BTreeMap<Offset, Dead>,

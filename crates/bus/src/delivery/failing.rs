@@ -21,7 +21,7 @@ impl Machine {
         if entry.failed > 0 && self.failures.remove(&offset).is_some() {
             self.facts.note_forget(offset);
         }
-        self.facts.urgent = true;
+        self.facts.acked = true;
         if entry.extra {
             self.facts.note_redriven(offset);
             return;

@@ -210,7 +210,10 @@ impl Machine {
     fn answer(&mut self, reply: Option<ReplyNo>, stale: usize, of: usize, effects: &mut Vec<Effect>) {
         match reply {
             Some(reply) if stale == of => effects.push(Effect::Reply { reply, stale }),
-            Some(reply) => self.facts.replies.push((reply, stale)),
+            Some(reply) => {
+                self.facts.replies.push((reply, stale));
+                self.facts.urgent = true;
+            }
             None => {}
         }
     }

@@ -118,7 +118,7 @@ impl Machine {
     pub fn next_deadline(&self, now: Now) -> Option<u64> {
         let lease =
             (self.table.leased > 0 && self.earliest_deadline < u64::MAX).then_some(self.earliest_deadline);
-        [lease, self.table.first_due(), self.commit_retry(), self.read_retry(now), self.rate_ready(now)]
+        [lease, self.table.first_due(), self.commit_due(), self.read_retry(now), self.rate_ready(now)]
             .into_iter()
             .flatten()
             .min()

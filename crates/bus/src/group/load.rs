@@ -13,6 +13,8 @@ use crate::rows::{EventKey, GroupRow, LetterRow, decode_attempts, topic_prefix};
 
 /// Rows read at once.
 const ROWS_PAGE: usize = 1000;
+/// How long acks that nobody waits for may wait to be committed: a stream of them takes a few commits, not one each.
+const COMMIT_EVERY_MS: u64 = 5;
 /// Lease numbers of one epoch.
 const SERIALS_PER_EPOCH_BITS: u32 = 40;
 
@@ -60,6 +62,7 @@ fn config(owner: &Owner, row: &GroupRow, seed: u64) -> Config {
         max_attempts: row.options.max_attempts,
         dead_letters: owner.topic.system_suffix() != Some(SystemSuffix::Dlq),
         seed,
+        commit_every_ms: COMMIT_EVERY_MS,
         bounds: Bounds::default(),
     }
 }

@@ -286,6 +286,29 @@ fn a_refused_commit_loses_nothing() {
 }
 
 #[test]
+fn acks_that_nobody_waits_for_share_commits() {
+    let mut bench = Bench::new(Config { commit_every_ms: 5, ..Config::new() }, &[None; 5]);
+    bench.join(ONE, 9);
+    let leases = bench.leases();
+    let ack = |lease: &LeaseRef| Input::Ack { member: ONE, leases: vec![*lease], reply: None };
+    bench.step(ack(&leases[0]));
+    assert_eq!(bench.commit().floor, Offset(1), "the first waits for nothing");
+    bench.step(ack(&leases[1]));
+    bench.step(ack(&leases[2]));
+    assert!(bench.commits.is_empty() && !bench.machine.is_settled());
+    assert_eq!(bench.machine.next_deadline(bench.now), Some(bench.now.monotonic_ms + 5));
+    bench.pass(5);
+    assert_eq!(bench.commit().floor, Offset(3));
+    bench.ack(ONE, &leases[3..4], 1);
+    assert_eq!(bench.commit().floor, Offset(4), "somebody waits");
+    bench.step(ack(&leases[4]));
+    assert!(bench.commits.is_empty());
+    bench.step(Input::Leave { member: ONE, how: Leaving::Released });
+    assert_eq!(bench.commit().floor, Offset(5), "nobody is left to wait for");
+    assert!(bench.machine.is_settled());
+}
+
+#[test]
 fn many_expired_leases_are_read_together() {
     let mut bench = Bench::new(Config::new(), &[None; 1000]);
     bench.join(ONE, 1000);

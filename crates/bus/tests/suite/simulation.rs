@@ -50,6 +50,7 @@ struct Options {
     dead_letters: bool,
     bounds: Bounds,
     rated: bool,
+    commit_every_ms: u64,
 }
 
 impl Options {
@@ -65,6 +66,7 @@ impl Options {
             dead_letters: rng.chance(80),
             bounds: if rng.chance(40) { tight } else { wide },
             rated: rng.chance(20),
+            commit_every_ms: if rng.chance(50) { 7 } else { 0 },
         }
     }
 
@@ -79,6 +81,7 @@ impl Options {
             max_attempts: self.max_attempts,
             dead_letters: self.dead_letters,
             seed,
+            commit_every_ms: self.commit_every_ms,
             bounds: self.bounds,
         }
     }

@@ -15,7 +15,8 @@ impl Sim {
         for _ in 0..100_000 {
             let status = self.machine.status();
             let busy = self.read.is_some() || self.model.sent.is_some();
-            if status.lag == 0 && status.redriven == 0 && !busy && self.model.pend_replies.is_empty() {
+            let settled = self.machine.is_settled() && self.model.pend_replies.is_empty();
+            if status.lag == 0 && status.redriven == 0 && !busy && settled {
                 break;
             }
             self.answer_read();
