@@ -1,4 +1,4 @@
-//! `promethean bench log` at its smallest.
+//! `promethean bench` at its smallest.
 
 use std::collections::BTreeSet;
 
@@ -41,4 +41,28 @@ fn the_named_directory_stays_and_verifies() {
     }
     let verified = promethean(dir.path(), &["verify", "--data", "demo"]);
     assert!(verified.status.success(), "{}", stdout(&verified));
+}
+
+#[test]
+fn the_bus_is_measured_beside_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = ["--groups", "1,3", "--topics", "1,10", "--idle-groups", "20", "--publishers", "4"];
+    let mut args = vec!["bench", "bus", "--quick", "--events", "2000"];
+    args.extend(few);
+    let output = promethean(dir.path(), &args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = lines(&stdout(&output));
+    let names: BTreeSet<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
+    let expected =
+        ["append", "drain", "groups", "idle", "latency", "publish", "publish_to_ack", "summary", "topics"];
+    assert_eq!(names, BTreeSet::from(expected));
+    for line in lines.iter().filter(|line| line["bench"] != "summary") {
+        assert_eq!(line["sync"], "fsync", "{line}");
+    }
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["bench"], &summary["of"]), (&"summary".into(), &7.into()));
+    for target in summary["targets"].as_array().unwrap() {
+        assert!(target["measured"].is_number() && target["met"].is_boolean(), "{target}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
 }

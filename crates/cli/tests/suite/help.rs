@@ -12,6 +12,11 @@ fn help_names_the_commands_and_hides_the_others() {
     }
     let help = promethean(dir.path(), &["bench", "--help"]);
     assert!(stdout(&help).contains("log") && !stdout(&help).contains("child"));
+    assert!(stdout(&help).contains("bus"));
+    let help = promethean(dir.path(), &["bench", "bus", "--help"]);
+    for word in ["--data", "--quick", "--events", "--groups", "--only", "publish_to_ack"] {
+        assert!(stdout(&help).contains(word), "{word}");
+    }
     let help = promethean(dir.path(), &["bench", "log", "--help"]);
     for word in ["--data", "--quick", "--events", "--publishers", "--only", "lookup"] {
         assert!(stdout(&help).contains(word), "{word}");
