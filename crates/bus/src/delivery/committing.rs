@@ -10,7 +10,8 @@ use super::types::{Attempts, Effect, Now, Progress};
 /// The commit that is out, and what was last committed.
 #[derive(Debug)]
 pub(super) struct Commits {
-    sent: Option<Sent>,
+    /// On the heap, since there mostly is none.
+    sent: Option<Box<Sent>>,
     next_token: u64,
     retry_at_ms: u64,
     /// When the last one went out.
@@ -59,7 +60,7 @@ impl Machine {
             redriven: facts.redriven.iter().copied().collect(),
             forget_all: facts.seek.is_some(),
         }));
-        self.commits.sent = Some(Sent { token, floor: self.finished.floor(), facts });
+        self.commits.sent = Some(Box::new(Sent { token, floor: self.finished.floor(), facts }));
     }
 
     /// A commit is durable: answers go out, and what failed waits for its time.

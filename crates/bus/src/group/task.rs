@@ -91,7 +91,7 @@ struct Task {
     /// Empty between steps; kept for its memory.
     effects: Vec<Effect>,
     letters: VecDeque<Command>,
-    failure: Option<BusError>,
+    failure: Option<Box<BusError>>,
     paused: bool,
     closing: bool,
     shown_ms: u64,
@@ -248,7 +248,7 @@ impl Task {
         match answer {
             Ok(input) => self.step(input),
             Err(Unread { request, error }) => {
-                self.failure = Some(error);
+                self.failure = Some(Box::new(error));
                 let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::ReadFailed { request, retry_at_ms });
             }
@@ -264,7 +264,7 @@ impl Task {
             }
             Err(error) if error.is_final() => Err(error),
             Err(error) => {
-                self.failure = Some(error);
+                self.failure = Some(Box::new(error));
                 let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::CommitFailed { token: outcome.token, retry_at_ms });
                 Ok(())
@@ -317,7 +317,7 @@ impl Task {
             reason: self.machine.reason(self.core.now()),
             members: self.members.len(),
             paused: self.paused,
-            failure: self.failure.clone(),
+            failure: self.failure.as_deref().cloned(),
         }
     }
 

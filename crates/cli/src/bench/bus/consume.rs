@@ -8,8 +8,9 @@ use promethean_model::{GroupName, TopicName};
 use promethean_store::port::{CursorReads, Store};
 use tokio::task::JoinSet;
 
-/// Subscriptions that come to be at the same time, so that they share syncs.
-const AT_ONCE: usize = 512;
+/// Subscriptions that come to be at the same time, so that they share syncs. Each reads the store on a thread of the
+/// blocking pool, and threads are memory for a while.
+const AT_ONCE: usize = 64;
 
 /// The only member of a new group that begins with the first event.
 pub(super) async fn subscribe(
