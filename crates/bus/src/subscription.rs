@@ -134,7 +134,7 @@ impl Subscription {
     /// Finishes events, and waits until that is durable.
     pub async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
         self.observe_latency(leases);
-        self.ask(leases, |member, leases| Ask::Ack(member, leases)).await
+        self.ask(leases, Ask::Ack).await
     }
 
     /// Finishes events; that becomes durable soon. Waits only if the group has too much to do.
