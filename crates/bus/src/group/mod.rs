@@ -5,6 +5,7 @@
 //! | `owner`, `task`, `timer` | the handle of an owner; its task, and the alarm of that |
 //! | `command`, `mailbox` | what an owner is told |
 //! | `inbox` | what a subscription is given |
+//! | `page` | events, from the store to the machine |
 //! | `load`, `progress` | from the store to the machine, and back in one batch |
 //! | `owners` | which owners there are |
 
@@ -13,6 +14,7 @@ mod inbox;
 mod load;
 mod mailbox;
 mod owners;
+mod page;
 mod progress;
 mod task;
 mod timer;

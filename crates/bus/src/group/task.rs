@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use promethean_model::Offset;
-use promethean_store::port::{EndWatch, PageLimit};
+use promethean_store::port::EndWatch;
 
 use super::command::{Answer, Command, Joiner, Seen};
 use super::inbox::{Inbox, Item};
+use super::page::{Unread, read};
 use super::progress::{self, Outcome};
 use super::timer::Timer;
 use super::{Owner, load};
@@ -26,8 +27,6 @@ use crate::subscription::Link;
 const RETRY_MS: u64 = 1_000;
 /// How often the gauges of a busy group are brought up to date.
 const SHOW_EVERY_MS: u64 = 100;
-/// Bytes of events read at once.
-const PAGE_BYTES: usize = 1 << 20;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -50,8 +49,8 @@ async fn start(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<
             return None;
         }
     };
-    let now = core.now();
     Some(Box::new(Task {
+        now: core.now(),
         core,
         owner,
         machine: loaded.machine,
@@ -71,7 +70,6 @@ async fn start(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<
         shown_ms: 0,
         redeliveries: 0,
         timer: Timer::default(),
-        now,
     }))
 }
 
@@ -113,12 +111,6 @@ struct Shared {
     credit: Credit,
     /// What was left when we last looked.
     free: usize,
-}
-
-/// A read that failed.
-struct Unread {
-    request: u64,
-    error: BusError,
 }
 
 /// What the task woke up for.
@@ -405,18 +397,4 @@ async fn ready<T>(future: &mut Option<Boxed<T>>) -> T {
     };
     *future = None;
     output
-}
-
-async fn read(
-    core: Arc<Core>,
-    owner: Arc<Owner>,
-    request: u64,
-    from: Offset,
-    limit: usize,
-) -> Result<Input, Unread> {
-    let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
-    let page = core.store.read(&owner.topic, from, limit).await;
-    let page = page.map_err(|error| Unread { request, error: error.into() })?;
-    owner.metrics.expired.add(page.expired);
-    Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
 }
