@@ -23,13 +23,13 @@ use crate::error::BusError;
 use crate::subscribe::Subscribe;
 use crate::subscription::Lease;
 
-/// How long an event is remembered as done where nothing else is asked for: 24 hours.
-pub const DEDUPE_TTL_MS_DEFAULT: u64 = 24 * 60 * 60 * 1000;
+/// How long an event is remembered as done where nothing else is asked for: 7 days.
+pub const DEDUPE_TTL_MS_DEFAULT: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// How events are remembered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExactlyOnce {
-    /// How long a mark lasts: longer than an event can be redelivered, redriven or sought back to. Default: 24 h.
+    /// How long a mark lasts: longer than an event can be redelivered, redriven or sought back to. Default: 7 days.
     /// Minimum: 1 ms.
     pub ttl_ms: u64,
     /// Events handled at a time, as in [`ConsumerOptions`]. Default: 1.
@@ -45,7 +45,7 @@ impl Default for ExactlyOnce {
 impl ExactlyOnce {
     fn consumer(&self) -> Result<ConsumerOptions, BusError> {
         if self.ttl_ms == 0 {
-            let fix = "give at least 1, or leave it out for 24 hours";
+            let fix = "give at least 1, or leave it out for 7 days";
             return Err(BusError::BadOption { option: "ttlMs", given: "0".to_owned(), fix });
         }
         Ok(ConsumerOptions { concurrency: self.concurrency, manual_ack: false })

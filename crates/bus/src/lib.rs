@@ -90,3 +90,8 @@ pub use group::Seen;
 pub use options::BusOptions;
 pub use publisher::Publisher;
 pub use subscription::{Given, Lease, Settled, Subscription};
+
+/// The guide is compiled and run like the examples here.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/groups.md")]
+struct Guide;

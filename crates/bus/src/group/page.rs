@@ -30,6 +30,5 @@ pub(super) async fn read(
     let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
     let page = core.store.read(&owner.topic, from, limit).await;
     let page = page.map_err(|error| Unread { request, error: error.into() })?;
-    owner.metrics.expired.add(page.expired);
     Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
 }
