@@ -269,7 +269,9 @@ async fn a_deleted_topic_leaves_no_letters(world: World) {
     world.kill("t", "g", 2).await;
     redrive(&world, offsets(&[1]), RedriveTo::Group).await;
     world.bus.delete_topic(&topic("t")).await.unwrap();
-    assert_eq!(open_offsets(&world).await, [0_u64; 0]);
+    let gone = world.bus.dead_letters(&topic("t"), &group("g"), None, 10).await.unwrap_err();
+    assert_eq!(gone.code(), "unknown_group");
     let world = world.restart().await;
+    world.bus.subscribe(request("t", "g", 1)).await.unwrap().unsubscribe();
     assert_eq!(open_offsets(&world).await, [0_u64; 0]);
 }
