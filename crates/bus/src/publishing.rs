@@ -24,6 +24,9 @@ pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<R
                     run.flush(core, &mut results).await;
                     run.durability = durability;
                 }
+                if run.is_full() {
+                    run.flush(core, &mut results).await;
+                }
                 run.add(results.len(), prepared);
                 // Its place, until the run is flushed.
                 results.push(Err(BusError::Closed));
@@ -48,17 +51,33 @@ struct Run {
     /// With their places in the results.
     pending: Vec<(usize, Pending)>,
     events: Vec<AppendEvent>,
+    bytes: usize,
 }
 
+/// What goes to the store in one call, so that it fits a frame of the journal.
+const RUN_EVENTS_MAX: usize = 1_000;
+const RUN_BYTES_MAX: usize = 4 << 20;
+
 impl Run {
+    fn is_full(&self) -> bool {
+        self.events.len() >= RUN_EVENTS_MAX || self.bytes >= RUN_BYTES_MAX
+    }
+
     fn of(events: usize) -> Self {
-        Self { durability: None, pending: Vec::with_capacity(events), events: Vec::with_capacity(events) }
+        let room = events.min(RUN_EVENTS_MAX);
+        Self {
+            durability: None,
+            pending: Vec::with_capacity(room),
+            events: Vec::with_capacity(room),
+            bytes: 0,
+        }
     }
 
     fn add(&mut self, place: usize, prepared: Prepared) {
         let id = prepared.event.id.id();
         let topic = prepared.event.topic.clone();
         self.pending.push((place, Pending { id, topic, partition: prepared.partition }));
+        self.bytes += prepared.event.bytes();
         self.events.push(prepared.event);
     }
 
@@ -66,6 +85,7 @@ impl Run {
         if self.events.is_empty() {
             return;
         }
+        self.bytes = 0;
         let unheard = Unheard::new(core, self.pending.iter().map(|(_, pending)| &pending.topic));
         let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability).await;
         unheard.heard();

@@ -143,7 +143,8 @@ impl Subscription {
         // Never waits, or whoever gives up waiting would hold leases whose time never begins; there are no more of
         // these letters than leases.
         for (owner, leases) in by_owner(leases) {
-            owner.mailbox.send_now(Command::Tell(Input::Written { member, leases }))?;
+            // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
+            let _ = owner.mailbox.send_now(Command::Tell(Input::Written { member, leases }));
         }
         Ok(())
     }
@@ -157,10 +158,12 @@ impl Subscription {
     pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
         self.observe_latency(leases);
         let member = self.link.member;
+        let mut failed = Ok(());
         for (owner, leases) in by_owner(leases) {
-            owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await?;
+            let sent = owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await;
+            failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
         }
-        Ok(())
+        failed
     }
 
     /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
@@ -196,10 +199,12 @@ impl Subscription {
     }
 
     async fn tell_all(&self, input: impl Fn(MemberNo) -> Input) -> Result<(), BusError> {
+        let mut failed = Ok(());
         for owner in self.link.owners() {
-            owner.mailbox.send(Command::Tell(input(self.link.member))).await?;
+            let sent = owner.mailbox.send(Command::Tell(input(self.link.member))).await;
+            failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
         }
-        Ok(())
+        failed
     }
 
     async fn ask(
@@ -240,6 +245,16 @@ impl Link {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether an owner's end is no failure of this subscription: its members had left, or it served one topic of a
+    /// pattern and that is gone.
+    fn unless_over(&self, error: BusError) -> Result<(), BusError> {
+        match (&error, &self.subject) {
+            (BusError::Closed, _) if !self.core.is_closed() => Ok(()),
+            (BusError::TopicDeleted { .. }, Subject::Pattern(_)) => Ok(()),
+            _ => Err(error),
+        }
+    }
+
     /// An owner's topic is gone.
     pub(crate) fn forget(&self, gone: &Arc<Owner>) {
         let mut joined = self.joined();
@@ -261,12 +276,16 @@ impl Link {
         leases: &[Lease],
         ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
     ) -> Result<Settled, BusError> {
-        let mut settled = Settled { stale: 0 };
+        let (mut settled, mut failed) = (Settled { stale: 0 }, Ok(()));
+        // Those of one topic are asked for whatever became of another.
         for (owner, leases) in by_owner(leases) {
             let count = leases.len();
-            settled.stale += self.ask(&owner, ask(self.member, leases), count).await?;
+            match self.ask(&owner, ask(self.member, leases), count).await {
+                Ok(stale) => settled.stale += stale,
+                Err(error) => failed = failed.and(Err(error)),
+            }
         }
-        Ok(settled)
+        failed.map(|()| settled)
     }
 
     fn observe_latency(&self, leases: &[Lease]) {
@@ -284,8 +303,7 @@ impl Link {
             Err(error) => Err(error),
         };
         match stale {
-            // The owner ended because its members had left.
-            Err(BusError::Closed) if !self.core.is_closed() => Ok(count),
+            Err(error) => self.unless_over(error).map(|()| count),
             stale => stale,
         }
     }

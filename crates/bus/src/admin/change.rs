@@ -5,14 +5,14 @@ use promethean_store::port::{Batch, CursorOp, RowOp, StateOp, Table};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::find::{ROWS_PAGE, ask_owner, group_on};
+use super::find::{ROWS_PAGE, ask_owner, group_on, group_rows};
 use crate::bus::Bus;
 use crate::delivery::codec::decode_finished;
 use crate::delivery::types::Input;
 use crate::error::BusError;
 use crate::group::{Ask, Command, Wanted};
 use crate::pattern::Subject;
-use crate::rows::{GroupKey, GroupRow, Start, topic_prefix};
+use crate::rows::{GroupKey, GroupRow, Start, group_prefix, topic_prefix};
 use crate::subscribe::{floor_of, require_group};
 
 /// What a seek does, or would do.
@@ -109,8 +109,16 @@ impl Bus {
             return Err(BusError::GroupBusy { group: group.clone(), members });
         }
         let cursors = core.store.cursors_of_group(group).await?;
-        let topics: Vec<TopicName> =
-            cursors.into_iter().map(|cursor| cursor.topic).filter(|topic| subject.matches(topic)).collect();
+        // A topic that the group reaches by another name or pattern too stays that one's.
+        let others: Vec<Subject> = group_rows(core, &group_prefix(group))
+            .await?
+            .into_iter()
+            .map(|(key, _)| key.subject)
+            .filter(|other| other != subject)
+            .collect();
+        let alone =
+            |topic: &TopicName| subject.matches(topic) && !others.iter().any(|other| other.matches(topic));
+        let topics: Vec<TopicName> = cursors.into_iter().map(|cursor| cursor.topic).filter(alone).collect();
         for topic in &topics {
             self.retire(topic, group).await?;
         }

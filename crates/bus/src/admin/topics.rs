@@ -51,8 +51,18 @@ impl Bus {
     /// Deletes a topic with its events, settings, and groups with all they noted. Its subscriptions end with
     /// `topic_deleted`. Groups of patterns stay, and begin anew should the topic be born again.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
-        let core = &self.core;
         self.topic(topic).await?;
+        let result = self.delete_now(topic).await;
+        // Members of patterns have forgotten it. If it is there still, or again, they must hear of it.
+        if self.core.store.topic_info(topic).await?.is_some() {
+            // Nobody may be following patterns.
+            let _ = self.core.births.send(topic.clone());
+        }
+        result
+    }
+
+    async fn delete_now(&self, topic: &TopicName) -> Result<(), BusError> {
+        let core = &self.core;
         // Before we look: what they write while we look would stay.
         self.end_owners(topic).await;
         let mut batch = Batch::new().with(TopicOp::Delete(topic.clone()));

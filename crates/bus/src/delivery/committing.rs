@@ -7,6 +7,9 @@ use super::machine::Machine;
 use super::table::State;
 use super::types::{Attempts, Effect, Now, Progress};
 
+/// Letters hold whole events, and a commit must fit a journal file: this many of the largest do.
+const DEAD_PER_COMMIT: usize = 16;
+
 /// The commit that is out, and what was last committed.
 #[derive(Debug)]
 pub(super) struct Commits {
@@ -45,22 +48,24 @@ impl Machine {
             return;
         }
         self.commits.sent_at_ms = Some(now.monotonic_ms);
-        let facts = std::mem::take(&mut self.facts);
+        let mut facts = std::mem::take(&mut self.facts);
+        self.facts = facts.defer_dead(DEAD_PER_COMMIT);
+        let (floor, finished) = self.finished.without(&self.facts.unfinished());
         let token = self.commits.next_token;
         self.commits.next_token += 1;
         let failed: Vec<Attempts> =
             facts.failed.iter().filter_map(|offset| self.failures.get(offset)).copied().collect();
         effects.push(Effect::Commit(Progress {
             token,
-            floor: self.finished.floor(),
-            finished: self.finished.to_vec(),
+            floor,
+            finished,
             failed,
             forget: facts.forget.iter().copied().collect(),
             dead: facts.dead.values().map(|dead| dead.attempts).collect(),
             redriven: facts.redriven.iter().copied().collect(),
             forget_all: facts.seek.is_some(),
         }));
-        self.commits.sent = Some(Box::new(Sent { token, floor: self.finished.floor(), facts }));
+        self.commits.sent = Some(Box::new(Sent { token, floor, facts }));
     }
 
     /// A commit is durable: answers go out, and what failed waits for its time.

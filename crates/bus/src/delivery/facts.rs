@@ -68,6 +68,24 @@ impl Facts {
         }
     }
 
+    /// Leaves at most `most` dead events in these facts; the rest come back, for the next commit.
+    pub(super) fn defer_dead(&mut self, most: usize) -> Self {
+        let mut later = Self::default();
+        if let Some(&first) = self.dead.keys().nth(most) {
+            later.dead = self.dead.split_off(&first);
+            // As long as an event is not dead, its attempts count.
+            later.forget = self.forget.iter().copied().filter(|at| later.dead.contains_key(at)).collect();
+            self.forget.retain(|at| !later.dead.contains_key(at));
+            later.urgent = true;
+        }
+        later
+    }
+
+    /// Events that are done here and that no commit says so of yet. Redriven ones are beside the cursor.
+    pub(super) fn unfinished(&self) -> Vec<Offset> {
+        self.dead.iter().filter(|(_, dead)| !dead.extra).map(|(offset, _)| *offset).collect()
+    }
+
     /// Takes back the facts of a commit that failed. They are older than these.
     pub(super) fn take_back(&mut self, mut older: Self) {
         if let Some(to) = self.seek {

@@ -46,6 +46,28 @@ impl Finished {
         self.ranges.iter().map(|(start, end)| OffsetRange::new(Offset(*start), Offset(*end))).collect()
     }
 
+    /// Floor and ranges as they would be if these offsets, ascending, were not finished.
+    pub(super) fn without(&self, unfinished: &[Offset]) -> (Offset, Vec<OffsetRange>) {
+        let mut ranges = Vec::with_capacity(self.ranges.len() + unfinished.len());
+        let mut floor = self.floor();
+        let mut holes = unfinished.iter().copied().peekable();
+        let below = OffsetRange::new(Offset::ZERO, floor);
+        for range in std::iter::once(below).chain(self.to_vec()) {
+            let mut rest = range;
+            while let Some(hole) = holes.next_if(|hole| *hole < range.end) {
+                ranges.push(OffsetRange::new(rest.start, hole));
+                rest.start = hole.next();
+            }
+            ranges.push(rest);
+        }
+        if let Some(first) = ranges.first() {
+            floor = first.end;
+        }
+        ranges.remove(0);
+        ranges.retain(|range| !range.is_empty());
+        (floor, ranges)
+    }
+
     pub(super) fn contains(&self, offset: Offset) -> bool {
         offset.0 < self.floor || self.end_of(offset).is_some()
     }
@@ -125,6 +147,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn without_some_is_the_set_without_them(
+            floor in 0u64..9,
+            adds in proptest::collection::vec((0u64..40, 0u64..9), 0..12),
+            holes in proptest::collection::btree_set(0u64..40, 0..9),
+        ) {
+            let mut finished = Finished::below(Offset(floor));
+            for (start, len) in adds {
+                finished.add_range(OffsetRange::new(Offset(start), Offset(start + len)));
+            }
+            let holes: Vec<Offset> =
+                holes.into_iter().map(Offset).filter(|hole| finished.contains(*hole)).collect();
+            let (floor, ranges) = finished.without(&holes);
+            let has = |at| at < floor || ranges.iter().any(|range| range.contains(at));
+            for at in (0..60).map(Offset) {
+                prop_assert_eq!(has(at), finished.contains(at) && !holes.contains(&at));
+            }
+            let ends: Vec<u64> = ranges.iter().flat_map(|r| [r.start.0, r.end.0]).collect();
+            prop_assert!(ends.windows(2).all(|w| w[0] < w[1]) && ends.first().is_none_or(|s| *s > floor.0));
+        }
+
         #[test]
         fn is_a_set_of_numbers(floor in 0u64..20, adds in proptest::collection::vec((0u64..60, 0u64..9), 0..40)) {
             let mut finished = Finished::below(Offset(floor));

@@ -1,6 +1,6 @@
 //! What a handler wants written, as a value.
 
-use promethean_model::{EventId, GroupName, Offset, TopicName};
+use promethean_model::{EventId, GroupName, TopicName};
 use promethean_store::port::{DedupeMark, DocOp, StateOp};
 
 use super::dedupe::{dedupe_scope, expires_at};
@@ -46,8 +46,9 @@ impl Effects {
         let (durability, prepared) = publishing::prepare_batch(core, publishes)
             .await
             .inspect_err(|error| core.metrics.rejected(error))?;
-        let mut state: Vec<StateOp> = self.documents.into_iter().map(StateOp::from).collect();
-        state.push(mark(core, lease, ttl_ms).into());
+        // The mark first: what was done already is told by it, not by what the documents have become.
+        let mut state = vec![mark(core, lease, ttl_ms).into()];
+        state.extend(self.documents.into_iter().map(StateOp::from));
         match publishing::commit(core, durability, prepared, state).await {
             Err(BusError::Store { code: "already_seen", .. }) => Ok(()),
             committed => committed.map(drop).inspect_err(|error| core.metrics.rejected(error)),
@@ -67,16 +68,16 @@ fn mark(core: &Core, lease: &Lease, ttl_ms: u64) -> DedupeMark {
 impl Lease {
     /// The id for the `n`th event that a handler publishes because of this one; see [`produced_id`].
     pub fn produced_id(&self, n: u32) -> EventId {
-        produced_id(self.group(), &self.event.topic, self.event.offset, n)
+        produced_id(self.group(), &self.event.topic, &self.event.id, n)
     }
 }
 
-/// The id of the `n`th event that a group publishes because of the event at an offset: the same however often that event
+/// The id of the `n`th event that a group publishes because of an event: the same however often that event
 /// is delivered, so that publishing again gives duplicates and nothing new. A handler must publish the same payloads
 /// each time, or it is refused with `id_conflict`.
-pub fn produced_id(group: &GroupName, topic: &TopicName, offset: Offset, n: u32) -> EventId {
+pub fn produced_id(group: &GroupName, topic: &TopicName, id: &EventId, n: u32) -> EventId {
     let names = [group.as_str().as_bytes(), &[0], topic.as_str().as_bytes(), &[0]].concat();
-    let name = [names.as_slice(), &offset.get().to_be_bytes(), &n.to_be_bytes()].concat();
+    let name = [names.as_slice(), id.as_bytes(), &n.to_be_bytes()].concat();
     EventId::derive(b"produced", &name)
 }
 
@@ -85,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_follow_from_group_place_and_number() {
-        let id = |group: &str, topic: &str, offset, n| {
-            produced_id(&group.parse().unwrap(), &topic.parse().unwrap(), Offset(offset), n)
+    fn ids_follow_from_group_event_and_number() {
+        let id = |group: &str, topic: &str, id: u8, n| {
+            produced_id(&group.parse().unwrap(), &topic.parse().unwrap(), &EventId::from_bytes([id; 16]), n)
         };
         let first = id("g", "a.b", 7, 0);
         assert_eq!(first, id("g", "a.b", 7, 0));

@@ -25,15 +25,27 @@ pub(super) struct Outcome {
 pub(super) async fn commit(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Progress) -> Outcome {
     let token = progress.token;
     let began = core.clock.monotonic_ms();
-    let result = commit_batch(&core, &owner, epoch, progress).await;
+    let mut result = commit_batch(&core, &owner, epoch, &progress, true).await;
+    if let Err(BusError::TooLarge { .. } | BusError::TooManyTopics { .. } | BusError::KeyRequired { .. }) =
+        &result
+    {
+        // The dead-letter topic takes no letter; the group must not wait for that for ever.
+        result = commit_batch(&core, &owner, epoch, &progress, false).await;
+    }
     let took_ms = core.clock.monotonic_ms().saturating_sub(began);
     core.metrics.server().commit_us.observe(took_ms.saturating_mul(1000));
     Outcome { token, result }
 }
 
-async fn commit_batch(core: &Core, owner: &Owner, epoch: u64, progress: Progress) -> Result<(), BusError> {
+async fn commit_batch(
+    core: &Core,
+    owner: &Owner,
+    epoch: u64,
+    progress: &Progress,
+    post: bool,
+) -> Result<(), BusError> {
     let mut batch = Batch::new();
-    let cursor = cursor(owner, epoch, &progress);
+    let cursor = cursor(owner, epoch, progress);
     let changes_letters = !(progress.redriven.is_empty() && progress.dead.is_empty());
     let _changing = match changes_letters {
         true => Some(core.letters.lock(&owner.topic, &owner.group).await),
@@ -54,14 +66,20 @@ async fn commit_batch(core: &Core, owner: &Owner, epoch: u64, progress: Progress
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    for offset in progress.redriven {
-        opened -= i64::from(letter_at(core, owner, offset).await?.is_some());
-        rows.delete(Table::DeadLetters, offset);
+    for offset in &progress.redriven {
+        opened -= i64::from(letter_at(core, owner, *offset).await?.is_some());
+        rows.delete(Table::DeadLetters, *offset);
     }
     for attempts in &progress.dead {
         let before = letter_at(core, owner, attempts.offset).await?;
         let redrives = before.map_or(0, |row| row.redrives);
-        let is_buried = bury(core, owner, attempts, redrives, &mut batch, &mut rows).await?;
+        let is_buried = if post {
+            bury(core, owner, attempts, redrives, &mut batch, &mut rows).await?
+        } else {
+            rows.delete(Table::Attempts, attempts.offset);
+            rows.put(Table::DeadLetters, attempts.offset, without_letter(attempts, redrives).encode());
+            true
+        };
         buried += u64::from(is_buried);
         opened += i64::from(is_buried) - i64::from(before.is_some());
     }
@@ -97,16 +115,7 @@ async fn bury(
     match event_at(core, owner, attempts.offset).await {
         // Other events must not wait for one that cannot be read; what is known of it stays visible.
         Err(BusError::CorruptRange { .. }) => {
-            let row = LetterRow {
-                letter: None,
-                reason: attempts.last_failure,
-                attempts: attempts.failed,
-                first_ms: attempts.first_ms,
-                last_ms: attempts.last_ms,
-                redrives,
-                redriving: false,
-            };
-            rows.put(Table::DeadLetters, attempts.offset, row.encode());
+            rows.put(Table::DeadLetters, attempts.offset, without_letter(attempts, redrives).encode());
             Ok(true)
         }
         Err(error) => Err(error),
@@ -128,6 +137,19 @@ async fn letter_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<
     let key = EventKey::encode(&owner.group, &owner.topic, offset);
     let row = core.store.row(Table::DeadLetters, &key).await?;
     Ok(row.map(|row| LetterRow::decode(&row)).transpose()?)
+}
+
+/// The row of an event that has no letter in the dead-letter topic.
+fn without_letter(attempts: &Attempts, redrives: u32) -> LetterRow {
+    LetterRow {
+        letter: None,
+        reason: attempts.last_failure,
+        attempts: attempts.failed,
+        first_ms: attempts.first_ms,
+        last_ms: attempts.last_ms,
+        redrives,
+        redriving: false,
+    }
 }
 
 async fn event_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<StoredEvent>, BusError> {

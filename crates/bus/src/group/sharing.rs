@@ -15,6 +15,19 @@ pub(super) struct Shared {
     pub(super) credit: Credit,
 }
 
+impl Shared {
+    /// Tells owners that starve that there may be credit.
+    pub(super) fn tell_starved(&self) {
+        // As below: whoever starves sees the credit we gave back, or we see that it starves.
+        fence(Ordering::SeqCst);
+        if let Some(link) = self.link.upgrade()
+            && link.starving.swap(false, Ordering::SeqCst)
+        {
+            wake_starved(&link);
+        }
+    }
+}
+
 impl Task {
     /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
     pub(super) fn share_credit(&mut self) {

@@ -274,13 +274,21 @@ impl Task {
                 Ok(())
             }
             // Whoever shuts down cannot wait for the store to recover; what is not committed is delivered again.
-            Err(error) if error.is_final() || self.closing => Err(error),
+            Err(error) if self.is_the_end(&error) => Err(error),
             Err(error) => {
                 self.failure = Some(Box::new(error));
                 let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                 self.step(Input::CommitFailed { token: outcome.token, retry_at_ms });
                 Ok(())
             }
+        }
+    }
+
+    fn is_the_end(&self, error: &BusError) -> bool {
+        match error {
+            // A dead-letter topic that goes at this moment comes again with the next try.
+            BusError::TopicDeleted { topic } => *topic == self.owner.topic,
+            error => error.is_final() || self.closing || *self.core.shutdown.borrow(),
         }
     }
 
@@ -352,11 +360,13 @@ impl Task {
                 _ => seat.inbox.end(why.clone()),
             }
         }
-        // Gives the members' credit back.
-        for member in std::mem::take(&mut self.members).keys() {
+        // Gives the members' credit back, for other topics to use.
+        let members = std::mem::take(&mut self.members);
+        for member in members.keys() {
             let now = self.core.now();
             self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
         }
+        members.values().filter_map(|seat| seat.shared.as_ref()).for_each(Shared::tell_starved);
     }
 }
 

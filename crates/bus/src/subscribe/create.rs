@@ -4,10 +4,11 @@ use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, RowOp, Table};
 
 use super::request::Subscribe;
+use crate::admin::group_rows;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::pattern::Subject;
-use crate::rows::{GroupKey, GroupOptions, GroupRow, Start};
+use crate::rows::{GroupKey, GroupOptions, GroupRow, Start, group_prefix};
 use crate::topics;
 
 /// Cursors written in one batch.
@@ -92,6 +93,7 @@ async fn create(core: &Core, request: &Subscribe) -> Result<Option<GroupRow>, Bu
         Subject::Pattern(_) => promethean_model::limits::ATTEMPTS_DEFAULT,
     };
     let options = request.options.clone().create(max_attempts);
+    check_alone(core, request, &options).await?;
     let from = options.from;
     let row = GroupRow { options, paused: false, created: core.clock.wall_ms(), epoch: 0 };
     let key = GroupKey::encode(&request.group, &request.subject);
@@ -113,6 +115,23 @@ async fn create(core: &Core, request: &Subscribe) -> Result<Option<GroupRow>, Bu
         Err(CommitError::RowExists | CommitError::Fenced { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The partitions of a group are dealt out for one subject. Two that meet in a topic would deal them out twice.
+async fn check_alone(core: &Core, request: &Subscribe, options: &GroupOptions) -> Result<(), BusError> {
+    for (key, row) in group_rows(core, &group_prefix(&request.group)).await? {
+        if key.subject != request.subject
+            && (options.partitions.is_some() || row.options.partitions.is_some())
+        {
+            return Err(BusError::GroupConflict {
+                group: request.group.clone(),
+                option: "subject",
+                asked: request.subject.to_string(),
+                actual: format!("{} with partitions", key.subject),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The topics that a new group begins with.

@@ -252,7 +252,8 @@ async fn effects_are_all_or_nothing(world: World) {
     assert!(once.last_failure().unwrap().contains("not 7"));
     once.stop().await.unwrap();
     let ids: Vec<_> = world.events("out").await.iter().map(|event| event.id).collect();
-    let produced = |n| produced_id(&group("g"), &topic("t"), Offset(1), n);
+    let input = world.events("t").await[1].id;
+    let produced = |n| produced_id(&group("g"), &topic("t"), &input, n);
     assert_eq!(ids, [produced(0), produced(1)]);
     let doc = async |key: &str| world.store.doc(&"docs".parse().unwrap(), key).await.unwrap().is_some();
     assert_eq!((doc("0").await, doc("1").await), (false, true));

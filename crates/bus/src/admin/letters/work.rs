@@ -85,6 +85,8 @@ impl Work {
         let core = Arc::clone(&self.core);
         let prefix = topic_prefix(&self.on.group, &self.on.topic);
         let mut after: Option<Vec<u8>> = None;
+        // Copies that are published and die again meanwhile are beyond; else this might never end.
+        let end = core.store.durable_end(&self.on.topic);
         loop {
             self.check_stopped(&is_stopped)?;
             let _changing = core.letters.lock(&self.on.topic, &self.on.group).await;
@@ -92,7 +94,12 @@ impl Work {
                 core.store.rows(Table::DeadLetters, &prefix, after.as_deref(), BATCH_LETTERS_MAX).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = Some(last.key.clone());
-            self.letters(decode(rows)?, filter).await?;
+            let mut rows = decode(rows)?;
+            rows.retain(|(offset, _)| *offset < end);
+            if rows.is_empty() {
+                return Ok(());
+            }
+            self.letters(rows, filter).await?;
         }
     }
 

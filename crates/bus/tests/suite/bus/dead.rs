@@ -3,7 +3,7 @@
 use promethean_bus::dead_letter::Letter;
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::LetterRow;
-use promethean_model::Offset;
+use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::Table;
 
 use super::harness::*;
@@ -14,6 +14,8 @@ on_both_stores!(
     the_dead_letter_topic_has_no_dead_letters,
     a_topics_setting_is_the_default,
     backoff_grows_from_attempt_to_attempt,
+    more_than_fit_one_commit_die_at_once,
+    a_letter_that_its_topic_refuses_stops_nobody,
 );
 
 async fn the_last_failure_makes_a_dead_letter(kind: Kind) {
@@ -112,4 +114,39 @@ async fn backoff_grows_from_attempt_to_attempt(kind: Kind) {
         world.pass(base * 4 / 10 + 1);
     }
     assert_eq!(take_one(&mut subscription).await.attempt, 5);
+}
+
+async fn more_than_fit_one_commit_die_at_once(kind: Kind) {
+    let world = World::new(kind).await;
+    // Together more than a journal file takes.
+    let payload = format!("\"{}\"", "x".repeat(40 << 10));
+    for _ in 0..60 {
+        world.bus.publish(Publish::new(topic("a"), payload.clone())).await.unwrap();
+    }
+    world.publish("a", 7).await;
+    let mut subscription = world.subscribe(attempts(request("a", "g"), 1)).await;
+    let mut leases = take(&mut subscription, 61).await;
+    let last = leases.pop().unwrap();
+    soon("nack", subscription.nack(&leases, None)).await.unwrap();
+    soon("ack", last.ack()).await.unwrap();
+    world.until("a", "g", |seen| seen.floor == Offset(61)).await;
+    drop(subscription);
+    let world = world.restart().await;
+    assert_eq!(world.seen("a", "g").await.lag, 0);
+    assert_eq!((world.events("a.dlq").await.len(), world.rows(Table::DeadLetters).await), (60, 60));
+    assert_eq!(world.rows(Table::Attempts).await, 0);
+}
+
+async fn a_letter_that_its_topic_refuses_stops_nobody(kind: Kind) {
+    let world = World::new(kind).await;
+    let compacted = TopicSettings { compacted: true, ..TopicSettings::default() };
+    world.bus.set_topic(&topic("a.dlq"), compacted).await.unwrap();
+    world.fill("a", 0..2).await;
+    let mut subscription = world.subscribe(attempts(request("a", "g"), 1)).await;
+    let leases = take(&mut subscription, 2).await;
+    soon("nack", leases[0].nack(None)).await.unwrap();
+    soon("ack", leases[1].ack()).await.unwrap();
+    world.until("a", "g", |seen| seen.floor == Offset(2)).await;
+    let letters = world.bus.dead_letters(&topic("a"), &group("g"), None, 10).await.unwrap().letters;
+    assert_eq!((letters.len(), letters[0].row.letter, letters[0].in_topic), (1, None, true));
 }

@@ -19,6 +19,7 @@ on_both_stores!(
     the_number_changes_only_without_members,
     a_name_is_needed_and_taken_over,
     patterns_have_partitions_too,
+    a_partitioned_group_has_one_subject,
 );
 
 fn partitioned(subject: &str, member: &str, partitions: u32) -> Subscribe {
@@ -145,7 +146,7 @@ async fn the_number_changes_only_without_members(kind: Kind) {
     }
     let seen = world.settled("a", "g").await;
     assert_eq!(seen.floor, Offset(10), "what was acked stays so");
-    let mut shared = request("b", "g");
+    let mut shared = request("b", "h");
     drop(world.subscribe(shared.clone()).await);
     shared.options.partitions = Some(2);
     shared.member.member_id = Some("m".parse().unwrap());
@@ -195,4 +196,12 @@ async fn patterns_have_partitions_too(kind: Kind) {
         (if is_one { &one } else { &two }).ack(&leases).await.unwrap();
     }
     assert!(found.values().any(|is_one| *is_one) && found.values().any(|is_one| !*is_one));
+}
+
+async fn a_partitioned_group_has_one_subject(kind: Kind) {
+    let world = World::new(kind).await;
+    let _member = world.subscribe(partitioned("a.b", "m", N)).await;
+    for other in [partitioned("a.*", "n", N), request("a.c", "g")] {
+        assert_eq!(world.bus.subscribe(other).await.unwrap_err().code(), "conflict");
+    }
 }

@@ -20,6 +20,7 @@ on_both_stores!(
     a_paused_subscription_stays_paused_on_new_topics,
     leaving_while_topics_are_born_leaves_nobody_behind,
     a_topic_of_the_pattern_is_deleted,
+    acks_of_one_topic_count_whatever_becomes_of_another,
 );
 
 fn by_topic(leases: &[Lease]) -> BTreeMap<String, Vec<u64>> {
@@ -227,4 +228,16 @@ async fn a_topic_of_the_pattern_is_deleted(kind: Kind) {
     assert_eq!((number(&lease.event), lease.event.offset), (7, Offset(0)));
     lease.ack().await.unwrap();
     assert_eq!(world.word("a.y", "g").await, "caught_up");
+}
+
+async fn acks_of_one_topic_count_whatever_becomes_of_another(kind: Kind) {
+    let world = World::new(kind).await;
+    world.publish("a.x", 0).await;
+    world.publish("a.y", 1).await;
+    let mut subscription = world.subscribe(request("a.*", "g")).await;
+    let mut leases = take(&mut subscription, 2).await;
+    leases.sort_by_key(|lease| lease.event.topic.to_string());
+    world.bus.delete_topic(&topic("a.x")).await.unwrap();
+    assert_eq!(soon("ack", subscription.ack(&leases)).await.unwrap().stale, 1);
+    assert_eq!(world.seen("a.y", "g").await.floor, Offset(1));
 }

@@ -16,6 +16,7 @@ on_both_stores!(
     a_batch_takes_all_its_tokens_or_none,
     topics_are_not_made_where_that_is_off,
     time_never_goes_back,
+    a_long_call_is_handed_over_in_pieces,
 );
 
 fn event(to: &str, payload: u64) -> Publish<'static> {
@@ -173,4 +174,12 @@ async fn time_never_goes_back(kind: Kind) {
     assert!(world.publish("a", 1).await.ts >= first);
     let given = world.bus.publish(event("a", 2).ts(7)).await.unwrap();
     assert_eq!(given.ts, 7);
+}
+
+async fn a_long_call_is_handed_over_in_pieces(kind: Kind) {
+    let world = World::new(kind).await;
+    let results = world.bus.publish_each((0..2_500).map(|n| event("a", n)).collect()).await;
+    let offsets: Vec<u64> = results.into_iter().map(|result| result.unwrap().offset.get()).collect();
+    assert_eq!(offsets, (0..2_500).collect::<Vec<_>>());
+    assert_eq!(world.events("a").await.iter().map(super::harness::number).collect::<Vec<_>>(), offsets);
 }
