@@ -76,6 +76,8 @@ impl Facts {
             // As long as an event is not dead, its attempts count.
             later.forget = self.forget.iter().copied().filter(|at| later.dead.contains_key(at)).collect();
             self.forget.retain(|at| !later.dead.contains_key(at));
+            // Whose they are is not known: an answer may be about one that waits.
+            later.replies = std::mem::take(&mut self.replies);
             later.urgent = true;
         }
         later
