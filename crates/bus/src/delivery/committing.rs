@@ -7,9 +7,6 @@ use super::machine::Machine;
 use super::table::State;
 use super::types::{Attempts, Effect, Now, Progress};
 
-/// Letters hold whole events, and a commit must fit a journal file: this many of the largest do.
-const DEAD_PER_COMMIT: usize = 16;
-
 /// The commit that is out, and what was last committed.
 #[derive(Debug)]
 pub(super) struct Commits {
@@ -49,7 +46,7 @@ impl Machine {
         }
         self.commits.sent_at_ms = Some(now.monotonic_ms);
         let mut facts = std::mem::take(&mut self.facts);
-        self.facts = facts.defer_dead(DEAD_PER_COMMIT);
+        self.facts = facts.defer_dead(self.config.bounds.letters.max(1));
         let (floor, finished) = self.finished.without(&self.facts.unfinished());
         let token = self.commits.next_token;
         self.commits.next_token += 1;

@@ -79,11 +79,13 @@ pub struct Bounds {
     pub window: usize,
     /// Events per read, and events kept for want of credit. Default: 1,000.
     pub page: usize,
+    /// Dead letters per commit. They hold whole events, and a commit must fit a journal file. Default: 16. Minimum: 1.
+    pub letters: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { look_ahead: 10_000, window: 65_536, page: 1_000 }
+        Self { look_ahead: 10_000, window: 65_536, page: 1_000, letters: 16 }
     }
 }
 

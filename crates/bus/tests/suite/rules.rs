@@ -80,6 +80,30 @@ fn a_failure_is_durable_before_the_next_attempt_and_the_last_one_is_a_letter() {
 }
 
 #[test]
+fn letters_are_spread_over_commits_and_the_answer_comes_with_the_last() {
+    let bounds = Bounds { letters: 2, ..Bounds::default() };
+    let mut bench = Bench::new(Config { max_attempts: 1, bounds, ..Config::new() }, &[None; 6]);
+    bench.join(ONE, 6);
+    let leases = bench.leases();
+    bench.step(Input::Nack {
+        member: ONE,
+        leases: leases[..5].to_vec(),
+        delay_ms: None,
+        reply: Some(ReplyNo(1)),
+    });
+    bench.ack(ONE, &leases[5..], 2);
+    // What is not dead in the commit is not finished in it either: a crash delivers it again.
+    for (dead, floor, finished) in [(&[0, 1][..], 2, 0), (&[2, 3], 4, 1), (&[4], 6, 0)] {
+        assert!(bench.replies.is_empty());
+        let progress = bench.commit();
+        assert_eq!(progress.dead.iter().map(|row| row.offset.0).collect::<Vec<_>>(), dead);
+        assert_eq!((progress.floor, progress.finished.len()), (Offset(floor), finished));
+    }
+    assert_eq!(bench.replies, [(1, 0), (2, 0)]);
+    assert_eq!(bench.got(), []);
+}
+
+#[test]
 fn a_dead_letter_topic_has_none_of_its_own() {
     let config = Config { max_attempts: 1, dead_letters: false, ..Config::new() };
     let mut bench = Bench::new(config, &[None]);

@@ -55,8 +55,8 @@ struct Options {
 
 impl Options {
     fn random(rng: &mut SeededRng) -> Self {
-        let tight = Bounds { look_ahead: 4, window: 6, page: 5 };
-        let wide = Bounds { look_ahead: 100_000, window: 100_000, page: 8 };
+        let tight = Bounds { look_ahead: 4, window: 6, page: 5, letters: 1_000 };
+        let wide = Bounds { look_ahead: 100_000, window: 100_000, page: 8, letters: 1_000 };
         Self {
             order: if rng.chance(50) { Order::Key } else { Order::None },
             partitions: rng.chance(35).then_some(4),
