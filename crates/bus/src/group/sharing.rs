@@ -44,7 +44,9 @@ impl Task {
                 wake_starved(&link);
             }
         }
-        if !shares || self.machine.reason(self.now) != Some(Reason::Credit) {
+        // No reason at all may mean that credit came back after the machine found none: nobody told us of that either.
+        let wants = matches!(self.machine.reason(self.now), Some(Reason::Credit) | None);
+        if !shares || !wants || self.read.is_some() {
             return;
         }
         let links = self.members.values().filter_map(|seat| seat.shared.as_ref());
