@@ -82,19 +82,7 @@ impl Replay {
     }
 
     async fn begin(&self, topic: TopicName) -> Result<(TopicName, Offset, Offset), BusError> {
-        let info = self.core.store.topic_info(&topic).await?;
-        let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
-        let from = match self.from {
-            Start::Earliest => earliest,
-            Start::Latest => end,
-            Start::Ts(ts) => self.core.store.offset_at(&topic, ts).await?.unwrap_or(end),
-            Start::AfterId(id) => {
-                let event = self.core.store.by_id(&topic, id).await?;
-                let unknown = || BusError::UnknownEvent { topic: topic.clone(), id };
-                event.ok_or_else(unknown)?.offset.next()
-            }
-            Start::Offset(offset) => offset,
-        };
+        let (from, end) = topics::place(&self.core, &topic, self.from).await?;
         Ok((topic, from, end))
     }
 }

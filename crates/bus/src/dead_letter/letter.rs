@@ -41,15 +41,7 @@ pub fn post(
     let letter = dead_letter_topic(&event.topic)
         .map(|topic| append(topic, group, event, attempts, redrives))
         .transpose()?;
-    let row = LetterRow {
-        letter: letter.as_ref().map(|letter| letter.id.id()),
-        reason: attempts.last_failure,
-        attempts: attempts.failed,
-        first_ms: attempts.first_ms,
-        last_ms: attempts.last_ms,
-        redrives,
-        redriving: false,
-    };
+    let row = LetterRow::open(letter.as_ref().map(|letter| letter.id.id()), attempts, redrives);
     Ok((letter, row))
 }
 

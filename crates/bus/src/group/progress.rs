@@ -77,7 +77,7 @@ async fn commit_batch(
             bury(core, owner, attempts, redrives, &mut batch, &mut rows).await?
         } else {
             rows.delete(Table::Attempts, attempts.offset);
-            rows.put(Table::DeadLetters, attempts.offset, without_letter(attempts, redrives).encode());
+            rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
             true
         };
         buried += u64::from(is_buried);
@@ -115,7 +115,7 @@ async fn bury(
     match event_at(core, owner, attempts.offset).await {
         // Other events must not wait for one that cannot be read; what is known of it stays visible.
         Err(BusError::CorruptRange { .. }) => {
-            rows.put(Table::DeadLetters, attempts.offset, without_letter(attempts, redrives).encode());
+            rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
             Ok(true)
         }
         Err(error) => Err(error),
@@ -137,19 +137,6 @@ async fn letter_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<
     let key = EventKey::encode(&owner.group, &owner.topic, offset);
     let row = core.store.row(Table::DeadLetters, &key).await?;
     Ok(row.map(|row| LetterRow::decode(&row)).transpose()?)
-}
-
-/// The row of an event that has no letter in the dead-letter topic.
-fn without_letter(attempts: &Attempts, redrives: u32) -> LetterRow {
-    LetterRow {
-        letter: None,
-        reason: attempts.last_failure,
-        attempts: attempts.failed,
-        first_ms: attempts.first_ms,
-        last_ms: attempts.last_ms,
-        redrives,
-        redriving: false,
-    }
 }
 
 async fn event_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<StoredEvent>, BusError> {

@@ -3,7 +3,7 @@
 use promethean_model::EventId;
 
 use super::{RowError, bad, failure};
-use crate::delivery::types::Failure;
+use crate::delivery::types::{Attempts, Failure};
 
 const TABLE: &str = "DeadLetters";
 const VERSION: u8 = 1;
@@ -40,6 +40,19 @@ pub struct LetterRow {
 }
 
 impl LetterRow {
+    /// The row of an event that is given up now, with the id of its letter if it has one.
+    pub const fn open(letter: Option<EventId>, attempts: &Attempts, redrives: u32) -> Self {
+        Self {
+            letter,
+            reason: attempts.last_failure,
+            attempts: attempts.failed,
+            first_ms: attempts.first_ms,
+            last_ms: attempts.last_ms,
+            redrives,
+            redriving: false,
+        }
+    }
+
     /// The letter as it is when a redrive begins.
     #[must_use]
     pub const fn redriven(mut self) -> Self {
