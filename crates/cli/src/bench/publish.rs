@@ -37,7 +37,7 @@ impl Published {
 /// Publishes the load and waits until all of it is acknowledged.
 pub(crate) fn publish(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Result<Published> {
     let syncs_before = log.health().syncs;
-    let processor_before = processor_time().unwrap_or_default();
+    let processor_before = processor_time();
     let runtime = Builder::new_multi_thread().build().context("start the publishers' runtime")?;
     let (results, elapsed) = timed(|| runtime.block_on(run_publishers(log, topics, load)));
     let mut latency = Samples::default();
@@ -45,7 +45,7 @@ pub(crate) fn publish(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Resu
         latency.append(samples);
     }
     let syncs = log.health().syncs - syncs_before;
-    let processor = processor_time().unwrap_or_default().saturating_sub(processor_before);
+    let processor = processor_time().saturating_sub(processor_before);
     Ok(Published { elapsed, events: load.events, syncs, processor, latency })
 }
 

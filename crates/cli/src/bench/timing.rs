@@ -17,15 +17,10 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// Processor time that this process has used, in user and kernel mode, to the nearest tick of 10 ms. `None` where the
-/// operating system does not tell.
-pub(crate) fn processor_time() -> Option<Duration> {
-    const TICK_MS: u64 = 10;
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name, in parentheses, may hold spaces.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>().ok()?;
-    Some(Duration::from_millis(ticks * TICK_MS))
+/// Processor time that this process has used, all its threads, in user and kernel mode.
+pub(crate) fn processor_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 /// How long each of many operations took.

@@ -63,10 +63,10 @@ impl Server {
         events: u64,
         work: impl Future<Output = Result<T>>,
     ) -> Result<(T, Spent)> {
-        let (syncs, processor, start) = (self.syncs(), processor_time().unwrap_or_default(), now());
+        let (syncs, processor, start) = (self.syncs(), processor_time(), now());
         let done = self.runtime.block_on(work)?;
         let elapsed = start.elapsed();
-        let processor = processor_time().unwrap_or_default().saturating_sub(processor);
+        let processor = processor_time().saturating_sub(processor);
         Ok((done, Spent { events, elapsed, processor, syncs: self.syncs() - syncs }))
     }
 
