@@ -1,0 +1,38 @@
+//! What connections and requests share.
+
+use std::sync::Arc;
+
+use promethean_bus::Bus;
+use promethean_model::Clock;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Authenticator;
+use crate::options::GatewayOptions;
+
+/// Shared by everything that serves. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct App {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// The parts of an [`App`].
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) bus: Bus,
+    pub(crate) auth: Arc<dyn Authenticator>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: GatewayOptions,
+    /// Everything that was spawned; joined at shutdown.
+    pub(crate) tasks: TaskTracker,
+    /// Set when the gateway stops.
+    pub(crate) stopping: CancellationToken,
+}
+
+impl std::ops::Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}

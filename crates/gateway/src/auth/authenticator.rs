@@ -1,0 +1,62 @@
+//! From a token to an identity.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use super::grants::Grants;
+use super::identity::Identity;
+
+/// Decides who a client is. For embedders to bring their own.
+#[async_trait]
+pub trait Authenticator: Debug + Send + Sync + 'static {
+    /// Who has this token; `None` is a client that showed none.
+    async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError>;
+
+    /// Whether clients need no token. Such a server must not be reachable from other machines.
+    fn is_open(&self) -> bool {
+        false
+    }
+}
+
+/// Why a client is not known. Says nothing that helps to guess a token.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AuthError {
+    /// It showed no token.
+    #[error("a token is needed; send AUTH with a token, or an `authorization: Bearer` header")]
+    Missing,
+    /// Its token is none of ours.
+    #[error("the token is not valid: {0}; get a new one")]
+    BadToken(&'static str),
+    /// The keys to check it with cannot be had now.
+    #[error("tokens cannot be checked now; try again soon")]
+    Unavailable,
+}
+
+impl AuthError {
+    /// A stable word.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Missing => "unauthorized",
+            Self::BadToken(_) => "bad_token",
+            Self::Unavailable => "auth_unavailable",
+        }
+    }
+}
+
+/// Lets everybody do everything, whatever the token.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Open;
+
+#[async_trait]
+impl Authenticator for Open {
+    async fn authenticate(&self, _token: Option<&str>) -> Result<Identity, AuthError> {
+        Ok(Identity { name: "anyone".into(), grants: Arc::new(Grants::everything()), expires_ms: None })
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,71 @@
+//! Starting and stopping.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use promethean_bus::Bus;
+use promethean_model::Clock;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::{App, Inner};
+use crate::auth::Authenticator;
+use crate::listen;
+use crate::options::GatewayOptions;
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Gateway {
+    app: App,
+    addresses: Vec<SocketAddr>,
+}
+
+/// What a gateway is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The bus, which stays the caller's to close, after the gateway.
+    pub bus: Bus,
+    /// Who may do what.
+    pub auth: Arc<dyn Authenticator>,
+    /// The bus's clock.
+    pub clock: Arc<dyn Clock>,
+    /// Limits and timeouts.
+    pub options: GatewayOptions,
+}
+
+/// Why a gateway did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {error}; use another address, or stop what uses it")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: std::io::Error,
+    },
+}
+
+impl Gateway {
+    /// Serves on all addresses; port 0 takes a free one.
+    pub async fn start(parts: Parts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
+        let Parts { bus, auth, clock, options } = parts;
+        let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
+        let app = App { inner: Arc::new(Inner { bus, auth, clock, options, tasks, stopping }) };
+        let addresses = listen::start(&app, addresses).await?;
+        Ok(Self { app, addresses })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Accepts nothing more, says goodbye to every connection, and waits until all are gone. Cancel-safe.
+    pub async fn stop(&self) {
+        self.app.stopping.cancel();
+        self.app.tasks.close();
+        self.app.tasks.wait().await;
+    }
+}

@@ -1,0 +1,22 @@
+//! The bus over the network: WebSocket and HTTP on one listener, with authentication and limits.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`gateway`], `app`, [`options`] | starting and stopping, what connections share, what can be set |
+//! | [`auth`] | who a client is, and what that client may do |
+//! | `listen` | accepting connections, their timeouts, origins, TLS |
+//! | `ws` | the WebSocket protocol |
+//! | `http` | routes |
+//! | `refusal` | every answer that says no |
+
+mod app;
+pub mod auth;
+pub mod gateway;
+mod http;
+mod listen;
+pub mod options;
+mod refusal;
+mod ws;
+
+pub use gateway::Gateway;
+pub use options::GatewayOptions;

@@ -1,0 +1,101 @@
+//! Accepting connections.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+use tracing::{debug, warn};
+
+use crate::app::App;
+use crate::gateway::StartError;
+use crate::http;
+
+/// Most streams of one HTTP/2 connection.
+const H2_STREAMS_MAX: u32 = 100;
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Listens on all addresses, or on none.
+pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, StartError> {
+    let mut listeners = Vec::new();
+    for &address in addresses {
+        let failed = |error| StartError::Listen { address, error };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        listeners.push((listener.local_addr().map_err(failed)?, listener));
+    }
+    let room = Arc::new(Semaphore::new(app.options.connections_max));
+    let router = http::router(app.clone());
+    let mut bound = Vec::new();
+    for (address, listener) in listeners {
+        bound.push(address);
+        app.tasks.spawn(accept(app.clone(), listener, router.clone(), Arc::clone(&room)));
+    }
+    Ok(bound)
+}
+
+async fn accept(app: App, listener: TcpListener, router: Router, room: Arc<Semaphore>) {
+    loop {
+        let accepted = tokio::select! {
+            () = app.stopping.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, or the client went away: neither is a reason to stop, both pass.
+                warn!(%error, "cannot accept a connection");
+                tokio::task::yield_now().await;
+                continue;
+            }
+        };
+        // Beyond the limit the client sees a closed connection at once, rather than one that hangs.
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            warn!(%peer, "too many connections");
+            continue;
+        };
+        let (app, router) = (app.clone(), router.clone());
+        app.clone().tasks.spawn(async move {
+            serve(&app, stream, router).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn serve(app: &App, stream: TcpStream, router: Router) {
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "cannot set nodelay");
+    }
+    let service = TowerToHyperService::new(router.map_request(|request: hyper::Request<Incoming>| request));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(app.options.head_timeout_ms))
+        .max_buf_size(HEAD_BYTES_MAX.max(8 << 10));
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS_MAX);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            result = connection.as_mut() => {
+                if let Err(error) = result {
+                    debug!(error = %error, "connection ended");
+                }
+                return;
+            }
+            () = app.stopping.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What can be set.
+
+use promethean_bus::limits::Rate;
+use promethean_model::limits::MESSAGE_BYTES_MAX_DEFAULT;
+
+/// Limits and timeouts of the gateway.
+#[derive(Debug, Clone)]
+pub struct GatewayOptions {
+    /// Connections at a time. Default: 20,000.
+    pub connections_max: usize,
+    /// Subscriptions of one WebSocket. Default: 1,000.
+    pub subscriptions_max: usize,
+    /// Bytes of one WebSocket message or request body. Default: 16 MiB.
+    pub message_bytes_max: usize,
+    /// Bytes of a message before the client is known. Default: 8 KiB.
+    pub unknown_message_bytes_max: usize,
+    /// How long a client may take to say who it is. Default: 5 s.
+    pub auth_timeout_ms: u64,
+    /// How long the head of a request, or a TLS handshake, may take. Default: 10 s.
+    pub head_timeout_ms: u64,
+    /// How long a request's body may take. Default: 30 s.
+    pub body_timeout_ms: u64,
+    /// How often WebSockets are pinged; one that is silent for two pings is closed. Default: 25 s.
+    pub ping_every_ms: u64,
+    /// How long a client may take to read what was written. Default: 30 s.
+    pub write_timeout_ms: u64,
+    /// How fast one connection may publish. Default: any.
+    pub publish_rate: Option<Rate>,
+    /// How fast one subscription is delivered to. Default: any.
+    pub delivery_rate: Option<Rate>,
+    /// Origins besides the same and loopback that browsers may connect from.
+    pub allowed_origins: Vec<String>,
+}
+
+impl Default for GatewayOptions {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            subscriptions_max: 1_000,
+            message_bytes_max: MESSAGE_BYTES_MAX_DEFAULT,
+            unknown_message_bytes_max: 8 << 10,
+            auth_timeout_ms: 5_000,
+            head_timeout_ms: 10_000,
+            body_timeout_ms: 30_000,
+            ping_every_ms: 25_000,
+            write_timeout_ms: 30_000,
+            publish_rate: None,
+            delivery_rate: None,
+            allowed_origins: Vec::new(),
+        }
+    }
+}
