@@ -89,7 +89,7 @@ pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
 pub use group::Seen;
 pub use options::BusOptions;
 pub use publisher::Publisher;
-pub use subscription::{Given, Lease, Settled, Subscription};
+pub use subscription::{Given, Held, Lease, Over, Settled, Subscription};
 
 /// The guide is compiled and run like the examples here.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use promethean_model::{Durability, TopicName, TopicSettings};
-use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp};
+use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp, Turn};
 
 use crate::core::Core;
 use crate::error::BusError;
@@ -13,26 +13,34 @@ use crate::publish::{Checked, Pending, Prepared, Publish, Published, Writer, che
 
 /// Publishes events in their order, each by itself.
 pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
+    let mut settings = LastSettings::new(core);
+    let ready = events.into_iter().map(|event| prepare(core, event, &mut settings, true)).collect();
+    commit_each(core, ready, None).await
+}
+
+/// Commits events that were prepared, and answers for those that were not.
+pub(crate) async fn commit_each(
+    core: &Core,
+    events: Vec<Result<Prepared, BusError>>,
+    turn: Option<Turn>,
+) -> Vec<Result<Published, BusError>> {
     let mut results = Vec::with_capacity(events.len());
     let mut run = Run::of(events.len());
     let mut settings = LastSettings::new(core);
     for event in events {
-        match prepare(core, event, &mut settings, true).await {
+        match check_topic(core, event).await {
             Ok(prepared) if prepared.expects_nothing() => {
                 let durability = settings.get(&prepared.event.topic).durability;
-                if run.durability != durability {
-                    run.flush(core, &mut results).await;
+                if run.durability != durability || run.is_full() {
+                    run.flush(core, &mut results, None).await;
                     run.durability = durability;
-                }
-                if run.is_full() {
-                    run.flush(core, &mut results).await;
                 }
                 run.add(results.len(), prepared);
                 // Its place, until the run is flushed.
                 results.push(Err(BusError::Closed));
             }
             Ok(prepared) => {
-                run.flush(core, &mut results).await;
+                run.flush(core, &mut results, None).await;
                 results.push(publish_expecting(core, prepared).await);
             }
             Err(error) => {
@@ -41,7 +49,7 @@ pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<R
             }
         }
     }
-    run.flush(core, &mut results).await;
+    run.flush(core, &mut results, turn).await;
     results
 }
 
@@ -81,13 +89,13 @@ impl Run {
         self.events.push(prepared.event);
     }
 
-    async fn flush(&mut self, core: &Core, results: &mut [Result<Published, BusError>]) {
+    async fn flush(&mut self, core: &Core, results: &mut [Result<Published, BusError>], turn: Option<Turn>) {
         if self.events.is_empty() {
             return;
         }
         self.bytes = 0;
         let unheard = Unheard::new(core, self.pending.iter().map(|(_, pending)| &pending.topic));
-        let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability).await;
+        let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability, turn).await;
         unheard.heard();
         let mut counts = Counts::new(core);
         for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
@@ -112,23 +120,37 @@ impl Run {
 
 async fn publish_expecting(core: &Core, prepared: Prepared) -> Result<Published, BusError> {
     let durability = core.settings.get(&prepared.event.topic).durability;
-    let published = commit(core, durability, vec![prepared], Vec::new()).await;
+    let published = commit(core, durability, vec![prepared], Vec::new(), None).await;
     let published = published.inspect_err(|error| core.metrics.rejected(error))?;
     published.into_iter().next().ok_or(BusError::Closed)
 }
 
 /// Publishes events in one commit. It is as durable as the most demanding of its topics.
 pub(crate) async fn publish_batch(core: &Core, events: Vec<Publish<'_>>) -> Result<Vec<Published>, BusError> {
+    let prepared = prepare_batch(core, events);
+    commit_batch(core, prepared, None).await
+}
+
+/// Commits a batch that was prepared, or answers for one that was not.
+pub(crate) async fn commit_batch(
+    core: &Core,
+    prepared: Result<PreparedBatch, BusError>,
+    turn: Option<Turn>,
+) -> Result<Vec<Published>, BusError> {
     let refuse = |error: &BusError| core.metrics.rejected(error);
-    let (durability, prepared) = prepare_batch(core, events).await.inspect_err(refuse)?;
-    commit(core, durability, prepared, Vec::new()).await.inspect_err(refuse)
+    let PreparedBatch { durability, events } = prepared.inspect_err(refuse)?;
+    commit(core, durability, events, Vec::new(), turn).await.inspect_err(refuse)
 }
 
 /// Events for one commit, and how durable it must be.
-pub(crate) async fn prepare_batch(
-    core: &Core,
-    events: Vec<Publish<'_>>,
-) -> Result<(Option<Durability>, Vec<Prepared>), BusError> {
+#[derive(Debug)]
+pub(crate) struct PreparedBatch {
+    pub(crate) durability: Option<Durability>,
+    pub(crate) events: Vec<Prepared>,
+}
+
+/// Checks events for one commit.
+pub(crate) fn prepare_batch(core: &Core, events: Vec<Publish<'_>>) -> Result<PreparedBatch, BusError> {
     if core.is_closed() {
         return Err(BusError::Closed);
     }
@@ -138,13 +160,13 @@ pub(crate) async fn prepare_batch(
     let mut durability = Some(Durability::Os);
     let mut settings = LastSettings::new(core);
     for event in events {
-        let event = prepare(core, event, &mut settings, false).await?;
+        let event = prepare(core, event, &mut settings, false)?;
         if settings.get(&event.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }
         prepared.push(event);
     }
-    Ok((durability.filter(|_| !prepared.is_empty()), prepared))
+    Ok(PreparedBatch { durability: durability.filter(|_| !prepared.is_empty()), events: prepared })
 }
 
 /// Commits events, and state with them.
@@ -153,11 +175,13 @@ pub(crate) async fn commit(
     durability: Option<Durability>,
     prepared: Vec<Prepared>,
     state: Vec<StateOp>,
+    turn: Option<Turn>,
 ) -> Result<Vec<Published>, BusError> {
+    check_topics(core, &prepared).await?;
     let mut batch = Batch { state, ..Batch::of(Class::Durable(durability)) };
     let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
     let unheard = Unheard::new(core, pending.iter().map(|pending| &pending.topic));
-    let receipt = core.store.commit(batch).await;
+    let receipt = core.store.commit_in_turn(batch, turn).await;
     unheard.heard();
     let receipt = receipt?;
     let mut counts = Counts::new(core);
@@ -198,34 +222,47 @@ fn check_event(core: &Core, event: Publish<'_>, rated: bool) -> Result<Checked, 
     check(event, Writer::User, &core.options.limits)
 }
 
-async fn prepare(
+/// Checks an event as far as that can be done at once.
+pub(crate) fn prepare(
     core: &Core,
     event: Publish<'_>,
     settings: &mut LastSettings<'_>,
     rated: bool,
 ) -> Result<Prepared, BusError> {
     let checked = check_event(core, event, rated)?;
-    check_topic(core, checked.topic()).await?;
     let settings = settings.get(checked.topic());
     checked.prepare(settings, &core.mint, core.clock.wall_ms())
 }
 
 /// Refuses a topic that does not exist where publishing does not create topics.
-async fn check_topic(core: &Core, topic: &TopicName) -> Result<(), BusError> {
-    if !core.options.auto_create && core.store.topic_info(topic).await?.is_none() {
-        return Err(BusError::AutoCreateOff { topic: topic.clone() });
+async fn check_topic(core: &Core, event: Result<Prepared, BusError>) -> Result<Prepared, BusError> {
+    let event = event?;
+    if !core.options.auto_create {
+        check_topics(core, std::slice::from_ref(&event)).await?;
+    }
+    Ok(event)
+}
+
+async fn check_topics(core: &Core, events: &[Prepared]) -> Result<(), BusError> {
+    if core.options.auto_create {
+        return Ok(());
+    }
+    for Prepared { event, .. } in events {
+        if core.store.topic_info(&event.topic).await?.is_none() {
+            return Err(BusError::AutoCreateOff { topic: event.topic.clone() });
+        }
     }
     Ok(())
 }
 
 /// The settings of a topic, looked up once for neighbours of one topic.
-struct LastSettings<'a> {
+pub(crate) struct LastSettings<'a> {
     core: &'a Core,
     last: Option<(TopicName, Arc<TopicSettings>)>,
 }
 
 impl<'a> LastSettings<'a> {
-    const fn new(core: &'a Core) -> Self {
+    pub(crate) const fn new(core: &'a Core) -> Self {
         Self { core, last: None }
     }
 

@@ -1,8 +1,11 @@
 //! A member's hold on a group: leases come out, acks go in.
 
+mod held;
+
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use promethean_model::{GroupName, MemberId, TopicName};
 use promethean_store::port::StoredEvent;
@@ -16,13 +19,16 @@ use crate::group::{Ask, Command, Inbox, Item, Owner};
 use crate::members::Entered;
 use crate::pattern::Subject;
 
+pub use held::{Held, Over};
+
 /// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
 #[derive(Debug)]
 pub struct Subscription {
     pub(crate) link: Arc<Link>,
     /// What a drop counts as.
     pub(crate) leaving: Leaving,
-    pub(crate) _entered: Entered,
+    /// Until it leaves.
+    pub(crate) entered: Mutex<Option<Entered>>,
 }
 
 /// What leases and their subscription share.
@@ -76,6 +82,8 @@ pub enum Given {
         /// What changed.
         change: MemberChange,
     },
+    /// Leases that are kept with [`Subscription::hold`] and are over.
+    Over(Over),
 }
 
 /// The answer to an ack, nack or extension.
@@ -100,7 +108,7 @@ impl Subscription {
     pub async fn next(&mut self, leases_max: usize) -> Result<Given, BusError> {
         let given = self.take(leases_max).await?;
         if let Given::Leases(leases) = &given {
-            self.written(leases).await?;
+            self.written(leases);
         }
         Ok(given)
     }
@@ -108,12 +116,12 @@ impl Subscription {
     /// Waits for the next events without beginning their leases: [`Subscription::written`] does that, for those who
     /// pass them on first. Cancel-safe.
     pub async fn take(&mut self, leases_max: usize) -> Result<Given, BusError> {
-        loop {
-            if let Some(item) = self.link.inbox.take(leases_max) {
-                return Ok(self.given(item?));
-            }
-            self.link.inbox.arrived().await;
-        }
+        std::future::poll_fn(|cx| self.poll_take(cx, leases_max)).await
+    }
+
+    /// As [`Subscription::take`], for who looks at many subscriptions. The last one to look is woken.
+    pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<Given, BusError>> {
+        self.link.inbox.poll_take(cx, leases_max).map_ok(|item| self.given(item))
     }
 
     /// What is there now, if anything.
@@ -134,11 +142,12 @@ impl Subscription {
                 Given::Leases(deliveries.into_iter().map(lease).collect())
             }
             Item::Rebalance(epoch, change) => Given::Rebalance { epoch, change },
+            Item::Over(owner, leases) => Given::Over(Over::new(owner, leases)),
         }
     }
 
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
-    pub async fn written(&self, leases: &[Lease]) -> Result<(), BusError> {
+    pub fn written(&self, leases: &[Lease]) {
         let member = self.link.member;
         // Never waits, or whoever gives up waiting would hold leases whose time never begins; there are no more of
         // these letters than leases.
@@ -146,7 +155,6 @@ impl Subscription {
             // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
             let _ = owner.mailbox.send_now(Command::Tell(Input::Written { member, leases }));
         }
-        Ok(())
     }
 
     /// Finishes events, and waits until that is durable.
@@ -189,13 +197,13 @@ impl Subscription {
     }
 
     /// Leaves the group. What it holds did not fail, and is delivered to others at once.
-    pub fn unsubscribe(mut self) {
-        self.leaving = Leaving::Released;
+    pub fn unsubscribe(&self) {
+        self.leave(Leaving::Released);
     }
 
     /// Says that the member is lost: what had reached it counts as failed.
-    pub fn lost(mut self) {
-        self.leaving = Leaving::Lost;
+    pub fn lost(&self) {
+        self.leave(Leaving::Lost);
     }
 
     async fn tell_all(&self, input: impl Fn(MemberNo) -> Input) -> Result<(), BusError> {
@@ -220,13 +228,35 @@ impl Subscription {
     }
 }
 
+/// Something that stands for a lease.
+pub(crate) trait Leased {
+    fn owner(&self) -> &Arc<Owner>;
+    fn lease(&self) -> LeaseRef;
+    /// When its event was published, epoch ms.
+    fn published_ms(&self) -> i64;
+}
+
+impl Leased for Lease {
+    fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    fn lease(&self) -> LeaseRef {
+        self.lease
+    }
+
+    fn published_ms(&self) -> i64 {
+        self.event.ts
+    }
+}
+
 /// The leases of each owner; those of one owner are neighbours. Owned, so that futures that wait between them can be
 /// sent to other threads.
-fn by_owner(leases: &[Lease]) -> Vec<(Arc<Owner>, Vec<LeaseRef>)> {
-    let chunks = leases.chunk_by(|a, b| Arc::ptr_eq(&a.owner, &b.owner));
-    let of = |chunk: &[Lease]| {
-        let owner = Arc::clone(&chunk.first()?.owner);
-        Some((owner, chunk.iter().map(|lease| lease.lease).collect()))
+fn by_owner<L: Leased>(leases: &[L]) -> Vec<(Arc<Owner>, Vec<LeaseRef>)> {
+    let chunks = leases.chunk_by(|a, b| Arc::ptr_eq(a.owner(), b.owner()));
+    let of = |chunk: &[L]| {
+        let owner = Arc::clone(chunk.first()?.owner());
+        Some((owner, chunk.iter().map(Leased::lease).collect()))
     };
     chunks.filter_map(of).collect()
 }
@@ -266,14 +296,14 @@ impl Link {
     }
 
     /// Finishes events, and waits until that is durable.
-    pub(crate) async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
+    pub(crate) async fn ack<L: Leased>(&self, leases: &[L]) -> Result<Settled, BusError> {
         self.observe_latency(leases);
         self.ask_all(leases, Ask::Ack).await
     }
 
-    async fn ask_all(
+    async fn ask_all<L: Leased>(
         &self,
-        leases: &[Lease],
+        leases: &[L],
         ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask,
     ) -> Result<Settled, BusError> {
         let (mut settled, mut failed) = (Settled { stale: 0 }, Ok(()));
@@ -288,10 +318,11 @@ impl Link {
         failed.map(|()| settled)
     }
 
-    fn observe_latency(&self, leases: &[Lease]) {
+    fn observe_latency<L: Leased>(&self, leases: &[L]) {
         let now = self.core.clock.wall_ms();
         for lease in leases {
-            lease.owner.metrics.latency_ms.observe(u64::try_from(now - lease.event.ts).unwrap_or(0));
+            let took = now.saturating_sub(lease.published_ms());
+            lease.owner().metrics.latency_ms.observe(u64::try_from(took).unwrap_or(0));
         }
     }
 
@@ -319,8 +350,13 @@ impl std::fmt::Debug for Link {
     }
 }
 
-impl Drop for Subscription {
-    fn drop(&mut self) {
+impl Subscription {
+    /// Leaves the group. The first call counts; what there was to read is gone.
+    fn leave(&self, how: Leaving) {
+        let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if entered.is_none() {
+            return;
+        }
         let link = &self.link;
         link.inbox.end(BusError::Closed);
         link.left.notify_one();
@@ -334,8 +370,14 @@ impl Drop for Subscription {
         };
         for owner in owners.into_values() {
             // One that has ended has no members.
-            let _ = owner.mailbox.send_now(Command::Leave(link.member, self.leaving));
+            let _ = owner.mailbox.send_now(Command::Leave(link.member, how));
         }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.leave(self.leaving);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -14,6 +15,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Serve the bus over WebSocket and HTTP until stopped
+    Serve(ServeArgs),
     /// Measure this machine and the log on it
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -29,6 +32,29 @@ pub(crate) enum BenchCommand {
     Bus(BusArgs),
     #[command(hide = true)]
     Child(ChildArgs),
+}
+
+/// How to serve.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Listen on this address; may be given several times
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "PROMETHEAN_LISTEN",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:8090"
+    )]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Keep data in this directory
+    #[arg(long, value_name = "DIR", env = "PROMETHEAN_DATA", default_value_os_t = crate::serve::data_default())]
+    pub(crate) data: PathBuf,
+    /// Where events live: `embedded`, or `memory` for as long as the server runs [default: embedded]
+    #[arg(long, value_name = "STORE", env = "PROMETHEAN_STORE")]
+    pub(crate) store: Option<String>,
+    /// Let everybody do everything, also from other machines
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// What `bench log` measures, and how much of it.

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod data_dir;
 mod output;
+mod serve;
 mod verify;
 
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Log(args)) => bench::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Bus(args)) => bench::run_bus(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Child(args)) => bench::run_child(&args).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => serve::run(&args),
         Command::Verify(args) => verify::run(&args),
     };
     done.unwrap_or_else(|error| {

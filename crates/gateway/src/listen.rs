@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
@@ -22,6 +22,11 @@ use crate::http;
 const H2_STREAMS_MAX: u32 = 100;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A connection counts as one until the last of these is dropped.
+#[derive(Debug, Clone)]
+#[expect(dead_code, reason = "it is held, not read")]
+pub(crate) struct Slot(Arc<OwnedSemaphorePermit>);
 
 /// Listens on all addresses, or on none.
 pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, StartError> {
@@ -62,18 +67,20 @@ async fn accept(app: App, listener: TcpListener, router: Router, room: Arc<Semap
             continue;
         };
         let (app, router) = (app.clone(), router.clone());
-        app.clone().tasks.spawn(async move {
-            serve(&app, stream, router).await;
-            drop(permit);
-        });
+        let slot = Slot(Arc::new(permit));
+        app.clone().tasks.spawn(async move { serve(&app, stream, router, slot).await });
     }
 }
 
-async fn serve(app: &App, stream: TcpStream, router: Router) {
+async fn serve(app: &App, stream: TcpStream, router: Router, slot: Slot) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set nodelay");
     }
-    let service = TowerToHyperService::new(router.map_request(|request: hyper::Request<Incoming>| request));
+    let service =
+        TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(slot.clone());
+            request
+        }));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

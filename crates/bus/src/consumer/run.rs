@@ -65,7 +65,7 @@ where
                 settled = ready(&mut self.acking) => self.settled(settled),
                 given = self.subscription.take(free), if free > 0 => match given {
                     Ok(Given::Leases(leases)) => leases.into_iter().for_each(|lease| self.start(lease)),
-                    Ok(Given::Rebalance { .. }) => {}
+                    Ok(Given::Rebalance { .. } | Given::Over(_)) => {}
                     Err(why) => break Err(why),
                 },
             }

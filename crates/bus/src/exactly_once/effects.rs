@@ -43,13 +43,12 @@ impl Effects {
         let event = &lease.event;
         let derived = |(publish, n): (Publish<'static>, u32)| publish.derived(lease.produced_id(n), event.id);
         let publishes = self.publishes.into_iter().zip(0..).map(derived).collect();
-        let (durability, prepared) = publishing::prepare_batch(core, publishes)
-            .await
-            .inspect_err(|error| core.metrics.rejected(error))?;
+        let publishing::PreparedBatch { durability, events } =
+            publishing::prepare_batch(core, publishes).inspect_err(|error| core.metrics.rejected(error))?;
         // The mark first: what was done already is told by it, not by what the documents have become.
         let mut state = vec![mark(core, lease, ttl_ms).into()];
         state.extend(self.documents.into_iter().map(StateOp::from));
-        match publishing::commit(core, durability, prepared, state).await {
+        match publishing::commit(core, durability, events, state, None).await {
             Err(BusError::Store { code: "already_seen", .. }) => Ok(()),
             committed => committed.map(drop).inspect_err(|error| core.metrics.rejected(error)),
         }

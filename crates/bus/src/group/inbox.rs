@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
+use std::task::{Context, Poll, Waker};
 
 use super::Owner;
 use crate::coordinator::MemberChange;
@@ -14,12 +13,15 @@ use crate::error::BusError;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    arrived: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
+    /// Whether the reader keeps leases, and so must hear which of them are over.
+    keeps: bool,
+    /// The reader, while it waits.
+    reader: Option<Waker>,
     ended: Option<BusError>,
 }
 
@@ -30,26 +32,46 @@ pub(crate) enum Item {
     Leases(Arc<Owner>, VecDeque<Delivery>),
     /// Partitions changed hands, with the epoch.
     Rebalance(u64, MemberChange),
+    /// Leases that a reader who keeps them looked at, and that are over; ascending.
+    Over(Arc<Owner>, Vec<LeaseRef>),
 }
 
 impl Inbox {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), arrived: Notify::new() }
+        Self { state: Mutex::default() }
+    }
+
+    /// From now on the reader keeps leases.
+    pub(crate) fn keep(&self) {
+        self.lock().keeps = true;
     }
 
     pub(crate) fn put(&self, item: Item) {
-        self.lock().items.push_back(item);
-        self.arrived.notify_one();
+        let mut state = self.lock();
+        state.items.push_back(item);
+        state.wake();
     }
 
-    /// Removes leases, ascending, that ended before anybody looked at them.
+    /// Removes leases, ascending, that ended before anybody looked at them; tells of the others whoever keeps them.
     pub(crate) fn revoke(&self, owner: &Arc<Owner>, leases: &[LeaseRef]) {
-        for item in &mut self.lock().items {
+        let mut state = self.lock();
+        let mut seen: Vec<LeaseRef> = if state.keeps { leases.to_vec() } else { Vec::new() };
+        for item in &mut state.items {
             if let Item::Leases(from, deliveries) = item
                 && Arc::ptr_eq(from, owner)
             {
-                deliveries.retain(|delivery| leases.binary_search(&delivery.lease).is_err());
+                deliveries.retain(|delivery| {
+                    let over = leases.binary_search(&delivery.lease).is_ok();
+                    if over {
+                        seen.retain(|lease| *lease != delivery.lease);
+                    }
+                    !over
+                });
             }
+        }
+        if !seen.is_empty() {
+            state.items.push_back(Item::Over(Arc::clone(owner), seen));
+            state.wake();
         }
     }
 
@@ -63,8 +85,7 @@ impl Inbox {
         let mut state = self.lock();
         state.items.clear();
         state.ended.get_or_insert(why);
-        drop(state);
-        self.arrived.notify_one();
+        state.wake();
     }
 
     /// The next item with at most `leases_max` leases, or the end; `None` if there is nothing now.
@@ -87,13 +108,32 @@ impl Inbox {
         }
     }
 
-    /// Waits until something came since the last look. For one reader.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
+    /// As [`Inbox::take`], and wakes the reader when there is something. For one reader.
+    pub(crate) fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<Item, BusError>> {
+        if let Some(item) = self.take(leases_max) {
+            return Poll::Ready(item);
+        }
+        let mut state = self.lock();
+        if state.ended.is_none() && state.items.is_empty() {
+            state.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        drop(state);
+        // Something came between the two looks.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
     }
 }

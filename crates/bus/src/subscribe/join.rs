@@ -59,8 +59,11 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         left: tokio::sync::Notify::new(),
     });
     // From here on dropping it leaves whatever was joined.
-    let mut subscription =
-        Subscription { link: Arc::clone(&link), leaving: Leaving::Released, _entered: entered };
+    let mut subscription = Subscription {
+        link: Arc::clone(&link),
+        leaving: Leaving::Released,
+        entered: Mutex::new(Some(entered)),
+    };
     let seat = Arc::new(Seat::new(core, &request.member, row));
     match &request.subject {
         Subject::Topic(topic) => seat.join(&link, topic).await?,

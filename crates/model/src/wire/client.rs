@@ -24,7 +24,7 @@ pub enum ClientFrame<'a> {
     },
     /// One event.
     Publish(Item<'a>),
-    /// Several events that do not depend on each other.
+    /// Several events, committed together.
     PublishMany(Vec<Item<'a>>),
     /// To be given events.
     Subscribe {

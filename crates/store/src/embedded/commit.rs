@@ -16,7 +16,7 @@ use super::error::commit_error;
 use super::overlay::Coming;
 use super::parts::{Parts, Sequencer};
 use super::redo;
-use crate::port::{AppendEvent, Batch, Class, CommitError, EventIdSource, Placed, Receipt, StateOp};
+use crate::port::{AppendEvent, Batch, Class, CommitError, EventIdSource, Placed, Receipt, StateOp, Turn};
 use crate::state::{Writes, plan};
 
 /// Batches with more changes are planned on the blocking pool: each change reads the engine a few times.
@@ -38,6 +38,7 @@ impl Parts {
         self: &Arc<Self>,
         batch: Batch,
         asked: Option<Durability>,
+        turn: Option<Turn>,
     ) -> Result<Receipt, CommitError> {
         let durability = self.offered(asked)?;
         if batch.asks_nothing() {
@@ -47,6 +48,7 @@ impl Parts {
         let submission = Submission { batch, durability, permit };
         if submission.batch.state.is_empty() {
             let outcome = self.hand_over(&submission, None)?;
+            drop(turn);
             return receive(outcome).await;
         }
         if is_heavy(&submission.batch) {
@@ -55,7 +57,7 @@ impl Parts {
         }
         let mut sequencer = self.sequencer.lock().await;
         let outcome = self.submit_with_state(&mut sequencer, &submission)?;
-        drop(sequencer);
+        drop((sequencer, turn));
         match outcome {
             Some(outcome) => receive(outcome).await,
             None => Ok(Receipt { events: Vec::new(), durability: Some(durability) }),

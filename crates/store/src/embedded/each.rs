@@ -8,7 +8,7 @@ use promethean_model::{Durability, TopicName};
 use super::commit::{new_event, placed, unheard};
 use super::error::commit_error;
 use super::parts::Parts;
-use crate::port::{AppendEvent, Appended, CommitError};
+use crate::port::{AppendEvent, Appended, CommitError, Turn};
 use crate::state::plan;
 
 /// Bytes of a record beside key, meta and payload, about.
@@ -21,6 +21,7 @@ impl Parts {
         self: &Arc<Self>,
         events: Vec<AppendEvent>,
         asked: Option<Durability>,
+        turn: Option<Turn>,
     ) -> Outcomes {
         let count = events.len();
         if count == 0 {
@@ -33,7 +34,7 @@ impl Parts {
         };
         let (done, outcome) = self.completion(&permit);
         let submitted = self.log.submit(&encoded, durability, done);
-        drop((encoded, permit));
+        drop((encoded, permit, turn));
         let accepted = match submitted {
             Ok(()) => match outcome.await.map_err(unheard) {
                 Ok(result) => result.map_err(commit_error),

@@ -47,7 +47,8 @@ use self::parts::{HubObserver, Parts, Released, Sequencer};
 use self::sink::Sink;
 pub use self::verify::VerifyReport;
 use crate::port::{
-    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, Watch,
+    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, Turn,
+    Watch,
 };
 use crate::state::plan::{self, Topics};
 use crate::state::{StateFault, View, impl_state_reads};
@@ -199,10 +200,14 @@ impl Watch for EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
+        self.commit_in_turn(batch, None).await
+    }
+
+    async fn commit_in_turn(&self, batch: Batch, turn: Option<Turn>) -> Result<Receipt, CommitError> {
         plan::check(&batch)?;
         let parts = self.parts()?;
         match batch.class {
-            Class::Durable(asked) => parts.commit_durable(batch, asked).await,
+            Class::Durable(asked) => parts.commit_durable(batch, asked, turn).await,
             Class::Derived => {
                 blocking(move || parts.commit_derived(&batch.state)).await??;
                 Ok(Receipt { events: Vec::new(), durability: None })
@@ -214,9 +219,10 @@ impl Store for EmbeddedStore {
         &self,
         events: Vec<AppendEvent>,
         durability: Option<Durability>,
+        turn: Option<Turn>,
     ) -> Vec<Result<Appended, CommitError>> {
         match self.parts() {
-            Ok(parts) => parts.append_each(events, durability).await,
+            Ok(parts) => parts.append_each(events, durability, turn).await,
             Err(Closed) => vec![Err(CommitError::Closed); events.len()],
         }
     }

@@ -28,5 +28,5 @@ pub use error::{CommitError, Damage, ReadError};
 pub use events::{EventBody, EventPage, EventReads, PageLimit, StoredEvent, TopicInfo, TopicPage};
 pub use outbox::{OutboxReads, OutboxRow, OutboxStatus};
 pub use rows::{ROW_KEY_BYTES_MAX, Row, RowReads, Table};
-pub use store::{Appended, Health, Placed, Receipt, Store};
+pub use store::{Appended, Health, Placed, Receipt, Store, Turn};
 pub use watch::{EndWatch, Watch};

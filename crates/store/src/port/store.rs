@@ -8,6 +8,10 @@ use super::{
     EventReads, OutboxReads, RowReads, Watch,
 };
 
+/// A place in a line of writers. Whoever writes in turn holds it until what is written has its place in the log, so that
+/// the next one's comes after.
+pub type Turn = tokio::sync::OwnedMutexGuard<()>;
+
 /// What the rest of the system holds, as `Arc<dyn Store>`.
 #[async_trait]
 pub trait Store:
@@ -30,19 +34,28 @@ pub trait Store:
     /// the future does not stop a batch that was already accepted.
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError>;
 
+    /// As [`Store::commit`]; the turn ends as soon as the batch has its place.
+    async fn commit_in_turn(&self, batch: Batch, turn: Option<Turn>) -> Result<Receipt, CommitError> {
+        let receipt = self.commit(batch).await;
+        drop(turn);
+        receipt
+    }
+
     /// Appends events in their order, each accepted or refused by itself. For a publisher with several events at hand
     /// that do not depend on each other; together they cost little more than one. `None` takes the store's default
-    /// durability.
+    /// durability. The turn ends as soon as the events have their places.
     async fn append_each(
         &self,
         events: Vec<AppendEvent>,
         durability: Option<Durability>,
+        turn: Option<Turn>,
     ) -> Vec<Result<Appended, CommitError>> {
         let mut results = Vec::with_capacity(events.len());
         for event in events {
             let receipt = self.commit(Batch::of(Class::Durable(durability)).event(event)).await;
             results.push(receipt.and_then(Appended::only));
         }
+        drop(turn);
         results
     }
 

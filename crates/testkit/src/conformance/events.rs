@@ -274,11 +274,11 @@ async fn events_that_stand_alone_are_refused_alone<S: Subject>(subject: S) {
         }
         Err(error) => error.code().to_owned(),
     };
-    let outcomes: Vec<_> = store.append_each(events, None).await.into_iter().map(text).collect();
+    let outcomes: Vec<_> = store.append_each(events, None, None).await.into_iter().map(text).collect();
     assert_eq!(outcomes, ["1", "id_conflict", "0", "1d", "too_large", "2", "0d"]);
     assert_eq!(payloads(&store, "a").await.len(), 3);
-    assert_eq!(store.append_each(Vec::new(), None).await, []);
+    assert_eq!(store.append_each(Vec::new(), None, None).await, []);
     store.close().await;
-    let closed = store.append_each(vec![event("a", "9", "1")], None).await;
+    let closed = store.append_each(vec![event("a", "9", "1")], None, None).await;
     assert_eq!(closed.into_iter().map(text).collect::<Vec<_>>(), ["closed"]);
 }

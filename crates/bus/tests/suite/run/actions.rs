@@ -153,7 +153,7 @@ impl Run {
                 self.judge.given(&at, lease, rules(group), 0, (0, 0));
                 self.judge.acking(&at);
             }
-            subscription.written(&leases).await.unwrap();
+            subscription.written(&leases);
             for lease in leases {
                 let at =
                     (GROUPS[group].1.to_owned(), lease.event.topic.to_string(), lease.event.offset.get());

@@ -1,0 +1,113 @@
+//! `promethean serve`: the server, until it is told to stop.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use promethean_bus::{Bus, BusOptions};
+use promethean_gateway::auth::Open;
+use promethean_gateway::gateway::{Gateway, Parts};
+use promethean_gateway::options::GatewayOptions;
+use promethean_model::{Clock, SystemClock};
+use promethean_store::embedded::{EmbeddedStore, Options};
+use promethean_store::memory::{self, MemoryStore};
+use promethean_store::port::Store;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::args::ServeArgs;
+
+/// How long clients have to take their leave.
+const STOP_WITHIN: Duration = Duration::from_secs(8);
+/// How often what time has ended is removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start a runtime")?;
+    runtime.block_on(serve(args))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: &ServeArgs) -> Result<()> {
+    // Before anything is opened: a signal that comes meanwhile is not lost.
+    let mut interrupted = signal(SignalKind::interrupt()).context("listen for signals")?;
+    let mut terminated = signal(SignalKind::terminate()).context("listen for signals")?;
+    if let Some(address) = args.listen.iter().find(|address| !address.ip().is_loopback())
+        && !args.insecure
+    {
+        bail!(
+            "{address} can be reached from other machines, and no authentication is set up; give --token, or \
+             --insecure to let everybody do everything"
+        );
+    }
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = open_store(args, &clock).await?;
+    let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), BusOptions::default()).await?;
+    let options = GatewayOptions::default();
+    let parts = Parts { bus: bus.clone(), auth: Arc::new(Open), clock: Arc::clone(&clock), options };
+    let gateway = Gateway::start(parts, &args.listen).await?;
+    for address in gateway.addresses() {
+        info!(%address, "listening");
+        eprintln!("promethean listens on http://{address} and ws://{address}, no authentication");
+    }
+    let sweeping = sweep(&*store, &*clock);
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+        () = sweeping => {}
+    }
+    info!("stopping");
+    if tokio::time::timeout(STOP_WITHIN, gateway.stop()).await.is_err() {
+        warn!("some clients did not take their leave in time");
+    }
+    bus.close().await;
+    store.close().await;
+    Ok(())
+}
+
+async fn open_store(args: &ServeArgs, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    match args.store.as_deref() {
+        None | Some("embedded") => {
+            let data = &args.data;
+            std::fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
+            open_embedded(data, clock).await
+        }
+        Some("memory") => Ok(Arc::new(MemoryStore::new(Arc::clone(clock), memory::Options::default()))),
+        Some(other) => bail!("no store `{other}`; use `embedded` or `memory`"),
+    }
+}
+
+async fn open_embedded(data: &Path, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    let opened = EmbeddedStore::open(data, Arc::clone(clock), Options::default()).await;
+    let (store, report) = opened.with_context(|| format!("open {}", data.display()))?;
+    for damage in &report.damage {
+        error!(?damage, "damage");
+    }
+    Ok(Arc::new(store))
+}
+
+/// Removes what time has ended, again and again.
+async fn sweep(store: &dyn Store, clock: &dyn Clock) {
+    let mut every = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        every.tick().await;
+        loop {
+            match store.sweep(clock.wall_ms()).await {
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => break,
+                Err(error) => {
+                    warn!(%error, "could not remove what has expired");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Where data is kept if nothing else is said.
+pub(crate) fn data_default() -> PathBuf {
+    PathBuf::from("promethean-data")
+}

@@ -1,0 +1,136 @@
+//! From the options of a frame to what the bus is asked.
+
+use std::borrow::Cow;
+
+use promethean_bus::delivery::types::Order;
+use promethean_bus::filter::Filter;
+use promethean_bus::pattern::Subject;
+use promethean_bus::publish::Publish;
+use promethean_bus::rows::{AskedOptions, Start};
+use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_model::wire::{PublishOpts, SubscribeOpts};
+use promethean_model::{EventId, GroupName, Offset, TopicName};
+use serde_json::value::RawValue;
+
+use crate::options::GatewayOptions;
+use crate::refusal::Refusal;
+
+/// Events unfinished at a time, of a subscription that does not say.
+const IN_FLIGHT_DEFAULT: usize = 100;
+
+/// The event that a frame asks to be published.
+pub(super) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: PublishOpts<'_>) -> Publish<'a> {
+    let mut event = Publish::new(topic, payload);
+    let PublishOpts { id, ts, key, headers, tags, caused_by, sid, partition, .. } = opts;
+    if let Some(id) = id {
+        event = event.id(id);
+    }
+    if let Some(ts) = ts {
+        event = event.ts(ts);
+    }
+    if let Some(key) = key {
+        event = event.key(key);
+    }
+    if let Some(headers) = headers {
+        event = event.headers(headers);
+    }
+    if let Some(tags) = tags {
+        event = event.tags(tags);
+    }
+    if let Some(caused_by) = caused_by {
+        event = event.caused_by(caused_by);
+    }
+    if let Some(sid) = sid {
+        event = event.sid(sid);
+    }
+    if let Some(partition) = partition {
+        event = event.partition(partition);
+    }
+    if let Some(expected) = opts.expected_offset {
+        event = event.expected_offset(expected);
+    }
+    if let Some(expected) = opts.expected_key_offset {
+        event = event.expected_key_offset(expected);
+    }
+    event
+}
+
+/// The subscription that a frame asks for.
+pub(super) fn subscribe(
+    subject: Subject,
+    group: GroupName,
+    opts: &SubscribeOpts<'_>,
+    gateway: &GatewayOptions,
+) -> Result<Subscribe, Refusal> {
+    let from = match &opts.from {
+        Some(from) => Some(start(from, opts.ts, opts.after_id, opts.offset)?),
+        None if opts.ts.is_some() || opts.after_id.is_some() || opts.offset.is_some() => {
+            let message =
+                "`ts`, `afterId` and `offset` need `from`; add \"from\": \"ts\", \"afterId\" or \"offset\"";
+            return Err(Refusal::bad_request(message));
+        }
+        None => None,
+    };
+    let filter = match opts.filter {
+        None => None,
+        Some(filter) => Some(Filter::from_json(filter.get())?),
+    };
+    let meta = match opts.meta {
+        None => None,
+        Some(meta) => Some(
+            serde_json::from_str(meta.get())
+                .map_err(|error| Refusal::bad_request(format!("`meta`: {error}; send valid JSON")))?,
+        ),
+    };
+    let defaults = MemberOptions::default();
+    Ok(Subscribe {
+        subject,
+        group,
+        options: AskedOptions {
+            from,
+            filter,
+            order: opts.order.as_deref().map(order).transpose()?,
+            partitions: opts.partitions,
+            max_attempts: opts.max_attempts,
+        },
+        member: MemberOptions {
+            batch_size: opts.batch_size.unwrap_or(defaults.batch_size),
+            max_in_flight: opts.max_in_flight.unwrap_or(IN_FLIGHT_DEFAULT),
+            ack_timeout_ms: opts.ack_timeout_ms.unwrap_or(defaults.ack_timeout_ms),
+            manual_ack: opts.manual_ack.unwrap_or(true),
+            member_id: opts.member_id.clone(),
+            meta,
+            rate: gateway.delivery_rate,
+        },
+    })
+}
+
+fn order(order: &str) -> Result<Order, Refusal> {
+    match order {
+        "none" => Ok(Order::None),
+        "key" => Ok(Order::Key),
+        _ => Err(Refusal::bad_request("`order` is unknown; use \"none\" or \"key\"")),
+    }
+}
+
+/// A place in a topic.
+pub(super) fn start(
+    from: &Cow<'_, str>,
+    ts: Option<i64>,
+    after_id: Option<EventId>,
+    offset: Option<Offset>,
+) -> Result<Start, Refusal> {
+    let needs = |field: &str| {
+        Refusal::bad_request(format!("`from` is \"{field}\", but `{field}` is missing; add it"))
+    };
+    match &**from {
+        "latest" => Ok(Start::Latest),
+        "earliest" => Ok(Start::Earliest),
+        "ts" => ts.map(Start::Ts).ok_or_else(|| needs("ts")),
+        "afterId" => after_id.map(Start::AfterId).ok_or_else(|| needs("afterId")),
+        "offset" => offset.map(Start::Offset).ok_or_else(|| needs("offset")),
+        _ => Err(Refusal::bad_request(
+            "`from` is unknown; use \"latest\", \"earliest\", \"ts\", \"afterId\" or \"offset\"",
+        )),
+    }
+}

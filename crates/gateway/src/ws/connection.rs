@@ -1,0 +1,279 @@
+//! The task of one connection.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hyper::upgrade::Upgraded;
+use promethean_bus::{BusError, Lease, Settled};
+use promethean_model::TopicName;
+use promethean_model::wire::{Reply, server};
+use serde_json::value::RawValue;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tracing::debug;
+use tungstenite::protocol::frame::coding::CloseCode;
+
+use super::frames::Frames;
+use super::publishing::{Publishing, refuse};
+use super::requests::Answer;
+use super::socket::{End, Incoming, Socket};
+use super::subscriptions::{Came, Subscriptions};
+use super::timing::{Due, Timing};
+use crate::app::App;
+use crate::auth::Identity;
+
+/// Bytes to be written beyond which nothing more is read or taken.
+const UNWRITTEN_MAX: usize = 256 << 10;
+/// Acks and the like under way at a time; beyond, nothing more is read.
+const SETTLING_MAX: usize = 4_096;
+/// Messages read, and deliveries taken, before the others have their turn.
+const TURN_MAX: usize = 256;
+/// Closes a connection whose client is not or no longer known.
+pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
+
+pub(super) type Kept = Option<Box<RawValue>>;
+type Settling = Pin<Box<dyn Future<Output = (Kept, usize, Result<Settled, BusError>)> + Send>>;
+
+/// A connection and all it is about.
+pub(super) struct Connection {
+    pub(super) app: App,
+    pub(super) socket: Socket,
+    /// Who the client is, once that is known.
+    pub(super) identity: Option<Identity>,
+    /// Tokens that were refused.
+    pub(super) failures: u32,
+    pub(super) publishing: Publishing,
+    /// The topic published to last, which the client may publish to.
+    pub(super) last_topic: Option<TopicName>,
+    pub(super) subscriptions: Subscriptions,
+    /// Acks and the like that wait for a commit.
+    pub(super) settling: FuturesUnordered<Settling>,
+    /// Something that must be done before the next frame is looked at.
+    pub(super) first: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    /// Leases whose frames are queued.
+    queued: Vec<(u64, Vec<Lease>)>,
+    pub(super) out: Frames,
+    pub(super) timing: Timing,
+    stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// How the connection is to be closed, once everything is written.
+    pub(super) closing: Option<(CloseCode, &'static str)>,
+    close_sent: bool,
+}
+
+impl Connection {
+    pub(super) fn new(app: App, upgraded: Upgraded, identity: Option<Identity>) -> Self {
+        let known = identity.is_some();
+        let options = &app.options;
+        let bytes_max = if known { options.message_bytes_max } else { options.unknown_message_bytes_max };
+        let mut connection = Self {
+            socket: Socket::new(upgraded, bytes_max),
+            identity: None,
+            failures: 0,
+            publishing: Publishing::new(app.bus.publisher(options.publish_rate)),
+            last_topic: None,
+            subscriptions: Subscriptions::default(),
+            settling: FuturesUnordered::new(),
+            first: None,
+            queued: Vec::new(),
+            out: Frames::default(),
+            timing: Timing::new(options, app.clock.monotonic_ms(), known),
+            stopping: Box::pin(app.stopping.clone().cancelled_owned()),
+            closing: None,
+            close_sent: false,
+            app,
+        };
+        if let Some(identity) = identity {
+            connection.known(identity);
+        }
+        connection
+    }
+
+    /// Serves until either side has had enough.
+    pub(super) async fn run(mut self) {
+        let end = poll_fn(|cx| self.poll(cx)).await;
+        debug!(?end, "a WebSocket ended");
+        // What reached a client that went away counts as an attempt; what the server takes back does not.
+        match self.closing {
+            Some((CloseCode::Away, _)) => self.subscriptions.release(),
+            _ => self.subscriptions.lose(),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            let mut did = self.poll_first(cx);
+            did |= self.poll_publishing(cx);
+            did |= self.poll_settling(cx);
+            did |= self.poll_deliveries(cx);
+            match self.poll_read(cx) {
+                Ok(read) => did |= read,
+                Err(End::Gone) => return Poll::Ready(End::Gone),
+                Err(End::Broken(code, why)) => self.close(code, why),
+            }
+            self.poll_deadlines(cx);
+            if let Err(end) = self.write(cx) {
+                return Poll::Ready(end);
+            }
+            if self.close_sent && self.socket.unwritten() == 0 {
+                return Poll::Ready(End::Gone);
+            }
+            if !did {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Closes the connection when everything under way is answered.
+    pub(super) fn close(&mut self, code: CloseCode, why: &'static str) {
+        self.closing.get_or_insert((code, why));
+    }
+
+    fn may_write_more(&self) -> bool {
+        self.socket.unwritten() + self.out.bytes() < UNWRITTEN_MAX
+    }
+
+    fn poll_first(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(first) = &mut self.first else { return false };
+        let Poll::Ready(answer) = first.as_mut().poll(cx) else { return false };
+        self.first = None;
+        self.answer(answer);
+        true
+    }
+
+    fn poll_publishing(&mut self, cx: &mut Context<'_>) -> bool {
+        self.publishing.poll(cx, &mut self.out)
+    }
+
+    fn poll_settling(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some((corr, stale, settled))) = self.settling.poll_next_unpin(cx) {
+            any = true;
+            let reply = Reply { corr: corr.as_deref() };
+            match settled {
+                Ok(settled) => self.settled(&reply, settled.stale + stale),
+                Err(error) => refuse(&mut self.out, &reply, &error),
+            }
+        }
+        any
+    }
+
+    fn poll_deliveries(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        for _ in 0..TURN_MAX {
+            if !self.may_write_more() || self.closing.is_some() {
+                break;
+            }
+            let Poll::Ready(came) = self.subscriptions.poll(cx) else { break };
+            any = true;
+            self.came(came);
+        }
+        any
+    }
+
+    fn came(&mut self, came: Came) {
+        match came {
+            Came::Nothing => {}
+            Came::Leases(number, leases) => {
+                if let Some(sub) = self.subscriptions.get_mut(number) {
+                    sub.deliver(&leases, &mut self.out);
+                    self.queued.push((number, leases));
+                }
+            }
+            Came::Rebalance(number, epoch, assigned, revoked) => {
+                if let Some(sub) = self.subscriptions.get_mut(number) {
+                    let write = |buffer: &mut Vec<u8>| {
+                        server::rebalance(buffer, &sub.topic, &sub.group, epoch, &assigned, &revoked);
+                    };
+                    self.out.add(write);
+                }
+            }
+            Came::Ended(sub, error) => {
+                let message =
+                    format!("the subscription to `{}` in `{}` ended: {error}", sub.topic, sub.group);
+                self.out.add(|buffer| Reply { corr: None }.err(buffer, error.code(), &message, None));
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let mut any = false;
+        for _ in 0..TURN_MAX {
+            let full = !self.publishing.has_room() || self.settling.len() >= SETTLING_MAX;
+            if full || self.first.is_some() || !self.may_write_more() || self.closing.is_some() {
+                break;
+            }
+            let Poll::Ready(incoming) = self.socket.poll_read(cx) else { break };
+            any = true;
+            match incoming? {
+                Incoming::Text(text) => self.request(&text),
+                Incoming::Alive => {}
+                Incoming::Binary => self.close(CloseCode::Unsupported, "send JSON text, not binary messages"),
+            }
+        }
+        self.publishing.hand_over();
+        if any {
+            self.timing.heard(self.app.clock.monotonic_ms());
+        }
+        Ok(any)
+    }
+
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) {
+        if self.closing.is_none() && self.stopping.as_mut().poll(cx).is_ready() {
+            self.close(CloseCode::Away, "the server is stopping");
+        }
+        let now_ms = self.app.clock.monotonic_ms();
+        self.timing.stuck(now_ms, self.socket.unwritten() > 0);
+        while let Poll::Ready(due) = self.timing.poll(cx, now_ms) {
+            match due {
+                Due::Ping => {
+                    if self.socket.ping(cx).is_err() {
+                        return;
+                    }
+                }
+                Due::Silent => return self.give_up(CloseCode::Policy, "no answer to a ping"),
+                Due::Slow => return self.give_up(CloseCode::Policy, "too slow to read"),
+                Due::Unknown => return self.give_up(UNKNOWN, "no AUTH in time"),
+                Due::Expired => return self.give_up(UNKNOWN, "the token expired"),
+            }
+        }
+    }
+
+    /// Closes the connection whatever is under way.
+    fn give_up(&mut self, code: CloseCode, why: &'static str) {
+        self.closing = Some((code, why));
+        self.first = None;
+        self.timing.over();
+    }
+
+    /// Writes what is queued, and says goodbye if it is time.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        if !self.out.is_empty() {
+            for frame in self.out.take() {
+                self.socket.write(cx, frame)?;
+            }
+        }
+        if let Some((code, why)) = self.closing
+            && !self.close_sent
+            && self.has_answered(code)
+        {
+            self.close_sent = true;
+            self.socket.close(cx, code, why)?;
+        }
+        if self.socket.poll_flush(cx)?.is_ready() {
+            for (number, leases) in self.queued.drain(..) {
+                if let Some(sub) = self.subscriptions.get_mut(number) {
+                    sub.subscription.written(&leases);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything the client asked for has its answer, or will have none.
+    fn has_answered(&self, code: CloseCode) -> bool {
+        let quiet = self.publishing.is_idle() && self.settling.is_empty() && self.first.is_none();
+        quiet || matches!(code, CloseCode::Policy | CloseCode::Library(_))
+    }
+}

@@ -1,0 +1,151 @@
+//! Events that came together go to the bus together.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use promethean_bus::publish::{Publish, Published};
+use promethean_bus::publisher::Ready;
+use promethean_bus::{BusError, Publisher};
+use promethean_model::wire::{Corr, Reply};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::frames::Frames;
+
+/// Events under way at a time; beyond, nothing more is read.
+const UNDER_WAY_MAX: usize = 16_384;
+/// Events handed over at once.
+const BURST_MAX: usize = 1_000;
+
+type Done = Box<dyn Future<Output = Outcome> + Send>;
+
+enum Outcome {
+    Each(Vec<Option<Box<RawValue>>>, Vec<Result<Published, BusError>>),
+    Batch(Option<Box<RawValue>>, Result<Vec<Published>, BusError>),
+}
+
+/// What a connection publishes.
+pub(super) struct Publishing {
+    publisher: Publisher,
+    /// Read, but not handed over.
+    burst: Vec<Ready>,
+    corrs: Vec<Option<Box<RawValue>>>,
+    under_way: FuturesOrdered<Pin<Done>>,
+    /// How many events each of them has.
+    sizes: VecDeque<usize>,
+    events_under_way: usize,
+}
+
+impl Publishing {
+    pub(super) fn new(publisher: Publisher) -> Self {
+        Self {
+            publisher,
+            burst: Vec::new(),
+            corrs: Vec::new(),
+            under_way: FuturesOrdered::new(),
+            sizes: VecDeque::new(),
+            events_under_way: 0,
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.events_under_way < UNDER_WAY_MAX
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && self.burst.is_empty()
+    }
+
+    /// One event. It is handed over with those that come right after it.
+    pub(super) fn one(&mut self, event: Publish<'_>, corr: Corr<'_>) {
+        self.burst.push(self.publisher.check(event));
+        self.corrs.push(corr.map(RawValue::to_owned));
+        if self.burst.len() >= BURST_MAX {
+            self.hand_over();
+        }
+    }
+
+    /// Events that are committed together.
+    pub(super) fn batch(&mut self, events: Vec<Publish<'_>>, corr: Corr<'_>) {
+        self.hand_over();
+        let (count, corr) = (events.len(), corr.map(RawValue::to_owned));
+        let committed = self.publisher.commit_batch(events);
+        self.push(count, Box::pin(async move { Outcome::Batch(corr, committed.await) }));
+    }
+
+    /// Nothing comes right after.
+    pub(super) fn hand_over(&mut self) {
+        if self.burst.is_empty() {
+            return;
+        }
+        let corrs = std::mem::take(&mut self.corrs);
+        let committed = self.publisher.commit_each(std::mem::take(&mut self.burst));
+        self.push(corrs.len(), Box::pin(async move { Outcome::Each(corrs, committed.await) }));
+    }
+
+    fn push(&mut self, events: usize, done: Pin<Done>) {
+        self.sizes.push_back(events);
+        self.events_under_way += events;
+        self.under_way.push_back(done);
+    }
+
+    /// Writes the replies of what is committed; whether there were any.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, out: &mut Frames) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(outcome)) = self.under_way.poll_next_unpin(cx) {
+            any = true;
+            self.events_under_way -= self.sizes.pop_front().unwrap_or(0);
+            match outcome {
+                Outcome::Each(corrs, results) => {
+                    for (corr, result) in corrs.iter().zip(results) {
+                        let reply = Reply { corr: corr.as_deref() };
+                        match result {
+                            Ok(published) => out.add(|buffer| reply.ok_with(buffer, &published)),
+                            Err(error) => refuse(out, &reply, &error),
+                        }
+                    }
+                }
+                Outcome::Batch(corr, result) => {
+                    let reply = Reply { corr: corr.as_deref() };
+                    match result {
+                        Ok(published) => out.add(|buffer| reply.ok_with(buffer, &Batch::of(&published))),
+                        Err(error) => refuse(out, &reply, &error),
+                    }
+                }
+            }
+        }
+        any
+    }
+}
+
+pub(super) fn refuse(out: &mut Frames, reply: &Reply<'_>, error: &BusError) {
+    out.add(|buffer| reply.err(buffer, error.code(), &error.to_string(), error.retry_after_ms()));
+}
+
+/// What became of a batch.
+#[derive(Debug, Serialize)]
+struct Batch {
+    count: usize,
+    first_offset: Option<u64>,
+    last_offset: Option<u64>,
+    ids: Vec<String>,
+    duplicates: usize,
+    durability: &'static str,
+}
+
+impl Batch {
+    fn of(published: &[Published]) -> Self {
+        let offsets = || published.iter().map(|published| published.offset.get());
+        Self {
+            count: published.len(),
+            first_offset: offsets().min(),
+            last_offset: offsets().max(),
+            ids: published.iter().map(|published| published.id.to_string()).collect(),
+            duplicates: published.iter().filter(|published| published.duplicate).count(),
+            durability: published.first().map_or("memory", |published| published.durability),
+        }
+    }
+}

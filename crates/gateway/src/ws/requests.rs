@@ -1,0 +1,312 @@
+//! What each frame of a client asks for.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use promethean_bus::Held;
+use promethean_bus::pattern::Subject;
+use promethean_bus::publish::Publish;
+use promethean_model::wire::client::Target;
+use promethean_model::wire::{ClientFrame, Corr, Item, Reply, SubscribeOpts};
+use promethean_model::{EventId, GroupName, TopicName};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::asking;
+use super::connection::{Connection, Kept, UNKNOWN};
+use super::subscriptions::Subscribed;
+use crate::auth::{Access, AuthError, Identity};
+use crate::refusal::Refusal;
+
+/// Tokens that may be wrong before the connection is closed.
+const FAILURES_MAX: u32 = 3;
+
+/// What came of something that had to be done first.
+pub(super) enum Answer {
+    Known(Kept, Result<Identity, AuthError>),
+    Subscribed(Kept, Result<Box<Subscribed>, Refusal>),
+    Done(Kept, Result<(), Refusal>),
+}
+
+/// The reply to an ack and the like.
+#[derive(Serialize)]
+struct Stale {
+    stale: bool,
+}
+
+type Texts<'a> = Vec<Cow<'a, str>>;
+
+impl Connection {
+    /// Does what a frame asks for, or begins to.
+    pub(super) fn request(&mut self, text: &str) {
+        let (corr, frame) = ClientFrame::read(text);
+        let result = match frame {
+            Err(error) => Err(Refusal::new(StatusCode::BAD_REQUEST, error.code(), error.to_string())),
+            Ok(ClientFrame::Auth { token }) => {
+                self.authenticate(corr, token.as_deref());
+                Ok(())
+            }
+            Ok(_) if self.identity.is_none() => Err(AuthError::Missing.into()),
+            Ok(ClientFrame::Publish(item)) => self.publish(corr, item),
+            Ok(frame) => {
+                // Whatever it is, what was published before it comes first.
+                self.publishing.hand_over();
+                self.other(corr, frame)
+            }
+        };
+        if let Err(refusal) = result {
+            self.refuse(corr, &refusal);
+        }
+    }
+
+    fn other(&mut self, corr: Corr<'_>, frame: ClientFrame<'_>) -> Result<(), Refusal> {
+        match frame {
+            ClientFrame::PublishMany(items) => self.publish_many(corr, items),
+            ClientFrame::Subscribe { topic, group, batch, opts } => {
+                self.subscribe(corr, &topic, &group, batch, &opts)
+            }
+            ClientFrame::Unsubscribe(target) => {
+                let number = self.find(&target)?.0;
+                if let Some(removed) = self.subscriptions.remove(number) {
+                    removed.subscription.unsubscribe();
+                }
+                self.out.add(|buffer| Reply { corr }.ok(buffer));
+                Ok(())
+            }
+            ClientFrame::Ack(target, ids) => self.ack(corr, &target, &ids),
+            ClientFrame::Nack { target, ids, delay_ms } => self.nack(corr, &target, &ids, delay_ms),
+            ClientFrame::Modack { target, ids, extend_ms } => self.extend(corr, &target, &ids, extend_ms),
+            ClientFrame::Pause(target) => self.pause(corr, &target, true),
+            ClientFrame::Resume(target) => self.pause(corr, &target, false),
+            ClientFrame::Auth { .. } | ClientFrame::Publish(_) => Ok(()),
+        }
+    }
+
+    /// Takes what came of something that had to be done first.
+    pub(super) fn answer(&mut self, answer: Answer) {
+        let (corr, result) = match answer {
+            Answer::Known(corr, Ok(identity)) => {
+                self.known(identity);
+                (corr, Ok(()))
+            }
+            Answer::Known(corr, Err(error)) => {
+                self.failures += 1;
+                if self.failures >= FAILURES_MAX {
+                    self.close(UNKNOWN, "too many tokens that are not valid");
+                }
+                (corr, Err(error.into()))
+            }
+            Answer::Subscribed(corr, Ok(subscribed)) => {
+                self.subscriptions.add(*subscribed);
+                (corr, Ok(()))
+            }
+            Answer::Subscribed(corr, Err(refusal)) => (corr, Err(refusal)),
+            Answer::Done(corr, result) => (corr, result),
+        };
+        match result {
+            Ok(()) => self.out.add(|buffer| Reply { corr: corr.as_deref() }.ok(buffer)),
+            Err(refusal) => self.refuse(corr.as_deref(), &refusal),
+        }
+    }
+
+    fn refuse(&mut self, corr: Corr<'_>, refusal: &Refusal) {
+        let reply = Reply { corr };
+        self.out.add(|buffer| reply.err(buffer, refusal.code, &refusal.message, refusal.retry_after_ms));
+    }
+
+    fn authenticate(&mut self, corr: Corr<'_>, token: Option<&str>) {
+        self.publishing.hand_over();
+        let (auth, corr) = (Arc::clone(&self.app.auth), corr.map(RawValue::to_owned));
+        let token = token.map(str::to_owned);
+        self.first =
+            Some(Box::pin(async move { Answer::Known(corr, auth.authenticate(token.as_deref()).await) }));
+    }
+
+    /// The client is known from now on, or again. What it may no longer be subscribed to ends.
+    pub(super) fn known(&mut self, identity: Identity) {
+        let now_ms = self.app.clock.wall_ms();
+        let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
+        self.timing.known(self.app.clock.monotonic_ms(), for_ms);
+        self.socket.allow(self.app.options.message_bytes_max);
+        self.last_topic = None;
+        let may = |sub: &Subscribed| {
+            let subscription = &sub.subscription;
+            identity.may(&Access::Subscribe(subscription.subject(), Some(subscription.group())))
+        };
+        for removed in self.subscriptions.remove_unless(may) {
+            removed.subscription.unsubscribe();
+            self.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
+        }
+        self.identity = Some(identity);
+    }
+
+    fn publish(&mut self, corr: Corr<'_>, item: Item<'_>) -> Result<(), Refusal> {
+        let event = self.event(item)?;
+        self.publishing.one(event, corr);
+        Ok(())
+    }
+
+    fn publish_many(&mut self, corr: Corr<'_>, items: Vec<Item<'_>>) -> Result<(), Refusal> {
+        let events = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
+        self.publishing.batch(events, corr);
+        Ok(())
+    }
+
+    fn event<'a>(&mut self, item: Item<'a>) -> Result<Publish<'a>, Refusal> {
+        let topic = match &self.last_topic {
+            Some(last) if last.as_str() == &*item.topic => last.clone(),
+            _ => self.may_publish(&item.topic)?,
+        };
+        Ok(asking::publish(topic, item.payload, item.opts))
+    }
+
+    fn may_publish(&mut self, topic: &str) -> Result<TopicName, Refusal> {
+        let topic: TopicName = topic.parse().map_err(promethean_bus::BusError::from)?;
+        if !self.may(&Access::Publish(&topic)) {
+            return Err(Refusal::forbidden_on("publish", &Subject::Topic(topic)));
+        }
+        self.last_topic = Some(topic.clone());
+        Ok(topic)
+    }
+
+    fn may(&self, access: &Access<'_>) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.may(access))
+    }
+
+    fn subscribe(
+        &mut self,
+        corr: Corr<'_>,
+        topic: &str,
+        group: &str,
+        batch: bool,
+        opts: &SubscribeOpts<'_>,
+    ) -> Result<(), Refusal> {
+        let subject: Subject = topic.parse()?;
+        let group_name: GroupName = group.parse().map_err(promethean_bus::BusError::from)?;
+        if !self.may(&Access::Subscribe(&subject, Some(&group_name))) {
+            return Err(Refusal::forbidden_on("subscribe", &subject));
+        }
+        if self.subscriptions.has(topic, group) {
+            let message = format!("`{topic}` in group `{group}` is subscribed to already; unsubscribe first");
+            return Err(Refusal::new(StatusCode::CONFLICT, "already_subscribed", message));
+        }
+        let max = self.app.options.subscriptions_max;
+        if self.subscriptions.len() >= max {
+            let message =
+                format!("this connection has {max} subscriptions; use patterns or another connection");
+            return Err(Refusal::new(StatusCode::CONFLICT, "too_many_subscriptions", message));
+        }
+        let request = asking::subscribe(subject, group_name, opts, &self.app.options)?;
+        if request.member.member_id.is_some() {
+            self.timing.is_member();
+        }
+        let (manual_ack, ack_timeout_ms) = (request.member.manual_ack, request.member.ack_timeout_ms);
+        let (bus, corr) = (self.app.bus.clone(), corr.map(RawValue::to_owned));
+        let (topic, group) = (topic.to_owned(), group.to_owned());
+        self.first = Some(Box::pin(async move {
+            let subscribed = bus.subscribe(request).await.map(|subscription| {
+                let mut subscribed = Subscribed::new(&topic, &group, subscription);
+                (subscribed.batch, subscribed.manual_ack) = (batch, manual_ack);
+                subscribed.ack_timeout_ms = ack_timeout_ms;
+                Box::new(subscribed)
+            });
+            Answer::Subscribed(corr, subscribed.map_err(Refusal::from))
+        }));
+        Ok(())
+    }
+
+    fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
+        self.subscriptions.find(&target.topic, &target.group).ok_or_else(|| {
+            let message = format!(
+                "`{}` in group `{}` is not subscribed to; SUBSCRIBE first",
+                target.topic, target.group
+            );
+            Refusal::new(StatusCode::CONFLICT, "not_subscribed", message)
+        })
+    }
+
+    /// What is held of the named events, which is held no longer, and how many are not held.
+    fn take(&mut self, target: &Target<'_>, ids: &Texts<'_>) -> Result<(u64, Vec<Held>, usize), Refusal> {
+        let ids = parse(ids)?;
+        let (number, sub) = self.find(target)?;
+        let held: Vec<Held> = ids.iter().filter_map(|id| sub.take(&target.topic, id)).collect();
+        let stale = ids.len() - held.len();
+        Ok((number, held, stale))
+    }
+
+    fn ack(&mut self, corr: Corr<'_>, target: &Target<'_>, ids: &Texts<'_>) -> Result<(), Refusal> {
+        let (number, held, stale) = self.take(target, ids)?;
+        let Some(sub) = self.subscriptions.get_mut(number) else { return Ok(()) };
+        match corr {
+            None => sub.subscription.ack_held(&held),
+            Some(_) if held.is_empty() => self.settled(&Reply { corr }, stale),
+            Some(corr) => {
+                let corr = corr.to_owned();
+                let acked = sub.subscription.ack_held_durably(held);
+                self.settling.push(Box::pin(async move { (Some(corr), stale, acked.await) }));
+            }
+        }
+        Ok(())
+    }
+
+    fn nack(
+        &mut self,
+        corr: Corr<'_>,
+        target: &Target<'_>,
+        ids: &Texts<'_>,
+        delay_ms: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let (number, held, stale) = self.take(target, ids)?;
+        let Some(sub) = self.subscriptions.get_mut(number) else { return Ok(()) };
+        let corr = corr.map(RawValue::to_owned);
+        let nacked = sub.subscription.nack_held(held, delay_ms);
+        self.settling.push(Box::pin(async move { (corr, stale, nacked.await) }));
+        Ok(())
+    }
+
+    fn extend(
+        &mut self,
+        corr: Corr<'_>,
+        target: &Target<'_>,
+        ids: &Texts<'_>,
+        extend_ms: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let ids = parse(ids)?;
+        let (_, sub) = self.find(target)?;
+        let held: Vec<&Held> = ids.iter().filter_map(|id| sub.get(&target.topic, id)).collect();
+        if held.len() < ids.len() {
+            let message = "no such event is in flight here; it was settled, or its lease is over";
+            return Err(Refusal::new(StatusCode::NOT_FOUND, "unknown_id", message));
+        }
+        let corr = corr.map(RawValue::to_owned);
+        let extended = sub.subscription.extend_held(&held, extend_ms);
+        self.settling.push(Box::pin(async move { (corr, 0, extended.await) }));
+        Ok(())
+    }
+
+    /// Answers an ack and the like, if the client wants to hear.
+    pub(super) fn settled(&mut self, reply: &Reply<'_>, stale: usize) {
+        match (reply.corr, stale) {
+            (None, _) => {}
+            (Some(_), 0) => self.out.add(|buffer| reply.ok(buffer)),
+            (Some(_), _) => self.out.add(|buffer| reply.ok_with(buffer, &Stale { stale: true })),
+        }
+    }
+
+    fn pause(&mut self, corr: Corr<'_>, target: &Target<'_>, paused: bool) -> Result<(), Refusal> {
+        let subscription = Arc::clone(&self.find(target)?.1.subscription);
+        let corr = corr.map(RawValue::to_owned);
+        self.first = Some(Box::pin(async move {
+            let result = if paused { subscription.pause().await } else { subscription.resume().await };
+            Answer::Done(corr, result.map_err(Refusal::from))
+        }));
+        Ok(())
+    }
+}
+
+fn parse(ids: &Texts<'_>) -> Result<Vec<EventId>, Refusal> {
+    let parse =
+        |id: &Cow<'_, str>| id.parse().map_err(|error| Refusal::bad_request(format!("`id`: {error}")));
+    ids.iter().map(parse).collect()
+}

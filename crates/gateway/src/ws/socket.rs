@@ -1,0 +1,179 @@
+//! Messages over an upgraded connection.
+
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tungstenite::error::{CapacityError, Error};
+use tungstenite::protocol::frame::coding::CloseCode;
+use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
+use tungstenite::{Message, Utf8Bytes};
+
+/// Bytes read at once: small, since every idle connection has a buffer of this size.
+const READ_BYTES: usize = 8 << 10;
+/// Bytes gathered before they are written without being told to.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// A WebSocket, polled.
+pub(super) struct Socket {
+    io: TokioIo<Upgraded>,
+    context: WebSocketContext,
+    /// Bytes given to [`Socket::write`] since everything was written.
+    unwritten: usize,
+}
+
+/// What a client sent.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// A frame of the protocol.
+    Text(Utf8Bytes),
+    /// Something that shows that it lives.
+    Alive,
+    /// A message that is no text.
+    Binary,
+}
+
+/// The connection is over.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Nobody is there.
+    Gone,
+    /// The client broke the protocol: the code and reason to close with.
+    Broken(CloseCode, &'static str),
+}
+
+impl Socket {
+    pub(super) fn new(upgraded: Upgraded, message_bytes_max: usize) -> Self {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BYTES)
+            .write_buffer_size(WRITE_BYTES)
+            .max_message_size(Some(message_bytes_max))
+            .max_frame_size(Some(message_bytes_max));
+        let context = WebSocketContext::new(Role::Server, Some(config));
+        Self { io: TokioIo::new(upgraded), context, unwritten: 0 }
+    }
+
+    /// Lets messages be longer from now on.
+    pub(super) fn allow(&mut self, message_bytes_max: usize) {
+        self.context.set_config(|config| {
+            config.max_message_size = Some(message_bytes_max);
+            config.max_frame_size = Some(message_bytes_max);
+        });
+    }
+
+    /// The next message. Pings are answered.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, End>> {
+        let mut io = Blocking { io: &mut self.io, cx };
+        match self.context.read(&mut io) {
+            Ok(Message::Text(text)) => Poll::Ready(Ok(Incoming::Text(text))),
+            Ok(Message::Ping(_) | Message::Pong(_)) => Poll::Ready(Ok(Incoming::Alive)),
+            Ok(Message::Close(_)) => Poll::Ready(Err(End::Gone)),
+            Ok(Message::Binary(_) | Message::Frame(_)) => Poll::Ready(Ok(Incoming::Binary)),
+            Err(error) if would_block(&error) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(end(&error))),
+        }
+    }
+
+    /// Queues a text. It is valid UTF-8, or becomes a frame that says so.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>, text: Bytes) -> Result<(), End> {
+        self.unwritten += text.len();
+        let text = Utf8Bytes::try_from(text).unwrap_or_else(|_| Utf8Bytes::from_static(NOT_TEXT));
+        self.queue(cx, Message::Text(text))
+    }
+
+    /// Queues a ping.
+    pub(super) fn ping(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        self.unwritten += 1;
+        self.queue(cx, Message::Ping(Bytes::new()))
+    }
+
+    /// Queues a goodbye.
+    pub(super) fn close(&mut self, cx: &mut Context<'_>, code: CloseCode, reason: &str) -> Result<(), End> {
+        self.unwritten += 1;
+        let frame = CloseFrame { code, reason: reason.into() };
+        self.queue(cx, Message::Close(Some(frame)))
+    }
+
+    fn queue(&mut self, cx: &mut Context<'_>, message: Message) -> Result<(), End> {
+        let mut io = Blocking { io: &mut self.io, cx };
+        match self.context.write(&mut io, message) {
+            Err(error) if !would_block(&error) => Err(end(&error)),
+            // It is queued, though not written.
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes queued and perhaps not written.
+    pub(super) fn unwritten(&self) -> usize {
+        self.unwritten
+    }
+
+    /// Writes what is queued.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if self.unwritten == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut io = Blocking { io: &mut self.io, cx };
+        match self.context.flush(&mut io) {
+            Ok(()) => {
+                self.unwritten = 0;
+                Poll::Ready(Ok(()))
+            }
+            Err(error) if would_block(&error) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(end(&error))),
+        }
+    }
+}
+
+const NOT_TEXT: &str = r#"{"op":"ERR","code":"internal","msg":"a frame was not text; report this"}"#;
+
+fn would_block(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+fn end(error: &Error) -> End {
+    match error {
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => {
+            End::Broken(CloseCode::Size, "the message is too long")
+        }
+        Error::Utf8(_) => End::Broken(CloseCode::Invalid, "the message is not UTF-8"),
+        Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
+        Error::Protocol(_) => End::Broken(CloseCode::Protocol, "the WebSocket protocol was broken"),
+        _ => End::Gone,
+    }
+}
+
+/// Lets code that expects blocking calls use a polled connection: what would have to wait says so.
+struct Blocking<'a, 'b, 'c> {
+    io: &'a mut TokioIo<Upgraded>,
+    cx: &'b mut Context<'c>,
+}
+
+fn now_or_block<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
+    match poll {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl Read for Blocking<'_, '_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut buffer = ReadBuf::new(buffer);
+        now_or_block(Pin::new(&mut *self.io).poll_read(self.cx, &mut buffer))?;
+        Ok(buffer.filled().len())
+    }
+}
+
+impl Write for Blocking<'_, '_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        now_or_block(Pin::new(&mut *self.io).poll_write(self.cx, bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        now_or_block(Pin::new(&mut *self.io).poll_flush(self.cx))
+    }
+}

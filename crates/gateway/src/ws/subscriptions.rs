@@ -1,0 +1,255 @@
+//! What a client is subscribed to, and what it holds.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::stream::{SelectAll, Stream};
+use promethean_bus::{BusError, Given, Held, Lease, Over, Subscription};
+use promethean_model::wire::EventView;
+use promethean_model::wire::server::{self, Context as Delivery};
+use promethean_model::{EventId, EventMeta, TopicName};
+
+use super::frames::Frames;
+
+/// Leases of one look at a subscription, so that others get their turn.
+const TAKEN_MAX: usize = 256;
+
+/// One subscription of a connection.
+pub(super) struct Subscribed {
+    /// As the client wrote it.
+    pub(super) topic: Box<str>,
+    pub(super) group: Box<str>,
+    pub(super) subscription: Arc<Subscription>,
+    /// Whether deliveries come as `EVENTS`.
+    pub(super) batch: bool,
+    /// Whether the client acks.
+    pub(super) manual_ack: bool,
+    pub(super) ack_timeout_ms: u64,
+    /// What was delivered and not settled.
+    held: HashMap<EventId, Held>,
+    /// As `held`: topics of a pattern can have events with the same id.
+    more_held: Vec<(EventId, Held)>,
+}
+
+impl Subscribed {
+    pub(super) fn new(topic: &str, group: &str, subscription: Subscription) -> Self {
+        subscription.keep();
+        Self {
+            topic: topic.into(),
+            group: group.into(),
+            subscription: Arc::new(subscription),
+            batch: false,
+            manual_ack: true,
+            ack_timeout_ms: 0,
+            held: HashMap::new(),
+            more_held: Vec::new(),
+        }
+    }
+
+    fn hold(&mut self, lease: &Lease) {
+        let (id, held) = (lease.event.id, self.subscription.hold(lease));
+        if let Some(other) = self.held.insert(id, held)
+            && self.held.get(&id).is_some_and(|held| held.topic() != other.topic())
+        {
+            self.more_held.push((id, other));
+        }
+    }
+
+    /// What is held of an event, by its id and, if `topic` is not the subscribed text, its topic. It is held no longer.
+    pub(super) fn take(&mut self, topic: &str, id: &EventId) -> Option<Held> {
+        let fits = |held: &Held| topic == &*self.topic || held.topic().as_str() == topic;
+        if self.held.get(id).is_some_and(fits) {
+            let held = self.held.remove(id);
+            if let Some(at) = self.more_held.iter().position(|(other, _)| other == id) {
+                let (id, other) = self.more_held.swap_remove(at);
+                self.held.insert(id, other);
+            }
+            return held;
+        }
+        let at = self.more_held.iter().position(|(other, held)| other == id && fits(held))?;
+        Some(self.more_held.swap_remove(at).1)
+    }
+
+    /// As [`Subscribed::take`], and it is held on.
+    pub(super) fn get(&self, topic: &str, id: &EventId) -> Option<&Held> {
+        let fits = |held: &&Held| topic == &*self.topic || held.topic().as_str() == topic;
+        let more =
+            || self.more_held.iter().find(|(other, held)| other == id && fits(&held)).map(|(_, held)| held);
+        self.held.get(id).filter(fits).or_else(more)
+    }
+
+    fn forget(&mut self, over: &Over) {
+        self.held.retain(|_, held| !over.contains(held));
+        self.more_held.retain(|(_, held)| !over.contains(held));
+    }
+
+    /// Writes deliveries, and holds them if the client is to ack.
+    pub(super) fn deliver(&mut self, leases: &[Lease], out: &mut Frames) {
+        let context =
+            |lease: &Lease| Delivery { attempt: lease.attempt, ack_deadline_ms: self.ack_timeout_ms };
+        if self.batch {
+            let metas: Vec<EventMeta> = leases.iter().map(meta).collect();
+            let each = leases.iter().zip(&metas).map(|(lease, meta)| (view(lease, meta), context(lease)));
+            out.add(|buffer| server::events(buffer, &self.topic, &self.group, each));
+        } else {
+            for lease in leases {
+                let (meta, context) = (meta(lease), context(lease));
+                out.add(|buffer| {
+                    server::event(buffer, &self.topic, &self.group, &view(lease, &meta), context)
+                });
+            }
+        }
+        if self.manual_ack {
+            leases.iter().for_each(|lease| self.hold(lease));
+        }
+    }
+}
+
+fn meta(lease: &Lease) -> EventMeta {
+    match lease.event.meta() {
+        [] => EventMeta::default(),
+        // It was checked when it was written, and its bytes when they were read.
+        meta => EventMeta::decode(meta).unwrap_or_default(),
+    }
+}
+
+fn view<'a>(lease: &'a Lease, meta: &'a EventMeta) -> EventView<'a> {
+    let event = &lease.event;
+    EventView {
+        id: &event.id,
+        ts: event.ts,
+        topic: event.topic.as_str(),
+        offset: event.offset,
+        key: event.key(),
+        meta,
+        payload: event.payload(),
+    }
+}
+
+/// All subscriptions of a connection.
+#[derive(Default)]
+pub(super) struct Subscriptions {
+    /// By a number that is never used again.
+    slots: HashMap<u64, Subscribed>,
+    /// By topic and group, joined.
+    names: HashMap<String, u64>,
+    feeds: SelectAll<Feed>,
+    next: u64,
+    /// The name looked up last, so that its memory is used again.
+    name: String,
+}
+
+/// What came for a subscription.
+pub(super) enum Came {
+    Leases(u64, Vec<Lease>),
+    Rebalance(u64, u64, Vec<u32>, Vec<u32>),
+    Nothing,
+    /// It is over, and removed.
+    Ended(Box<Subscribed>, BusError),
+}
+
+impl Subscriptions {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The subscription with this text, or one with a pattern that matches.
+    pub(super) fn find(&mut self, topic: &str, group: &str) -> Option<(u64, &mut Subscribed)> {
+        self.name.clear();
+        self.name.extend([topic, "\0", group]);
+        let number = match self.names.get(&self.name) {
+            Some(number) => *number,
+            None => {
+                let topic: TopicName = topic.parse().ok()?;
+                let matches =
+                    |sub: &Subscribed| &*sub.group == group && sub.subscription.subject().matches(&topic);
+                *self.slots.iter().find(|(_, sub)| matches(sub))?.0
+            }
+        };
+        self.slots.get_mut(&number).map(|sub| (number, sub))
+    }
+
+    pub(super) fn has(&mut self, topic: &str, group: &str) -> bool {
+        self.name.clear();
+        self.name.extend([topic, "\0", group]);
+        self.names.contains_key(&self.name)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Subscribed> {
+        self.slots.get_mut(&number)
+    }
+
+    pub(super) fn add(&mut self, subscribed: Subscribed) {
+        let number = self.next;
+        self.next += 1;
+        self.feeds.push(Feed { number, subscription: Some(Arc::clone(&subscribed.subscription)) });
+        self.names.insert(format!("{}\0{}", subscribed.topic, subscribed.group), number);
+        self.slots.insert(number, subscribed);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Subscribed> {
+        let removed = self.slots.remove(&number)?;
+        self.names.remove(&format!("{}\0{}", removed.topic, removed.group));
+        Some(removed)
+    }
+
+    /// Removes those that are not wanted.
+    pub(super) fn remove_unless(&mut self, wanted: impl Fn(&Subscribed) -> bool) -> Vec<Subscribed> {
+        let unwanted: Vec<u64> =
+            self.slots.iter().filter(|(_, sub)| !wanted(sub)).map(|(number, _)| *number).collect();
+        unwanted.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
+    /// The connection is lost: what had reached the client counts as failed.
+    pub(super) fn lose(&mut self) {
+        self.slots.values().for_each(|sub| sub.subscription.lost());
+    }
+
+    /// The server goes: what the client has did not fail.
+    pub(super) fn release(&mut self) {
+        self.slots.values().for_each(|sub| sub.subscription.unsubscribe());
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Came> {
+        let Some((number, given)) = ready!(Pin::new(&mut self.feeds).poll_next(cx)) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(match given {
+            Ok(Given::Leases(leases)) => Came::Leases(number, leases),
+            Ok(Given::Rebalance { epoch, change }) => {
+                Came::Rebalance(number, epoch, change.assigned, change.revoked)
+            }
+            Ok(Given::Over(over)) => {
+                if let Some(sub) = self.slots.get_mut(&number) {
+                    sub.forget(&over);
+                }
+                Came::Nothing
+            }
+            Err(error) => match self.remove(number) {
+                Some(removed) => Came::Ended(Box::new(removed), error),
+                None => Came::Nothing,
+            },
+        })
+    }
+}
+
+/// What comes for one subscription, until it ends.
+struct Feed {
+    number: u64,
+    subscription: Option<Arc<Subscription>>,
+}
+
+impl Stream for Feed {
+    type Item = (u64, Result<Given, BusError>);
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(subscription) = &self.subscription else { return Poll::Ready(None) };
+        let given = ready!(subscription.poll_take(cx, TAKEN_MAX));
+        if given.is_err() {
+            self.subscription = None;
+        }
+        Poll::Ready(Some((self.number, given)))
+    }
+}

@@ -1,0 +1,84 @@
+//! Makes a WebSocket of a request.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use axum::response::{IntoResponse, Response};
+use tracing::debug;
+use tungstenite::handshake::derive_accept_key;
+
+use super::connection::Connection;
+use crate::app::App;
+use crate::listen::Slot;
+use crate::refusal::Refusal;
+
+/// Whether a request asks for a WebSocket.
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+    has_word(headers, &header::UPGRADE, "websocket")
+}
+
+/// Answers a request for a WebSocket.
+pub(crate) async fn upgrade(State(app): State<App>, mut request: Request<Body>) -> Response {
+    let key = match key(&request) {
+        Ok(key) => key,
+        Err(refusal) => return refusal.into_response(),
+    };
+    // A client may say who it is in the request already; if it does not, it says so with AUTH.
+    let token = bearer(request.headers());
+    let identity = match &token {
+        None if !app.auth.is_open() => None,
+        token => match app.auth.authenticate(token.as_deref()).await {
+            Ok(identity) => Some(identity),
+            Err(error) => return Refusal::from(error).into_response(),
+        },
+    };
+    // The connection counts until the WebSocket is over, not only until the request is.
+    let slot = request.extensions().get::<Slot>().cloned();
+    let upgraded = hyper::upgrade::on(&mut request);
+    let tasks = app.tasks.clone();
+    tasks.spawn(async move {
+        match upgraded.await {
+            Ok(upgraded) => Connection::new(app, upgraded, identity).run().await,
+            Err(error) => debug!(%error, "an upgrade failed"),
+        }
+        drop(slot);
+    });
+    let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
+    response
+}
+
+/// What proves that the key was read.
+fn key(request: &Request<Body>) -> Result<HeaderValue, Refusal> {
+    let headers = request.headers();
+    if request.method() != Method::GET || request.version() < Version::HTTP_11 {
+        return Err(Refusal::bad_request("a WebSocket is asked for with GET and HTTP/1.1"));
+    }
+    if !has_word(headers, &header::CONNECTION, "upgrade") || !is_upgrade(headers) {
+        let message = "this is a WebSocket; send `connection: upgrade` and `upgrade: websocket`";
+        return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message));
+    }
+    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        let message = "only version 13 of WebSocket is spoken; send `sec-websocket-version: 13`";
+        return Err(Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message));
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY);
+    let key =
+        key.ok_or_else(|| Refusal::bad_request("`sec-websocket-key` is missing; use a WebSocket client"))?;
+    HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
+        .map_err(|_| Refusal::bad_request("`sec-websocket-key` cannot be used; use a WebSocket client"))
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+fn has_word(headers: &HeaderMap, name: &header::HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))
+}
