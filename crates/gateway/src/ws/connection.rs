@@ -60,6 +60,7 @@ pub(super) struct Connection {
     /// How the connection is to be closed, once everything is written.
     pub(super) closing: Option<(CloseCode, &'static str)>,
     close_sent: bool,
+    abandoned: bool,
 }
 
 impl Connection {
@@ -82,6 +83,7 @@ impl Connection {
             stopping: Box::pin(app.stopping.clone().cancelled_owned()),
             closing: None,
             close_sent: false,
+            abandoned: false,
             app,
         };
         if let Some(identity) = identity {
@@ -98,6 +100,9 @@ impl Connection {
         match self.closing {
             Some((CloseCode::Away, _)) => self.subscriptions.release(),
             _ => self.subscriptions.lose(),
+        }
+        if self.close_sent && !self.abandoned {
+            self.socket.linger().await;
         }
     }
 
@@ -116,7 +121,7 @@ impl Connection {
             if let Err(end) = self.write(cx) {
                 return Poll::Ready(end);
             }
-            if self.close_sent && self.socket.unwritten() == 0 {
+            if self.abandoned || self.close_sent && self.socket.unwritten() == 0 {
                 return Poll::Ready(End::Gone);
             }
             if !did {
@@ -232,12 +237,18 @@ impl Connection {
                         return;
                     }
                 }
-                Due::Silent => return self.give_up(CloseCode::Policy, "no answer to a ping"),
-                Due::Slow => return self.give_up(CloseCode::Policy, "too slow to read"),
+                Due::Silent => return self.abandon("no answer to a ping"),
+                Due::Slow => return self.abandon("too slow to read"),
                 Due::Unknown => return self.give_up(UNKNOWN, "no AUTH in time"),
                 Due::Expired => return self.give_up(UNKNOWN, "the token expired"),
             }
         }
+    }
+
+    /// Ends the connection at once: nobody reads what is written.
+    fn abandon(&mut self, why: &'static str) {
+        self.give_up(CloseCode::Policy, why);
+        self.abandoned = true;
     }
 
     /// Closes the connection whatever is under way.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use promethean_bus::Held;
+use promethean_bus::admin::SeekReport;
 use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_model::wire::client::Target;
-use promethean_model::wire::{ClientFrame, Corr, Item, Reply, SubscribeOpts};
+use promethean_model::wire::{ClientFrame, Corr, Item, Reply, SeekOpts, SubscribeOpts};
 use promethean_model::{EventId, GroupName, TopicName};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -27,6 +28,7 @@ pub(super) enum Answer {
     Known(Kept, Result<Identity, AuthError>),
     Subscribed(Kept, Result<Box<Subscribed>, Refusal>),
     Done(Kept, Result<(), Refusal>),
+    Sought(Kept, Result<SeekReport, Refusal>),
 }
 
 /// The reply to an ack and the like.
@@ -79,6 +81,7 @@ impl Connection {
             ClientFrame::Modack { target, ids, extend_ms } => self.extend(corr, &target, &ids, extend_ms),
             ClientFrame::Pause(target) => self.pause(corr, &target, true),
             ClientFrame::Resume(target) => self.pause(corr, &target, false),
+            ClientFrame::Seek(target, opts) => self.seek(corr, &target, &opts),
             ClientFrame::Auth { .. } | ClientFrame::Publish(_) => Ok(()),
         }
     }
@@ -103,6 +106,11 @@ impl Connection {
             }
             Answer::Subscribed(corr, Err(refusal)) => (corr, Err(refusal)),
             Answer::Done(corr, result) => (corr, result),
+            Answer::Sought(corr, Ok(report)) => {
+                let reply = Reply { corr: corr.as_deref() };
+                return self.out.add(|buffer| reply.ok_with(buffer, &report));
+            }
+            Answer::Sought(corr, Err(refusal)) => (corr, Err(refusal)),
         };
         match result {
             Ok(()) => self.out.add(|buffer| Reply { corr: corr.as_deref() }.ok(buffer)),
@@ -300,6 +308,32 @@ impl Connection {
         self.first = Some(Box::pin(async move {
             let result = if paused { subscription.pause().await } else { subscription.resume().await };
             Answer::Done(corr, result.map_err(Refusal::from))
+        }));
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Moves a group. The client need not be subscribed with it.
+    fn seek(&mut self, corr: Corr<'_>, target: &Target<'_>, opts: &SeekOpts<'_>) -> Result<(), Refusal> {
+        let subject: Subject = target.topic.parse()?;
+        if !self.may(&Access::Manage(&subject)) {
+            return Err(Refusal::forbidden_on("manage", &subject));
+        }
+        let Subject::Topic(topic) = subject else {
+            return Err(Refusal::bad_request(
+                "a group is moved on one topic at a time; name a topic, not a pattern",
+            ));
+        };
+        let group: GroupName = target.group.parse().map_err(promethean_bus::BusError::from)?;
+        let Some(from) = &opts.from else {
+            return Err(Refusal::bad_request("`opts.from` is missing; say where to move the group"));
+        };
+        let to = asking::start(from, opts.ts, opts.after_id, opts.offset)?;
+        let (bus, corr, dry_run) = (self.app.bus.clone(), corr.map(RawValue::to_owned), opts.dry_run);
+        self.first = Some(Box::pin(async move {
+            let report = bus.seek(&topic, &group, to, dry_run).await;
+            Answer::Sought(corr, report.map_err(Refusal::from))
         }));
         Ok(())
     }

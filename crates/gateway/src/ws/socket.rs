@@ -3,11 +3,12 @@
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tungstenite::error::{CapacityError, Error};
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
@@ -128,6 +129,30 @@ impl Socket {
         }
     }
 }
+
+impl Socket {
+    /// Reads what the client still sends, for a while: a connection that is closed before is reset, and the client may
+    /// never see why.
+    pub(super) async fn linger(&mut self) {
+        let drain = async {
+            self.io.shutdown().await?;
+            let (mut buffer, mut drained) = ([0; 1024], 0);
+            while drained < LINGER_BYTES_MAX {
+                match self.io.read(&mut buffer).await? {
+                    0 => break,
+                    count => drained += count,
+                }
+            }
+            io::Result::Ok(())
+        };
+        // It is over either way.
+        let _ = tokio::time::timeout(LINGER, drain).await;
+    }
+}
+
+/// What is read and dropped of a client that was told goodbye.
+const LINGER_BYTES_MAX: usize = 16 << 20;
+const LINGER: Duration = Duration::from_secs(1);
 
 const NOT_TEXT: &str = r#"{"op":"ERR","code":"internal","msg":"a frame was not text; report this"}"#;
 

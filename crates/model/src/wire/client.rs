@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use super::opts::{PublishOpts, SubscribeOpts};
+use super::opts::{PublishOpts, SeekOpts, SubscribeOpts};
 
 /// What a client wants to see again in the reply: any JSON, as its text.
 pub type Corr<'a> = Option<&'a RawValue>;
@@ -63,6 +63,8 @@ pub enum ClientFrame<'a> {
     Pause(Target<'a>),
     /// Deliver again.
     Resume(Target<'a>),
+    /// Move the group to another place of a topic.
+    Seek(Target<'a>, SeekOpts<'a>),
 }
 
 /// A subscription, by topic or pattern and group.
@@ -96,7 +98,7 @@ pub enum FrameError {
     BadRequest(String),
     /// Its `op` is none of ours.
     #[error(
-        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE or RESUME"
+        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE, RESUME or SEEK"
     )]
     UnknownOp(String),
 }
@@ -201,6 +203,7 @@ impl<'a> ClientFrame<'a> {
             }),
             "PAUSE" => Ok(Self::Pause(target(fields.topic, fields.group)?)),
             "RESUME" => Ok(Self::Resume(target(fields.topic, fields.group)?)),
+            "SEEK" => Ok(Self::Seek(target(fields.topic, fields.group)?, options(fields.opts)?)),
             other => Err(FrameError::UnknownOp(other.chars().take(40).collect())),
         }
     }

@@ -12,5 +12,5 @@ pub mod server;
 mod tests;
 
 pub use client::{ClientFrame, Corr, FrameError, Item};
-pub use opts::{PublishOpts, SubscribeOpts};
+pub use opts::{PublishOpts, SeekOpts, SubscribeOpts};
 pub use server::{EventView, Reply};

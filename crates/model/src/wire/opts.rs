@@ -78,6 +78,24 @@ pub struct SubscribeOpts<'a> {
     pub normalize: Option<bool>,
 }
 
+/// Options of a seek.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SeekOpts<'a> {
+    /// Where to: `latest`, `earliest`, `ts`, `afterId` or `offset`.
+    #[serde(borrow)]
+    pub from: Option<Cow<'a, str>>,
+    /// With `from: "ts"`.
+    pub ts: Option<i64>,
+    /// With `from: "afterId"`.
+    pub after_id: Option<EventId>,
+    /// With `from: "offset"`.
+    pub offset: Option<Offset>,
+    /// Whether to say only what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
 /// Tells a `null` from an absent field.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Offset>>, D::Error> {
     Option::deserialize(deserializer).map(Some)

@@ -17,7 +17,10 @@ fn golden_client_frames_are_understood() {
     let frames: Vec<_> = CLIENT.lines().map(ClientFrame::read).collect();
     assert!(frames.iter().all(|(_, frame)| frame.is_ok()), "{frames:?}");
     let corr: Vec<_> = frames.iter().map(|(corr, _)| corr.map_or("", |corr| corr.get())).collect();
-    assert_eq!(corr, ["\"1\"", "", "\"2\"", "", "7", "\"3\"", "", "\"4\"", "", "\"5\"", "", "", "", ""]);
+    assert_eq!(
+        corr,
+        ["\"1\"", "", "\"2\"", "", "7", "\"3\"", "", "\"4\"", "", "\"5\"", "", "", "", "", "\"6\""]
+    );
     let (_, Ok(ClientFrame::Publish(item))) = &frames[2] else { panic!("{:?}", frames[2]) };
     assert_eq!((&*item.topic, item.payload.get()), ("a.b", r#"{"n":1.50}"#));
     let opts = &item.opts;

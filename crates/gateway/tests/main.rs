@@ -1,0 +1,3 @@
+//! One binary for all tests over sockets.
+
+mod suite;

@@ -1,0 +1,87 @@
+//! A gateway to talk to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_bus::{Bus, BusOptions};
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::{Authenticator, Open};
+use promethean_gateway::gateway::{Gateway, Parts};
+use promethean_store::embedded::{self, EmbeddedStore};
+use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::port::Store;
+use promethean_testkit::ManualClock;
+use tempfile::TempDir;
+
+use super::client::Client;
+
+/// A time to begin with.
+pub(super) const WALL_MS: i64 = 1_700_000_000_000;
+
+/// A gateway over a store, with a clock that stands still until it is moved.
+pub(super) struct World {
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) bus: Bus,
+    pub(super) gateway: Gateway,
+    store: Arc<dyn Store>,
+    _dir: Option<TempDir>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Memory,
+    Embedded,
+}
+
+impl World {
+    pub(super) async fn open() -> World {
+        World::with(Kind::Memory, GatewayOptions::default(), Arc::new(Open)).await
+    }
+
+    pub(super) async fn limited(options: GatewayOptions) -> World {
+        World::with(Kind::Memory, options, Arc::new(Open)).await
+    }
+
+    pub(super) async fn with(kind: Kind, options: GatewayOptions, auth: Arc<dyn Authenticator>) -> World {
+        let clock = Arc::new(ManualClock::new(WALL_MS));
+        let (store, dir): (Arc<dyn Store>, _) = match kind {
+            Kind::Memory => (Arc::new(MemoryStore::new(clock.clone(), Options::default())), None),
+            Kind::Embedded => {
+                let dir = tempfile::tempdir().unwrap();
+                let opened = EmbeddedStore::open(dir.path(), clock.clone(), embedded::Options::default());
+                (Arc::new(opened.await.unwrap().0), Some(dir))
+            }
+        };
+        let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await.unwrap();
+        let parts = Parts { bus: bus.clone(), auth, clock: clock.clone(), options };
+        let gateway = Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
+        World { clock, bus, gateway, store, _dir: dir }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.gateway.addresses()[0]
+    }
+
+    pub(super) async fn client(&self) -> Client {
+        Client::connect(self.address(), None).await.unwrap()
+    }
+
+    /// Moves time, and lets everyone look at the clock.
+    pub(super) fn advance(&self, ms: u64) {
+        self.clock.advance(ms);
+        self.bus.wake();
+    }
+
+    pub(super) async fn close(self) {
+        soon("the gateway stops", self.gateway.stop()).await;
+        self.bus.close().await;
+        self.store.close().await;
+    }
+}
+
+/// Fails rather than hangs.
+pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let within = Duration::from_secs(30);
+    tokio::time::timeout(within, future).await.unwrap_or_else(|_| panic!("this takes too long: {what}"))
+}
