@@ -3,6 +3,7 @@
 mod auth;
 mod client;
 mod delivery;
+mod document;
 mod limits;
 mod publish;
 mod world;
