@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Authenticator;
+use crate::http::metrics::GatewayMetrics;
 use crate::options::GatewayOptions;
 
 /// Shared by everything that serves. Cheap to clone.
@@ -23,6 +24,7 @@ pub(crate) struct Inner {
     pub(crate) auth: Arc<dyn Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: GatewayOptions,
+    pub(crate) metrics: GatewayMetrics,
     /// Everything that was spawned; joined at shutdown.
     pub(crate) tasks: TaskTracker,
     /// Set when the gateway stops.

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Inner};
 use crate::auth::Authenticator;
+use crate::http::metrics::GatewayMetrics;
 use crate::listen;
 use crate::options::GatewayOptions;
 
@@ -52,7 +53,8 @@ impl Gateway {
     pub async fn start(parts: Parts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
         let Parts { bus, auth, clock, options } = parts;
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
-        let app = App { inner: Arc::new(Inner { bus, auth, clock, options, tasks, stopping }) };
+        let metrics = GatewayMetrics::new(&bus);
+        let app = App { inner: Arc::new(Inner { bus, auth, clock, options, metrics, tasks, stopping }) };
         let addresses = listen::start(&app, addresses).await?;
         Ok(Self { app, addresses })
     }

@@ -1,20 +1,58 @@
-//! Routes.
+//! HTTP: one table of operations drives the router and `/openapi.json`.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `operation`, `kind` | what one operation is: path, parameters and their types, body, answers, access |
+//! | `table` | all operations, and which of them a request means |
+//! | `dispatch` | from a request to its answer: limits, origins, access, panics, what every answer carries |
+//! | `call`, `args`, `intake` | what a handler is given: the client, its parameters, its body |
+//! | `routes` | the handlers, by what they are about |
+//! | `reply`, `outlet`, `events` | answers: JSON, streams, events |
+//! | `origin` | browsers, and where their pages come from |
+//! | `metrics` | what the gateway counts |
+//! | `openapi` | the description of it all |
+
+mod args;
+mod call;
+pub(crate) mod dispatch;
+pub(crate) mod events;
+mod intake;
+mod kind;
+pub(crate) mod metrics;
+mod openapi;
+mod operation;
+pub(crate) mod origin;
+mod outlet;
+mod reply;
+mod routes;
+mod table;
+
+use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::get;
+use promethean_bus::Publisher;
 
 use crate::app::App;
-use crate::ws;
+use crate::http::metrics::OpenConnection;
 
 /// Everything that is served.
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/health", get(health))
-        .route("/", get(ws::upgrade))
-        .route("/ws", get(ws::upgrade))
-        .with_state(app)
+    Router::new().fallback(dispatch::serve).with_state(dispatch::Http::new(app))
 }
 
-async fn health() -> axum::Json<serde_json::Value> {
-    axum::Json(serde_json::json!({"status": "ok"}))
+/// What the requests of one connection share. To be put into the extensions of each.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    /// No faster than one connection may publish.
+    pub(crate) publisher: Arc<Publisher>,
+    /// Counted for as long as this lives.
+    _open: Arc<OpenConnection>,
+}
+
+impl Connection {
+    /// A connection that was accepted now.
+    pub(crate) fn new(app: &App) -> Self {
+        let publisher = Arc::new(app.bus.publisher(app.options.publish_rate));
+        Self { publisher, _open: Arc::new(app.metrics.connection()) }
+    }
 }

@@ -76,8 +76,10 @@ async fn serve(app: &App, stream: TcpStream, router: Router, slot: Slot) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set nodelay");
     }
+    let shared = http::Connection::new(app);
     let service =
         TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(shared.clone());
             request.extensions_mut().insert(slot.clone());
             request
         }));
@@ -85,6 +87,8 @@ async fn serve(app: &App, stream: TcpStream, router: Router, slot: Slot) {
     builder
         .http1()
         .timer(TokioTimer::new())
+        // A client that says it will send no more, as `nc` does, still wants its answer.
+        .half_close(true)
         .header_read_timeout(Duration::from_millis(app.options.head_timeout_ms))
         .max_buf_size(HEAD_BYTES_MAX.max(8 << 10));
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS_MAX);

@@ -1,10 +1,12 @@
 //! Every answer that says no.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use promethean_bus::BusError;
 use promethean_bus::pattern::Subject;
+use promethean_model::Offset;
 use serde_json::{Map, Value};
+use tracing::error;
 
 use crate::auth::AuthError;
 
@@ -17,16 +19,51 @@ pub(crate) struct Refusal {
     pub(crate) retry_after_ms: Option<u64>,
     /// More fields of the answer.
     pub(crate) more: Map<String, Value>,
+    /// A header of the HTTP answer.
+    header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), retry_after_ms: None, more: Map::new() }
+        Self { status, code, message: message.into(), retry_after_ms: None, more: Map::new(), header: None }
     }
 
     /// What was sent makes no sense.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+
+    /// Something is wrong with the server; its log says what.
+    pub(crate) fn internal() -> Self {
+        let message = "the server failed; its log says why, by this request id; try again";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+
+    /// With one more field.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With a header.
+    #[must_use]
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some(Box::new((name, value)));
+        self
+    }
+
+    /// With the request it answers.
+    #[must_use]
+    pub(crate) fn of_request(self, id: &HeaderValue) -> Self {
+        self.with("request_id", id.to_str().unwrap_or_default())
+    }
+
+    /// With where it was: the line of a batch, from 1.
+    #[must_use]
+    pub(crate) fn on_line(mut self, line: usize) -> Self {
+        self.message = format!("line {line}: {}", self.message);
+        self.with("line", line)
     }
 
     /// The client may not. The same for what exists and what does not.
@@ -42,10 +79,30 @@ impl Refusal {
 
 impl From<BusError> for Refusal {
     fn from(error: BusError) -> Self {
-        let mut refusal = Self::new(status(&error), error.code(), error.to_string());
+        let mut refusal = Self::new(status(&error), error.code(), message(&error));
         refusal.retry_after_ms = error.retry_after_ms();
-        refusal
+        let offset = |offset: Option<Offset>| offset.map_or(Value::Null, |offset| offset.get().into());
+        match error {
+            BusError::IdConflict { offset: at, .. } => refusal.with("offset", at.get()),
+            BusError::Conflict { actual, .. } => refusal.with("actual", actual.get()),
+            BusError::KeyConflict { actual, .. } => refusal.with("actual", offset(actual)),
+            _ => refusal,
+        }
     }
+}
+
+/// What clients read. Reasons of the store can name files of the server, so those are for its log.
+fn message(error: &BusError) -> String {
+    let public = match error {
+        BusError::StorageFailed { .. } => "storage failed; the server's log says why",
+        BusError::Poisoned { .. } => "writing stopped after a failure; check the disk and restart the server",
+        BusError::UnknownOutcome { .. } => {
+            "the outcome is unknown; after the server is back, try again with the same ids"
+        }
+        other => return other.to_string(),
+    };
+    error!(%error, "the store failed");
+    public.to_owned()
 }
 
 impl From<AuthError> for Refusal {
@@ -103,6 +160,9 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         if let Some(ms) = self.retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
+        }
+        if let Some((name, value)) = self.header.map(|header| *header) {
+            headers.insert(name, value);
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

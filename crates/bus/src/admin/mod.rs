@@ -6,13 +6,17 @@
 //! | `change` | pauses, resumes, seeks and deletes them |
 //! | `letters` | lists, redrives and drops dead letters |
 //! | `topics` | lists, creates, sets and deletes topics |
-//! | `replay` | reads events without a group |
+//! | `replay`, `scan`, `tail` | read events without a group: of many topics, a part of one, and what comes |
+//! | `lookup` | finds single events |
 
 mod change;
 mod find;
 mod groups;
 mod letters;
+mod lookup;
 mod replay;
+mod scan;
+mod tail;
 mod topics;
 
 pub use self::change::SeekReport;
@@ -21,3 +25,5 @@ pub(crate) use self::find::group_rows;
 pub use self::groups::{GroupInfo, GroupProgress};
 pub use self::letters::{LetterChoice, LetterInfo, LetterPage, LetterReport, RedriveTo};
 pub use self::replay::{Replay, ReplayPage};
+pub use self::scan::Scan;
+pub use self::tail::Tail;

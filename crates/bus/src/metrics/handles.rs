@@ -97,6 +97,11 @@ impl BusMetrics {
         self.groups.retain(|labels| labels.first().is_none_or(|label| label != topic.as_str()));
     }
 
+    /// Where other crates add families of their own.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// The page of everything in the registry.
     pub fn render(&self) -> String {
         self.registry.render()

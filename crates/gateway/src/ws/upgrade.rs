@@ -1,7 +1,7 @@
 //! Makes a WebSocket of a request.
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 use tracing::debug;
@@ -9,6 +9,7 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::connection::Connection;
 use crate::app::App;
+use crate::http::dispatch::bearer;
 use crate::listen::Slot;
 use crate::refusal::Refusal;
 
@@ -18,22 +19,16 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// Answers a request for a WebSocket.
-pub(crate) async fn upgrade(State(app): State<App>, mut request: Request<Body>) -> Response {
-    let key = match key(&request) {
-        Ok(key) => key,
-        Err(refusal) => return refusal.into_response(),
-    };
+pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Response, Refusal> {
+    let key = key(&request)?;
     // A client may say who it is in the request already; if it does not, it says so with AUTH.
-    let token = bearer(request.headers());
-    let identity = match &token {
+    let identity = match bearer(request.headers())? {
         None if !app.auth.is_open() => None,
-        token => match app.auth.authenticate(token.as_deref()).await {
-            Ok(identity) => Some(identity),
-            Err(error) => return Refusal::from(error).into_response(),
-        },
+        token => Some(app.auth.authenticate(token).await?),
     };
     // The connection counts until the WebSocket is over, not only until the request is.
     let slot = request.extensions().get::<Slot>().cloned();
+    let counted = request.extensions().get::<crate::http::Connection>().cloned();
     let upgraded = hyper::upgrade::on(&mut request);
     let tasks = app.tasks.clone();
     tasks.spawn(async move {
@@ -41,14 +36,14 @@ pub(crate) async fn upgrade(State(app): State<App>, mut request: Request<Body>) 
             Ok(upgraded) => Connection::new(app, upgraded, identity).run().await,
             Err(error) => debug!(%error, "an upgrade failed"),
         }
-        drop(slot);
+        drop((slot, counted));
     });
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     let headers = response.headers_mut();
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
-    response
+    Ok(response)
 }
 
 /// What proves that the key was read.
@@ -70,12 +65,6 @@ fn key(request: &Request<Body>) -> Result<HeaderValue, Refusal> {
         key.ok_or_else(|| Refusal::bad_request("`sec-websocket-key` is missing; use a WebSocket client"))?;
     HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
         .map_err(|_| Refusal::bad_request("`sec-websocket-key` cannot be used; use a WebSocket client"))
-}
-
-fn bearer(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
 fn has_word(headers: &HeaderMap, name: &header::HeaderName, word: &str) -> bool {

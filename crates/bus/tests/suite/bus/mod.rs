@@ -8,6 +8,7 @@ mod ordered;
 mod partitioned;
 mod patterns;
 mod publishing;
+mod reading;
 mod reasons;
 mod refusals;
 mod seeking;

@@ -1,0 +1,63 @@
+//! Reading a part of one topic, page by page.
+
+use std::sync::Arc;
+
+use promethean_model::{Offset, TopicName};
+use promethean_store::port::{EventPage, PageLimit};
+
+use super::replay::ReplayPage;
+use crate::bus::Bus;
+use crate::core::Core;
+use crate::error::BusError;
+use crate::rows::Start;
+use crate::topics;
+
+/// A scan of one topic up to where it ended when the scan began.
+#[derive(Debug)]
+pub struct Scan {
+    core: Arc<Core>,
+    topic: TopicName,
+    next: Offset,
+    end: Offset,
+}
+
+impl Bus {
+    /// Starts a scan. A topic that does not exist is an empty one.
+    pub async fn scan(&self, topic: &TopicName, from: Start) -> Result<Scan, BusError> {
+        let (next, end) = topics::place(&self.core, topic, from).await?;
+        Ok(Scan { core: Arc::clone(&self.core), topic: topic.clone(), next, end })
+    }
+}
+
+impl Scan {
+    /// Where it goes on.
+    pub fn next(&self) -> Offset {
+        self.next
+    }
+
+    /// The offset it stops before.
+    pub fn end(&self) -> Offset {
+        self.end
+    }
+
+    /// Passes over everything below an offset.
+    pub fn skip_to(&mut self, offset: Offset) {
+        self.next = self.next.max(offset);
+    }
+
+    /// The next events, at most so many and about so many bytes, at least one; `None` when all are read.
+    pub async fn next_page(&mut self, events: usize, bytes: usize) -> Result<Option<ReplayPage>, BusError> {
+        while self.next < self.end {
+            let limit = PageLimit { events: events.max(1), bytes };
+            let EventPage { mut events, next, expired } =
+                self.core.store.read(&self.topic, self.next, limit).await?;
+            events.retain(|event| event.offset < self.end);
+            // A topic that was deleted meanwhile has nothing more; its end would never be reached.
+            self.next = if next > self.next { next.min(self.end) } else { self.end };
+            if !events.is_empty() || expired > 0 {
+                return Ok(Some(ReplayPage { topic: self.topic.clone(), events, next: self.next, expired }));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,147 @@
+//! What a handler is given.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use promethean_bus::Publisher;
+use promethean_bus::pattern::Subject;
+use promethean_model::{GroupName, TopicName};
+use serde::de::DeserializeOwned;
+
+use super::args::Args;
+use super::intake::Intake;
+use super::operation::Need;
+use crate::app::App;
+use crate::auth::{Access, Identity};
+use crate::refusal::Refusal;
+
+/// One request whose parameters are checked and whose client may.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) app: App,
+    pub(super) args: Args,
+    pub(super) headers: HeaderMap,
+    pub(super) intake: Intake,
+    /// `None` where nobody needs to be known.
+    pub(super) identity: Option<Identity>,
+    /// That of the connection; `None` where there is none, as in tests.
+    pub(super) publisher: Option<Arc<Publisher>>,
+}
+
+impl Call {
+    /// The topic it is about.
+    pub(super) fn topic(&self) -> Result<TopicName, Refusal> {
+        self.args.need("topic")
+    }
+
+    /// The topic or pattern it is about.
+    pub(super) fn subject(&self) -> Result<Subject, Refusal> {
+        self.args.need("topic")
+    }
+
+    /// The group it is about.
+    pub(super) fn group(&self) -> Result<GroupName, Refusal> {
+        self.args.need("group")
+    }
+
+    /// Whether the client may. Nobody may anything.
+    pub(super) fn may(&self, access: &Access<'_>) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.may(access))
+    }
+
+    /// Whether the client may see a topic or pattern at all.
+    pub(super) fn may_see(&self, subject: &Subject) -> bool {
+        let publish = || subject.topic().is_some_and(|topic| self.may(&Access::Publish(topic)));
+        self.may(&Access::Subscribe(subject, None)) || self.may(&Access::Manage(subject)) || publish()
+    }
+
+    /// Whether the client may see a group.
+    pub(super) fn may_see_group(&self, subject: &Subject, group: &GroupName) -> bool {
+        self.may(&Access::Subscribe(subject, Some(group))) || self.may(&Access::Manage(subject))
+    }
+
+    /// Refuses a client that lacks what the operation needs. Looks at nothing but names, so that the answer is the
+    /// same for what exists and what does not.
+    pub(super) fn allow(&self, need: Need) -> Result<(), Refusal> {
+        let deny = |allowed: bool, verb: &str, subject: &Subject| {
+            if allowed { Ok(()) } else { Err(Refusal::forbidden_on(verb, subject)) }
+        };
+        match need {
+            Need::Nothing | Need::Known => Ok(()),
+            Need::Admin if self.may(&Access::Admin) => Ok(()),
+            Need::Admin => Err(Refusal::forbidden("admin")),
+            Need::Publish => {
+                let topic = self.topic()?;
+                deny(self.may(&Access::Publish(&topic)), "publish", &Subject::Topic(topic.clone()))
+            }
+            Need::Subscribe => {
+                let subject = self.subject()?;
+                deny(self.may(&Access::Subscribe(&subject, None)), "subscribe", &subject)
+            }
+            Need::SubscribeAs => {
+                let (subject, group) = (self.subject()?, self.group()?);
+                match self.may(&Access::Subscribe(&subject, Some(&group))) {
+                    true => Ok(()),
+                    false => Err(Refusal::forbidden(&format!("subscribe:{subject}@{group}"))),
+                }
+            }
+            Need::Any => {
+                let subject = self.subject()?;
+                deny(self.may_see(&subject), "subscribe", &subject)
+            }
+            Need::Manage => {
+                let subject = self.subject()?;
+                deny(self.may(&Access::Manage(&subject)), "manage", &subject)
+            }
+        }
+    }
+
+    /// The body, whatever it says it is.
+    pub(super) async fn body(&mut self) -> Result<Bytes, Refusal> {
+        self.refuse_encoding()?;
+        self.intake.read().await
+    }
+
+    /// The body as JSON of a known form. Form data passes too, because that is what `curl -d` calls everything.
+    pub(super) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
+        let media = self.media_type();
+        let known = ["", "application/json", "text/json", "application/x-www-form-urlencoded"];
+        if !known.contains(&media.as_str()) && !media.ends_with("+json") {
+            let media: String = media.chars().take(80).collect();
+            return Err(unsupported(format!("`{media}` is not understood here; send `application/json`")));
+        }
+        let body = self.body().await?;
+        let bad = |reason: String| {
+            Refusal::bad_request(format!(
+                "the body is not the JSON that is wanted: {reason}; see /openapi.json"
+            ))
+        };
+        // Lists pass for objects with serde.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(bad("it is not an object".to_owned()));
+        }
+        serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))
+    }
+
+    /// The media type without its parameters, in lower case.
+    pub(super) fn media_type(&self) -> String {
+        let value =
+            self.headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("unreadable"));
+        let media = value.unwrap_or_default().split(';').next().unwrap_or_default();
+        media.trim().to_ascii_lowercase()
+    }
+
+    fn refuse_encoding(&self) -> Result<(), Refusal> {
+        match self.headers.get(header::CONTENT_ENCODING) {
+            Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+                Err(unsupported("compressed bodies are not accepted; send the body as it is".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn unsupported(message: String) -> Refusal {
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+}

@@ -1,0 +1,227 @@
+//! From a request to its answer.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use hyper::body::Body as _;
+use tracing::{debug, error};
+
+use super::args::Args;
+use super::call::Call;
+use super::intake::Intake;
+use super::operation::{Need, Operation, Verb};
+use super::origin::{self, Origin};
+use super::table::{self, Found};
+use super::{Connection, reply};
+use crate::app::App;
+use crate::auth::AuthError;
+use crate::refusal::Refusal;
+use crate::ws;
+
+/// Bytes of path and query.
+const URI_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a request id that a client chose.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How long a browser may remember what another origin may do.
+const PREFLIGHT_SECS: &str = "600";
+
+/// What requests share.
+#[derive(Debug, Clone)]
+pub(crate) struct Http {
+    app: App,
+    /// The time of the start and a count: no two requests of a server have the same id.
+    started: i64,
+    requests: Arc<AtomicU64>,
+}
+
+impl Http {
+    pub(crate) fn new(app: App) -> Self {
+        let started = app.clock.wall_ms();
+        Self { app, started, requests: Arc::default() }
+    }
+
+    /// The client's, if it can be written to a log as it is; or a new one.
+    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
+        let sane = |id: &&HeaderValue| {
+            (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(plain)
+        };
+        if let Some(id) = headers.get(&REQUEST_ID).filter(sane) {
+            return id.clone();
+        }
+        let count = self.requests.fetch_add(1, Ordering::Relaxed);
+        // Digits and a dash, which every header may hold.
+        HeaderValue::from_str(&format!("{:x}-{count:x}", self.started))
+            .unwrap_or(HeaderValue::from_static("0"))
+    }
+}
+
+/// Answers one request, whatever happens.
+pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Response {
+    let id = http.request_id(request.headers());
+    let origin = origin::check(&http.app, request.headers(), request.uri());
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let may_upgrade = origin.is_ok() && names_host(request.version(), request.headers());
+    if may_upgrade && matches!(uri.path(), "/" | "/ws") && ws::is_upgrade(request.headers()) {
+        let upgraded = ws::upgrade(http.app.clone(), request).await;
+        let response = upgraded.unwrap_or_else(|refusal| refusal.of_request(&id).into_response());
+        http.app.metrics.answered("GET", "/ws", response.status());
+        return finish(response, id, origin.ok(), &method);
+    }
+    let (parts, body) = request.into_parts();
+    let intake = Intake::new(&http.app, &parts.headers, body);
+    let publisher = parts.extensions.get::<Connection>().map(|connection| Arc::clone(&connection.publisher));
+    let (args, headers) = (Args::default(), parts.headers);
+    let mut call = Call { app: http.app.clone(), args, headers, intake, identity: None, publisher };
+    let found = table::find(Verb::of(&method), uri.path());
+    let operation = match found {
+        Found::Operation(operation, _) => Some(operation),
+        _ => None,
+    };
+    let result = match &origin {
+        Err(refusal) => Err(refusal.clone()),
+        Ok(_) if !names_host(parts.version, &call.headers) => {
+            Err(Refusal::bad_request("send one `host` header"))
+        }
+        Ok(_) if uri.path() == "/ws" => Err(upgrade_required()),
+        Ok(origin) if method == Method::OPTIONS => options(&found, origin, &call.headers),
+        Ok(_) => {
+            let handling = AssertUnwindSafe(handle(&mut call, found, &uri)).catch_unwind();
+            handling.await.unwrap_or_else(|_| {
+                error!(request_id = ?id, route = operation.map(|operation| operation.path), "a handler panicked");
+                Err(Refusal::internal())
+            })
+        }
+    };
+    call.intake.drain().await;
+    let response = result.unwrap_or_else(|refusal| refusal.of_request(&id).into_response());
+    let (verb, route) = operation.map_or(("", "unmatched"), |op| (op.verb.as_str(), op.path));
+    http.app.metrics.answered(verb, route, response.status());
+    debug!(request_id = ?id, %method, route, status = response.status().as_u16(), "answered");
+    finish(response, id, origin.ok(), &method)
+}
+
+async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
+    if uri.path_and_query().is_some_and(|whole| whole.as_str().len() > URI_BYTES_MAX) {
+        let message = format!("path and query are longer than {URI_BYTES_MAX} bytes; shorten them");
+        return Err(Refusal::new(StatusCode::URI_TOO_LONG, "uri_too_long", message));
+    }
+    let (operation, words) = match found {
+        Found::Operation(operation, words) => (operation, words),
+        Found::OtherMethod(verbs) => return Err(other_method(&verbs)),
+        Found::Malformed => {
+            return Err(Refusal::bad_request("the path is not percent-encoded UTF-8; encode it"));
+        }
+        Found::Nothing => return Err(nothing_here()),
+    };
+    if operation.need != Need::Nothing {
+        let token = bearer(&call.headers)?;
+        call.identity = Some(call.app.auth.authenticate(token).await?);
+    }
+    call.args = Args::read(operation, words, uri.query(), &call.headers)?;
+    call.allow(operation.need)?;
+    (operation.handler)(call).await
+}
+
+/// The token of `Authorization: Bearer TOKEN`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(AuthError::BadToken("there are two"));
+    }
+    let malformed = AuthError::BadToken("`authorization` is not `Bearer` and a token");
+    let (scheme, token) =
+        value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(malformed.clone())?;
+    match scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty() {
+        true => Ok(Some(token.trim())),
+        false => Err(malformed),
+    }
+}
+
+/// Servers on the way could take a request without a host, or with two, for somebody else.
+fn names_host(version: Version, headers: &HeaderMap) -> bool {
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if version == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 }
+}
+
+fn upgrade_required() -> Refusal {
+    let message = "this is for WebSocket clients; connect with one, or see /openapi.json for HTTP";
+    Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message)
+        .header(header::UPGRADE, HeaderValue::from_static("websocket"))
+}
+
+fn nothing_here() -> Refusal {
+    let message = "there is nothing here; see /openapi.json for what there is";
+    Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+/// The methods of a path, HEAD with GET.
+fn allow(verbs: &[Verb]) -> HeaderValue {
+    let mut names: Vec<&str> = verbs.iter().map(|verb| verb.as_str()).collect();
+    if verbs.contains(&Verb::Get) {
+        names.push("HEAD");
+    }
+    names.push("OPTIONS");
+    HeaderValue::from_str(&names.join(", ")).unwrap_or(HeaderValue::from_static("OPTIONS"))
+}
+
+fn other_method(verbs: &[Verb]) -> Refusal {
+    let allow = allow(verbs);
+    let message = format!("the path knows {} only; use one of them", allow.to_str().unwrap_or_default());
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).header(header::ALLOW, allow)
+}
+
+/// What may be done with a path. To a page of an allowed origin, also what its scripts may send.
+fn options(found: &Found, origin: &Origin, asked: &HeaderMap) -> reply::Reply {
+    let Found::OtherMethod(verbs) = found else { return Err(nothing_here()) };
+    let allow = allow(verbs);
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    if let Origin::Allowed(_) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
+        if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
+        }
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_SECS));
+    }
+    headers.insert(header::ALLOW, allow);
+    Ok(response)
+}
+
+/// What every answer carries.
+fn finish(mut response: Response, id: HeaderValue, origin: Option<Origin>, method: &Method) -> Response {
+    let length = response.body().size_hint().exact();
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Some(Origin::Allowed(origin)) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let exposed = HeaderValue::from_static("x-request-id, x-next-offset, retry-after");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    if *method == Method::HEAD {
+        if let Some(length) = length {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// For the description: what a route is called in metrics and logs.
+impl Operation {
+    /// Whether nobody needs a token for it.
+    pub(super) fn is_open(&self) -> bool {
+        self.need == Need::Nothing
+    }
+}

@@ -1,0 +1,252 @@
+//! The forms of bodies and answers, by name.
+
+use serde_json::{Map, Value, json};
+
+use crate::http::kind::Kind;
+use crate::http::routes::EXACT;
+
+/// A reference to a form.
+fn form(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// An object with these fields; those in `optional` may be missing, nothing else may come.
+fn object(needed: Value, optional: Value) -> Value {
+    let names = |fields: &Value| fields.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
+    let required = names(&needed).unwrap_or_default();
+    let mut properties = Map::new();
+    for fields in [needed, optional] {
+        if let Value::Object(fields) = fields {
+            properties.extend(fields);
+        }
+    }
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn list(items: Value) -> Value {
+    json!({"type": "array", "items": items})
+}
+
+fn or_null(schema: Value) -> Value {
+    json!({"anyOf": [schema, {"type": "null"}]})
+}
+
+/// All of them.
+pub(super) fn all() -> Value {
+    let mut schemas = Map::new();
+    for part in [shared(), events(), groups(), letters(), topics(), server()] {
+        if let Value::Object(part) = part {
+            schemas.extend(part);
+        }
+    }
+    schemas.into()
+}
+
+fn shared() -> Value {
+    json!({
+        "Any": {},
+        "Refusal": {
+            "type": "object",
+            "properties": {
+                "error": {"type": "string", "description": "a stable word for programs"},
+                "message": {"type": "string", "description": "what is wrong and what to change"},
+                "request_id": {"type": "string"},
+                "retry_after_ms": {"type": "integer"},
+                "parameter": {"type": "string"},
+                "line": {"type": "integer"},
+            },
+            "required": ["error", "message", "request_id"],
+        },
+    })
+}
+
+fn events() -> Value {
+    let (int, text) = (json!({"type": "integer"}), json!({"type": "string"}));
+    let (id, count) = (Kind::Id.schema(), json!({"type": "integer", "minimum": 0}));
+    let headers = json!({"type": "object", "additionalProperties": text});
+    let event = object(
+        json!({"id": id, "ts": int, "topic": text, "offset": count, "payload": {}}),
+        json!({"key": text, "partition": count, "headers": headers, "tags": list(text.clone()),
+            "caused_by": list(id.clone()), "sid": text}),
+    );
+    let plain = json!({"type": "string", "pattern": "^[ -~]*$"});
+    let offset = Kind::Offset.schema();
+    let opts = object(
+        json!({}),
+        json!({"id": or_null(id.clone()), "ts": or_null(EXACT.schema()), "key": or_null(text.clone()),
+            "headers": or_null(json!({"type": "object", "additionalProperties": plain, "propertyNames": plain})),
+            "tags": or_null(list(plain.clone())), "caused_by": or_null(list(id.clone())), "sid": or_null(plain),
+            "partition": or_null(json!({"type": "integer", "minimum": 0, "maximum": 4095})),
+            "expected_offset": or_null(offset.clone()), "expected_key_offset": or_null(offset)}),
+    );
+    let published = object(
+        json!({"id": id, "topic": text, "offset": count, "ts": int, "durability": text}),
+        json!({"partition": count, "duplicate": {"const": true}}),
+    );
+    let batch = object(
+        json!({"count": count, "first_offset": count, "last_offset": count, "ids": list(id), "duplicates": count,
+            "durability": text}),
+        json!({}),
+    );
+    let replay = object(
+        json!({"topic": text, "count": count, "events": list(form("Event"))}),
+        json!({"next": count, "expired": count}),
+    );
+    let latest = json!({"type": "object", "additionalProperties": or_null(form("Event"))});
+    json!({
+        "BatchLine": object(json!({"payload": {}}), json!({"opts": or_null(opts)})),
+        "Payload": {"description": "Any JSON; null says that the key is gone"},
+        "Event": event,
+        "Events": list(form("Event")),
+        "Published": published,
+        "PublishedBatch": batch,
+        "Replay": replay,
+        "LatestByKey": object(json!({"topic": text, "events": latest}), json!({})),
+    })
+}
+
+fn groups() -> Value {
+    let (int, text, flag) =
+        (json!({"type": "integer"}), json!({"type": "string"}), json!({"type": "boolean"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let blocked = object(json!({"key_hash": text, "offset": count, "waiting": count}), json!({}));
+    let progress = json!({"topic": text, "floor": count, "end": count, "lag": count, "in_flight": count,
+        "members": count, "reason": text, "expired": count});
+    let more = json!({"blocked_keys": list(blocked), "failing": flag});
+    let at = object(json!({"offset": count, "id": Kind::Id.schema(), "ts": int}), json!({}));
+    let (mut cursor, mut cursor_more) = (progress.clone(), more.clone());
+    if let (Value::Object(cursor), Value::Object(more)) = (&mut cursor, &mut cursor_more) {
+        cursor.insert("group".into(), text.clone());
+        more.insert("last".into(), form("At"));
+    }
+    let group = object(
+        json!({"group": text, "topic": text, "paused": flag, "created": int, "options": {"type": "object"},
+            "topics": list(form("Progress"))}),
+        json!({"partitions": {"type": "object"}}),
+    );
+    let lag = object(
+        json!({"topic": text, "group": text, "cursor": or_null(form("At")), "tail": or_null(form("At")),
+            "lag_ms": or_null(count.clone()), "lag": count, "floor": count, "end": count}),
+        json!({}),
+    );
+    let report = object(
+        json!({"from": count, "to": count, "replayed": count, "skipped": count, "applied": flag}),
+        json!({}),
+    );
+    json!({
+        "At": at,
+        "Progress": object(progress, more),
+        "Cursor": object(cursor, cursor_more),
+        "Cursors": object(json!({"topic": text, "cursors": list(form("Cursor"))}), json!({})),
+        "Group": group,
+        "Groups": object(json!({"groups": list(form("Group"))}), json!({})),
+        "Lag": lag,
+        "Seek": seek(),
+        "SeekReport": report,
+        "Paused": object(json!({"group": text, "topic": text, "paused": flag}), json!({})),
+        "Deleted": object(json!({"group": text, "topic": text, "deleted": {"const": true}}), json!({})),
+    })
+}
+
+fn seek() -> Value {
+    let dry_run = json!({"dryRun": {"type": "boolean"}});
+    let exact = EXACT.schema();
+    let to =
+        |word: &str, schema: Value| object(json!({"to": {"const": word}, word: schema}), dry_run.clone());
+    let end = object(json!({"to": {"enum": ["earliest", "latest"]}}), dry_run.clone());
+    json!({"oneOf": [end, to("ts", exact), to("afterId", Kind::Id.schema()), to("offset", Kind::Offset.schema())]})
+}
+
+fn letters() -> Value {
+    let (int, text, flag) =
+        (json!({"type": "integer"}), json!({"type": "string"}), json!({"type": "boolean"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let letter = object(
+        json!({"offset": count, "event": or_null(form("Event")), "in_topic": flag, "reason": text, "attempts": count,
+            "first_ts": int, "last_ts": int, "redrives": count, "redriving": flag}),
+        json!({"letter": Kind::Id.schema()}),
+    );
+    let value = json!({"type": "string", "maxLength": 256});
+    let values = json!({"anyOf": [value, {"type": "array", "items": value, "minItems": 1, "maxItems": 64}]});
+    let headers = json!({"type": "object", "maxProperties": 64, "additionalProperties": values,
+        "propertyNames": {"minLength": 1, "maxLength": 256}});
+    let filter =
+        object(json!({}), json!({"key": values, "keyPrefix": values, "tags": values, "headers": headers}));
+    let named = |items: Value| json!({"type": "array", "items": items, "minItems": 1, "maxItems": 1000});
+    let choice = |optional: &Value| {
+        let by = |fields: Value| object(fields, optional.clone());
+        json!({"oneOf": [by(json!({"all": {"const": true}})), by(json!({"ids": named(Kind::Id.schema())})),
+            by(json!({"offsets": named(Kind::Offset.schema())})), by(json!({"filter": form("Filter")}))]})
+    };
+    let report = object(
+        json!({"selected": count, "redriven": count, "dropped": count, "gone": count, "already_redriving": count,
+            "unknown": count}),
+        json!({}),
+    );
+    json!({
+        "Letter": letter,
+        "Letters": object(json!({"letters": list(form("Letter"))}), json!({"next": count})),
+        "Filter": filter,
+        "LetterChoice": choice(&json!({})),
+        "Redrive": choice(&json!({"to": {"enum": ["group", "topic"]}})),
+        "LetterReport": report,
+    })
+}
+
+fn topics() -> Value {
+    let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let whole = |least: u64, most: u64| json!({"type": "integer", "minimum": least, "maximum": most});
+    let read = "^([1-9][0-9]{3,11}ms|[1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d)$";
+    let length =
+        |least: u64| json!({"anyOf": [{"type": "string", "pattern": read}, whole(least, 3_153_600_000_000)]});
+    let shown = json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
+    let compat = ["none", "backward", "forward", "full"];
+    let transitive = ["backward_transitive", "forward_transitive", "full_transitive"];
+    let compat: Vec<&str> = compat.into_iter().chain(transitive).collect();
+    let settings = |age: &Value, window: &Value| {
+        let retention = object(
+            json!({}),
+            json!({"age": or_null(age.clone()), "bytes": or_null(whole(1, u64::MAX)),
+                "count": or_null(whole(1, u64::MAX))}),
+        );
+        object(
+            json!({}),
+            json!({"retention": retention, "compacted": flag, "partitions": or_null(whole(1, 4096)),
+                "dedupe_window": window, "durability": or_null(json!({"enum": ["fsync", "os"]})),
+                "schema": {"enum": ["optional", "required"]}, "compat": {"enum": compat},
+                "max_attempts": whole(1, 1000)}),
+        )
+    };
+    let topic = object(
+        json!({"topic": text, "earliest": count, "end": count, "bytes": count, "settings": settings(&shown, &shown)}),
+        json!({}),
+    );
+    json!({
+        "TopicSettings": settings(&length(1), &length(1000)),
+        "Topic": topic,
+        "Topics": object(json!({"topics": list(form("Topic"))}), json!({"next": text})),
+        "DeletedTopic": object(json!({"topic": text, "deleted": {"const": true}}), json!({})),
+    })
+}
+
+fn server() -> Value {
+    let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let damage = object(json!({"topic": text, "range": {"type": "object"}}), json!({}));
+    let store = object(json!({"refusing": or_null(text.clone()), "damage": list(damage)}), json!({}));
+    let index = ["name", "version", "websocket", "openapi", "health", "metrics"];
+    let index: Map<String, Value> = index.into_iter().map(|name| (name.to_owned(), text.clone())).collect();
+    let status = json!({"enum": ["ok", "degraded"]});
+    let mark = json!({"topic": text, "group": text, "id": Kind::Id.schema(), "seen": {"const": true}});
+    json!({
+        "Index": object(index.into(), json!({})),
+        "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count}), json!({})),
+        "Ready": object(json!({"ready": {"const": true}}), json!({})),
+        "Ops": object(
+            json!({"groups": list(form("Group")), "projectors": list(json!({"type": "object"}))}),
+            json!({"store": store}),
+        ),
+        "Mark": object(mark, json!({})),
+    })
+}

@@ -1,0 +1,193 @@
+//! What one operation is.
+
+use std::pin::Pin;
+
+use axum::http::Method;
+use axum::response::Response;
+
+use super::call::Call;
+use super::kind::Kind;
+use crate::refusal::Refusal;
+
+/// One thing that can be asked for.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) verb: Verb,
+    /// `/` and words, `{name}` in place of some.
+    pub(super) path: &'static str,
+    /// Its name in generated clients.
+    pub(super) id: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) params: &'static [Param],
+    pub(super) body: Option<Body>,
+    pub(super) answer: Answer,
+    /// Refusals besides those that every operation has.
+    pub(super) refusals: &'static [u16],
+    pub(super) need: Need,
+    pub(super) handler: Handler,
+}
+
+pub(super) type Handling<'a> = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send + 'a>>;
+pub(super) type Handler = for<'a> fn(&'a mut Call) -> Handling<'a>;
+
+/// The methods we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    Put,
+    Post,
+    Delete,
+}
+
+impl Verb {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Put => "PUT",
+            Self::Post => "POST",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// What a method asks for: HEAD is GET without its body.
+    pub(super) fn of(method: &Method) -> Option<Self> {
+        match *method {
+            Method::GET | Method::HEAD => Some(Self::Get),
+            Method::PUT => Some(Self::Put),
+            Method::POST => Some(Self::Post),
+            Method::DELETE => Some(Self::Delete),
+            _ => None,
+        }
+    }
+}
+
+/// A parameter.
+#[derive(Debug)]
+pub(super) struct Param {
+    pub(super) place: Place,
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) times: Times,
+    pub(super) about: &'static str,
+}
+
+/// Where a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Path,
+    Query,
+    Header,
+}
+
+/// How often a parameter may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Times {
+    Once,
+    AtMostOnce,
+    /// From so often to so often.
+    Many(usize, usize),
+}
+
+impl Param {
+    pub(super) const fn path(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { place: Place::Path, name, kind, times: Times::Once, about }
+    }
+
+    pub(super) const fn query(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { place: Place::Query, name, kind, times: Times::AtMostOnce, about }
+    }
+
+    pub(super) const fn needed(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { place: Place::Query, name, kind, times: Times::Once, about }
+    }
+
+    pub(super) const fn header(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { place: Place::Header, name, kind, times: Times::AtMostOnce, about }
+    }
+
+    pub(super) const fn times(mut self, least: usize, most: usize) -> Self {
+        self.times = Times::Many(least, most);
+        self
+    }
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Body {
+    pub(super) media: Media,
+    /// A named schema.
+    pub(super) schema: &'static str,
+}
+
+/// What is answered when all is well.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) media: &'static [Media],
+    /// A named schema, for JSON.
+    pub(super) schema: &'static str,
+    pub(super) about: &'static str,
+}
+
+/// The forms of bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Media {
+    Json,
+    Ndjson,
+    EventStream,
+    Text,
+}
+
+impl Media {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+            Self::EventStream => "text/event-stream",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+impl Answer {
+    pub(super) const fn json(schema: &'static str, about: &'static str) -> Self {
+        Self { media: &[Media::Json], schema, about }
+    }
+}
+
+/// What a client must be allowed; `topic` and `group` are the parameters of those names. Default deny: an operation
+/// that is none of these cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing, not even a token.
+    Nothing,
+    /// To be known. What is answered is the same for all, or only what the client may see.
+    Known,
+    /// `publish:topic`.
+    Publish,
+    /// `subscribe:topic`.
+    Subscribe,
+    /// `subscribe:topic@group`.
+    SubscribeAs,
+    /// `publish`, `subscribe` or `manage` on the topic.
+    Any,
+    /// `manage:topic`.
+    Manage,
+    /// `admin`.
+    Admin,
+}
+
+impl Need {
+    /// As users read it.
+    pub(super) const fn scope(self) -> &'static str {
+        match self {
+            Self::Nothing => "none",
+            Self::Known => "any token; only what it may see is shown",
+            Self::Publish => "publish:{topic}",
+            Self::Subscribe => "subscribe:{topic}",
+            Self::SubscribeAs => "subscribe:{topic}@{group}",
+            Self::Any => "publish:{topic}, subscribe:{topic} or manage:{topic}",
+            Self::Manage => "manage:{topic}",
+            Self::Admin => "admin",
+        }
+    }
+}

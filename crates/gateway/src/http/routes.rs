@@ -1,0 +1,23 @@
+//! The handlers, by what they are about; each file begins with its part of the table.
+
+pub(super) mod batch;
+pub(super) mod dedupe;
+pub(super) mod export;
+pub(super) mod groups;
+pub(super) mod letters;
+pub(super) mod lookup;
+pub(super) mod publish;
+pub(super) mod replay;
+pub(super) mod server;
+mod start;
+pub(super) mod stream;
+pub(super) mod topics;
+mod views;
+
+use super::kind::Kind;
+use super::operation::Param;
+
+/// Times and other numbers that every language reads exactly.
+pub(super) const EXACT: Kind = Kind::Int(-(1 << 53) + 1, (1 << 53) - 1);
+const TOPIC: Param = Param::needed("topic", Kind::Topic, "the topic");
+const GROUP: Param = Param::needed("group", Kind::Group, "the group");

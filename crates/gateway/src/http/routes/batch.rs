@@ -1,0 +1,165 @@
+//! Many events in one commit.
+
+use bytes::Bytes;
+use promethean_bus::BusError;
+use promethean_bus::publish::{Publish, Published, Writer, check};
+use promethean_model::wire::PublishOpts;
+use promethean_model::{EventId, Limits, Offset, TopicName};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::http::call::Call;
+use crate::http::kind::Kind;
+use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::reply::{self, Reply};
+use crate::refusal::Refusal;
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Post,
+    path: "/publish/{topic}/batch",
+    id: "publishBatch",
+    summary: "Publish many events in one commit, all or none: one `{\"payload\", \"opts\"?}` on each line",
+    params: &[Param::path("topic", Kind::UserTopic, "the topic")],
+    body: Some(Body { media: Media::Ndjson, schema: "BatchLine" }),
+    answer: Answer::json("PublishedBatch", "All events are in the log"),
+    refusals: &[404, 409, 429, 507],
+    need: Need::Publish,
+    handler: |call| Box::pin(publish_batch(call)),
+}];
+
+/// One line.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'b> {
+    #[serde(borrow)]
+    payload: &'b RawValue,
+    #[serde(borrow, default)]
+    opts: Option<&'b RawValue>,
+}
+
+/// A line and its options.
+type Item<'b> = (&'b RawValue, PublishOpts<'b>);
+
+#[derive(Debug, Serialize)]
+struct PublishedBatch {
+    count: usize,
+    first_offset: Offset,
+    last_offset: Offset,
+    ids: Vec<EventId>,
+    duplicates: usize,
+    durability: &'static str,
+}
+
+async fn publish_batch(call: &mut Call) -> Reply {
+    let topic = call.topic()?;
+    let body = call.body().await?;
+    let bus = &call.app.bus;
+    let mut events = Vec::new();
+    for parsed in lines(&body) {
+        let (_, item) = parsed?;
+        bus.limits().check_batch(events.len() + 1).map_err(|error| Refusal::from(BusError::from(error)))?;
+        events.push(event(&topic, item));
+    }
+    if events.is_empty() {
+        return Err(Refusal::bad_request("the batch has no events; send one JSON object on each line"));
+    }
+    let published = match &call.publisher {
+        Some(publisher) => publisher.publish_batch(events).await,
+        None => bus.publish_batch(events).await,
+    };
+    let published = published.map_err(|error| blame(error, &topic, &body, bus.limits()))?;
+    reply::json(&summary(&published))
+}
+
+fn summary(published: &[Published]) -> PublishedBatch {
+    let offsets = || published.iter().map(|event| event.offset);
+    PublishedBatch {
+        count: published.len(),
+        first_offset: offsets().min().unwrap_or_default(),
+        last_offset: offsets().max().unwrap_or_default(),
+        ids: published.iter().map(|event| event.id).collect(),
+        duplicates: published.iter().filter(|event| event.duplicate).count(),
+        durability: published.first().map_or("memory", |event| event.durability),
+    }
+}
+
+/// The lines that are not blank, with their numbers from 1.
+fn lines(body: &Bytes) -> impl Iterator<Item = Result<(usize, Item<'_>), Refusal>> {
+    let numbered = body.split(|byte| *byte == b'\n').zip(1..);
+    let full = numbered.filter(|(text, _)| !text.trim_ascii().is_empty());
+    full.map(|(text, number)| match line(text) {
+        Ok(item) => Ok((number, item)),
+        Err(reason) => {
+            let message = format!("{reason}; write `{{\"payload\": ..., \"opts\": {{...}}}}`");
+            Err(Refusal::bad_request(message).on_line(number))
+        }
+    })
+}
+
+fn line(text: &[u8]) -> Result<Item<'_>, String> {
+    // Lists pass for objects with serde.
+    let object = |text: &[u8]| text.trim_ascii_start().first() == Some(&b'{');
+    if !object(text) {
+        return Err("not a JSON object".to_owned());
+    }
+    let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let opts = match line.opts.map(RawValue::get) {
+        Some(opts) if !object(opts.as_bytes()) => return Err("`opts` is not an object".to_owned()),
+        Some(opts) => serde_json::from_str(opts).map_err(|error| format!("`opts`: {error}"))?,
+        None => PublishOpts::default(),
+    };
+    Ok((line.payload, opts))
+}
+
+fn event<'b>(topic: &TopicName, (payload, opts): Item<'b>) -> Publish<'b> {
+    let mut event = Publish::new(topic.clone(), payload);
+    if let Some(id) = opts.id {
+        event = event.id(id);
+    }
+    if let Some(ts) = opts.ts {
+        event = event.ts(ts);
+    }
+    if let Some(key) = opts.key {
+        event = event.key(key);
+    }
+    if let Some(headers) = opts.headers {
+        event = event.headers(headers);
+    }
+    if let Some(tags) = opts.tags {
+        event = event.tags(tags);
+    }
+    if let Some(causes) = opts.caused_by {
+        event = event.caused_by(causes);
+    }
+    if let Some(sid) = opts.sid {
+        event = event.sid(sid);
+    }
+    if let Some(partition) = opts.partition {
+        event = event.partition(partition);
+    }
+    if let Some(offset) = opts.expected_offset {
+        event = event.expected_offset(offset);
+    }
+    if let Some(offset) = opts.expected_key_offset {
+        event = event.expected_key_offset(offset);
+    }
+    event
+}
+
+/// Says which line a refusal of the whole batch is about, where one is.
+fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> Refusal {
+    let guilty = |opts: &PublishOpts<'_>| match &error {
+        BusError::IdConflict { id, .. } => opts.id == Some(*id),
+        BusError::KeyRequired { .. } => opts.key.is_none(),
+        BusError::BadPartition { given, .. } => opts.partition == Some(*given),
+        BusError::Conflict { expected, .. } => opts.expected_offset == Some(*expected),
+        BusError::KeyConflict { expected, .. } => opts.expected_key_offset == Some(*expected),
+        _ => false,
+    };
+    let found = lines(body).filter_map(Result::ok).find_map(|(number, item)| {
+        let fails = |item| check(event(topic, item), Writer::User, limits).err().as_ref() == Some(&error);
+        (guilty(&item.1) || fails(item)).then_some(number)
+    });
+    let refusal = Refusal::from(error);
+    found.map_or(refusal.clone(), |number| refusal.on_line(number))
+}

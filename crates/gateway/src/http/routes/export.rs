@@ -1,0 +1,185 @@
+//! All events of a span of time, streamed.
+
+use std::io::Write;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use promethean_bus::StoredEvent;
+use promethean_bus::admin::Scan;
+use promethean_bus::rows::Start;
+use promethean_model::Offset;
+use tracing::warn;
+
+use super::{EXACT, TOPIC};
+use crate::app::App;
+use crate::http::call::Call;
+use crate::http::events;
+use crate::http::kind::Kind;
+use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
+use crate::http::outlet::{self, Gone, Outlet};
+use crate::http::reply::{self, Reply};
+use crate::refusal::Refusal;
+
+/// Read at once.
+const PAGE_EVENTS: usize = 20_000;
+const PAGE_BYTES: usize = 2 << 20;
+/// Written at once, and how many of those wait for the client.
+const CHUNK_BYTES: usize = 256 << 10;
+const CHUNKS_AHEAD: usize = 8;
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Get,
+    path: "/export",
+    id: "export",
+    summary: "Exactly the events with `fromTs` <= `ts` <= `toTs`, each once, in offset order. After a break, go on with \
+              `fromOffset` = the last event's offset + 1; after the end, with the header `x-next-offset`.",
+    params: &[
+        TOPIC,
+        Param::query("fromTs", EXACT, "the earliest time, epoch ms; 0 if left out"),
+        Param::query("toTs", EXACT, "the latest time, epoch ms; now if left out"),
+        Param::query("fromOffset", Kind::Offset, "pass over everything below this offset"),
+        Param::query("ndjson", Kind::Flag, "1, as if left out: an event on each line; 0: a JSON array"),
+        Param::query("gzip", Kind::Flag, "1: compressed, if `accept-encoding` has gzip too"),
+    ],
+    body: None,
+    answer: Answer { media: &[Media::Ndjson, Media::Json], schema: "Events", about: "The events" },
+    refusals: &[],
+    need: Need::Subscribe,
+    handler: |call| Box::pin(export(call)),
+}];
+
+async fn export(call: &mut Call) -> Reply {
+    let (topic, args, app) = (call.topic()?, &call.args, &call.app);
+    let from_ts = args.parse("fromTs")?.unwrap_or(0);
+    let to_ts = args.parse("toTs")?.unwrap_or_else(|| app.clock.wall_ms());
+    let ndjson = args.flag("ndjson", true);
+    // Nothing before the first event of that time is wanted; what is after it is looked at one by one.
+    let mut scan = app.bus.scan(&topic, Start::Ts(from_ts)).await?;
+    if let Some(offset) = args.parse("fromOffset")? {
+        scan.skip_to(Offset(offset));
+    }
+    let end = scan.end();
+    let gzip = args.flag("gzip", false) && accepts_gzip(&call.headers);
+    let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
+    let (outlet, body) = outlet::open(CHUNKS_AHEAD, write_timeout);
+    let encoder = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
+    let export = Export { app: app.clone(), outlet, encoder, ndjson, times: from_ts..=to_ts, first: true };
+    app.tasks.spawn(export.run(scan));
+    let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);
+    let headers = response.headers_mut();
+    headers.insert("x-next-offset", HeaderValue::from(end.get()));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(response)
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepts = |part: &str| {
+        let (coding, weight) = part.split_once(';').unwrap_or((part, ""));
+        let refused = matches!(weight.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
+        matches!(coding.trim(), "gzip" | "x-gzip" | "*") && !refused
+    };
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(accepts)
+}
+
+/// One export that is being written.
+struct Export {
+    app: App,
+    outlet: Outlet,
+    encoder: Option<GzEncoder<Vec<u8>>>,
+    ndjson: bool,
+    times: std::ops::RangeInclusive<i64>,
+    /// Whether no event was written yet.
+    first: bool,
+}
+
+impl Export {
+    /// Memory does not depend on how much is exported: a page, and the chunks that wait for the client.
+    async fn run(mut self, mut scan: Scan) {
+        if self.send(&mut scan).await.is_ok() {
+            // A client that goes away now has all there is.
+            let _ = self.outlet.finish().await;
+        }
+    }
+
+    async fn send(&mut self, scan: &mut Scan) -> Result<(), Stop> {
+        if !self.ndjson {
+            self.write(b"[".to_vec()).await?;
+        }
+        loop {
+            let page = tokio::select! {
+                page = scan.next_page(PAGE_EVENTS, PAGE_BYTES) => page,
+                () = self.outlet.gone() => return Err(Stop),
+                () = self.app.stopping.cancelled() => return Err(Stop),
+            };
+            match page {
+                Ok(None) => break,
+                Ok(Some(page)) => {
+                    let chunk = self.encode(&page.events).map_err(|_| Stop)?;
+                    self.write(chunk).await?;
+                }
+                Err(error) => {
+                    warn!(%error, "an export was cut short");
+                    return Err(Stop);
+                }
+            }
+        }
+        if !self.ndjson {
+            self.write(b"]\n".to_vec()).await?;
+        }
+        match self.encoder.take() {
+            Some(encoder) => self.forward(encoder.finish().map_err(|_| Stop)?).await,
+            None => Ok(()),
+        }
+    }
+
+    fn encode(&mut self, page: &[StoredEvent]) -> Result<Vec<u8>, Refusal> {
+        let bytes: usize = page.iter().map(|event| event.bytes() + events::EVENT_BYTES).sum();
+        let mut out = Vec::with_capacity(bytes);
+        for event in page.iter().filter(|event| self.times.contains(&event.ts)) {
+            if !self.ndjson && !std::mem::take(&mut self.first) {
+                out.push(b',');
+            }
+            events::write(&mut out, event)?;
+            if self.ndjson {
+                out.push(b'\n');
+            }
+        }
+        Ok(out)
+    }
+
+    async fn write(&mut self, chunk: Vec<u8>) -> Result<(), Stop> {
+        let Some(mut encoder) = self.encoder.take() else { return self.forward(chunk).await };
+        // Compressing takes long enough to keep others waiting.
+        let compressed = self.app.tasks.spawn_blocking(move || {
+            encoder.write_all(&chunk)?;
+            let out = std::mem::take(encoder.get_mut());
+            Ok::<_, std::io::Error>((encoder, out))
+        });
+        let (encoder, out) = compressed.await.map_err(|_| Stop)?.map_err(|_| Stop)?;
+        self.encoder = Some(encoder);
+        self.forward(out).await
+    }
+
+    async fn forward(&self, chunk: Vec<u8>) -> Result<(), Stop> {
+        let mut chunk = Bytes::from(chunk);
+        while !chunk.is_empty() {
+            let part = chunk.split_to(chunk.len().min(CHUNK_BYTES));
+            tokio::select! {
+                sent = self.outlet.send(part) => sent.map_err(|Gone| Stop)?,
+                () = self.app.stopping.cancelled() => return Err(Stop),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The client is gone, or the export cannot go on; the client sees that it is not whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stop;

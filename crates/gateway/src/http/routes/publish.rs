@@ -1,0 +1,145 @@
+//! One event.
+
+use axum::http::{HeaderMap, HeaderValue};
+use promethean_bus::publish::Publish;
+use promethean_model::{EventId, Offset};
+
+use super::EXACT;
+use crate::http::call::Call;
+use crate::http::kind::Kind;
+use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::reply::{self, Reply};
+use crate::refusal::Refusal;
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Post,
+    path: "/publish/{topic}",
+    id: "publish",
+    summary: "Publish one event; the body is its payload. Of the request's headers only `x-*`, `content-type` and \
+              `traceparent` are stored, and none that looks like a credential.",
+    params: &[
+        Param::path("topic", Kind::UserTopic, "the topic"),
+        Param::header("x-event-id", Kind::Id, "the event's id: sent again, the event is not published twice"),
+        Param::header("x-event-key", Kind::Ascii, "the event's key; `key` in the query takes any text"),
+        Param::query("key", Kind::Text, "the event's key, at most 1,024 bytes"),
+        Param::query("ts", EXACT, "the event's time, epoch ms; the server's if left out"),
+        Param::query("tags", Kind::Text, "words to filter by").times(0, 32),
+        Param::query("caused_by", Kind::Id, "ids of the events that led to this one").times(0, 64),
+        Param::query("sid", Kind::Text, "the publisher's session"),
+        Param::query("partition", Kind::Int(0, 4095), "a label for routing, below the topic's `partitions`"),
+        Param::query("expected_offset", Kind::Offset, "publish only if the topic's next offset is this one"),
+        Param::query(
+            "expected_key_offset",
+            Kind::OffsetOrNone,
+            "publish only if the key's latest event is at this offset, or if it has `none`",
+        ),
+    ],
+    body: Some(Body { media: Media::Json, schema: "Payload" }),
+    answer: Answer::json("Published", "The event is in the log"),
+    refusals: &[404, 409, 429, 507],
+    need: Need::Publish,
+    handler: |call| Box::pin(publish(call)),
+}];
+
+async fn publish(call: &mut Call) -> Reply {
+    let body = call.body().await?;
+    let event = event(call, &body)?;
+    let published = match &call.publisher {
+        Some(publisher) => publisher.publish(event).await,
+        None => call.app.bus.publish(event).await,
+    };
+    reply::json(&published?)
+}
+
+fn event<'b>(call: &Call, body: &'b [u8]) -> Result<Publish<'b>, Refusal> {
+    let args = &call.args;
+    let mut event = Publish::new(call.topic()?, body);
+    if let Some(id) = args.parse::<EventId>("x-event-id")? {
+        event = event.id(id);
+    }
+    match (args.get("key"), args.get("x-event-key")) {
+        (Some(query), Some(header)) if query != header => {
+            let message = "`key` and `x-event-key` differ; send one of them";
+            return Err(Refusal::bad_request(message).with("parameter", "key"));
+        }
+        (Some(key), _) | (None, Some(key)) => event = event.key(key),
+        (None, None) => {}
+    }
+    if let Some(ts) = args.parse("ts")? {
+        event = event.ts(ts);
+    }
+    let tags: Vec<String> = args.all("tags").map(str::to_owned).collect();
+    if !tags.is_empty() {
+        event = event.tags(tags);
+    }
+    let causes: Vec<EventId> = args.all("caused_by").filter_map(|id| id.parse().ok()).collect();
+    if !causes.is_empty() {
+        event = event.caused_by(causes);
+    }
+    if let Some(sid) = args.get("sid") {
+        event = event.sid(sid);
+    }
+    if let Some(partition) = args.parse("partition")? {
+        event = event.partition(partition);
+    }
+    if let Some(offset) = args.parse("expected_offset")? {
+        event = event.expected_offset(Offset(offset));
+    }
+    if let Some(offset) = args.get("expected_key_offset") {
+        event = event.expected_key_offset(offset.parse().ok().map(Offset));
+    }
+    with_headers(event, &call.headers)
+}
+
+/// Headers are named by their first letters, because clients and proxies add others that are nobody's business.
+fn with_headers<'b>(mut event: Publish<'b>, headers: &HeaderMap) -> Result<Publish<'b>, Refusal> {
+    for name in headers.keys().filter(|name| is_stored(name.as_str())) {
+        let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
+        let bad = |_| {
+            let message = format!("header `{name}` has bytes that are not visible ASCII; encode them");
+            Refusal::bad_request(message).with("parameter", name.as_str())
+        };
+        event = event.header(name.as_str(), values.map_err(bad)?.join(", "));
+    }
+    Ok(event)
+}
+
+/// Whether a header becomes one of the event. Names come in lower case.
+fn is_stored(name: &str) -> bool {
+    let secret =
+        ["auth", "token", "secret", "password", "api-key", "apikey", "cookie", "credential", "session"];
+    match name {
+        "content-type" | "traceparent" => true,
+        // Parts of the event already.
+        "x-event-id" | "x-event-key" => false,
+        name => name.starts_with("x-") && !secret.iter().any(|word| name.contains(word)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_stored;
+
+    #[test]
+    fn credentials_are_never_stored() {
+        for name in ["x-region", "x-request-id", "content-type", "traceparent", "x-t0"] {
+            assert!(is_stored(name), "{name}");
+        }
+        for name in [
+            "authorization",
+            "cookie",
+            "host",
+            "user-agent",
+            "proxy-authorization",
+            "x-api-key",
+            "x-auth-token",
+            "x-csrf-token",
+            "x-amz-security-token",
+            "x-goog-iam-authorization-token",
+            "x-event-id",
+            "tracestate",
+        ] {
+            assert!(!is_stored(name), "{name}");
+        }
+    }
+}

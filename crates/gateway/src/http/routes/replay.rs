@@ -1,0 +1,68 @@
+//! Events from some place on, page by page.
+
+use std::io::Write;
+
+use promethean_bus::rows::Start;
+
+use super::TOPIC;
+use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
+use crate::http::call::Call;
+use crate::http::events;
+use crate::http::kind::Kind;
+use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
+use crate::http::reply::{self, Reply};
+
+/// Events of an answer.
+const LIMIT_DEFAULT: usize = 1_000;
+const LIMIT_MAX: i64 = 10_000;
+/// Bytes of events after which an answer ends early.
+const ANSWER_BYTES: usize = 8 << 20;
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Get,
+    path: "/replay",
+    id: "replay",
+    summary: "Events of a topic from some place on, at most `limit`. While there is `next`, go on with `offset=next`.",
+    params: &[
+        TOPIC,
+        FROM,
+        TS,
+        AFTER_ID,
+        OFFSET,
+        Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many events, 1000 if left out"),
+    ],
+    body: None,
+    answer: Answer::json("Replay", "The events, in offset order"),
+    refusals: &[404],
+    need: Need::Subscribe,
+    handler: |call| Box::pin(replay(call)),
+}];
+
+async fn replay(call: &mut Call) -> Reply {
+    let topic = call.topic()?;
+    let from = start(&call.args, Start::Earliest)?;
+    let limit = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
+    let mut scan = call.app.bus.scan(&topic, from).await?;
+    let (mut out, mut count, mut expired) = (Vec::new(), 0, 0);
+    // Names need no escaping, and writing to memory does not fail.
+    let _ = write!(out, r#"{{"topic":"{topic}","events":["#);
+    while count < limit && out.len() < ANSWER_BYTES {
+        let left = ANSWER_BYTES.saturating_sub(out.len());
+        let Some(page) = scan.next_page(limit - count, left).await? else { break };
+        if count > 0 && !page.events.is_empty() {
+            out.push(b',');
+        }
+        events::write_list(&mut out, &page.events)?;
+        count += page.events.len();
+        expired += page.expired;
+    }
+    let _ = write!(out, r#"],"count":{count}"#);
+    if scan.next() < scan.end() {
+        let _ = write!(out, r#","next":{}"#, scan.next());
+    }
+    if expired > 0 {
+        let _ = write!(out, r#","expired":{expired}"#);
+    }
+    out.push(b'}');
+    Ok(reply::with(Media::Json, out))
+}

@@ -1,0 +1,149 @@
+//! The server itself: how it is, what it counts, what it can do.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use promethean_bus::Health;
+use serde_json::{Value, json};
+
+use super::groups::visible;
+use crate::auth::Access;
+use crate::http::call::Call;
+use crate::http::openapi;
+use crate::http::operation::{Answer, Media, Need, Operation, Verb};
+use crate::http::reply::{self, Reply};
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Get,
+        path: "/",
+        id: "index",
+        summary: "What this is, and where to read on. With an upgrade, the WebSocket.",
+        params: &[],
+        body: None,
+        answer: Answer::json("Index", "Name, version and the way to everything else"),
+        refusals: &[],
+        need: Need::Known,
+        handler: |call| Box::pin(index(call)),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/health",
+        id: "health",
+        summary: "How the store is. Always 200 while the server lives; `/ready` says whether to send it work.",
+        params: &[],
+        body: None,
+        answer: Answer::json("Health", "`ok`, or `degraded` and why"),
+        refusals: &[],
+        need: Need::Nothing,
+        handler: |call| Box::pin(health(call)),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/ready",
+        id: "ready",
+        summary: "Whether the server takes work: 503 while it stops or cannot write",
+        params: &[],
+        body: None,
+        answer: Answer::json("Ready", "It takes work"),
+        refusals: &[503],
+        need: Need::Nothing,
+        handler: |call| Box::pin(ready(call)),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/metrics",
+        id: "metrics",
+        summary: "What is counted, for Prometheus",
+        params: &[],
+        body: None,
+        answer: Answer { media: &[Media::Text], schema: "", about: "The page, in text format 0.0.4" },
+        refusals: &[],
+        need: Need::Admin,
+        handler: |call| Box::pin(metrics(call)),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/ops",
+        id: "ops",
+        summary: "Groups with their members, assignments and reasons for not delivering, as far as the token may see; \
+                  to an admin also what is wrong with the store",
+        params: &[],
+        body: None,
+        answer: Answer::json("Ops", "What goes on"),
+        refusals: &[],
+        need: Need::Known,
+        handler: |call| Box::pin(ops(call)),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/openapi.json",
+        id: "openapi",
+        summary: "This description",
+        params: &[],
+        body: None,
+        answer: Answer::json("Any", "The description, OpenAPI 3.1"),
+        refusals: &[],
+        need: Need::Known,
+        handler: |call| Box::pin(description(call)),
+    },
+];
+
+async fn index(_: &mut Call) -> Reply {
+    let version = env!("CARGO_PKG_VERSION");
+    reply::json(&json!({
+        "name": "promethean", "version": version, "websocket": "/ws", "openapi": "/openapi.json",
+        "health": "/health", "metrics": "/metrics",
+    }))
+}
+
+/// Everybody reads this, so it names neither topics nor files.
+async fn health(call: &mut Call) -> Reply {
+    let Health { refusing, damage } = call.app.bus.health();
+    let status = if refusing.is_none() && damage.is_empty() { "ok" } else { "degraded" };
+    reply::json(&json!({"status": status, "writable": refusing.is_none(), "damaged_ranges": damage.len()}))
+}
+
+async fn ready(call: &mut Call) -> Reply {
+    let stopping = call.app.stopping.is_cancelled();
+    match stopping || call.app.bus.health().refusing.is_some() {
+        false => reply::json(&json!({"ready": true})),
+        true => {
+            let message = if stopping {
+                "the server stops; use another"
+            } else {
+                "the store takes nothing; see its log"
+            };
+            Err(crate::refusal::Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message))
+        }
+    }
+}
+
+async fn metrics(call: &mut Call) -> Reply {
+    let bus = &call.app.bus;
+    let topics = bus.topics().await?;
+    let server = bus.metrics().server();
+    server.topics.set(i64::try_from(topics.len()).unwrap_or(i64::MAX));
+    let bytes: u64 = topics.iter().map(|topic| topic.bytes).sum();
+    server.log_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    Ok(reply::with(Media::Text, bus.metrics().render()))
+}
+
+async fn ops(call: &mut Call) -> Reply {
+    let infos = call.app.bus.groups(None).await?;
+    let mut page = json!({"groups": visible(call, infos), "projectors": []});
+    if call.may(&Access::Admin)
+        && let Value::Object(fields) = &mut page
+    {
+        let Health { refusing, damage } = call.app.bus.health();
+        let damage: Vec<Value> =
+            damage.iter().map(|part| json!({"topic": part.topic, "range": part.range})).collect();
+        fields.insert("store".to_owned(), json!({"refusing": refusing, "damage": damage}));
+    }
+    reply::json(&page)
+}
+
+async fn description(_: &mut Call) -> Reply {
+    let mut response = reply::json(&openapi::document())?;
+    // It changes with the release only.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=300"));
+    Ok(response)
+}

@@ -1,0 +1,133 @@
+//! Events as they come, for `EventSource` and `curl -N`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, header};
+use bytes::Bytes;
+use promethean_bus::admin::{ReplayPage, Tail};
+use promethean_bus::rows::Start;
+use promethean_model::Offset;
+use tokio::time::MissedTickBehavior;
+use tracing::warn;
+
+use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
+use crate::app::App;
+use crate::http::call::Call;
+use crate::http::events;
+use crate::http::kind::Kind;
+use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
+use crate::http::outlet::{self, Outlet};
+use crate::http::reply::{self, Reply};
+use crate::refusal::Refusal;
+
+const BEAT: Duration = Duration::from_secs(15);
+/// Pages that wait for the client.
+const AHEAD: usize = 2;
+/// What a client does after a break, and something to show that all is well.
+const HELLO: &[u8] = b"retry: 1000\n\n";
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
+    verb: Verb::Get,
+    path: "/stream/{topic}",
+    id: "stream",
+    summary: "Events of a topic as they come, as server-sent events whose ids are offsets. A client that reconnects \
+              goes on after its `last-event-id`. A comment comes every 15 s; `event: expired` says that retention \
+              dropped events before they were read.",
+    params: &[
+        Param::path("topic", Kind::Topic, "the topic"),
+        Param::header("last-event-id", Kind::EventPlace, "go on after this event, whatever `from` says"),
+        FROM,
+        TS,
+        AFTER_ID,
+        OFFSET,
+    ],
+    body: None,
+    answer: Answer { media: &[Media::EventStream], schema: "", about: "The events; the answer has no end" },
+    refusals: &[404],
+    need: Need::Subscribe,
+    handler: |call| Box::pin(stream(call)),
+}];
+
+async fn stream(call: &mut Call) -> Reply {
+    let (topic, app) = (call.topic()?, &call.app);
+    let asked = start(&call.args, Start::Latest)?;
+    let from = match call.args.get("last-event-id") {
+        Some(last) => {
+            let (named, offset) = last.rsplit_once(':').unwrap_or((topic.as_str(), last));
+            if named != topic.as_str() {
+                let message = "`last-event-id` is of another topic; leave it out to begin anew";
+                return Err(Refusal::bad_request(message).with("parameter", "last-event-id"));
+            }
+            Start::Offset(offset.parse().map(Offset).unwrap_or_default().next())
+        }
+        None => asked,
+    };
+    let tail = app.bus.tail(&topic, from).await?;
+    let (outlet, body) = outlet::open(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
+    let expires_ms = call.identity.as_ref().and_then(|identity| identity.expires_ms);
+    app.tasks.spawn(follow(app.clone(), tail, outlet, expires_ms));
+    let mut response = reply::with(Media::EventStream, body);
+    // Proxies that collect an answer before they pass it on would collect this one for ever.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
+    Ok(response)
+}
+
+/// A slow client keeps only this task waiting.
+async fn follow(app: App, mut tail: Tail, outlet: Outlet, expires_ms: Option<i64>) {
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first comes at once.
+    beat.tick().await;
+    if outlet.send(Bytes::from_static(HELLO)).await.is_err() {
+        return;
+    }
+    loop {
+        let chunk = tokio::select! {
+            () = app.stopping.cancelled() => break,
+            () = outlet.gone() => return,
+            _ = beat.tick() => Bytes::from_static(b":\n\n"),
+            page = tail.next_page() => match page {
+                Ok(Some(page)) => match encode(&page) {
+                    Ok(chunk) => chunk,
+                    Err(_) => return,
+                },
+                // The topic is deleted, or the server stops.
+                Ok(None) => break,
+                Err(error) => {
+                    warn!(%error, "a stream was cut short");
+                    return;
+                }
+            },
+        };
+        if expires_ms.is_some_and(|expires| app.clock.wall_ms() >= expires) {
+            break;
+        }
+        let sent = tokio::select! {
+            sent = outlet.send(chunk) => sent,
+            () = app.stopping.cancelled() => return,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+    // The client may be gone.
+    let _ = outlet.finish().await;
+}
+
+fn encode(page: &ReplayPage) -> Result<Bytes, Refusal> {
+    let bytes: usize = page.events.iter().map(|event| event.bytes() + events::EVENT_BYTES + 32).sum();
+    let mut out = Vec::with_capacity(bytes + 64);
+    // Writing to memory does not fail.
+    if page.expired > 0 {
+        let _ = write!(out, "event: expired\ndata: {{\"expired\":{}}}\n\n", page.expired);
+    }
+    for event in &page.events {
+        // Stored JSON has no line breaks.
+        let _ = write!(out, "id: {}\ndata: ", event.offset);
+        events::write(&mut out, event)?;
+        out.extend_from_slice(b"\n\n");
+    }
+    Ok(out.into())
+}

@@ -1,0 +1,137 @@
+//! Topics and their settings.
+
+use promethean_bus::pattern::Subject;
+use promethean_model::{TopicName, TopicSettings};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::views::TopicView;
+use crate::http::call::Call;
+use crate::http::kind::Kind;
+use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::reply::{self, Reply};
+
+const LIMIT_DEFAULT: usize = 1_000;
+const LIMIT_MAX: i64 = 10_000;
+const TOPIC: Param = Param::path("topic", Kind::Topic, "the topic");
+
+pub(in crate::http) const OPERATIONS: &[Operation] = &[
+    Operation {
+        verb: Verb::Get,
+        path: "/topics",
+        id: "topics",
+        summary: "Topics that the token may see, by name. While there is `next`, go on with `after=next`.",
+        params: &[
+            Param::query("after", Kind::Topic, "only topics after this name"),
+            Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many, 1000 if left out"),
+        ],
+        body: None,
+        answer: Answer::json("Topics", "The topics"),
+        refusals: &[],
+        need: Need::Known,
+        handler: |call| Box::pin(list(call)),
+    },
+    Operation {
+        verb: Verb::Get,
+        path: "/topics/{topic}",
+        id: "topic",
+        summary: "One topic and its settings",
+        params: &[TOPIC],
+        body: None,
+        answer: Answer::json("Topic", "The topic"),
+        refusals: &[404],
+        need: Need::Any,
+        handler: |call| Box::pin(show(call)),
+    },
+    Operation {
+        verb: Verb::Put,
+        path: "/topics/{topic}",
+        id: "setTopic",
+        summary: "Create a topic, or replace all settings of one; what is left out has its default",
+        params: &[Param::path("topic", Kind::UserTopic, "the topic")],
+        body: Some(Body { media: Media::Json, schema: "TopicSettings" }),
+        answer: Answer::json("Topic", "The topic as it is now"),
+        refusals: &[404, 409, 507],
+        need: Need::Manage,
+        handler: |call| Box::pin(set(call)),
+    },
+    Operation {
+        verb: Verb::Delete,
+        path: "/topics/{topic}",
+        id: "deleteTopic",
+        summary: "Delete a topic with its events, settings, and groups",
+        params: &[TOPIC],
+        body: None,
+        answer: Answer::json("DeletedTopic", "The topic is gone"),
+        refusals: &[404, 409, 507],
+        need: Need::Manage,
+        handler: |call| Box::pin(delete(call)),
+    },
+];
+
+/// Settings whose parts are objects; lists pass for them with serde.
+struct Settings(TopicSettings);
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Parts {
+            #[serde(default)]
+            retention: Map<String, Value>,
+        }
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        // Whole first: it refuses what comes twice.
+        let settings = serde_json::from_str(text.get()).map_err(de::Error::custom)?;
+        serde_json::from_str::<Parts>(text.get())
+            .map_err(de::Error::custom)
+            .map(|parts| drop(parts.retention))?;
+        Ok(Self(settings))
+    }
+}
+
+async fn list(call: &mut Call) -> Reply {
+    let after: Option<TopicName> = call.args.parse("after")?;
+    let limit = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
+    let mut infos = call.app.bus.topics().await?;
+    infos.retain(|info| after.as_ref().is_none_or(|after| info.name > *after));
+    infos.retain(|info| call.may_see(&Subject::Topic(info.name.clone())));
+    let more = infos.len() > limit;
+    infos.truncate(limit);
+    let next = infos.last().filter(|_| more).map(|info| info.name.clone());
+    let view = |info: promethean_bus::TopicInfo| {
+        let settings = call.app.bus.topic_settings(&info.name);
+        TopicView::new(info, settings)
+    };
+    let topics: Vec<TopicView> = infos.into_iter().map(view).collect();
+    match next {
+        Some(next) => reply::json(&json!({"topics": topics, "next": next})),
+        None => reply::json(&json!({"topics": topics})),
+    }
+}
+
+async fn show(call: &mut Call) -> Reply {
+    let topic = call.topic()?;
+    let info = call.app.bus.topic(&topic).await?;
+    reply::json(&TopicView::new(info, call.app.bus.topic_settings(&topic)))
+}
+
+async fn set(call: &mut Call) -> Reply {
+    let topic = call.topic()?;
+    let Settings(settings) = call.json().await?;
+    let bus = &call.app.bus;
+    settings.validate().map_err(promethean_bus::BusError::from)?;
+    // One of the system's own is not made by users, but if it is there it may be set.
+    match topic.is_system() && bus.topic(&topic).await.is_ok() {
+        true => {}
+        false => bus.create_topic(&topic).await?,
+    }
+    bus.set_topic(&topic, settings).await?;
+    show(call).await
+}
+
+async fn delete(call: &mut Call) -> Reply {
+    let topic = call.topic()?;
+    call.app.bus.delete_topic(&topic).await?;
+    reply::json(&json!({"topic": topic, "deleted": true}))
+}

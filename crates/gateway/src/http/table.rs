@@ -1,0 +1,99 @@
+//! All operations, and which of them a request means.
+
+use super::args::decode;
+use super::operation::{Operation, Verb};
+use super::routes;
+
+/// Every operation, by what it is about.
+pub(super) const ALL: &[&[Operation]] = &[
+    routes::publish::OPERATIONS,
+    routes::batch::OPERATIONS,
+    routes::replay::OPERATIONS,
+    routes::export::OPERATIONS,
+    routes::stream::OPERATIONS,
+    routes::lookup::OPERATIONS,
+    routes::groups::OPERATIONS,
+    routes::letters::OPERATIONS,
+    routes::topics::OPERATIONS,
+    routes::dedupe::OPERATIONS,
+    routes::server::OPERATIONS,
+];
+
+/// Every operation.
+pub(super) fn operations() -> impl Iterator<Item = &'static Operation> {
+    ALL.iter().flat_map(|operations| operations.iter())
+}
+
+/// What a path and a method mean.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// An operation, and the words that stand for the names in its path.
+    Operation(&'static Operation, Vec<String>),
+    /// A path that is there for these methods only.
+    OtherMethod(Vec<Verb>),
+    /// A path whose encoding is broken.
+    Malformed,
+    /// No path of ours.
+    Nothing,
+}
+
+/// Looks a request up.
+pub(super) fn find(verb: Option<Verb>, path: &str) -> Found {
+    let mut others = Vec::new();
+    for operation in operations() {
+        let Some(words) = matches(operation.path, path) else { continue };
+        if Some(operation.verb) != verb {
+            others.push(operation.verb);
+            continue;
+        }
+        let decoded: Option<Vec<String>> = words.into_iter().map(|word| decode(word, false)).collect();
+        return decoded.map_or(Found::Malformed, |words| Found::Operation(operation, words));
+    }
+    if others.is_empty() { Found::Nothing } else { Found::OtherMethod(others) }
+}
+
+/// The words in place of names, if the path has the form of the template.
+fn matches<'p>(template: &str, path: &'p str) -> Option<Vec<&'p str>> {
+    let (mut expected, mut given) = (template.split('/'), path.split('/'));
+    let mut words = Vec::new();
+    loop {
+        match (expected.next(), given.next()) {
+            (None, None) => return Some(words),
+            (Some(name), Some(word)) if name.starts_with('{') && !word.is_empty() => words.push(word),
+            (Some(expected), Some(word)) if expected == word => {}
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::operation::Place;
+    use super::*;
+
+    #[test]
+    fn paths_are_matched_whole() {
+        assert_eq!(matches("/a/{b}/c", "/a/x/c"), Some(vec!["x"]));
+        for path in ["/a//c", "/a/x", "/a/x/c/", "/a/x/c/d", "a/x/c", "", "/A/x/c"] {
+            assert_eq!(matches("/a/{b}/c", path), None, "{path}");
+        }
+        assert_eq!(matches("/", "/"), Some(vec![]));
+        assert_eq!(matches("/", ""), None);
+    }
+
+    #[test]
+    fn every_operation_is_one_of_a_kind_and_names_the_words_of_its_path() {
+        let mut ids = BTreeSet::new();
+        let mut routes = BTreeSet::new();
+        for operation in operations() {
+            assert!(ids.insert(operation.id), "{}", operation.id);
+            assert!(routes.insert((operation.verb.as_str(), operation.path)), "{}", operation.path);
+            let named: Vec<&str> =
+                operation.params.iter().filter(|p| p.place == Place::Path).map(|p| p.name).collect();
+            let words = operation.path.split('/').filter_map(|w| w.strip_prefix('{')?.strip_suffix('}'));
+            assert_eq!(words.collect::<Vec<_>>(), named, "{}", operation.path);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The routes, over real sockets.
+
+mod browsers;
+mod client;
+mod exporting;
+mod forms;
+mod grouping;
+mod limits;
+mod publishing;
+mod reading;
+mod server;
+mod smuggling;
+mod streaming;
+mod tokens;
+mod world;
