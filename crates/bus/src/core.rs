@@ -116,6 +116,8 @@ impl Tasks {
         // Those that have ended take memory until they are joined.
         while tasks.try_join_next().is_some() {}
         let running = Running::new(&self.running);
+        // A future that waits for another has room for it twice; on the heap it is there once.
+        let task = Box::pin(task);
         tasks.spawn(async move {
             task.await;
             drop(running);

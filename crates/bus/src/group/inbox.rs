@@ -1,11 +1,12 @@
 //! What a subscription has been given and not looked at yet.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
+use std::task::{Poll, Waker};
 
 use super::Owner;
+use super::mailbox::note;
 use crate::coordinator::MemberChange;
 use crate::delivery::types::{Delivery, LeaseRef};
 use crate::error::BusError;
@@ -14,13 +15,15 @@ use crate::error::BusError;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    arrived: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
-    ended: Option<BusError>,
+    /// Whoever waits for the next item.
+    reader: Option<Waker>,
+    /// On the heap, as most have not.
+    ended: Option<Box<BusError>>,
 }
 
 /// What a subscription hears.
@@ -34,12 +37,13 @@ pub(crate) enum Item {
 
 impl Inbox {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), arrived: Notify::new() }
+        Self { state: Mutex::default() }
     }
 
     pub(crate) fn put(&self, item: Item) {
-        self.lock().items.push_back(item);
-        self.arrived.notify_one();
+        let mut state = self.lock();
+        state.items.push_back(item);
+        wake(state);
     }
 
     /// Removes leases, ascending, that ended before anybody looked at them.
@@ -62,16 +66,15 @@ impl Inbox {
     pub(crate) fn end(&self, why: BusError) {
         let mut state = self.lock();
         state.items.clear();
-        state.ended.get_or_insert(why);
-        drop(state);
-        self.arrived.notify_one();
+        state.ended.get_or_insert_with(|| Box::new(why));
+        wake(state);
     }
 
     /// The next item with at most `leases_max` leases, or the end; `None` if there is nothing now.
     pub(crate) fn take(&self, leases_max: usize) -> Option<Result<Item, BusError>> {
         let mut state = self.lock();
         if let Some(why) = &state.ended {
-            return Some(Err(why.clone()));
+            return Some(Err(BusError::clone(why)));
         }
         loop {
             match state.items.front_mut()? {
@@ -87,13 +90,30 @@ impl Inbox {
         }
     }
 
-    /// Waits until something came since the last look. For one reader.
+    /// Waits until there is something to look at. For one reader.
     pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
+        poll_fn(|context| {
+            let mut state = self.lock();
+            if !state.items.is_empty() || state.ended.is_some() {
+                return Poll::Ready(());
+            }
+            note(&mut state.reader, context);
+            Poll::Pending
+        })
+        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the reader if it waits, without the lock, which it takes next.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
     }
 }
