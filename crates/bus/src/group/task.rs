@@ -11,7 +11,7 @@ use promethean_store::port::EndWatch;
 use super::command::{Answer, Command, Joiner};
 use super::inbox::{Inbox, Item};
 use super::page::{Unread, read};
-use super::progress::{self, Outcome};
+use super::progress::{self, Committing, Outcome};
 use super::sharing::Shared;
 use super::timer::Timer;
 use super::{Owner, load};
@@ -89,7 +89,7 @@ pub(super) struct Task {
     pub(super) answers: BTreeMap<ReplyNo, Answer<usize>>,
     pub(super) next_reply: u64,
     pub(super) read: Option<Boxed<Result<Input, Unread>>>,
-    pub(super) commit: Option<Boxed<Outcome>>,
+    pub(super) commit: Option<Committing>,
     /// Empty between steps; kept for its memory.
     pub(super) effects: Vec<Effect>,
     pub(super) letters: VecDeque<Command>,
@@ -317,8 +317,7 @@ impl Task {
                 self.read = Some(Box::pin(read(core, owner, request, from, limit)));
             }
             Effect::Commit(progress) => {
-                let (core, owner) = (Arc::clone(&self.core), Arc::clone(&self.owner));
-                self.commit = Some(Box::pin(progress::commit(core, owner, self.epoch, progress)));
+                self.commit = Some(progress::commit(&self.core, &self.owner, self.epoch, progress));
             }
             Effect::Deliver(member, deliveries) => {
                 self.owner.metrics.delivered.add(deliveries.len() as u64);
