@@ -96,6 +96,7 @@ impl Bus {
         self.core.closed.store(true, Ordering::Release);
         self.core.owners.close();
         self.core.tasks.join().await;
+        self.core.committer.join().await;
         self.core.consumers.join().await;
     }
 }

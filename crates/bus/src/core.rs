@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
-use crate::group::Owners;
+use crate::group::{Committer, Owners};
 use crate::letter_book::LetterBook;
 use crate::limits::BucketSet;
 use crate::members::Members;
@@ -29,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) settings: SettingsMirror,
     pub(crate) letters: LetterBook,
     pub(crate) owners: Owners,
+    pub(crate) committer: Committer,
     pub(crate) coordinators: Coordinators,
     pub(crate) topic_rates: Option<BucketSet<TopicName>>,
     pub(crate) births: broadcast::Sender<TopicName>,
@@ -63,6 +64,7 @@ impl Core {
         let topic_rates =
             options.topic_rate.map(|rate| BucketSet::new(rate, options.rated_topics_max, now_ms));
         Self {
+            committer: Committer::new(Arc::clone(&store)),
             store,
             clock,
             options,
@@ -116,6 +118,8 @@ impl Tasks {
         // Those that have ended take memory until they are joined.
         while tasks.try_join_next().is_some() {}
         let running = Running::new(&self.running);
+        // A future that waits for another has room for it twice; on the heap it is there once.
+        let task = Box::pin(task);
         tasks.spawn(async move {
             task.await;
             drop(running);

@@ -1,18 +1,19 @@
 //! The hub behind every adapter's `Watch` port.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use promethean_model::{Offset, TopicName};
-use tokio::sync::watch;
 
 /// Who follows which topic. A topic that nobody follows takes no memory here.
 #[derive(Debug, Default)]
 pub(crate) struct WatchHub {
     /// Entries in `topics`, so that the commit path of a store without followers takes no lock.
     followed: AtomicUsize,
-    topics: Mutex<HashMap<TopicName, watch::Sender<Offset>>>,
+    topics: Mutex<HashMap<TopicName, Arc<Followed>>>,
 }
 
 /// Follows the durable end of one topic.
@@ -22,8 +23,36 @@ pub(crate) struct WatchHub {
 pub struct EndWatch {
     topic: TopicName,
     hub: Arc<WatchHub>,
-    /// `None` only while dropping.
-    receiver: Option<watch::Receiver<Offset>>,
+    followed: Arc<Followed>,
+    /// The move that was last seen.
+    seen: u64,
+    /// Where this follower's waker is.
+    seat: usize,
+}
+
+/// One topic. There may be one for each group of it, or thousands with one each: so it is small, and a follower that
+/// waits again after it was woken for something else finds its waker where it was.
+#[derive(Debug, Default)]
+struct Followed {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    end: Offset,
+    /// Grows with every change of the end.
+    moves: u64,
+    /// The store is closed: there will be no more.
+    closed: bool,
+    followers: usize,
+    seats: Vec<Seat>,
+}
+
+#[derive(Debug)]
+enum Seat {
+    Free,
+    /// With whom to wake, while it waits.
+    Taken(Option<Waker>),
 }
 
 impl WatchHub {
@@ -31,15 +60,15 @@ impl WatchHub {
     /// entry, because stores move the end first and tell the hub afterwards.
     pub(crate) fn follow(self: &Arc<Self>, topic: &TopicName, end: impl FnOnce() -> Offset) -> EndWatch {
         let mut topics = self.lock();
-        let sender = topics.entry(topic.clone()).or_insert_with(|| {
+        let followed = Arc::clone(topics.entry(topic.clone()).or_insert_with(|| {
             self.followed.fetch_add(1, Ordering::SeqCst);
-            watch::channel(Offset::ZERO).0
-        });
+            Arc::default()
+        }));
         // Pairs with the fence in `moved`: either we read the new end or the mover finds `followed` above 0.
         fence(Ordering::SeqCst);
-        raise(sender, end());
-        let receiver = sender.subscribe();
-        EndWatch { topic: topic.clone(), hub: Arc::clone(self), receiver: Some(receiver) }
+        followed.raise(end());
+        let (seat, seen) = followed.sit_down();
+        EndWatch { topic: topic.clone(), hub: Arc::clone(self), followed, seen, seat }
     }
 
     /// The durable end of a topic moved up.
@@ -48,48 +77,123 @@ impl WatchHub {
         if self.followed.load(Ordering::SeqCst) == 0 {
             return;
         }
-        if let Some(sender) = self.lock().get(topic) {
-            raise(sender, end);
+        let followed = self.lock().get(topic).cloned();
+        if let Some(followed) = followed {
+            followed.raise(end);
         }
     }
 
     /// The topic was deleted.
     pub(crate) fn reset(&self, topic: &TopicName) {
-        if let Some(sender) = self.lock().get(topic) {
-            sender.send_replace(Offset::ZERO);
+        let followed = self.lock().get(topic).cloned();
+        if let Some(followed) = followed {
+            followed.change(|state| {
+                state.end = Offset::ZERO;
+                state.moves += 1;
+                true
+            });
         }
     }
 
     /// Ends every handle: the store is closed.
     pub(crate) fn close(&self) {
         let mut topics = self.lock();
-        topics.clear();
+        let all = std::mem::take(&mut *topics);
         self.followed.store(0, Ordering::SeqCst);
+        drop(topics);
+        for followed in all.into_values() {
+            followed.change(|state| {
+                state.closed = true;
+                true
+            });
+        }
     }
 
-    fn forget_if_unused(&self, topic: &TopicName) {
+    fn forget_if_unused(&self, topic: &TopicName, left: &Arc<Followed>) {
         let mut topics = self.lock();
-        if topics.get(topic).is_some_and(|sender| sender.receiver_count() == 0) {
+        // Under both locks: whoever comes to follow it takes them in the same order.
+        let is_unused = left.lock().followers == 0;
+        if is_unused && topics.get(topic).is_some_and(|followed| Arc::ptr_eq(followed, left)) {
             topics.remove(topic);
             self.followed.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TopicName, watch::Sender<Offset>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Followed>>> {
         // Every change under this lock is a single map operation, so a panic elsewhere leaves it whole.
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Two commits may report out of order; the end only moves up.
-fn raise(sender: &watch::Sender<Offset>, end: Offset) {
-    sender.send_if_modified(|current| {
-        let moved = end > *current;
-        if moved {
-            *current = end;
+impl Followed {
+    /// Two commits may report out of order; the end only moves up.
+    fn raise(&self, end: Offset) {
+        self.change(|state| {
+            let moved = end > state.end;
+            if moved {
+                state.end = end;
+                state.moves += 1;
+            }
+            moved
+        });
+    }
+
+    /// Wakes everyone who waits if `change` says that there is a reason.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) {
+        let mut state = self.lock();
+        if !change(&mut state) {
+            return;
         }
-        moved
-    });
+        let mut wakers = state.seats.iter_mut().filter_map(Seat::take_waker);
+        // Mostly there is one, which needs no list.
+        let first = wakers.next();
+        let rest: Vec<Waker> = wakers.collect();
+        drop(state);
+        first.into_iter().chain(rest).for_each(Waker::wake);
+    }
+
+    /// A seat for a new follower, and the move it has seen.
+    fn sit_down(&self) -> (usize, u64) {
+        let mut state = self.lock();
+        state.followers += 1;
+        let free = (state.followers <= state.seats.len())
+            .then(|| state.seats.iter().position(|seat| matches!(seat, Seat::Free)))
+            .flatten();
+        let seat = free.unwrap_or(state.seats.len());
+        match state.seats.get_mut(seat) {
+            Some(free) => *free = Seat::Taken(None),
+            None => {
+                if state.seats.is_empty() {
+                    // Most topics have few followers, and many of them one.
+                    state.seats.reserve_exact(1);
+                }
+                state.seats.push(Seat::Taken(None));
+            }
+        }
+        (seat, state.moves)
+    }
+
+    fn get_up(&self, seat: usize) {
+        let mut state = self.lock();
+        state.followers -= 1;
+        if let Some(seat) = state.seats.get_mut(seat) {
+            *seat = Seat::Free;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change leaves it whole before anything that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    fn take_waker(&mut self) -> Option<Waker> {
+        match self {
+            Self::Taken(waker) => waker.take(),
+            Self::Free => None,
+        }
+    }
 }
 
 impl EndWatch {
@@ -100,29 +204,54 @@ impl EndWatch {
 
     /// The end as last reported; marks it as seen.
     pub fn end(&mut self) -> Offset {
-        self.receiver.as_mut().map_or(Offset::ZERO, |receiver| *receiver.borrow_and_update())
+        let state = self.followed.lock();
+        self.seen = state.moves;
+        state.end
     }
 
     /// Waits until the end differs from what was last seen, and returns it. Cancel-safe. `None` once the store is
     /// closed.
     pub async fn changed(&mut self) -> Option<Offset> {
-        let receiver = self.receiver.as_mut()?;
-        receiver.changed().await.ok()?;
-        Some(*receiver.borrow_and_update())
+        poll_fn(|context| self.poll_changed(context)).await
+    }
+
+    /// As [`EndWatch::changed`], for one who waits for other things too.
+    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Option<Offset>> {
+        let seen = self.seen;
+        self.poll_until(context, |state| state.moves != seen)
     }
 
     /// Waits until the end is above `offset`, that is, until the event at `offset` can be read. Cancel-safe.
     pub async fn past(&mut self, offset: Offset) -> Option<Offset> {
-        let receiver = self.receiver.as_mut()?;
-        receiver.wait_for(|end| *end > offset).await.ok().map(|end| *end)
+        poll_fn(|context| self.poll_until(context, |state| state.end > offset)).await
+    }
+
+    fn poll_until(
+        &mut self,
+        context: &mut Context<'_>,
+        is_so: impl Fn(&State) -> bool,
+    ) -> Poll<Option<Offset>> {
+        let mut state = self.followed.lock();
+        if is_so(&state) {
+            self.seen = state.moves;
+            return Poll::Ready(Some(state.end));
+        }
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        match state.seats.get_mut(self.seat) {
+            Some(Seat::Taken(Some(waker))) => waker.clone_from(context.waker()),
+            Some(seat) => *seat = Seat::Taken(Some(context.waker().clone())),
+            None => debug_assert!(false, "a follower without a seat"),
+        }
+        Poll::Pending
     }
 }
 
 impl Drop for EndWatch {
     fn drop(&mut self) {
-        // The receiver first, or the count below would include it.
-        self.receiver = None;
-        self.hub.forget_if_unused(&self.topic);
+        self.followed.get_up(self.seat);
+        self.hub.forget_if_unused(&self.topic, &self.followed);
     }
 }
 
@@ -155,5 +284,50 @@ mod tests {
         assert_eq!(watch.end(), Offset(3));
         hub.reset(&topic("a"));
         assert_eq!(watch.end(), Offset::ZERO);
+    }
+
+    fn poll(watch: &mut EndWatch) -> Poll<Option<Offset>> {
+        watch.poll_changed(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_follower_hears_of_every_change_once_and_of_the_end() {
+        let hub = Arc::new(WatchHub::default());
+        let mut watch = hub.follow(&topic("a"), || Offset(3));
+        assert_eq!(poll(&mut watch), Poll::Pending, "what was there at first is no change");
+        hub.moved(&topic("a"), Offset(4));
+        hub.moved(&topic("b"), Offset(9));
+        assert_eq!(poll(&mut watch), Poll::Ready(Some(Offset(4))));
+        assert_eq!(poll(&mut watch), Poll::Pending);
+        hub.moved(&topic("a"), Offset(5));
+        hub.close();
+        assert_eq!(poll(&mut watch), Poll::Ready(Some(Offset(5))), "the last change comes before the end");
+        assert_eq!(poll(&mut watch), Poll::Ready(None));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_woken_in_whatever_seat() {
+        let hub = Arc::new(WatchHub::default());
+        let mut watches: Vec<_> = (0..4).map(|_| hub.follow(&topic("a"), || Offset(0))).collect();
+        // The seats of those that left are taken by those that come.
+        watches.remove(1);
+        watches.remove(2);
+        watches.extend((0..3).map(|_| hub.follow(&topic("a"), || Offset(0))));
+        let seats: std::collections::BTreeSet<_> = watches.iter().map(|watch| watch.seat).collect();
+        assert_eq!(seats.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        let mut waiting = tokio::task::JoinSet::new();
+        for mut watch in watches {
+            waiting.spawn(async move {
+                assert_eq!(watch.past(Offset(6)).await, Some(Offset(7)));
+                assert_eq!(watch.changed().await, None);
+            });
+        }
+        tokio::task::yield_now().await;
+        hub.moved(&topic("a"), Offset(6));
+        tokio::task::yield_now().await;
+        hub.moved(&topic("a"), Offset(7));
+        tokio::task::yield_now().await;
+        hub.close();
+        assert_eq!(waiting.join_all().await.len(), 5);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::Owner;
+use super::mailbox::note;
 use crate::coordinator::MemberChange;
 use crate::delivery::types::{Delivery, LeaseRef};
 use crate::error::BusError;
@@ -20,9 +21,10 @@ struct State {
     items: VecDeque<Item>,
     /// Whether the reader keeps leases, and so must hear which of them are over.
     keeps: bool,
-    /// The reader, while it waits.
+    /// Whoever waits for the next item.
     reader: Option<Waker>,
-    ended: Option<BusError>,
+    /// On the heap, as most have not.
+    ended: Option<Box<BusError>>,
 }
 
 /// What a subscription hears.
@@ -49,7 +51,7 @@ impl Inbox {
     pub(crate) fn put(&self, item: Item) {
         let mut state = self.lock();
         state.items.push_back(item);
-        state.wake();
+        wake(state);
     }
 
     /// Removes leases, ascending, that ended before anybody looked at them; tells of the others whoever keeps them.
@@ -71,7 +73,7 @@ impl Inbox {
         }
         if !seen.is_empty() {
             state.items.push_back(Item::Over(Arc::clone(owner), seen));
-            state.wake();
+            wake(state);
         }
     }
 
@@ -84,15 +86,15 @@ impl Inbox {
     pub(crate) fn end(&self, why: BusError) {
         let mut state = self.lock();
         state.items.clear();
-        state.ended.get_or_insert(why);
-        state.wake();
+        state.ended.get_or_insert_with(|| Box::new(why));
+        wake(state);
     }
 
     /// The next item with at most `leases_max` leases, or the end; `None` if there is nothing now.
     pub(crate) fn take(&self, leases_max: usize) -> Option<Result<Item, BusError>> {
         let mut state = self.lock();
         if let Some(why) = &state.ended {
-            return Some(Err(why.clone()));
+            return Some(Err(BusError::clone(why)));
         }
         loop {
             match state.items.front_mut()? {
@@ -115,7 +117,7 @@ impl Inbox {
         }
         let mut state = self.lock();
         if state.ended.is_none() && state.items.is_empty() {
-            state.reader = Some(cx.waker().clone());
+            note(&mut state.reader, cx);
             return Poll::Pending;
         }
         drop(state);
@@ -130,10 +132,11 @@ impl Inbox {
     }
 }
 
-impl State {
-    fn wake(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            reader.wake();
-        }
+/// Wakes the reader if it waits, without the lock, which it takes next.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
     }
 }

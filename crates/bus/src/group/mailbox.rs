@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
@@ -14,21 +15,22 @@ const LETTERS_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     state: Mutex<State<T>>,
-    arrived: Notify,
     room: Notify,
 }
 
 #[derive(Debug)]
 struct State<T> {
     letters: VecDeque<T>,
-    /// Why nothing is taken any more.
-    closed: Option<BusError>,
+    /// The reader, while it waits. Under the same lock, so that a letter costs one.
+    reader: Option<Waker>,
+    /// Why nothing is taken any more. On the heap, as most are open.
+    closed: Option<Box<BusError>>,
 }
 
 impl<T> Mailbox<T> {
     pub(crate) fn new() -> Self {
-        let state = Mutex::new(State { letters: VecDeque::new(), closed: None });
-        Self { state, arrived: Notify::new(), room: Notify::new() }
+        let state = Mutex::new(State { letters: VecDeque::new(), reader: None, closed: None });
+        Self { state, room: Notify::new() }
     }
 
     /// Puts a letter in when there is room. Cancel-safe: a dropped call has put nothing in.
@@ -42,11 +44,11 @@ impl<T> Mailbox<T> {
             {
                 let mut state = self.lock();
                 if let Some(why) = &state.closed {
-                    return Err(why.clone());
+                    return Err(BusError::clone(why));
                 }
                 if state.letters.len() < LETTERS_MAX {
                     state.letters.extend(letter.take());
-                    self.arrived.notify_one();
+                    wake(state);
                     return Ok(());
                 }
             }
@@ -58,10 +60,10 @@ impl<T> Mailbox<T> {
     pub(crate) fn send_now(&self, letter: T) -> Result<(), BusError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
-            return Err(why.clone());
+            return Err(BusError::clone(why));
         }
         state.letters.push_back(letter);
-        self.arrived.notify_one();
+        wake(state);
         Ok(())
     }
 
@@ -84,15 +86,20 @@ impl<T> Mailbox<T> {
         self.lock().letters.is_empty()
     }
 
-    /// Waits for a letter. For the reader only.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
+    /// Ready when there is a letter. For the reader only.
+    pub(crate) fn poll_arrived(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if !state.letters.is_empty() {
+            return Poll::Ready(());
+        }
+        note(&mut state.reader, context);
+        Poll::Pending
     }
 
     /// Takes no more letters; those that wait come back.
     pub(crate) fn close(&self, why: BusError) -> VecDeque<T> {
         let mut state = self.lock();
-        state.closed.get_or_insert(why);
+        state.closed.get_or_insert_with(|| Box::new(why));
         let left = std::mem::take(&mut state.letters);
         drop(state);
         self.room.notify_waiters();
@@ -102,6 +109,23 @@ impl<T> Mailbox<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the reader if it waits, without the lock, which it takes next.
+fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
+    }
+}
+
+/// Remembers whom to wake.
+pub(super) fn note(reader: &mut Option<Waker>, context: &Context<'_>) {
+    match reader {
+        Some(known) => known.clone_from(context.waker()),
+        None => *reader = Some(context.waker().clone()),
     }
 }
 
@@ -126,7 +150,7 @@ mod tests {
         mailbox.take(&mut taken);
         assert_eq!(taken.len(), LETTERS_MAX);
         assert_eq!(waiting.join_all().await, [Ok(())]);
-        mailbox.arrived().await;
+        std::future::poll_fn(|context| mailbox.poll_arrived(context)).await;
         mailbox.take(&mut taken);
         assert_eq!(taken.back(), Some(&LETTERS_MAX));
         mailbox.send_now(7).unwrap();

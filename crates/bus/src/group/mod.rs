@@ -8,9 +8,11 @@
 //! | `inbox` | what a subscription is given |
 //! | `page` | events, from the store to the machine |
 //! | `load`, `progress` | from the store to the machine, and back in one batch |
+//! | `committer` | many of those batches in one commit |
 //! | `owners` | which owners there are |
 
 mod command;
+mod committer;
 mod inbox;
 mod load;
 mod mailbox;
@@ -28,6 +30,7 @@ use promethean_model::{GroupName, TopicName};
 
 pub use self::command::Seen;
 pub(crate) use self::command::{Ask, Command, Joiner};
+pub(crate) use self::committer::Committer;
 pub(crate) use self::inbox::{Inbox, Item};
 use self::mailbox::Mailbox;
 pub(crate) use self::owners::{Owners, Wanted};

@@ -26,13 +26,24 @@ pub(crate) struct Owners {
 #[derive(Debug, Default)]
 struct Map {
     owners: HashMap<Key, Entry>,
+    /// Those of the owner that came last. Most owners have the same, and share them.
+    options: Option<Arc<GroupOptions>>,
     closed: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     owner: Arc<Owner>,
-    options: GroupOptions,
+    options: Arc<GroupOptions>,
+}
+
+impl Map {
+    fn shared(&mut self, options: &GroupOptions) -> Arc<GroupOptions> {
+        match &self.options {
+            Some(last) if **last == *options => Arc::clone(last),
+            _ => Arc::clone(self.options.insert(Arc::new(options.clone()))),
+        }
+    }
 }
 
 /// An owner that someone needs.
@@ -70,9 +81,9 @@ impl Owners {
             starved: AtomicBool::new(false),
         });
         owner.mailbox.send_now(command)?;
-        let options = wanted.row.options.clone();
+        let options = map.shared(&wanted.row.options);
         map.owners.insert(key, Entry { owner: Arc::clone(&owner), options });
-        core.tasks.spawn(task::run(Arc::clone(core), Arc::clone(&owner), wanted.row.clone()));
+        core.tasks.spawn(task::run(task::start(core, &owner, &wanted.row)));
         Ok(owner)
     }
 

@@ -1,5 +1,7 @@
 //! What a machine wants committed, as one batch.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use promethean_model::Offset;
@@ -21,8 +23,38 @@ pub(super) struct Outcome {
     pub(super) result: Result<(), BusError>,
 }
 
+/// A commit on its way.
+pub(super) type Committing = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
 /// Commits progress under the epoch: all of it, or nothing if the group has another owner.
-pub(super) async fn commit(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Progress) -> Outcome {
+pub(super) fn commit(core: &Arc<Core>, owner: &Arc<Owner>, epoch: u64, progress: Progress) -> Committing {
+    let core = Arc::clone(core);
+    if is_cursor_only(&progress) {
+        let cursor = cursor(owner, epoch, &progress);
+        // By far the most, so it takes no more memory than it needs.
+        return Box::pin(commit_cursor(core, cursor, progress.token));
+    }
+    Box::pin(commit_all(core, Arc::clone(owner), epoch, progress))
+}
+
+fn is_cursor_only(progress: &Progress) -> bool {
+    let Progress { failed, forget, dead, redriven, forget_all, .. } = progress;
+    failed.is_empty() && forget.is_empty() && dead.is_empty() && redriven.is_empty() && !forget_all
+}
+
+async fn commit_cursor(core: Arc<Core>, cursor: StateOp, token: u64) -> Outcome {
+    let began = core.clock.monotonic_ms();
+    let result = core.committer.commit(Batch::new().with(cursor)).await.map_err(BusError::from);
+    observe(&core, began);
+    Outcome { token, result }
+}
+
+fn observe(core: &Core, began: u64) {
+    let took_ms = core.clock.monotonic_ms().saturating_sub(began);
+    core.metrics.server().commit_us.observe(took_ms.saturating_mul(1000));
+}
+
+async fn commit_all(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Progress) -> Outcome {
     let token = progress.token;
     let began = core.clock.monotonic_ms();
     let mut result = commit_batch(&core, &owner, epoch, &progress, true).await;
@@ -32,8 +64,7 @@ pub(super) async fn commit(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progr
         // The dead-letter topic takes no letter; the group must not wait for that for ever.
         result = commit_batch(&core, &owner, epoch, &progress, false).await;
     }
-    let took_ms = core.clock.monotonic_ms().saturating_sub(began);
-    core.metrics.server().commit_us.observe(took_ms.saturating_mul(1000));
+    observe(&core, began);
     Outcome { token, result }
 }
 
@@ -85,7 +116,10 @@ async fn commit_batch(
     }
     batch.state = rows.ops;
     batch.state.push(cursor);
-    core.store.commit(batch).await?;
+    match batch.events.is_empty() {
+        true => core.committer.commit(batch).await?,
+        false => _ = core.store.commit(batch).await?,
+    }
     core.letters.add(&core.metrics, &owner.topic, &owner.group, opened);
     owner.metrics.dead_lettered.add(buried);
     Ok(())

@@ -31,11 +31,13 @@ impl Shared {
 impl Task {
     /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
     pub(super) fn share_credit(&mut self) {
-        let mut shares = false;
+        // Most groups share nothing, and a fence waits for every write before it.
+        if !self.members.values().any(|seat| seat.shared.is_some()) {
+            return;
+        }
         // Pairs with the fence below: whoever starves sees the credit we gave back, or we see that it starves.
         fence(Ordering::SeqCst);
         for shared in self.members.values().filter_map(|seat| seat.shared.as_ref()) {
-            shares = true;
             if shared.credit.free() == 0 {
                 continue;
             }
@@ -46,7 +48,7 @@ impl Task {
         }
         // No reason at all may mean that credit came back after the machine found none: nobody told us of that either.
         let wants = matches!(self.machine.reason(self.now), Some(Reason::Credit) | None);
-        if !shares || !wants || self.read.is_some() {
+        if !wants || self.read.is_some() {
             return;
         }
         let links = self.members.values().filter_map(|seat| seat.shared.as_ref());

@@ -1,7 +1,7 @@
 //! The task of an owner: it feeds the machine and does what the machine wants done.
 
-use std::collections::{HashMap, VecDeque};
-use std::future::{Future, pending};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use promethean_store::port::EndWatch;
 use super::command::{Answer, Command, Joiner};
 use super::inbox::{Inbox, Item};
 use super::page::{Unread, read};
-use super::progress::{self, Outcome};
+use super::progress::{self, Committing, Outcome};
 use super::sharing::Shared;
 use super::timer::Timer;
 use super::{Owner, load};
@@ -25,19 +25,23 @@ use crate::small_map::SmallMap;
 /// How long after the store failed to try again.
 const RETRY_MS: u64 = 1_000;
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Serves the owner until it has nothing to do, or cannot go on.
-pub(super) async fn run(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) {
-    // On the heap, as it is large and soon over: a task at rest is no larger than what it needs then.
-    let Some(mut task) = Box::pin(start(core, owner, row)).await else { return };
+pub(super) async fn run(start: Boxed<Option<Box<Task>>>) {
+    let Some(mut task) = start.await else { return };
     if let Err(why) = task.serve().await {
         task.stop(&why);
     }
 }
 
-/// Takes the group over; `None` if that failed, which everyone has been told.
-async fn start(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<Task>> {
+/// Takes the group over; `None` if that failed, which everyone has been told. On the heap, as it is large and soon
+/// over: a task at rest is no larger than what it needs then.
+pub(super) fn start(core: &Arc<Core>, owner: &Arc<Owner>, row: &GroupRow) -> Boxed<Option<Box<Task>>> {
+    Box::pin(take_over(Arc::clone(core), Arc::clone(owner), row.clone()))
+}
+
+async fn take_over(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<Task>> {
     let watch = core.store.watch(&owner.topic);
     let loaded = match load::load(&core, &owner, &row).await {
         Ok(loaded) => loaded,
@@ -55,7 +59,7 @@ async fn start(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<
         watch,
         end: Offset::ZERO,
         members: SmallMap::default(),
-        answers: HashMap::new(),
+        answers: BTreeMap::new(),
         next_reply: 0,
         read: None,
         commit: None,
@@ -82,16 +86,16 @@ pub(super) struct Task {
     /// What the machine was told last.
     pub(super) end: Offset,
     pub(super) members: SmallMap<MemberNo, Seat>,
-    pub(super) answers: HashMap<ReplyNo, Answer<usize>>,
+    pub(super) answers: BTreeMap<ReplyNo, Answer<usize>>,
     pub(super) next_reply: u64,
     pub(super) read: Option<Boxed<Result<Input, Unread>>>,
-    pub(super) commit: Option<Boxed<Outcome>>,
+    pub(super) commit: Option<Committing>,
     /// Empty between steps; kept for its memory.
     pub(super) effects: Vec<Effect>,
     pub(super) letters: VecDeque<Command>,
     pub(super) failure: Option<Box<BusError>>,
     /// Why to end as soon as no commit is on its way.
-    pub(super) ending: Option<BusError>,
+    pub(super) ending: Option<Box<BusError>>,
     /// Dropped when the task ends.
     pub(super) enders: Vec<Answer<()>>,
     pub(super) paused: bool,
@@ -116,6 +120,9 @@ enum Woken {
     Read(Result<Input, Unread>),
     Committed(Outcome),
     StoreClosed,
+    /// Time has passed.
+    Timer,
+    /// A letter or a new end, which are looked at next.
     Other,
 }
 
@@ -130,7 +137,7 @@ impl Task {
             }
             // What the store has accepted comes before what is done once we have ended; the rest need not be written.
             if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
-                return Err(why);
+                return Err(*why);
             }
             self.share_credit();
             self.show();
@@ -143,7 +150,8 @@ impl Task {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
                 Woken::StoreClosed => return Err(BusError::Closed),
-                Woken::Other => self.step(Input::Tick),
+                Woken::Timer => self.step(Input::Tick),
+                Woken::Other => {}
             }
         }
     }
@@ -156,9 +164,9 @@ impl Task {
             biased;
             outcome = ready(&mut self.commit) => Woken::Committed(outcome),
             answer = ready(&mut self.read) => Woken::Read(answer),
-            () = self.owner.mailbox.arrived() => Woken::Other,
-            end = self.watch.changed() => end.map_or(Woken::StoreClosed, |_| Woken::Other),
-            () = self.timer.fired() => Woken::Other,
+            () = poll_fn(|context| self.owner.mailbox.poll_arrived(context)) => Woken::Other,
+            end = poll_fn(|context| self.watch.poll_changed(context)) => end.map_or(Woken::StoreClosed, |_| Woken::Other),
+            () = self.timer.fired() => Woken::Timer,
         }
     }
 
@@ -205,7 +213,7 @@ impl Task {
             }
             Command::TopicDeleted(answer) => {
                 self.enders.push(answer);
-                self.ending = Some(BusError::TopicDeleted { topic: self.owner.topic.clone() });
+                self.ending = Some(Box::new(BusError::TopicDeleted { topic: self.owner.topic.clone() }));
             }
             Command::Close => {
                 self.closing = true;
@@ -247,7 +255,8 @@ impl Task {
             return;
         }
         let group = self.owner.group.clone();
-        self.ending = Some(BusError::UnknownGroup { group, subject: self.owner.topic.to_string() });
+        let subject = self.owner.topic.to_string();
+        self.ending = Some(Box::new(BusError::UnknownGroup { group, subject }));
         self.enders.push(answer);
     }
 
@@ -308,8 +317,7 @@ impl Task {
                 self.read = Some(Box::pin(read(core, owner, request, from, limit)));
             }
             Effect::Commit(progress) => {
-                let (core, owner) = (Arc::clone(&self.core), Arc::clone(&self.owner));
-                self.commit = Some(Box::pin(progress::commit(core, owner, self.epoch, progress)));
+                self.commit = Some(progress::commit(&self.core, &self.owner, self.epoch, progress));
             }
             Effect::Deliver(member, deliveries) => {
                 self.owner.metrics.delivered.add(deliveries.len() as u64);
@@ -345,7 +353,7 @@ impl Task {
         self.core.owners.remove(&self.owner, why.clone(), || false);
         (self.read, self.commit) = (None, None);
         self.show();
-        for (_, answer) in self.answers.drain() {
+        for answer in std::mem::take(&mut self.answers).into_values() {
             // As above.
             let _ = answer.send(Err(why.clone()));
         }

@@ -149,7 +149,10 @@ impl GroupMetrics {
     fn put<const N: usize>(&self, gauge: &Gauge, value: i64) {
         const { assert!(N < SHARES) };
         if let Some(share) = self.shares.get(N) {
-            gauge.add(value - share.swap(value, Ordering::Relaxed));
+            // Mostly it is what it was.
+            if share.load(Ordering::Relaxed) != value {
+                gauge.add(value - share.swap(value, Ordering::Relaxed));
+            }
         }
     }
 

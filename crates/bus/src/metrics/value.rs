@@ -38,7 +38,10 @@ impl Counter {
 
     /// So many more.
     pub fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
+        // A write makes the other processors fetch the line again.
+        if count > 0 {
+            self.0.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     /// How many there were.
@@ -50,7 +53,9 @@ impl Counter {
 impl Gauge {
     /// Up or down by so much.
     pub fn add(&self, change: i64) {
-        self.0.fetch_add(change, Ordering::Relaxed);
+        if change != 0 {
+            self.0.fetch_add(change, Ordering::Relaxed);
+        }
     }
 
     /// To this value. Only for a gauge with one writer; where several share it, each [adds](Self::add) its changes.

@@ -37,8 +37,10 @@ fn measure(bench: &BusBench, count: usize, one_topic: Option<f64>) -> Result<f64
     let dir = bench.scratch.fresh("topics")?;
     let server = Server::open(dir.path())?;
     let topics = publish::topics("many", count)?;
-    let group: GroupName = "bench".parse()?;
-    let wanted = topics.iter().map(|topic| (topic.clone(), group.clone()));
+    // Of its own name: to create a group, all subjects of that name are looked at.
+    let groups = (0..count).map(|number| Ok(format!("bench-{number}").parse()?));
+    let groups = groups.collect::<Result<Vec<GroupName>>>()?;
+    let wanted = || topics.iter().cloned().zip(groups.iter().cloned());
     let round = async |members, each: u64| {
         let load = Load { events: each * count as u64, ..load };
         let (published, members) =
@@ -47,15 +49,15 @@ fn measure(bench: &BusBench, count: usize, one_topic: Option<f64>) -> Result<f64
         members
     };
     let members = server.run(async {
-        let members = subscribe_all(&server.bus, wanted, bench.plan.in_flight, Start::Earliest).await?;
+        let members = subscribe_all(&server.bus, wanted(), bench.plan.in_flight, Start::Earliest).await?;
         let members = round(members, 1).await?;
         server.store.checkpoint().await?;
         Ok(members)
     })?;
     let (members, spent) = server.measure(load.events, round(members, each))?;
     server.run(async {
-        for topic in topics.iter() {
-            ensure_finished(&*server.store, &group, topic).await?;
+        for (topic, group) in wanted() {
+            ensure_finished(&*server.store, &group, &topic).await?;
         }
         Ok(())
     })?;
