@@ -1,0 +1,3 @@
+//! The gateway from outside.
+
+mod suite;
