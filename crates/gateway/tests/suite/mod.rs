@@ -9,4 +9,5 @@ mod auth_grants;
 mod auth_jwt;
 mod auth_matrix;
 mod auth_secrets;
+mod auth_tls;
 mod auth_tokens;
