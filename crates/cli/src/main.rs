@@ -2,8 +2,10 @@
 
 mod args;
 mod bench;
+mod config;
 mod data_dir;
 mod output;
+mod token;
 mod verify;
 
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Log(args)) => bench::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Bus(args)) => bench::run_bus(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Child(args)) => bench::run_child(&args).map(|()| ExitCode::SUCCESS),
+        Command::Token(command) => token::run(&command),
         Command::Verify(args) => verify::run(&args),
     };
     done.unwrap_or_else(|error| {
