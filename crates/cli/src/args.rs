@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::token::TokenCommand;
+
 /// A durable event bus: topics of events on one machine, with lookup by offset, time, id and key.
 #[derive(Debug, Parser)]
 #[command(name = "promethean", version, about, propagate_version = true, arg_required_else_help = true)]
@@ -20,6 +22,9 @@ pub(crate) enum Command {
     /// Measure this machine and the log on it
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Make tokens and check them
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Read a whole data directory and report what is damaged
     Verify(VerifyArgs),
 }

@@ -2,9 +2,11 @@
 
 mod args;
 mod bench;
+mod config;
 mod data_dir;
 mod output;
 mod serve;
+mod token;
 mod verify;
 
 use std::process::ExitCode;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
         Command::Bench(BenchCommand::Bus(args)) => bench::run_bus(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench(BenchCommand::Child(args)) => bench::run_child(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve::run(&args),
+        Command::Token(command) => token::run(&command),
         Command::Verify(args) => verify::run(&args),
     };
     done.unwrap_or_else(|error| {

@@ -11,9 +11,9 @@ use promethean_gateway::auth::Open;
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_gateway::options::GatewayOptions;
 use promethean_model::{Clock, SystemClock};
-use promethean_store::embedded::{self, EmbeddedStore};
-use promethean_store::memory::{self, MemoryStore};
-use promethean_store::port::Store;
+use promethean_testkit::store::embedded::{self, EmbeddedStore};
+use promethean_testkit::store::memory::{self, MemoryStore};
+use promethean_testkit::store::port::Store;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -6,13 +6,25 @@
 //! | [`identity`] | a client that is known |
 //! | [`access`] | what can be asked for |
 //! | [`grants`] | what is allowed |
+//! | [`static_tokens`] | tokens that are listed, by their hashes |
+//! | [`jwt`] | tokens that somebody signed |
+//! | [`either`] | both kinds together |
+//! | [`secret`] | what must not be shown |
 
 pub mod access;
 pub mod authenticator;
+pub mod either;
 pub mod grants;
 pub mod identity;
+pub mod jwt;
+pub mod secret;
+pub mod static_tokens;
 
 pub use access::Access;
 pub use authenticator::{AuthError, Authenticator, Open};
+pub use either::Either;
 pub use grants::Grants;
 pub use identity::Identity;
+pub use jwt::{Jwt, JwtOptions};
+pub use secret::Secret;
+pub use static_tokens::{StaticToken, StaticTokens, TokenHash};

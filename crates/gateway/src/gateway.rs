@@ -13,6 +13,7 @@ use crate::app::{App, Inner};
 use crate::auth::Authenticator;
 use crate::http::metrics::GatewayMetrics;
 use crate::listen;
+use crate::listen::tls::TlsError;
 use crate::options::GatewayOptions;
 
 /// A gateway that serves.
@@ -46,6 +47,9 @@ pub enum StartError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// The certificate or its key is of no use.
+    #[error("no TLS: {0}")]
+    Tls(#[from] TlsError),
 }
 
 impl Gateway {

@@ -1,5 +1,8 @@
 //! Accepting connections.
 
+pub(crate) mod origin;
+pub(crate) mod tls;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +12,13 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use self::tls::Tls;
 use crate::app::App;
 use crate::gateway::StartError;
 use crate::http;
@@ -36,17 +41,24 @@ pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<Soc
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         listeners.push((listener.local_addr().map_err(failed)?, listener));
     }
+    let tls = app.options.tls.as_ref().map(|files| Tls::start(app, files)).transpose()?;
     let room = Arc::new(Semaphore::new(app.options.connections_max));
     let router = http::router(app.clone());
     let mut bound = Vec::new();
     for (address, listener) in listeners {
         bound.push(address);
-        app.tasks.spawn(accept(app.clone(), listener, router.clone(), Arc::clone(&room)));
+        app.tasks.spawn(accept(app.clone(), listener, tls.clone(), router.clone(), Arc::clone(&room)));
     }
     Ok(bound)
 }
 
-async fn accept(app: App, listener: TcpListener, router: Router, room: Arc<Semaphore>) {
+async fn accept(
+    app: App,
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    room: Arc<Semaphore>,
+) {
     loop {
         let accepted = tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -66,16 +78,34 @@ async fn accept(app: App, listener: TcpListener, router: Router, room: Arc<Semap
             warn!(%peer, "too many connections");
             continue;
         };
-        let (app, router) = (app.clone(), router.clone());
+        let (app, tls, router) = (app.clone(), tls.clone(), router.clone());
         let slot = Slot(Arc::new(permit));
-        app.clone().tasks.spawn(async move { serve(&app, stream, router, slot).await });
+        app.clone().tasks.spawn(async move { greet(&app, stream, tls.as_deref(), router, slot).await });
     }
 }
 
-async fn serve(app: &App, stream: TcpStream, router: Router, slot: Slot) {
+/// Shakes hands where TLS is on, then serves.
+async fn greet(app: &App, stream: TcpStream, tls: Option<&Tls>, router: Router, slot: Slot) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set nodelay");
     }
+    let Some(tls) = tls else { return serve(app, stream, router, slot).await };
+    let accepted = tokio::select! {
+        () = app.stopping.cancelled() => return,
+        accepted = tls.accept(stream, Duration::from_millis(app.options.head_timeout_ms)) => accepted,
+    };
+    match accepted {
+        Ok(stream) => serve(app, stream, router, slot).await,
+        Err(error) => debug!(%error, "no TLS with this client"),
+    }
+}
+
+async fn serve(
+    app: &App,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    slot: Slot,
+) {
     let shared = http::Connection::new(app);
     let service =
         TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<Incoming>| {

@@ -3,6 +3,9 @@
 use promethean_bus::limits::Rate;
 use promethean_model::limits::MESSAGE_BYTES_MAX_DEFAULT;
 
+pub use crate::listen::origin::{OriginError, check_origins};
+pub use crate::listen::tls::{TlsError, TlsFiles};
+
 /// Limits and timeouts of the gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
@@ -30,6 +33,8 @@ pub struct GatewayOptions {
     pub delivery_rate: Option<Rate>,
     /// Origins besides the same and loopback that browsers may connect from.
     pub allowed_origins: Vec<String>,
+    /// Certificate and key, to serve over TLS only. Default: none.
+    pub tls: Option<TlsFiles>,
 }
 
 impl Default for GatewayOptions {
@@ -47,6 +52,7 @@ impl Default for GatewayOptions {
             publish_rate: None,
             delivery_rate: None,
             allowed_origins: Vec::new(),
+            tls: None,
         }
     }
 }

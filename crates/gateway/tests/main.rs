@@ -1,4 +1,3 @@
 //! The gateway from outside, over sockets.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops where it fails")]
 
 mod suite;

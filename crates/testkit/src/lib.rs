@@ -22,4 +22,6 @@ pub use fault_state::FaultState;
 pub use gate_disk::GateDisk;
 pub use ledger::{Ledger, LedgerEntry, ObservedEvent, ObservedTopic, ObservedTopics};
 pub use manual_clock::ManualClock;
+/// The stores, for tests of crates that see them only through the bus.
+pub use promethean_store as store;
 pub use rng::SeededRng;

@@ -4,6 +4,7 @@
 
 mod bench;
 mod help;
+mod token;
 mod verify;
 
 use std::path::Path;

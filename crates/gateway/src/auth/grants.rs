@@ -1,21 +1,107 @@
 //! What is allowed.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `rule` | one thing that is allowed or denied |
+//! | `scope` | rules as texts, `publish:orders.*` |
+//! | `policy` | rules as JSON, `{effect, action, topics, groups}` |
+//! | `names` | which groups or collections a rule is about |
+//! | `overlap` | whether two patterns have a topic in common |
 
+mod names;
+mod overlap;
+mod policy;
+mod rule;
+mod scope;
+
+use std::fmt;
+
+pub use policy::PolicyError;
+pub use scope::ScopeError;
+
+use self::rule::Rule;
 use super::access::Access;
 
-/// What a client may do. Nothing is allowed that is not granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a client may do. Nothing is allowed that is not granted, and what is denied stays so whatever is granted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
-    everything: bool,
+    allow: Vec<Rule>,
+    deny: Vec<Rule>,
 }
 
 impl Grants {
     /// May do everything.
-    pub const fn everything() -> Self {
-        Self { everything: true }
+    pub fn everything() -> Self {
+        Self { allow: vec![Rule::Admin], deny: Vec::new() }
     }
 
-    /// Whether it is allowed.
-    pub const fn allow(&self, _access: &Access<'_>) -> bool {
-        self.everything
+    /// May do what the scopes say; any that cannot be understood is an error.
+    pub fn parse<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeError> {
+        let mut grants = Self::default();
+        for text in scopes {
+            let (denies, rule) = scope::parse(text.as_ref())?;
+            grants.push(denies, rule);
+        }
+        Ok(grants)
+    }
+
+    /// As [`Grants::parse`], for tokens that others issue and whose scopes are not all meant for us, `openid` say: what
+    /// is not understood allows nothing. A denial must be understood.
+    pub fn parse_foreign<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeError> {
+        let mut grants = Self::default();
+        for text in scopes {
+            match scope::parse(text.as_ref()) {
+                Ok((denies, rule)) => grants.push(denies, rule),
+                Err(error) if scope::is_denial(text.as_ref()) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(grants)
+    }
+
+    /// Rules as the seeds write them: a list of `{effect, action, topics, groups?}`, or `{rules: [...]}`.
+    pub fn from_policy(policy: &serde_json::Value) -> Result<Self, PolicyError> {
+        let mut grants = Self::default();
+        for (denies, rule) in policy::rules(policy)? {
+            grants.push(denies, rule);
+        }
+        Ok(grants)
+    }
+
+    /// Both together; a denial of either holds for all.
+    pub fn and(mut self, other: Self) -> Self {
+        self.allow.extend(other.allow);
+        self.deny.extend(other.deny);
+        self
+    }
+
+    /// Whether it is allowed. A pattern must be contained in a single grant, and nothing in it may be denied.
+    pub fn allow(&self, access: &Access<'_>) -> bool {
+        self.allow.iter().any(|rule| rule.covers(access))
+            && !self.deny.iter().any(|rule| rule.touches(access))
+    }
+
+    /// Whether nothing at all is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty()
+    }
+
+    /// All rules as scopes, denials last.
+    pub fn scopes(&self) -> Vec<String> {
+        let denied = self.deny.iter().map(|rule| format!("!{rule}"));
+        self.allow.iter().map(Rule::to_string).chain(denied).collect()
+    }
+
+    fn push(&mut self, denies: bool, rule: Rule) {
+        let rules = if denies { &mut self.deny } else { &mut self.allow };
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+}
+
+impl fmt::Display for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.scopes().join(" "))
     }
 }

@@ -8,10 +8,10 @@ use promethean_gateway::auth::{Authenticator, Open};
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_gateway::options::GatewayOptions;
 use promethean_model::Clock;
-use promethean_store::embedded::{self, EmbeddedStore};
-use promethean_store::memory::{self, MemoryStore};
-use promethean_store::port::Store;
 use promethean_testkit::ManualClock;
+use promethean_testkit::store::embedded::{self, EmbeddedStore};
+use promethean_testkit::store::memory::{self, MemoryStore};
+use promethean_testkit::store::port::Store;
 use serde_json::Value;
 
 use super::client::{Answer, Client};

@@ -8,10 +8,10 @@ use promethean_bus::{Bus, BusOptions};
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::{Authenticator, Open};
 use promethean_gateway::gateway::{Gateway, Parts};
-use promethean_store::embedded::{self, EmbeddedStore};
-use promethean_store::memory::{MemoryStore, Options};
-use promethean_store::port::Store;
 use promethean_testkit::ManualClock;
+use promethean_testkit::store::embedded::{self, EmbeddedStore};
+use promethean_testkit::store::memory::{MemoryStore, Options};
+use promethean_testkit::store::port::Store;
 use tempfile::TempDir;
 
 use super::client::Client;

@@ -1,0 +1,128 @@
+//! From what a file says to who is let in.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use promethean_gateway::auth::jwt::{JwksUrl, KeySource};
+use promethean_gateway::auth::{
+    Authenticator, Either, Grants, Jwt, JwtOptions, Open, Secret, StaticToken, StaticTokens,
+};
+use promethean_model::Clock;
+
+use super::file::{AuthSection, JwtSection, OneOrMany, TokenEntry, TokensFile};
+use super::{Config, explain, read_bytes, read_text};
+
+/// By how much `nbf` may be ahead where nothing is set.
+const LEEWAY_MS_DEFAULT: u64 = 10_000;
+/// The name of who has the token of the command line.
+const OPERATOR: &str = "operator";
+
+/// Who is let in, with all files read.
+#[derive(Debug, Default)]
+pub(super) struct Auth {
+    tokens: Vec<StaticToken>,
+    jwt: Option<JwtOptions>,
+}
+
+impl Auth {
+    pub(super) fn read(section: AuthSection, dir: &Path) -> Result<Self> {
+        let mut entries = section.tokens;
+        if let Some(file) = &section.tokens_file {
+            let path = dir.join(file);
+            let text = read_text(&path).context("`auth.tokens_file`")?;
+            let listed: TokensFile = toml::from_str(&text)
+                .map_err(|error| explain(&text, &error))
+                .with_context(|| format!("`{}`", path.display()))?;
+            entries.extend(listed.tokens);
+        }
+        let tokens = tokens(&entries)?;
+        let jwt = section.jwt.map(|jwt| jwt_options(jwt, dir)).transpose().context("[auth.jwt]")?;
+        if tokens.is_empty() && jwt.is_none() {
+            bail!(
+                "[auth] lets nobody in; add [[auth.tokens]] or [auth.jwt], or leave it out to serve this machine only"
+            );
+        }
+        Ok(Self { tokens, jwt })
+    }
+}
+
+impl Config {
+    /// Who decides who a client is.
+    pub(crate) fn authenticator(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Authenticator>> {
+        let mut tokens = self.auth.tokens.clone();
+        tokens.extend(self.token.iter().map(|token| StaticTokens::admin(OPERATOR, token)));
+        let jwt = self.auth.jwt.clone().map(|options| Jwt::new(options, Arc::clone(clock))).transpose();
+        let listed = |tokens| StaticTokens::new(tokens, Arc::clone(clock));
+        Ok(match (jwt.context("[auth.jwt]")?, tokens.is_empty()) {
+            (None, true) => Arc::new(Open),
+            (None, false) => Arc::new(listed(tokens)),
+            (Some(signed), true) => Arc::new(signed),
+            (Some(signed), false) => Arc::new(Either { listed: listed(tokens), signed }),
+        })
+    }
+}
+
+fn tokens(entries: &[TokenEntry]) -> Result<Vec<StaticToken>> {
+    let mut names = BTreeSet::new();
+    let mut tokens: Vec<StaticToken> = Vec::new();
+    for entry in entries {
+        let TokenEntry { name, sha256, scopes, expires } = entry;
+        let token = || format!("the token `{}`", name.escape_debug());
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(anyhow!("{} has no name that can be shown in a log", token()));
+        }
+        if !names.insert(name) {
+            bail!("{} is listed twice; give each a name of its own", token());
+        }
+        if let Some(other) = tokens.iter().find(|other| other.hash == *sha256) {
+            bail!("{} has the hash of `{}`; make a new token for it", token(), other.name);
+        }
+        let grants = Arc::new(Grants::parse(scopes).with_context(token)?);
+        let expires_ms = expires.map(|moment| moment.ms());
+        tokens.push(StaticToken { name: name.as_str().into(), hash: *sha256, grants, expires_ms });
+    }
+    Ok(tokens)
+}
+
+fn jwt_options(section: JwtSection, dir: &Path) -> Result<JwtOptions> {
+    let keys = key_source(&section, dir)?;
+    let audience = section.audience.map_or_else(Vec::new, OneOrMany::into_vec);
+    let leeway_ms = section.leeway.map_or(LEEWAY_MS_DEFAULT, |leeway| leeway.get());
+    Ok(JwtOptions { keys, issuer: section.issuer, audience, leeway_ms })
+}
+
+fn key_source(section: &JwtSection, dir: &Path) -> Result<KeySource> {
+    let JwtSection { secret, secret_file, public_key_file, jwks_file, jwks_url, .. } = section;
+    let mut given = Vec::new();
+    given.extend(secret.clone().map(|secret| Ok(KeySource::Secret(secret))));
+    given.extend(secret_file.as_ref().map(|file| read_secret(&dir.join(file)).map(KeySource::Secret)));
+    let read = |file: &PathBuf| read_bytes(&dir.join(file)).map(Secret::from);
+    given.extend(public_key_file.as_ref().map(|file| read(file).map(KeySource::Pem)));
+    given.extend(jwks_file.as_ref().map(|file| read(file).map(KeySource::Jwks)));
+    given.extend(jwks_url.as_ref().map(|url| {
+        let defaults = JwksUrl::new(url);
+        let authorities =
+            section.jwks_ca_file.as_ref().map(|file| read_bytes(&dir.join(file))).transpose()?;
+        Ok(KeySource::Url(JwksUrl {
+            plain_http: section.jwks_plain_http,
+            authorities,
+            refresh_ms: section.jwks_refresh.map_or(defaults.refresh_ms, |span| span.0),
+            max_age_ms: section.jwks_max_age.map_or(defaults.max_age_ms, |span| span.0),
+            ..defaults
+        }))
+    }));
+    let (Some(one), 0) = (given.pop(), given.len()) else {
+        bail!(
+            "give one of `secret`, `secret_file`, `public_key_file`, `jwks_file` and `jwks_url`, and only one"
+        );
+    };
+    one
+}
+
+/// The bytes of a file, without the end of the line that editors add.
+pub(crate) fn read_secret(path: &Path) -> Result<Secret> {
+    let bytes = read_bytes(path)?;
+    Ok(bytes.trim_ascii_end().to_vec().into())
+}

@@ -1,0 +1,132 @@
+//! What a file may say. Everything that is not listed here is refused.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use promethean_bus::limits::Rate;
+use promethean_gateway::auth::{Secret, TokenHash};
+use promethean_model::{Limits, Millis, TopicName, TopicSettings};
+use serde::{Deserialize, Deserializer, de};
+
+use super::moment::Moment;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) listen: Option<OneOrMany<SocketAddr>>,
+    pub(super) data: Option<PathBuf>,
+    pub(super) store: Option<String>,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) auto_create_topics: Option<bool>,
+    pub(super) auth: Option<AuthSection>,
+    pub(super) tls: Option<TlsSection>,
+    pub(super) limits: LimitsSection,
+    pub(super) topics: BTreeMap<TopicName, TopicSettings>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthSection {
+    pub(super) tokens: Vec<TokenEntry>,
+    /// A file of its own with `[[tokens]]`.
+    pub(super) tokens_file: Option<PathBuf>,
+    pub(super) jwt: Option<JwtSection>,
+}
+
+/// The file that `tokens_file` names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokensFile {
+    pub(super) tokens: Vec<TokenEntry>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokenEntry {
+    pub(super) name: String,
+    pub(super) sha256: TokenHash,
+    pub(super) scopes: Vec<String>,
+    pub(super) expires: Option<Moment>,
+}
+
+/// Exactly one of the first five.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct JwtSection {
+    pub(super) secret: Option<Secret>,
+    pub(super) secret_file: Option<PathBuf>,
+    pub(super) public_key_file: Option<PathBuf>,
+    pub(super) jwks_file: Option<PathBuf>,
+    pub(super) jwks_url: Option<String>,
+    pub(super) jwks_ca_file: Option<PathBuf>,
+    pub(super) jwks_plain_http: bool,
+    pub(super) jwks_refresh: Option<Span>,
+    pub(super) jwks_max_age: Option<Span>,
+    pub(super) issuer: Option<String>,
+    pub(super) audience: Option<OneOrMany<String>>,
+    pub(super) leeway: Option<Millis>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TlsSection {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) check_every: Option<Span>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LimitsSection {
+    pub(super) connections: Option<NonZeroUsize>,
+    pub(super) subscriptions: Option<NonZeroUsize>,
+    pub(super) unknown_message_bytes: Option<NonZeroUsize>,
+    pub(super) auth_timeout: Option<Span>,
+    pub(super) head_timeout: Option<Span>,
+    pub(super) body_timeout: Option<Span>,
+    pub(super) ping_every: Option<Span>,
+    pub(super) write_timeout: Option<Span>,
+    pub(super) publish_rate: Option<Rate>,
+    pub(super) delivery_rate: Option<Rate>,
+    pub(super) topic_rate: Option<Rate>,
+    pub(super) rated_topics: Option<NonZeroUsize>,
+    pub(super) series: Option<NonZeroUsize>,
+    pub(super) events: Limits,
+}
+
+/// A length of time that is not zero.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span(pub(super) u64);
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "not understood; give one, or a list of them in `[...]`")]
+pub(super) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    pub(super) fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+impl TlsSection {
+    pub(super) fn in_dir(self, dir: &Path) -> Self {
+        Self { certificate: dir.join(self.certificate), key: dir.join(self.key), ..self }
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Millis::deserialize(deserializer)?.get() {
+            0 => Err(de::Error::custom("a length of time of 0; give at least `1ms`")),
+            ms => Ok(Self(ms)),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! From what is set to the options of bus and gateway.
+
+use promethean_bus::BusOptions;
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::options::TlsFiles;
+
+use super::Config;
+use super::file::Span;
+
+#[cfg_attr(not(test), expect(dead_code, reason = "for `serve`, which does not use it yet"))]
+impl Config {
+    /// How the gateway is to be.
+    pub(crate) fn gateway_options(&self) -> GatewayOptions {
+        let (limits, default) = (&self.limits, GatewayOptions::default());
+        let ms = |span: Option<Span>, default: u64| span.map_or(default, |span| span.0);
+        GatewayOptions {
+            connections_max: limits.connections.map_or(default.connections_max, Into::into),
+            subscriptions_max: limits.subscriptions.map_or(default.subscriptions_max, Into::into),
+            message_bytes_max: limits.events.message_bytes_max,
+            unknown_message_bytes_max: limits
+                .unknown_message_bytes
+                .map_or(default.unknown_message_bytes_max, Into::into),
+            auth_timeout_ms: ms(limits.auth_timeout, default.auth_timeout_ms),
+            head_timeout_ms: ms(limits.head_timeout, default.head_timeout_ms),
+            body_timeout_ms: ms(limits.body_timeout, default.body_timeout_ms),
+            ping_every_ms: ms(limits.ping_every, default.ping_every_ms),
+            write_timeout_ms: ms(limits.write_timeout, default.write_timeout_ms),
+            publish_rate: limits.publish_rate,
+            delivery_rate: limits.delivery_rate,
+            allowed_origins: self.allowed_origins.clone(),
+            tls: self.tls.as_ref().map(|tls| {
+                let files = TlsFiles::new(&tls.certificate, &tls.key);
+                TlsFiles { check_every_ms: ms(tls.check_every, files.check_every_ms), ..files }
+            }),
+        }
+    }
+
+    /// How the bus is to be.
+    pub(crate) fn bus_options(&self) -> BusOptions {
+        let (limits, default) = (&self.limits, BusOptions::default());
+        BusOptions {
+            limits: limits.events.clone(),
+            auto_create: self.auto_create,
+            topic_rate: limits.topic_rate,
+            rated_topics_max: limits.rated_topics.map_or(default.rated_topics_max, Into::into),
+            series_max: limits.series.map_or(default.series_max, Into::into),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What the environment and flags say.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use promethean_gateway::auth::Secret;
+
+use super::Config;
+
+/// Laid over a configuration: what is given here counts.
+#[derive(Debug, Default)]
+pub(crate) struct Overrides {
+    /// Addresses instead of those configured; none: those.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Another data directory.
+    pub(crate) data: Option<PathBuf>,
+    /// Another place for events.
+    pub(crate) store: Option<String>,
+    /// A token that may do everything, besides those configured.
+    pub(crate) token: Option<Secret>,
+    /// Whether other machines may be served without authentication.
+    pub(crate) insecure: bool,
+}
+
+impl Overrides {
+    /// What `PROMETHEAN_LISTEN`, `_DATA`, `_STORE` and `_TOKEN` say, or else `WS_PORT` and `WS_TOKEN`. One that
+    /// is empty is not given: that is how other programs write it.
+    pub(crate) fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let get = |name: &str| get(name).filter(|value| !value.is_empty());
+        let mut listen = Vec::new();
+        if let Some(addresses) = get("PROMETHEAN_LISTEN") {
+            for address in addresses.split(',') {
+                let address = address.trim();
+                let parsed = address.parse();
+                listen.push(parsed.with_context(|| {
+                    format!("PROMETHEAN_LISTEN: `{address}` is not an address such as 127.0.0.1:8090")
+                })?);
+            }
+        } else if let Some(port) = get("WS_PORT") {
+            let port: u16 = port.parse().with_context(|| format!("WS_PORT: `{port}` is not a port"))?;
+            listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        }
+        let data = get("PROMETHEAN_DATA").map(PathBuf::from);
+        let token = get("PROMETHEAN_TOKEN").or_else(|| get("WS_TOKEN")).map(Secret::from);
+        Ok(Self { listen, data, store: get("PROMETHEAN_STORE"), token, insecure: false })
+    }
+}
+
+impl Config {
+    /// Lays something over it. First the environment, then the flags.
+    pub(crate) fn apply(&mut self, over: Overrides) -> Result<()> {
+        let Overrides { listen, data, store, token, insecure } = over;
+        if token.as_ref().is_some_and(|token| token.reveal().trim_ascii().is_empty()) {
+            bail!("the token is empty, so anybody would have it; `promethean token new` makes one");
+        }
+        if !listen.is_empty() {
+            self.listen = listen;
+        }
+        self.data = data.unwrap_or_else(|| std::mem::take(&mut self.data));
+        self.store = store.or_else(|| self.store.take());
+        self.token = token.or_else(|| self.token.take());
+        self.insecure |= insecure;
+        Ok(())
+    }
+}

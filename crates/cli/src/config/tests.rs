@@ -1,0 +1,281 @@
+use std::sync::Arc;
+
+use promethean_gateway::auth::Open;
+use promethean_model::{Clock, SystemClock};
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../examples/promethean.toml");
+const ENTRY: &str = "[[auth.tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \
+    \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
+
+fn read(text: &str) -> Result<Config> {
+    parse(text, Path::new("dir"))
+}
+
+#[track_caller]
+fn refused(text: &str, parts: &[&str]) {
+    let message = format!("{:#}", read(text).unwrap_err());
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
+}
+
+#[test]
+fn the_example_says_everything_and_is_understood() {
+    let config = read(EXAMPLE).unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:8090".parse().unwrap()]);
+    assert_eq!(config.data, Path::new("dir/promethean-data"));
+    let settings = config.topics.get("orders.placed").unwrap();
+    assert_eq!((settings.partitions, settings.max_attempts), (Some(8), 5));
+    let options = config.gateway_options();
+    assert_eq!(options.allowed_origins, ["https://app.example.com"]);
+    assert_eq!(options.publish_rate.unwrap().per_second.get(), 200);
+    assert_eq!(options.tls.unwrap().certificate, Path::new("dir/tls.pem"));
+    assert_eq!(config.bus_options().topic_rate.unwrap().burst.get(), 1000);
+    // The numbers in it are the defaults, so a change of one must be a change of the other.
+    let (with, without) = (read(EXAMPLE).unwrap(), Config::default());
+    assert_eq!(with.limits.events, without.limits.events);
+    let mut options = with.gateway_options();
+    (options.publish_rate, options.delivery_rate, options.tls) = (None, None, None);
+    options.allowed_origins.clear();
+    assert_eq!(format!("{options:?}"), format!("{:?}", without.gateway_options()));
+    let mut options = with.bus_options();
+    options.topic_rate = None;
+    assert_eq!(format!("{options:?}"), format!("{:?}", without.bus_options()));
+}
+
+#[test]
+fn the_example_leaves_no_key_out() {
+    // Unknown keys are refused with the list of those that are known: all of them must be in the example.
+    for section in [
+        "",
+        "[auth]\n",
+        "[auth.jwt]\n",
+        "[tls]\n",
+        "[limits]\n",
+        "[limits.events]\n",
+        "[topics.a]\n",
+        "[[auth.tokens]]\n",
+    ] {
+        let message = format!("{:#}", read(&format!("{section}no_such_key = 1")).unwrap_err());
+        let (_, known) = message.split_once("expected one of ").unwrap_or_else(|| panic!("{message}"));
+        for key in known.split(", ").map(|key| key.trim_matches('`')) {
+            let is_there = [format!("{key} = "), format!("[{key}"), format!(".{key}]")]
+                .iter()
+                .any(|form| EXAMPLE.contains(form));
+            assert!(is_there, "{section}{key}");
+        }
+    }
+}
+
+#[test]
+fn nothing_needs_to_be_set() {
+    let config = read("").unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:8090".parse().unwrap()]);
+    assert_eq!(config.data, Path::new("promethean-data"));
+    assert!(config.authenticator(&clock()).unwrap().is_open());
+    assert!(config.bus_options().auto_create && config.gateway_options().tls.is_none());
+    assert_eq!(read("listen = \"[::1]:1\"").unwrap().listen.len(), 1);
+}
+
+#[test]
+fn unknown_keys_are_named_with_their_line() {
+    refused(
+        "data = \"d\"\nlisen = \"127.0.0.1:1\"",
+        &["line 2: unknown field `lisen`, expected one of `listen`"],
+    );
+    refused("\n\n[limits]\nconections = 1", &["line 4: unknown field `conections`", "`connections`"]);
+    refused("[auth.jwt]\nsecret_fil = \"x\"", &["line 2: unknown field `secret_fil`"]);
+    refused("[topics.\"a.b\"]\npartition = 1", &["line 2: unknown field `partition`"]);
+    refused("[topics.a.retention]\ndays = 1", &["line 2: unknown field `days`"]);
+    refused("[limits.publish_rate]\nper_second = 1\nburst = 1\nper_minute = 2", &["line 4: unknown field"]);
+    refused(&format!("{ENTRY}scope = []"), &["line 5: unknown field `scope`"]);
+    refused("[nonsense]", &["line 1: unknown field `nonsense`"]);
+    refused("a = \n", &["line 1"]);
+    refused("data = \"a\"\ndata = \"b\"", &["line 2: duplicate key"]);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_would() {
+    refused("listen = \"localhost\"", &["line 1", "give one, or a list"]);
+    refused("listen = []", &["`listen` names no address"]);
+    refused("allowed_origins = [\"*\"]", &["`allowed_origins`", "`*` is not an origin"]);
+    refused("[limits]\nconnections = 0", &["line 2", "nonzero"]);
+    refused("[limits]\nping_every = \"0s\"", &["line 2", "give at least `1ms`"]);
+    refused("[limits]\nping_every = \"5\"", &["line 2", "not a length of time"]);
+    refused("[limits.publish_rate]\nper_second = 0\nburst = 1", &["line 2"]);
+    refused("[limits.events]\nkey_bytes_max = 100000", &["[limits.events]", "key_bytes_max"]);
+    refused("[topics.\"A\"]", &["topic name", "use only"]);
+    refused("[topics.\"a.dlq\"]", &["[topics.\"a.dlq\"]", "kept for topics that the system writes"]);
+    refused("[topics.a]\npartitions = 0", &["[topics.\"a\"]", "give a number from 1 to 4096"]);
+    refused("[auth]", &["[auth] lets nobody in"]);
+    refused("[auth]\ntokens = []", &["[auth] lets nobody in"]);
+    refused("[auth.jwt]", &["[auth.jwt]", "give one of `secret`"]);
+    refused("[auth.jwt]\njwks_url = \"https://a\"\nsecret = \"x\"", &["and only one"]);
+    refused("[auth.jwt]\nsecret_file = \"none\"", &["cannot read `dir/none`"]);
+    refused("[tls]\nkey = \"k\"", &["line 1: missing field `certificate`"]);
+    refused(&ENTRY.replace("admin", "publish:A"), &["the token `n`", "scope `publish:A`"]);
+    refused(&ENTRY.replace("9f86", "xyz"), &["line 4", "64 hexadecimal digits"]);
+    refused(&format!("{ENTRY}{ENTRY}"), &["the token `n` is listed twice"]);
+    refused(&format!("{ENTRY}{}", ENTRY.replace("\"n\"", "\"m\"")), &["has the hash of `n`"]);
+    refused(&format!("{ENTRY}expires = 2027-01-01"), &["line 5", "needs date, time and offset"]);
+}
+
+#[test]
+fn keys_that_cannot_work_are_refused_before_serving() {
+    for (jwt, reason) in [
+        ("secret = \"short\"", "has 5 bytes; use at least 32"),
+        ("jwks_url = \"http://id.example.com/\"", "jwks_plain_http"),
+        ("secret = \"0123456789012345678901234567890123456789\"\nleeway = \"31s\"", "at most 30000"),
+    ] {
+        let config = read(&format!("[auth.jwt]\n{jwt}")).unwrap();
+        let message = format!("{:#}", config.authenticator(&clock()).unwrap_err());
+        assert!(message.contains("[auth.jwt]") && message.contains(reason), "{message}");
+    }
+}
+
+#[test]
+fn the_environment_counts_more_than_the_file_and_flags_more_than_both() {
+    let environment = |pairs: &'static [(&str, &str)]| {
+        move |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+    };
+    let laid = |pairs, flags: Overrides| -> Result<Config> {
+        let mut config = read("listen = \"127.0.0.1:1\"\ndata = \"file\"")?;
+        config.apply(Overrides::from_environment(environment(pairs))?)?;
+        config.apply(flags)?;
+        Ok(config)
+    };
+    let none = Overrides::default;
+    let config = laid(&[], none()).unwrap();
+    assert_eq!((config.listen[0].port(), config.data.as_path()), (1, Path::new("dir/file")));
+    let pairs: &[(&str, &str)] = &[
+        ("PROMETHEAN_LISTEN", "127.0.0.1:2, [::1]:3"),
+        ("PROMETHEAN_DATA", "env"),
+        ("PROMETHEAN_STORE", "memory"),
+        ("PROMETHEAN_TOKEN", "t"),
+        ("WS_PORT", "9"),
+        ("WS_TOKEN", "u"),
+    ];
+    let config = laid(pairs, none()).unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:2".parse().unwrap(), "[::1]:3".parse().unwrap()]);
+    assert_eq!(
+        (config.data.as_path(), config.token.as_ref().unwrap().reveal()),
+        (Path::new("env"), &b"t"[..])
+    );
+    let flags = Overrides {
+        listen: vec!["127.0.0.1:4".parse().unwrap()],
+        data: Some("flag".into()),
+        store: Some("embedded".into()),
+        token: Some("f".into()),
+        insecure: true,
+    };
+    let config = laid(pairs, flags).unwrap();
+    assert_eq!(
+        (config.listen[0].port(), config.listen.len(), config.data.as_path()),
+        (4, 1, Path::new("flag"))
+    );
+    assert!(config.token.as_ref().unwrap().reveal() == b"f" && config.insecure);
+    assert_eq!(config.store.as_deref(), Some("embedded"));
+    assert_eq!(laid(pairs, none()).unwrap().store.as_deref(), Some("memory"));
+    // The seeds' names, and empty ones.
+    let config = laid(&[("WS_PORT", "9"), ("WS_TOKEN", "u"), ("PROMETHEAN_TOKEN", "")], none()).unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:9".parse().unwrap()]);
+    assert_eq!(config.token.as_ref().unwrap().reveal(), b"u");
+    assert!(laid(&[("WS_TOKEN", "")], none()).unwrap().token.is_none());
+    for bad in [&[("WS_PORT", "x")][..], &[("WS_PORT", "99999")], &[("PROMETHEAN_LISTEN", "localhost")]] {
+        assert!(laid(bad, none()).is_err(), "{bad:?}");
+    }
+    let empty = Overrides { token: Some(" ".into()), ..none() };
+    assert!(laid(&[], empty).unwrap_err().to_string().contains("the token is empty"));
+}
+
+#[test]
+fn other_machines_are_served_with_authentication_only() {
+    let exposed = ["0.0.0.0:1", "[::]:1", "192.168.0.1:1", "[::ffff:10.0.0.1]:1"];
+    let local = ["127.0.0.1:1", "127.3.4.5:1", "[::1]:1", "[::ffff:127.0.0.1]:1"];
+    let config = |address: &str| read(&format!("listen = [\"127.0.0.1:1\", \"{address}\"]")).unwrap();
+    for address in exposed {
+        let mut config = config(address);
+        let message = config.check_exposure(&Open).unwrap_err().to_string();
+        assert!(message.contains(&*config.listen[1].to_string()) && message.contains("--token"), "{message}");
+        assert!(!config.is_local());
+        config.apply(Overrides { insecure: true, ..Overrides::default() }).unwrap();
+        config.check_exposure(&Open).unwrap();
+        assert!(config.describe_exposure(&Open).contains("INSECURE"));
+    }
+    for address in local {
+        config(address).check_exposure(&Open).unwrap();
+        assert!(config(address).is_local());
+    }
+    let mut config = config("0.0.0.0:1");
+    config.apply(Overrides { token: Some("t".into()), ..Overrides::default() }).unwrap();
+    let auth = config.authenticator(&clock()).unwrap();
+    config.check_exposure(&*auth).unwrap();
+    let line = config.describe_exposure(&*auth);
+    assert!(line.contains("whoever has a token") && line.contains("without TLS, so"), "{line}");
+}
+
+#[tokio::test]
+async fn tokens_of_the_file_and_of_the_flag_are_let_in() {
+    let mut config = read(ENTRY).unwrap();
+    config.apply(Overrides { token: Some("mine".into()), ..Overrides::default() }).unwrap();
+    let auth = config.authenticator(&clock()).unwrap();
+    assert_eq!(&*auth.authenticate(Some("test")).await.unwrap().name, "n");
+    assert_eq!(&*auth.authenticate(Some("mine")).await.unwrap().name, "operator");
+    assert!(auth.authenticate(Some("other")).await.is_err() && auth.authenticate(None).await.is_err());
+}
+
+#[test]
+fn files_that_it_names_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("tokens.toml"), ENTRY.replace("auth.", "")).unwrap();
+    std::fs::write(path("secret"), "0123456789012345678901234567890123456789\r\n").unwrap();
+    let text = "[auth]\ntokens_file = \"tokens.toml\"\n[auth.jwt]\nsecret_file = \"secret\"\n";
+    std::fs::write(path("c.toml"), text).unwrap();
+    assert!(!load(&path("c.toml")).unwrap().authenticator(&clock()).unwrap().is_open());
+    std::fs::write(path("tokens.toml"), "tokns = []").unwrap();
+    let message = format!("{:#}", load(&path("c.toml")).unwrap_err());
+    assert!(
+        message.contains("tokens.toml") && message.contains("line 1: unknown field `tokns`"),
+        "{message}"
+    );
+    let message = format!("{:#}", load(&path("none.toml")).unwrap_err());
+    assert!(message.contains("cannot read") && message.contains("none.toml"), "{message}");
+    std::fs::write(path("c.toml"), [0xff, 0xfe]).unwrap();
+    assert!(load(&path("c.toml")).unwrap_err().to_string().contains("is not text"));
+}
+
+#[test]
+fn no_secret_is_in_messages_or_debug_output() {
+    const CANARY: &str = "canary-7f3a9c1e5b2d8046-canary-7f3a9c1e5b2d8046";
+    let mut seen = String::new();
+    for text in [
+        format!("[auth.jwt]\nsecret = \"{CANARY}\""),
+        format!("[auth.jwt]\nsecrett = \"{CANARY}\""),
+        format!("[auth.jwt]\nsecret = [\"{CANARY}\"]"),
+        format!("[auth]\ntokens = \"{CANARY}\""),
+        format!("[auth]\njwt = \"{CANARY}\""),
+        format!("auth = \"{CANARY}\""),
+        format!("[auth.jwt]\nsecret = \"{CANARY}"),
+        format!("[auth.jwt]\nsecret = {CANARY}"),
+        format!("[auth.jwt]\nleeway = \"{CANARY}\""),
+        format!("[[auth.tokens]]\nname = \"n\"\nscopes = []\nsha256 = \"{CANARY}\""),
+        format!("[[auth.tokens]]\nname = \"n\"\nscopes = \"{CANARY}\"\nsha256 = \"\""),
+    ] {
+        match read(&text) {
+            Ok(mut config) => {
+                config.apply(Overrides { token: Some(CANARY.into()), ..Overrides::default() }).unwrap();
+                seen += &format!("{config:#?} {:#?}", config.authenticator(&clock()).unwrap());
+            }
+            Err(error) => seen += &format!("{error:#} {error:?}"),
+        }
+    }
+    assert!(seen.contains("[redacted]"));
+    assert!(!seen.contains("canary"), "{seen}");
+}

@@ -1,0 +1,103 @@
+//! One thing that is allowed or denied.
+
+use std::fmt;
+
+use promethean_bus::pattern::Subject;
+use promethean_model::{GroupName, SystemSuffix, TopicName};
+
+use super::names::Names;
+use super::overlap::overlap;
+use crate::auth::access::Access;
+
+/// What a scope says, without whether it allows or denies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Rule {
+    Publish(Subject),
+    /// With groups: only in one of them. Reading without a group is not in any.
+    Subscribe(Subject, Option<Names>),
+    /// Collections, and so their changefeeds.
+    Read(Names),
+    Manage(Subject),
+    /// Everything.
+    Admin,
+}
+
+impl Rule {
+    /// Whether everything that is asked for is meant by this rule.
+    pub(super) fn covers(&self, access: &Access<'_>) -> bool {
+        match (self, access) {
+            (Self::Admin, _) => true,
+            (Self::Publish(ours), Access::Publish(topic)) => ours.matches(topic),
+            (Self::Subscribe(ours, groups), Access::Subscribe(asked, group)) => {
+                covers_subject(ours, asked) && in_groups(groups.as_ref(), *group)
+            }
+            (Self::Manage(ours), Access::Manage(asked)) => covers_subject(ours, asked),
+            (Self::Read(names), Access::Read(collection)) => names.matches(collection),
+            (Self::Read(names), Access::Subscribe(asked, _)) => reads_changes_of(names, asked),
+            _ => false,
+        }
+    }
+
+    /// Whether something of what is asked for is meant by this rule.
+    pub(super) fn touches(&self, access: &Access<'_>) -> bool {
+        match (self, access) {
+            (Self::Subscribe(ours, groups), Access::Subscribe(asked, group)) => {
+                touches_subject(ours, asked) && in_groups(groups.as_ref(), *group)
+            }
+            (Self::Manage(ours), Access::Manage(asked)) => touches_subject(ours, asked),
+            // Of one topic or collection, some is all.
+            _ => self.covers(access),
+        }
+    }
+}
+
+fn covers_subject(ours: &Subject, asked: &Subject) -> bool {
+    match asked {
+        Subject::Topic(topic) => belongs_to(topic).any(|topic| ours.matches(&topic)),
+        Subject::Pattern(_) => ours.contains(asked),
+    }
+}
+
+fn touches_subject(ours: &Subject, asked: &Subject) -> bool {
+    match asked {
+        Subject::Topic(_) => covers_subject(ours, asked),
+        Subject::Pattern(_) => overlap(ours, asked),
+    }
+}
+
+/// A topic, and those it holds the events of: `a.dlq` holds what is in `a`, and so do `a.snapshot` and `a.v2`. A
+/// changefeed does not: `a.changed` holds documents of the collection `a`, which may have nothing to do with topic `a`.
+fn belongs_to(topic: &TopicName) -> impl Iterator<Item = TopicName> {
+    std::iter::successors(Some(topic.clone()), |topic| match topic.system_suffix()? {
+        SystemSuffix::Dlq | SystemSuffix::Snapshot | SystemSuffix::Version(_) => topic.base(),
+        SystemSuffix::Changed => None,
+    })
+}
+
+/// Whether it is the changefeed of one of the collections, or holds events of it.
+fn reads_changes_of(collections: &Names, asked: &Subject) -> bool {
+    let Some(topic) = asked.topic() else { return false };
+    let changes = belongs_to(topic).find(|topic| topic.system_suffix() == Some(SystemSuffix::Changed));
+    changes.and_then(|topic| topic.base()).is_some_and(|collection| collections.matches(collection.as_str()))
+}
+
+fn in_groups(groups: Option<&Names>, asked: Option<&GroupName>) -> bool {
+    match (groups, asked) {
+        (None, _) => true,
+        (Some(names), Some(group)) => names.matches(group.as_str()),
+        (Some(_), None) => false,
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Publish(subject) => write!(f, "publish:{subject}"),
+            Self::Subscribe(subject, None) => write!(f, "subscribe:{subject}"),
+            Self::Subscribe(subject, Some(groups)) => write!(f, "subscribe:{subject}@{groups}"),
+            Self::Read(names) => write!(f, "read:{names}"),
+            Self::Manage(subject) => write!(f, "manage:{subject}"),
+            Self::Admin => f.write_str("admin"),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Tokens that somebody signed: JSON web tokens.
+//!
+//! Each key works with one algorithm, which is the key's and not the token's to choose. Nothing that a token says is
+//! followed: its `kid` only picks among the keys that are configured, and `jku`, `x5u` and `jwk` are not read at all.
+//! Claims are looked at after the signature.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `header`, `claims` | the two parts of a token, and what is checked in them |
+//! | `key`, `pem`, `jwks` | keys, and the two forms they are written in |
+//! | `keys` | all keys at a time |
+//! | `remote`, `fetch` | keys that are fetched from a URL, and kept |
+//! | [`sign`] | making tokens |
+
+mod claims;
+mod fetch;
+mod header;
+mod jwks;
+mod key;
+mod keys;
+mod pem;
+mod remote;
+pub mod sign;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use data_encoding::BASE64URL_NOPAD;
+use promethean_model::Clock;
+use thiserror::Error;
+
+use self::claims::Claims;
+use self::header::Header;
+use self::keys::KeySet;
+use self::remote::Remote;
+use super::authenticator::{AuthError, Authenticator};
+use super::identity::Identity;
+use super::secret::Secret;
+
+/// Longest token that is looked at.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// By how much clocks may differ at most.
+pub const LEEWAY_MS_MAX: u64 = 30_000;
+
+/// Where the keys come from.
+#[derive(Debug, Clone)]
+pub enum KeySource {
+    /// HS256 with this secret, of at least 32 bytes.
+    Secret(Secret),
+    /// Public keys as PEM: RS256, ES256 or EdDSA, as the key is.
+    Pem(Secret),
+    /// A JWK set.
+    Jwks(Secret),
+    /// The address of a JWK set.
+    Url(JwksUrl),
+}
+
+/// The address of a JWK set, and how long what is there counts.
+#[derive(Clone)]
+pub struct JwksUrl {
+    /// `https://...`; `http://` only with a loopback address, or where `plain_http` allows it.
+    pub url: String,
+    /// Whether `http://` is fine with any address. Whoever can change what is sent can then forge tokens.
+    pub plain_http: bool,
+    /// Certificates as PEM that sign the server's, instead of the machine's list.
+    pub authorities: Option<Vec<u8>>,
+    /// How old keys become before they are fetched again. Default: 10 min.
+    pub refresh_ms: u64,
+    /// How old keys become, when they cannot be fetched again, before they no longer count. Default: 24 h.
+    pub max_age_ms: u64,
+}
+
+impl JwksUrl {
+    /// With the defaults.
+    pub fn new(url: impl Into<String>) -> Self {
+        let (refresh_ms, max_age_ms) = (10 * 60_000, 24 * 60 * 60_000);
+        Self { url: url.into(), plain_http: false, authorities: None, refresh_ms, max_age_ms }
+    }
+}
+
+/// The address may have a password in it.
+impl fmt::Debug for JwksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { refresh_ms, max_age_ms, .. } = self;
+        let mut shown = f.debug_struct("JwksUrl");
+        shown.field("refresh_ms", refresh_ms).field("max_age_ms", max_age_ms).finish_non_exhaustive()
+    }
+}
+
+/// What a token must be like.
+#[derive(Debug, Clone)]
+pub struct JwtOptions {
+    /// Where the keys come from.
+    pub keys: KeySource,
+    /// What `iss` must be.
+    pub issuer: Option<String>,
+    /// What `aud` must name, one of these; empty: not looked at.
+    pub audience: Vec<String>,
+    /// By how much `nbf` may be in the future, at most 30 s. `exp` is exact.
+    pub leeway_ms: u64,
+}
+
+/// Settings that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JwtError {
+    /// The secret can be guessed from any token.
+    #[error(
+        "the secret has {bytes} bytes; use at least 32 random ones, such as `openssl rand -hex 32` prints"
+    )]
+    ShortSecret {
+        /// Its length.
+        bytes: usize,
+    },
+    /// No key is in the PEM.
+    #[error(
+        "the PEM has no public key that can be used: {0}; give `BEGIN PUBLIC KEY` of RSA with at least 2048 \
+             bit, P-256 or Ed25519"
+    )]
+    Pem(&'static str),
+    /// No key is in the set.
+    #[error("the JWK set has no key that can be used: {0}")]
+    Jwks(&'static str),
+    /// The address is not one to fetch keys from.
+    #[error("the URL of the JWK set {0}")]
+    Url(&'static str),
+    /// The leeway is too great.
+    #[error("a leeway of {given_ms} ms; give at most 30000")]
+    Leeway {
+        /// What was asked for.
+        given_ms: u64,
+    },
+}
+
+/// Knows whoever has a token that is signed with one of its keys.
+#[derive(Debug)]
+pub struct Jwt {
+    keys: Keys,
+    issuer: Option<String>,
+    audience: Vec<String>,
+    leeway_ms: i64,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+enum Keys {
+    Fixed(Arc<KeySet>),
+    Remote(Arc<Remote>),
+}
+
+impl Jwt {
+    /// Reads the keys, or prepares to fetch them when the first token comes.
+    pub fn new(options: JwtOptions, clock: Arc<dyn Clock>) -> Result<Self, JwtError> {
+        let JwtOptions { keys, issuer, audience, leeway_ms } = options;
+        if leeway_ms > LEEWAY_MS_MAX {
+            return Err(JwtError::Leeway { given_ms: leeway_ms });
+        }
+        let fixed = |set| Keys::Fixed(Arc::new(set));
+        let keys = match keys {
+            KeySource::Secret(secret) => fixed(KeySet::of_secret(&secret)?),
+            KeySource::Pem(text) => fixed(KeySet::of_pem(text.reveal())?),
+            KeySource::Jwks(text) => fixed(jwks::parse(text.reveal(), jwks::Origin::File)?),
+            KeySource::Url(url) => Keys::Remote(Arc::new(Remote::new(url, Arc::clone(&clock))?)),
+        };
+        let leeway_ms = i64::try_from(leeway_ms).unwrap_or(0);
+        Ok(Self { keys, issuer, audience, leeway_ms, clock })
+    }
+
+    async fn check(&self, token: &str) -> Result<Identity, AuthError> {
+        const MALFORMED: AuthError = AuthError::BadToken("malformed");
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(AuthError::BadToken("too long"));
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;
+        let (head, body) = signed.split_once('.').ok_or(MALFORMED)?;
+        // `decode` knows no dot, so a fourth part is refused with the second.
+        let decode = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| MALFORMED);
+        let header = Header::parse(&decode(head)?)?;
+        let (body, signature) = (decode(body)?, decode(signature)?);
+        let keys = match &self.keys {
+            Keys::Fixed(keys) => Arc::clone(keys),
+            Keys::Remote(remote) => remote.keys_for(&header).await?,
+        };
+        keys.verify(&header, signed.as_bytes(), &signature)?;
+        let claims = Claims::parse(&body)?;
+        claims.check_times(self.clock.wall_ms(), self.leeway_ms)?;
+        claims.check_parties(self.issuer.as_deref(), &self.audience)?;
+        claims.identity()
+    }
+}
+
+#[async_trait]
+impl Authenticator for Jwt {
+    async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
+        self.check(token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?).await
+    }
+}

@@ -1,0 +1,107 @@
+//! One key.
+
+use std::fmt;
+
+use ring::hmac;
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+
+/// Shortest modulus that is accepted, 2048 bit.
+const RSA_BYTES_MIN: usize = 256;
+/// Longest modulus that is accepted, 8192 bit.
+const RSA_BYTES_MAX: usize = 1024;
+/// Bytes of the secret, which must be at least those of the hash (RFC 7518, 3.2).
+pub(super) const SECRET_BYTES_MIN: usize = 32;
+
+/// The algorithms that are accepted. There are no others, `none` least of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Hs256,
+    Rs256,
+    Es256,
+    EdDsa,
+}
+
+impl Algorithm {
+    pub(super) fn of_header(alg: &str) -> Option<Self> {
+        match alg {
+            "HS256" => Some(Self::Hs256),
+            "RS256" => Some(Self::Rs256),
+            "ES256" => Some(Self::Es256),
+            // The second is the name that RFC 9864 gives to the first with this curve.
+            "EdDSA" | "Ed25519" => Some(Self::EdDsa),
+            _ => None,
+        }
+    }
+}
+
+/// A key. What it is made of decides its algorithm, so one can never be used as another.
+#[derive(Clone)]
+pub(super) enum Key {
+    Hmac(hmac::Key),
+    /// Big-endian, without leading zeros.
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
+    /// The point, uncompressed.
+    P256(Vec<u8>),
+    Ed25519(Vec<u8>),
+}
+
+impl Key {
+    pub(super) fn hmac(secret: &[u8]) -> Option<Self> {
+        (secret.len() >= SECRET_BYTES_MIN).then(|| Self::Hmac(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+    }
+
+    /// From big-endian numbers.
+    pub(super) fn rsa(n: &[u8], e: &[u8]) -> Option<Self> {
+        let (n, e) = (without_zeros(n), without_zeros(e));
+        let fits = (RSA_BYTES_MIN..=RSA_BYTES_MAX).contains(&n.len()) && (1..=5).contains(&e.len());
+        fits.then(|| Self::Rsa { n: n.to_vec(), e: e.to_vec() })
+    }
+
+    /// From a point: `04`, x, y.
+    pub(super) fn p256(point: &[u8]) -> Option<Self> {
+        (point.len() == 65 && point.first() == Some(&4)).then(|| Self::P256(point.to_vec()))
+    }
+
+    pub(super) fn ed25519(point: &[u8]) -> Option<Self> {
+        (point.len() == 32).then(|| Self::Ed25519(point.to_vec()))
+    }
+
+    pub(super) fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Hmac(_) => Algorithm::Hs256,
+            Self::Rsa { .. } => Algorithm::Rs256,
+            Self::P256(_) => Algorithm::Es256,
+            Self::Ed25519(_) => Algorithm::EdDsa,
+        }
+    }
+
+    /// Whether the message was signed with it.
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let result = match self {
+            Self::Hmac(key) => hmac::verify(key, message, signature),
+            Self::Rsa { n, e } => {
+                PublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+            }
+            Self::P256(point) => {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
+            }
+            Self::Ed25519(point) => UnparsedPublicKey::new(&ED25519, point).verify(message, signature),
+        };
+        result.is_ok()
+    }
+}
+
+fn without_zeros(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    number.get(zeros..).unwrap_or_default()
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:?})", self.algorithm())
+    }
+}

@@ -1,0 +1,136 @@
+//! Keys that are fetched from a URL, and kept.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use promethean_model::Clock;
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use super::fetch::Fetcher;
+use super::header::Header;
+use super::key::Algorithm;
+use super::keys::KeySet;
+use super::{JwksUrl, JwtError, jwks};
+use crate::auth::AuthError;
+
+/// Least time between two fetches while there are keys, so that tokens with made-up key names cause no storm.
+const FETCH_EVERY_MS: u64 = 60_000;
+/// The same while there are none, and no token can be checked.
+const FIRST_FETCH_EVERY_MS: u64 = 5_000;
+
+/// A JWK set somewhere else.
+#[derive(Debug)]
+pub(super) struct Remote {
+    fetcher: Fetcher,
+    refresh_ms: u64,
+    max_age_ms: u64,
+    clock: Arc<dyn Clock>,
+    kept: RwLock<Kept>,
+    /// Held while keys are fetched.
+    fetching: Arc<Mutex<()>>,
+    /// A fetch goes on when the client whose token started it goes away: otherwise such clients could keep new keys
+    /// from ever arriving. It ends by itself within its time limit.
+    tasks: TaskTracker,
+}
+
+/// What came of the fetches until now, in monotonic time.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    keys: Option<(Arc<KeySet>, u64)>,
+    tried_ms: Option<u64>,
+}
+
+impl Remote {
+    pub(super) fn new(url: JwksUrl, clock: Arc<dyn Clock>) -> Result<Self, JwtError> {
+        let (refresh_ms, max_age_ms) = (url.refresh_ms, url.max_age_ms);
+        let (kept, fetching, tasks) = (RwLock::default(), Arc::default(), TaskTracker::new());
+        Ok(Self { fetcher: Fetcher::new(url)?, refresh_ms, max_age_ms, clock, kept, fetching, tasks })
+    }
+
+    /// The keys to check a token with, fetched again where it names one that is not there.
+    pub(super) async fn keys_for(self: &Arc<Self>, header: &Header) -> Result<Arc<KeySet>, AuthError> {
+        // A set that anybody can fetch holds no secrets, so nothing can be signed with one.
+        if header.algorithm == Algorithm::Hs256 {
+            return Err(AuthError::BadToken("algorithm not accepted"));
+        }
+        let known = self.usable().is_some_and(|(keys, _)| keys.has(header));
+        if !known || self.is_due() {
+            self.refresh(header, known).await;
+        }
+        self.usable().map(|(keys, _)| keys).ok_or(AuthError::Unavailable)
+    }
+
+    /// Keys that are not too old, and their age.
+    fn usable(&self) -> Option<(Arc<KeySet>, u64)> {
+        let (keys, fetched_ms) = self.kept().keys?;
+        let age_ms = self.clock.monotonic_ms().saturating_sub(fetched_ms);
+        (age_ms <= self.max_age_ms).then_some((keys, age_ms))
+    }
+
+    fn is_due(&self) -> bool {
+        self.usable().is_none_or(|(_, age_ms)| age_ms >= self.refresh_ms)
+    }
+
+    /// Fetches the keys if that was not tried lately. A token whose key is known waits for no one else's fetch.
+    async fn refresh(self: &Arc<Self>, header: &Header, known: bool) {
+        let guard = if known {
+            if !self.may_try() {
+                return;
+            }
+            match Arc::clone(&self.fetching).try_lock_owned() {
+                Ok(guard) => guard,
+                Err(_) => return,
+            }
+        } else {
+            // Also where nothing new may be tried: what is under way may bring the key.
+            Arc::clone(&self.fetching).lock_owned().await
+        };
+        // Somebody else may just have done it.
+        let found = self.usable().is_some_and(|(keys, _)| keys.has(header));
+        if !self.may_try() || (found && !known) {
+            return;
+        }
+        self.change(|kept| kept.tried_ms = Some(self.clock.monotonic_ms()));
+        let this = Arc::clone(self);
+        let fetch = self.tasks.spawn(async move {
+            this.fetch().await;
+            drop(guard);
+        });
+        if fetch.await.is_err() {
+            warn!("fetching the JWK set stopped half-way");
+        }
+    }
+
+    async fn fetch(&self) {
+        let fetched = match self.fetcher.fetch().await {
+            Ok(body) => jwks::parse(&body, jwks::Origin::Url).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match fetched {
+            Ok(keys) => {
+                info!(host = self.fetcher.host(), "fetched the JWK set");
+                let now_ms = self.clock.monotonic_ms();
+                self.change(|kept| kept.keys = Some((Arc::new(keys), now_ms)));
+            }
+            Err(error) => {
+                warn!(host = self.fetcher.host(), %error, "cannot fetch the JWK set; the keys that are there stay");
+            }
+        }
+    }
+
+    fn may_try(&self) -> bool {
+        let every_ms = if self.usable().is_some() { FETCH_EVERY_MS } else { FIRST_FETCH_EVERY_MS };
+        let now_ms = self.clock.monotonic_ms();
+        self.kept().tried_ms.is_none_or(|tried_ms| now_ms.saturating_sub(tried_ms) >= every_ms)
+    }
+
+    // Each change is one assignment, so what a panicked thread left behind is whole.
+    fn kept(&self) -> Kept {
+        self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Kept)) {
+        change(&mut self.kept.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}

@@ -1,0 +1,151 @@
+//! Tokens that are listed, by their hashes.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
+use promethean_model::Clock;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Deserializer, de};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use thiserror::Error;
+
+use super::authenticator::{AuthError, Authenticator};
+use super::grants::Grants;
+use super::identity::Identity;
+use super::secret::Secret;
+
+/// What our tokens begin with, so that scanners of leaked secrets know them.
+pub const PREFIX: &str = "prom_";
+/// Bytes of randomness in a token. 16 would do.
+const RANDOM_BYTES: usize = 32;
+const HASH_BYTES: usize = 32;
+/// Longest text that is looked up. Longer ones cannot be meant.
+const TOKEN_BYTES_MAX: usize = 4 << 10;
+
+/// Why no token was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the system gives no random bytes; a token cannot be made safely on this machine now")]
+pub struct NoRandomness;
+
+/// A new token. Whoever gets it must keep it: only its hash is stored.
+pub fn mint() -> Result<Secret, NoRandomness> {
+    let mut bytes = [0; RANDOM_BYTES];
+    getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
+    Ok(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes)).into())
+}
+
+/// What is stored of a token: SHA-256. Tokens are random, so nothing slower is needed against guessing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenHash([u8; HASH_BYTES]);
+
+/// A text that is no hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("not a SHA-256 hash; `promethean token hash` prints 64 hexadecimal digits for a token")]
+pub struct HashError;
+
+impl TokenHash {
+    /// The hash of a token.
+    pub fn of(token: &str) -> Self {
+        let mut bytes = [0; HASH_BYTES];
+        bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+        Self(bytes)
+    }
+
+    fn same(&self, other: &Self) -> Choice {
+        self.0.ct_eq(&other.0)
+    }
+}
+
+impl FromStr for TokenHash {
+    type Err = HashError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| HashError)?;
+        bytes.try_into().map(Self).map_err(|_| HashError)
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER_PERMISSIVE.encode(&self.0))
+    }
+}
+
+/// A short token can be found from its hash, so logs do not get it.
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hash]")
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not the text itself in the error: somebody may have put the token there.
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A token of the list.
+#[derive(Debug, Clone)]
+pub struct StaticToken {
+    /// The name of who has it.
+    pub name: Arc<str>,
+    /// Its hash.
+    pub hash: TokenHash,
+    /// What it allows.
+    pub grants: Arc<Grants>,
+    /// When it stops being known, epoch ms.
+    pub expires_ms: Option<i64>,
+}
+
+/// Knows the tokens of a list.
+#[derive(Debug)]
+pub struct StaticTokens {
+    tokens: Vec<StaticToken>,
+    clock: Arc<dyn Clock>,
+}
+
+impl StaticTokens {
+    /// These tokens. Where a hash is listed twice, the first entry counts.
+    pub fn new(tokens: Vec<StaticToken>, clock: Arc<dyn Clock>) -> Self {
+        Self { tokens, clock }
+    }
+
+    /// An entry for one token that may do everything.
+    pub fn admin(name: &str, token: &Secret) -> StaticToken {
+        let token = token.reveal_text().unwrap_or_default();
+        let (hash, grants) = (TokenHash::of(token), Arc::new(Grants::everything()));
+        StaticToken { name: name.into(), hash, grants, expires_ms: None }
+    }
+
+    /// Looks at every entry, whichever matches, so that the time taken says nothing.
+    fn find(&self, token: &str) -> Option<&StaticToken> {
+        let hash = TokenHash::of(token);
+        let mut found = u32::MAX;
+        for (index, entry) in (0..).zip(&self.tokens) {
+            // The first that matches: a later one does not replace it.
+            let is_new = found.ct_eq(&u32::MAX);
+            found.conditional_assign(&index, entry.hash.same(&hash) & is_new);
+        }
+        self.tokens.get(usize::try_from(found).ok()?)
+    }
+}
+
+#[async_trait]
+impl Authenticator for StaticTokens {
+    async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
+        let token = token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?;
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(AuthError::BadToken("unknown"));
+        }
+        let entry = self.find(token).ok_or(AuthError::BadToken("unknown"))?;
+        if entry.expires_ms.is_some_and(|expires_ms| expires_ms <= self.clock.wall_ms()) {
+            return Err(AuthError::BadToken("expired"));
+        }
+        let (name, grants) = (Arc::clone(&entry.name), Arc::clone(&entry.grants));
+        Ok(Identity { name, grants, expires_ms: entry.expires_ms })
+    }
+}
