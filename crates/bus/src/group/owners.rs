@@ -26,6 +26,8 @@ pub(crate) struct Owners {
 #[derive(Debug, Default)]
 struct Map {
     owners: HashMap<Key, Entry>,
+    /// How many there have been.
+    count: u64,
     closed: bool,
 }
 
@@ -62,7 +64,11 @@ impl Owners {
             entry.owner.mailbox.send_now(command)?;
             return Ok(Arc::clone(&entry.owner));
         }
+        // Under the lock: whoever deletes sees the owner, or the owner is not started.
+        core.changing.check(&wanted.topic, &wanted.group)?;
+        map.count += 1;
         let owner = Arc::new(Owner {
+            number: map.count,
             topic: key.0.clone(),
             group: key.1.clone(),
             mailbox: Mailbox::new(),
