@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use promethean_model::{Clock, IdMint};
 use promethean_store::port::{Health, Store};
 
+use crate::admin;
 use crate::core::{Core, Parts};
 use crate::delivery::types::Input;
 use crate::error::BusError;
@@ -36,8 +37,9 @@ impl Bus {
         let mint = IdMint::new().map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
         let metrics = BusMetrics::new(&Registry::default(), options.series_max);
         let letters = LetterBook::load(&*store, &metrics).await?;
-        let core = Core::new(Parts { store, clock, options, mint, metrics, settings, letters });
-        Ok(Self { core: Arc::new(core) })
+        let core = Arc::new(Core::new(Parts { store, clock, options, mint, metrics, settings, letters }));
+        admin::finish_deletions(&core).await?;
+        Ok(Self { core })
     }
 
     /// Publishes one event.
@@ -79,10 +81,11 @@ impl Bus {
             // One that has ended has no deadlines.
             let _ = owner.mailbox.send_now(Command::Tell(Input::Tick));
         }
+        self.core.coordinators.tick(self.core.now());
     }
 
     /// How many tasks work for this bus now: one for each group and topic with members, and one for each subscription
-    /// to a pattern.
+    /// to a pattern, one for all members with heartbeats, and one for each change that is being made.
     pub fn tasks(&self) -> usize {
         self.core.tasks.len()
     }

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use promethean_model::{GroupName, MemberId};
+use tokio::time::MissedTickBehavior;
 
-use crate::coordinator::{Coordinator, CoordinatorView, Joining, Rebalance};
+use crate::coordinator::{Coordinator, CoordinatorView, Joining, RECOMPUTE_EVERY_MS, Rebalance};
+use crate::core::Core;
 use crate::delivery::types::{Input, MemberNo, Now};
 use crate::error::BusError;
 use crate::group::{Command, Inbox, Item, Owner};
@@ -15,7 +18,14 @@ type Key = (GroupName, Subject);
 
 /// Those with members. A group that nobody is in needs none.
 #[derive(Debug, Default)]
-pub(crate) struct Coordinators(Mutex<HashMap<Key, Entry>>);
+pub(crate) struct Coordinators(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    map: HashMap<Key, Entry>,
+    /// Whether a task looks for members without heartbeats.
+    ticking: bool,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -37,7 +47,7 @@ pub(crate) struct Member {
 impl Coordinators {
     /// A member joins; its partitions come with the rebalance.
     pub(crate) fn join(&self, key: &Key, member: Member, now: Now) -> Result<(), BusError> {
-        let mut entries = self.lock();
+        let entries = &mut self.lock().map;
         if !entries.contains_key(key) {
             let coordinator = Coordinator::new(member.partitions, member.epoch, now)?;
             let entry = Entry { coordinator, inboxes: HashMap::new(), owners: Vec::new() };
@@ -53,7 +63,7 @@ impl Coordinators {
 
     /// An owner of one of the subject's topics works: it must know the assignment.
     pub(crate) fn attach(&self, key: &Key, owner: &Arc<Owner>) {
-        let mut entries = self.lock();
+        let entries = &mut self.lock().map;
         let Some(entry) = entries.get_mut(key) else { return };
         let same_topic = |known: &Arc<Owner>| known.topic == owner.topic;
         if entry.owners.iter().any(|known| Arc::ptr_eq(known, owner)) {
@@ -61,12 +71,58 @@ impl Coordinators {
         }
         entry.owners.retain(|known| !same_topic(known));
         entry.owners.push(Arc::clone(owner));
-        assign(owner, &entry.coordinator);
+        // One that has ended is attached by nobody.
+        let _ = assign(owner, &entry.coordinator);
+    }
+
+    /// An owner has ended: its topic is gone.
+    pub(crate) fn detach(&self, key: &Key, owner: &Arc<Owner>) {
+        if let Some(entry) = self.lock().map.get_mut(key) {
+            entry.owners.retain(|known| !Arc::ptr_eq(known, owner));
+        }
+    }
+
+    /// A session lives.
+    pub(crate) fn heartbeat(
+        &self,
+        key: &Key,
+        member: &MemberId,
+        session: MemberNo,
+        now: Now,
+    ) -> Result<(), BusError> {
+        let unknown = || BusError::UnknownMember { member: member.clone() };
+        let entries = &mut self.lock().map;
+        entries.get_mut(key).ok_or_else(unknown)?.coordinator.heartbeat(member, session, now)
+    }
+
+    /// Time has passed: members without heartbeats lose their partitions. Says whether anybody has to be looked after
+    /// still.
+    pub(crate) fn tick(&self, now: Now) -> bool {
+        let mut entries = self.lock();
+        for entry in entries.map.values_mut() {
+            let rebalance = entry.coordinator.tick(now);
+            entry.tell(rebalance);
+        }
+        entries.map.values().any(|entry| entry.coordinator.has_heartbeats())
+    }
+
+    /// Looks for members without heartbeats from now on, while there are any that must send some.
+    pub(crate) fn keep_ticking(&self, core: &Arc<Core>) {
+        if !std::mem::replace(&mut self.lock().ticking, true) {
+            core.tasks.spawn(tick(Arc::clone(core)));
+        }
+    }
+
+    /// Whether the task that ticks may end: under the lock, so that whoever joins starts another.
+    fn stops_ticking(&self) -> bool {
+        let mut entries = self.lock();
+        entries.ticking = entries.map.values().any(|entry| entry.coordinator.has_heartbeats());
+        !entries.ticking
     }
 
     /// A session ends.
     pub(crate) fn leave(&self, key: &Key, member: &MemberId, session: MemberNo, now: Now) {
-        let mut entries = self.lock();
+        let entries = &mut self.lock().map;
         let Some(entry) = entries.get_mut(key) else { return };
         let rebalance = entry.coordinator.leave(member, session, now);
         entry.tell(rebalance);
@@ -78,7 +134,7 @@ impl Coordinators {
 
     /// The last epoch given out, if the group has members.
     pub(crate) fn epoch(&self, key: &Key) -> Option<u64> {
-        self.lock().get(key).map(|entry| entry.coordinator.epoch())
+        self.lock().map.get(key).map(|entry| entry.coordinator.epoch())
     }
 
     /// What can be seen of all of them.
@@ -86,17 +142,17 @@ impl Coordinators {
         let view = |((group, subject), entry): (&Key, &Entry)| {
             (group.clone(), subject.clone(), entry.coordinator.view())
         };
-        self.lock().iter().map(view).collect()
+        self.lock().map.iter().map(view).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         // Rebalances are told under the lock, so that owners and members hear of them in their order.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entry {
-    fn tell(&self, rebalance: Option<Rebalance>) {
+    fn tell(&mut self, rebalance: Option<Rebalance>) {
         let Some(rebalance) = rebalance else { return };
         // First: a member hears of its partitions before it is given their events.
         for change in rebalance.changes {
@@ -104,13 +160,61 @@ impl Entry {
                 inbox.put(Item::Rebalance(rebalance.epoch, change));
             }
         }
-        for owner in &self.owners {
-            assign(owner, &self.coordinator);
-        }
+        let coordinator = &self.coordinator;
+        self.owners.retain(|owner| assign(owner, coordinator).is_ok());
     }
 }
 
-fn assign(owner: &Owner, coordinator: &Coordinator) {
-    // An owner that has ended delivers nothing; the next one is attached when it starts.
-    let _ = owner.mailbox.send_now(Command::Tell(Input::Assign(coordinator.owners())));
+/// An error if the owner has ended: it delivers nothing, and the next one is attached when it starts.
+fn assign(owner: &Owner, coordinator: &Coordinator) -> Result<(), BusError> {
+    owner.mailbox.send_now(Command::Tell(Input::Assign(coordinator.owners())))
+}
+
+async fn tick(core: Arc<Core>) {
+    let mut shutdown = core.shutdown.subscribe();
+    let mut every = tokio::time::interval(Duration::from_millis(RECOMPUTE_EVERY_MS));
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !core.coordinators.stops_ticking() {
+        tokio::select! {
+            _ = shutdown.wait_for(|closing| *closing) => return,
+            _ = every.tick() => {}
+        }
+        core.coordinators.tick(core.now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use promethean_model::SystemClock;
+    use promethean_store::memory::MemoryStore;
+
+    use crate::publish::Publish;
+    use crate::subscribe::Subscribe;
+    use crate::{Bus, BusOptions};
+
+    #[tokio::test]
+    async fn owners_of_deleted_topics_are_let_go() {
+        let clock = std::sync::Arc::new(SystemClock::new());
+        let store = std::sync::Arc::new(MemoryStore::new(clock.clone(), Default::default()));
+        let bus = Bus::open(store, clock, BusOptions::default()).await.unwrap();
+        for topic in ["t.a", "t.b", "t.c"] {
+            bus.publish(Publish::new(topic.parse().unwrap(), "1")).await.unwrap();
+        }
+        let mut request = Subscribe::new("t.*".parse().unwrap(), "g".parse().unwrap());
+        request.options.partitions = Some(4);
+        request.member.member_id = Some("m".parse().unwrap());
+        let subscription = bus.subscribe(request).await.unwrap();
+        let owners = || {
+            let key = subscription.link.key();
+            let entries = bus.core.coordinators.lock();
+            entries.map[&key].owners.iter().map(|owner| owner.topic.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(owners().len(), 3);
+        bus.delete_topic(&"t.b".parse().unwrap()).await.unwrap();
+        let mut left = owners();
+        left.sort();
+        assert_eq!(left, ["t.a", "t.c"]);
+        drop(subscription);
+        bus.close().await;
+    }
 }

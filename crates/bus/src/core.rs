@@ -9,6 +9,7 @@ use promethean_store::port::Store;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 
+use crate::changing::Changing;
 use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
 use crate::group::{Committer, Owners};
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     /// Becomes true when the bus closes, for tasks that wait for something else.
     pub(crate) shutdown: watch::Sender<bool>,
     pub(crate) members: Members,
+    pub(crate) changing: Changing,
     next_member: AtomicU64,
 }
 
@@ -81,6 +83,7 @@ impl Core {
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
             members: Members::default(),
+            changing: Changing::default(),
             next_member: AtomicU64::new(1),
         }
     }

@@ -156,12 +156,6 @@ pub enum BusError {
         /// The offset asked for.
         offset: Offset,
     },
-    /// The lease is over.
-    #[error("the lease on offset {offset} is over; the event was or will be delivered again, do nothing")]
-    StaleLease {
-        /// The event.
-        offset: Offset,
-    },
     /// A place to start or go on from that makes no sense.
     #[error("cannot seek there: {reason}")]
     BadSeek {

@@ -45,6 +45,7 @@
 //! | `group`, `coordinators`, `members` | the owners that deliver, who owns which partition, who is in which group |
 //! | `letter_book` | how many dead letters are open, and who may change them now |
 //! | `topics`, `settings` | topics and what is set for them |
+//! | `changing` | one change of a name at a time, done to the end |
 //! | [`delivery`] | the delivery of one claim |
 //! | [`coordinator`] | which member owns which partition |
 //! | [`pattern`], [`filter`] | which topics and events a group is given |
@@ -56,6 +57,7 @@
 
 pub mod admin;
 pub mod bus;
+mod changing;
 pub mod consumer;
 pub mod coordinator;
 mod coordinators;

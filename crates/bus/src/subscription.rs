@@ -3,7 +3,6 @@
 mod held;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -41,8 +40,6 @@ pub(crate) struct Link {
     pub(crate) name: Option<MemberId>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) joined: Mutex<Joined>,
-    /// Whether an owner starves for credit that another one holds.
-    pub(crate) starving: AtomicBool,
     /// Signals whoever follows topics for it that it has left.
     pub(crate) left: Notify,
 }
@@ -196,6 +193,14 @@ impl Subscription {
         self.tell_all(|member| Input::Resume(Some(member))).await
     }
 
+    /// Says that the member lives, if it is to say so by heartbeats: at least every 15 seconds, better every 5. One that
+    /// came too late, or whose name was taken over, has lost its partitions and must subscribe again.
+    pub fn heartbeat(&self) -> Result<(), BusError> {
+        let link = &self.link;
+        let Some(name) = &link.name else { return Ok(()) };
+        link.core.coordinators.heartbeat(&link.key(), name, link.member, link.core.now())
+    }
+
     /// Leaves the group. What it holds did not fail, and is delivered to others at once.
     pub fn unsubscribe(&self) {
         self.leave(Leaving::Released);
@@ -293,6 +298,7 @@ impl Link {
         }
         drop(joined);
         self.inbox.forget(gone);
+        self.core.coordinators.detach(&self.key(), gone);
     }
 
     /// Finishes events, and waits until that is durable.

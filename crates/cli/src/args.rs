@@ -3,6 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use promethean_gateway::auth::Secret;
+
+use crate::config::Overrides;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::token::TokenCommand;
@@ -39,27 +43,56 @@ pub(crate) enum BenchCommand {
     Child(ChildArgs),
 }
 
-/// How to serve.
+/// How to serve. What is not given here is taken from the environment, then from the file, then its default.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Listen on this address; may be given several times
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "PROMETHEAN_LISTEN",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:8090"
-    )]
+    /// Listen on this address; may be given several times [env: PROMETHEAN_LISTEN] [default: 127.0.0.1:8090]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Keep data in this directory
-    #[arg(long, value_name = "DIR", env = "PROMETHEAN_DATA", default_value_os_t = crate::serve::data_default())]
-    pub(crate) data: PathBuf,
-    /// Where events live: `embedded`, or `memory` for as long as the server runs [default: embedded]
-    #[arg(long, value_name = "STORE", env = "PROMETHEAN_STORE")]
+    /// Keep data in this directory [env: PROMETHEAN_DATA] [default: promethean-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where events live: `embedded`, or `memory` for as long as the server runs [env: PROMETHEAN_STORE] [default:
+    /// embedded]
+    #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<String>,
+    /// Read more settings from this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Let in whoever has this token, and nobody else [env: PROMETHEAN_TOKEN]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
     /// Let everybody do everything, also from other machines
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Write what is at least as grave as this to standard error
+    #[arg(long, value_name = "LEVEL", env = "PROMETHEAN_LOG", default_value = "warn")]
+    pub(crate) log_level: tracing::Level,
+    /// How lines of the log look
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How lines of the log look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// For programs, an object each
+    Json,
+}
+
+impl ServeArgs {
+    /// What the flags say.
+    pub(crate) fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: self.listen.clone(),
+            data: self.data.clone(),
+            store: self.store.clone(),
+            token: self.token.clone().map(Secret::from),
+            insecure: self.insecure,
+        }
+    }
 }
 
 /// What `bench log` measures, and how much of it.

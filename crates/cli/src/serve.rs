@@ -1,15 +1,13 @@
 //! `promethean serve`: the server, until it is told to stop.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use promethean_bus::{Bus, BusOptions};
-use promethean_gateway::auth::Open;
+use promethean_bus::Bus;
 use promethean_gateway::gateway::{Gateway, Parts};
-use promethean_gateway::options::GatewayOptions;
 use promethean_model::{Clock, SystemClock};
 use promethean_store::embedded::{EmbeddedStore, Options};
 use promethean_store::memory::{self, MemoryStore};
@@ -17,7 +15,8 @@ use promethean_store::port::Store;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use crate::args::ServeArgs;
+use crate::args::{LogFormat, ServeArgs};
+use crate::config::{self, Config};
 
 /// How long clients have to take their leave.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
@@ -25,33 +24,46 @@ const STOP_WITHIN: Duration = Duration::from_secs(8);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    start_log(args);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start a runtime")?;
     runtime.block_on(serve(args))?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes what happens to standard error, a line each.
+fn start_log(args: &ServeArgs) {
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(args.log_level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false);
+    match args.log_format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
+}
+
 async fn serve(args: &ServeArgs) -> Result<()> {
     // Before anything is opened: a signal that comes meanwhile is not lost.
     let mut interrupted = signal(SignalKind::interrupt()).context("listen for signals")?;
     let mut terminated = signal(SignalKind::terminate()).context("listen for signals")?;
-    if let Some(address) = args.listen.iter().find(|address| !address.ip().is_loopback())
-        && !args.insecure
-    {
-        bail!(
-            "{address} can be reached from other machines, and no authentication is set up; give --token, or \
-             --insecure to let everybody do everything"
-        );
-    }
+    let config = config::resolve(args.config.as_deref(), args.overrides())?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = open_store(args, &clock).await?;
-    let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), BusOptions::default()).await?;
-    let options = GatewayOptions::default();
-    let parts = Parts { bus: bus.clone(), auth: Arc::new(Open), clock: Arc::clone(&clock), options };
-    let gateway = Gateway::start(parts, &args.listen).await?;
+    let auth = config.authenticator(&clock)?;
+    config.check_exposure(&*auth)?;
+    let store = open_store(&config, &clock).await?;
+    let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), config.bus_options()).await?;
+    for (topic, settings) in &config.topics {
+        let set = bus.set_topic(topic, settings.clone()).await;
+        set.with_context(|| format!("set topic `{topic}` as the configuration says"))?;
+    }
+    let described = config.describe_exposure(&*auth);
+    let parts =
+        Parts { bus: bus.clone(), auth, clock: Arc::clone(&clock), options: config.gateway_options() };
+    let gateway = Gateway::start(parts, &config.listen).await?;
     for address in gateway.addresses() {
         info!(%address, "listening");
-        eprintln!("promethean listens on http://{address} and ws://{address}, no authentication");
+        eprintln!("promethean listens on {address}; it {described}");
     }
     let sweeping = sweep(&*store, &*clock);
     tokio::select! {
@@ -68,10 +80,10 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
-async fn open_store(args: &ServeArgs, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
-    match args.store.as_deref() {
+async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    match config.store.as_deref() {
         None | Some("embedded") => {
-            let data = &args.data;
+            let data = &config.data;
             std::fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
             open_embedded(data, clock).await
         }
@@ -105,9 +117,4 @@ async fn sweep(store: &dyn Store, clock: &dyn Clock) {
             }
         }
     }
-}
-
-/// Where data is kept if nothing else is said.
-pub(crate) fn data_default() -> PathBuf {
-    PathBuf::from("promethean-data")
 }

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::Authenticator;
 use crate::http::metrics::GatewayMetrics;
+use crate::listen::origin::Origins;
 use crate::options::GatewayOptions;
 
 /// Shared by everything that serves. Cheap to clone.
@@ -24,6 +25,8 @@ pub(crate) struct Inner {
     pub(crate) auth: Arc<dyn Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: GatewayOptions,
+    /// Which pages browsers may connect for.
+    pub(crate) origins: Origins,
     pub(crate) metrics: GatewayMetrics,
     /// Everything that was spawned; joined at shutdown.
     pub(crate) tasks: TaskTracker,

@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, Inner};
 use crate::auth::Authenticator;
 use crate::http::metrics::GatewayMetrics;
-use crate::listen;
 use crate::listen::tls::TlsError;
+use crate::listen::{self, origin::Origins};
 use crate::options::GatewayOptions;
 
 /// A gateway that serves.
@@ -58,7 +58,9 @@ impl Gateway {
         let Parts { bus, auth, clock, options } = parts;
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         let metrics = GatewayMetrics::new(&bus);
-        let app = App { inner: Arc::new(Inner { bus, auth, clock, options, metrics, tasks, stopping }) };
+        let origins = Origins::of(&options, auth.is_open(), addresses);
+        let inner = Inner { bus, auth, clock, options, origins, metrics, tasks, stopping };
+        let app = App { inner: Arc::new(inner) };
         let addresses = listen::start(&app, addresses).await?;
         Ok(Self { app, addresses })
     }

@@ -8,7 +8,6 @@
 //! | `call`, `args`, `intake` | what a handler is given: the client, its parameters, its body |
 //! | `routes` | the handlers, by what they are about |
 //! | `reply`, `outlet`, `events` | answers: JSON, streams, events |
-//! | `origin` | browsers, and where their pages come from |
 //! | `metrics` | what the gateway counts |
 //! | `openapi` | the description of it all |
 
@@ -21,7 +20,6 @@ mod kind;
 pub(crate) mod metrics;
 mod openapi;
 mod operation;
-pub(crate) mod origin;
 mod outlet;
 mod reply;
 mod routes;

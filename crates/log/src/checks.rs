@@ -56,11 +56,17 @@ impl Decision {
 pub(crate) struct Prior {
     /// `None` if nothing had to be looked up.
     generation: Option<u64>,
-    /// For each event: the event with its id, and the durable end before it was looked for. Everything below that end
-    /// was in the index.
-    ids: Vec<(Option<Known>, u64)>,
+    /// For each event: what was found. Where events stand alone, one that could not be looked for is refused alone.
+    ids: Vec<Result<Found, AppendError>>,
     /// For each expectation on a key: its latest offset, and the durable end before it was looked for.
     keys: Vec<(Option<u64>, u64)>,
+}
+
+/// The event with an id, and the durable end before it was looked for. Everything below that end was in the index.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    known: Option<Known>,
+    since: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,10 +91,11 @@ impl Core {
         for slot in &batch.slots {
             let since = slot.topic.end();
             let known = match slot.id {
-                NewId::Given(id) => self.find_known(&slot.topic, id, slot.id_hash).map_err(unreadable)?,
-                NewId::Minted(_) => None,
+                NewId::Given(id) => self.find_known(&slot.topic, id, slot.id_hash).map_err(unreadable),
+                NewId::Minted(_) => Ok(None),
             };
-            prior.ids.push((known, since));
+            let found = known.map(|known| Found { known, since });
+            prior.ids.push(if batch.each { found } else { Ok(found?) });
         }
         for expectation in &batch.expectations {
             if let Expectation::Key { topic, key, hash, .. } = expectation {
@@ -140,8 +147,13 @@ impl Core {
         decision.outcomes.reserve(batch.slots.len());
         let mut in_batch: HashMap<(u32, EventId), usize> = HashMap::new();
         for (index, slot) in batch.slots.iter().enumerate() {
-            let prior = prior.ids.get(index).copied();
-            let decided = self.decide_event(sequencer, batch, slot, prior, &mut in_batch, index);
+            let decided = match prior.ids.get(index) {
+                Some(Err(unreadable)) => Err(unreadable.clone()),
+                Some(Ok(found)) => {
+                    self.decide_event(sequencer, batch, slot, Some(*found), &mut in_batch, index)
+                }
+                None => self.decide_event(sequencer, batch, slot, None, &mut in_batch, index),
+            };
             let outcome = decided.or_else(|error| decision.refuse(batch, index, error))?;
             decision.outcomes.push(outcome);
         }
@@ -160,14 +172,16 @@ impl Core {
         sequencer: &mut Sequencer,
         batch: &Batch,
         slot: &Slot,
-        prior: Option<(Option<Known>, u64)>,
+        prior: Option<Found>,
         in_batch: &mut HashMap<(u32, EventId), usize>,
         index: usize,
     ) -> Result<Outcome, AppendError> {
         if let Some(refusal) = refusal(slot) {
             return Err(refusal);
         }
-        let (NewId::Given(id), Some((known, since))) = (slot.id, prior) else { return Ok(Outcome::Fresh) };
+        let (NewId::Given(id), Some(Found { known, since })) = (slot.id, prior) else {
+            return Ok(Outcome::Fresh);
+        };
         let known = match known {
             None => self.find_recent(sequencer, &slot.topic, id, slot.id_hash, since)?,
             known => known,

@@ -32,8 +32,15 @@ pub(crate) async fn group_on(
     matching.map(|(key, row)| (key.subject, row)).ok_or_else(unknown)
 }
 
-/// All groups whose key begins so.
+/// All groups whose key begins so. One that is being deleted is none.
 pub(crate) async fn group_rows(core: &Core, prefix: &[u8]) -> Result<Vec<(GroupKey, GroupRow)>, BusError> {
+    let mut rows = stored_rows(core, prefix).await?;
+    rows.retain(|(_, row)| !row.deleting);
+    Ok(rows)
+}
+
+/// All rows of groups whose key begins so.
+pub(super) async fn stored_rows(core: &Core, prefix: &[u8]) -> Result<Vec<(GroupKey, GroupRow)>, BusError> {
     let mut found = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     loop {

@@ -120,8 +120,8 @@ impl Bus {
         group: &GroupName,
     ) -> Result<(Offset, Offset, u64), BusError> {
         let cursor = self.core.store.cursor(group, topic).await?;
-        let unknown = || BusError::UnknownGroup { group: group.clone(), subject: topic.to_string() };
-        let cursor = cursor.ok_or_else(unknown)?;
+        // A topic that the group has no cursor on yet is delivered from its beginning.
+        let cursor = cursor.unwrap_or_default();
         let end = self.core.store.durable_end(topic).max(cursor.floor);
         let finished = decode_finished(&cursor.data, cursor.floor)
             .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;

@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use self::originals::{Original, Originals};
-use self::work::{Action, Work};
+use self::work::{Action, Chosen, Work};
 use super::find::group_on;
 use crate::bus::Bus;
 use crate::error::BusError;
@@ -172,11 +172,19 @@ impl Bus {
         }
         let (_, row) = group_on(core, group, topic).await?;
         let wanted = Wanted { topic: topic.clone(), group: group.clone(), row };
-        let work = Work::new(Arc::clone(core), wanted, action);
+        self.run(Work::new(Arc::clone(core), wanted, action), Chosen::These(which)).await
+    }
+
+    /// Redrives all open letters from an offset on to their group.
+    pub(super) async fn redrive_from(&self, on: Wanted, from: Offset) -> Result<LetterReport, BusError> {
+        self.run(Work::new(Arc::clone(&self.core), on, Action::ToGroup), Chosen::From(from)).await
+    }
+
+    async fn run(&self, work: Work, chosen: Chosen) -> Result<LetterReport, BusError> {
         let (answer, answered) = oneshot::channel();
         // On a task of its own: a caller that goes away must not come between a commit and the owner's hearing of it.
-        core.tasks.spawn(async move {
-            let report = work.run(which, || answer.is_closed()).await;
+        self.core.tasks.spawn(async move {
+            let report = work.run(chosen, || answer.is_closed()).await;
             // Whoever asked may have gone away.
             let _ = answer.send(report);
         });

@@ -3,13 +3,15 @@
 //! | module | does |
 //! | --- | --- |
 //! | `groups` | lists groups with their progress |
-//! | `change` | pauses, resumes, seeks and deletes them |
+//! | `change` | pauses, resumes and seeks them |
+//! | `delete` | deletes groups and topics |
 //! | `letters` | lists, redrives and drops dead letters |
-//! | `topics` | lists, creates, sets and deletes topics |
+//! | `topics` | lists, creates and sets topics |
 //! | `replay`, `scan`, `tail` | read events without a group: of many topics, a part of one, and what comes |
 //! | `lookup` | finds single events |
 
 mod change;
+mod delete;
 mod find;
 mod groups;
 mod letters;
@@ -20,6 +22,7 @@ mod tail;
 mod topics;
 
 pub use self::change::SeekReport;
+pub(crate) use self::delete::{finish_all as finish_deletions, finish_group};
 pub(crate) use self::find::group_on;
 pub(crate) use self::find::group_rows;
 pub use self::groups::{GroupInfo, GroupProgress};

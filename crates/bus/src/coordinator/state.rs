@@ -16,9 +16,10 @@ pub const HEARTBEAT_TTL_MS: u64 = 15_000;
 pub const RECOMPUTE_EVERY_MS: u64 = 3_000;
 
 /// How a member shows that it lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Liveness {
-    /// By its socket, whose owner says when it is gone.
+    /// By its socket or its subscription, whose owner says when it is gone.
+    #[default]
     Socket,
     /// By heartbeats.
     Heartbeat,
@@ -72,6 +73,26 @@ pub struct Rebalance {
     pub changes: Vec<MemberChange>,
 }
 
+impl MemberChange {
+    /// This change and one after it, for a member that has heard of neither. A partition that came and went again is in
+    /// neither list; one that went and came again is in both, since others had it in between.
+    #[must_use]
+    pub fn then(mut self, later: Self) -> Self {
+        let both = |mut a: Vec<u32>, b: Vec<u32>| {
+            a.extend(b);
+            a.sort_unstable();
+            a.dedup();
+            a
+        };
+        let (passing, lost): (Vec<u32>, Vec<u32>) =
+            later.revoked.into_iter().partition(|partition| self.assigned.contains(partition));
+        self.assigned.retain(|partition| !passing.contains(partition));
+        self.assigned = both(self.assigned, later.assigned);
+        self.revoked = both(self.revoked, lost);
+        self
+    }
+}
+
 /// What changes for one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberChange {
@@ -114,9 +135,9 @@ impl Coordinator {
         self.finish(before, now)
     }
 
-    /// A member lives. One that is not known must join again.
-    pub fn heartbeat(&mut self, member: &MemberId, now: Now) -> Result<(), BusError> {
-        let known = self.members.get_mut(member);
+    /// A member lives. A session that is not known, or was taken over, must join again.
+    pub fn heartbeat(&mut self, member: &MemberId, session: MemberNo, now: Now) -> Result<(), BusError> {
+        let known = self.members.get_mut(member).filter(|known| known.session == session);
         let known = known.ok_or_else(|| BusError::UnknownMember { member: member.clone() })?;
         known.seen_at_ms = known.seen_at_ms.max(now.monotonic_ms);
         Ok(())
@@ -150,6 +171,11 @@ impl Coordinator {
         let before = self.snapshot();
         gone.iter().for_each(|id| self.remove(id));
         self.finish(before, now)
+    }
+
+    /// Whether anybody has to be looked after.
+    pub fn has_heartbeats(&self) -> bool {
+        self.members.values().any(|member| member.liveness == Liveness::Heartbeat)
     }
 
     /// When to tick next, monotonic.

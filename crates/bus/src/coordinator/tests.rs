@@ -63,14 +63,17 @@ fn heartbeats_keep_a_member_and_sockets_need_none() {
     group.join(joining("silent", 2, Liveness::Heartbeat), now(0));
     group.join(socket("socket", 3), now(0));
     assert_eq!(group.tick(now(2_999)), None);
-    group.heartbeat(&id("beats"), now(14_000)).unwrap();
+    group.heartbeat(&id("beats"), MemberNo(1), now(14_000)).unwrap();
     assert_eq!(group.tick(now(15_000)), None);
     assert_eq!(group.next_tick_ms(), 18_000);
     assert_eq!(group.tick(now(17_999)), None);
     let rebalance = group.tick(now(18_000)).unwrap();
     assert!(rebalance.changes.iter().any(|c| c.member == id("silent") && c.assigned.is_empty()));
     assert_eq!(group.len(), 2);
-    assert_eq!(group.heartbeat(&id("silent"), now(18_001)).unwrap_err().code(), "unknown_member");
+    assert_eq!(
+        group.heartbeat(&id("silent"), MemberNo(2), now(18_001)).unwrap_err().code(),
+        "unknown_member"
+    );
     group.tick(now(1_000_000));
     assert_eq!(group.view().members.iter().map(|m| m.member.clone()).collect::<Vec<_>>(), [id("socket")]);
 }
@@ -171,7 +174,8 @@ proptest! {
                     group.tick(now(ms))
                 }
                 Step::Beat(member) => {
-                    let _ = group.heartbeat(&id(&format!("m{member}")), now(ms));
+                    let session = sessions.get(&member).copied().unwrap_or(MemberNo(0));
+                    let _ = group.heartbeat(&id(&format!("m{member}")), session, now(ms));
                     None
                 }
             };

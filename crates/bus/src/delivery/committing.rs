@@ -60,6 +60,7 @@ impl Machine {
             forget: facts.forget.iter().copied().collect(),
             dead: facts.dead.values().map(|dead| dead.attempts).collect(),
             redriven: facts.redriven.iter().copied().collect(),
+            reopened: facts.reopened.iter().copied().collect(),
             forget_all: facts.seek.is_some(),
         }));
         self.commits.sent = Some(Box::new(Sent { token, floor, facts }));

@@ -4,25 +4,62 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::turns::Turns;
 use super::types::Now;
 
 /// How many more leases a member may hold. Clones share one count.
 #[derive(Debug, Clone)]
 pub struct Credit {
-    /// Lowered by the machine that makes a lease, raised by the same machine when the lease ends.
-    free: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     max: usize,
+    /// Which of several users of the count this is; 0 where there is one.
+    user: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Lowered by the machine that makes a lease, raised by the same machine when the lease ends.
+    free: AtomicUsize,
+    turns: Turns,
 }
 
 impl Credit {
     /// Credit for `max_in_flight` leases.
     pub fn new(max_in_flight: usize) -> Self {
-        Self { free: Arc::new(AtomicUsize::new(max_in_flight)), max: max_in_flight }
+        let shared = Shared { free: AtomicUsize::new(max_in_flight), turns: Turns::default() };
+        Self { shared: Arc::new(shared), max: max_in_flight, user: 0 }
     }
 
-    /// What is left.
+    /// The same credit for one of several users, with a number above 0 that is its own. They take turns.
+    #[must_use]
+    pub fn of_user(&self, user: u64) -> Self {
+        Self { user, ..self.clone() }
+    }
+
+    /// What is left, for this user: nothing while it is another's turn.
     pub fn free(&self) -> usize {
-        self.free.load(Ordering::Relaxed)
+        if self.shared.turns.may_take(self.user) { self.shared.free.load(Ordering::Relaxed) } else { 0 }
+    }
+
+    /// Waits for a turn; who had one waits behind the others. To be woken by who gives credit back.
+    pub(crate) fn wait(&self) {
+        self.shared.turns.wait(self.user);
+    }
+
+    /// Waits no more.
+    pub(crate) fn stop_waiting(&self) {
+        self.shared.turns.leave(self.user);
+    }
+
+    /// Who waits for what is left, if it is another user and something is.
+    pub(crate) fn next_user(&self) -> Option<u64> {
+        let next = self.shared.turns.first().filter(|first| *first != self.user);
+        next.filter(|_| self.shared.free.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Another user has gone without a word.
+    pub(crate) fn forget(&self, user: u64) {
+        self.shared.turns.leave(user);
     }
 
     /// What there is when nothing is in flight.
@@ -32,17 +69,24 @@ impl Credit {
 
     /// Takes `wanted`, or what is left if that is less; says how much it was.
     pub fn take_up_to(&self, wanted: usize) -> usize {
+        if !self.shared.turns.may_take(self.user) {
+            return 0;
+        }
         // The count guards nothing but itself, so no ordering is needed.
-        let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+        let before = self.shared.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
             let taken = free.min(wanted);
             (taken > 0).then_some(free - taken)
         });
-        before.map_or(0, |free| free.min(wanted))
+        let taken = before.map_or(0, |free| free.min(wanted));
+        if taken > 0 {
+            self.shared.turns.note_taken(self.user);
+        }
+        taken
     }
 
     /// Gives back what was taken.
     pub fn put(&self, count: usize) {
-        let before = self.free.fetch_add(count, Ordering::Relaxed);
+        let before = self.shared.free.fetch_add(count, Ordering::Relaxed);
         debug_assert!(before + count <= self.max, "more credit given back than taken");
     }
 }
@@ -99,5 +143,26 @@ mod tests {
         assert_eq!((credit.take_up_to(2), shared.take_up_to(2), credit.take_up_to(1)), (2, 1, 0));
         shared.put(2);
         assert_eq!((credit.free(), credit.max()), (2, 3));
+    }
+
+    #[test]
+    fn what_is_given_back_is_for_who_waited() {
+        let credit = Credit::new(1);
+        let (busy, patient) = (credit.of_user(1), credit.of_user(2));
+        assert_eq!((busy.take_up_to(1), patient.take_up_to(1)), (1, 0));
+        patient.wait();
+        busy.wait();
+        assert_eq!(busy.next_user(), None, "nothing is left");
+        busy.put(1);
+        assert_eq!((busy.free(), busy.take_up_to(1), busy.next_user()), (0, 0, Some(2)));
+        assert_eq!((patient.free(), patient.take_up_to(1)), (1, 1));
+        patient.wait();
+        patient.put(1);
+        assert_eq!((patient.next_user(), busy.take_up_to(1)), (Some(1), 1));
+        busy.stop_waiting();
+        busy.put(1);
+        assert_eq!(busy.next_user(), Some(2));
+        busy.forget(2);
+        assert_eq!(busy.free(), 1);
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Facts {
     pub(super) forget: BTreeSet<Offset>,
     pub(super) dead: BTreeMap<Offset, Dead>,
     pub(super) redriven: BTreeSet<Offset>,
+    /// Letters that stay open, since their event is gone.
+    pub(super) reopened: BTreeSet<Offset>,
     /// Where the last seek went.
     pub(super) seek: Option<Offset>,
     /// With the number of stale leases.
@@ -45,13 +47,27 @@ impl Facts {
     /// A letter is closed. What opened it, if that is not durable yet, need not be.
     pub(super) fn note_redriven(&mut self, offset: Offset) {
         self.dead.remove(&offset);
+        self.reopened.remove(&offset);
         self.redriven.insert(offset);
         self.urgent = true;
+    }
+
+    /// The event of a redriven letter is gone. What is known of it already stays the last word.
+    pub(super) fn note_reopened(&mut self, offset: Offset) {
+        self.reopened.insert(offset);
+        self.drop_reopened();
+        self.urgent = true;
+    }
+
+    fn drop_reopened(&mut self) {
+        let (dead, redriven) = (&self.dead, &self.redriven);
+        self.reopened.retain(|offset| !dead.contains_key(offset) && !redriven.contains(offset));
     }
 
     /// A letter is opened. One of the same event that was to be closed is open again.
     pub(super) fn note_dead(&mut self, offset: Offset, dead: Dead) {
         self.redriven.remove(&offset);
+        self.reopened.remove(&offset);
         self.dead.insert(offset, dead);
         self.urgent = true;
     }
@@ -111,6 +127,8 @@ impl Facts {
             }
         }
         self.redriven.append(&mut older.redriven);
+        self.reopened.append(&mut older.reopened);
+        self.drop_reopened();
         self.seek = self.seek.or(older.seek);
         older.replies.append(&mut self.replies);
         self.replies = older.replies;

@@ -35,6 +35,18 @@ impl Machine {
         }
     }
 
+    /// An event is gone before it was delivered again. If it was a redriven one, its letter is all that is left of it.
+    pub(super) fn lose(&mut self, offset: Offset) {
+        if !self.table.get(offset).is_some_and(|entry| entry.extra) {
+            return self.finish(offset);
+        }
+        self.table.remove(offset);
+        if self.failures.remove(&offset).is_some() {
+            self.facts.note_forget(offset);
+        }
+        self.facts.note_reopened(offset);
+    }
+
     /// Offsets without an event, or not yet known and not wanted, are finished at once; says how many were not before.
     pub(super) fn pass_over(&mut self, range: OffsetRange) -> u64 {
         if range.is_empty() {

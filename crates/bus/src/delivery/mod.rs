@@ -26,6 +26,7 @@ mod reading;
 mod scanning;
 mod seeking;
 mod table;
+mod turns;
 
 pub use config::{Bounds, Config, Start};
 pub use credit::{Allowance, Credit, Rate};

@@ -149,7 +149,7 @@ impl Machine {
         });
         for offset in gone {
             self.expired += u64::from(offset - from.0 < expired);
-            self.finish(Offset(offset));
+            self.lose(Offset(offset));
         }
         if self.may_deliver() {
             for event in events {

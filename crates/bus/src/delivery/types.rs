@@ -124,6 +124,8 @@ pub struct Progress {
     pub dead: Vec<Attempts>,
     /// Redriven dead letters that are finished now: their entries are to be closed.
     pub redriven: Vec<Offset>,
+    /// Redriven dead letters whose event was gone before it was delivered: they are open as before.
+    pub reopened: Vec<Offset>,
     /// Whether every noted attempt of the claim is to be forgotten (a seek).
     pub forget_all: bool,
 }

@@ -28,7 +28,6 @@ impl BusError {
             Self::UnknownMember { .. } => "unknown_member",
             Self::UnknownEvent { .. } => "unknown_event",
             Self::UnknownLetter { .. } => "unknown_letter",
-            Self::StaleLease { .. } => "stale_lease",
             Self::BadSeek { .. } => "bad_seek",
             Self::BeyondEnd { .. } => "beyond_end",
             Self::BadFilter { .. } => "bad_filter",

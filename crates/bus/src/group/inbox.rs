@@ -10,7 +10,8 @@ use crate::coordinator::MemberChange;
 use crate::delivery::types::{Delivery, LeaseRef};
 use crate::error::BusError;
 
-/// Filled by the owners of the subscription's topics. Its length is bounded by the member's credit.
+/// Filled by the owners of the subscription's topics. Its length is bounded by the member's credit, and one change of
+/// partitions.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
@@ -38,6 +39,25 @@ pub(crate) enum Item {
     Over(Arc<Owner>, Vec<LeaseRef>),
 }
 
+impl State {
+    /// Partitions that changed hands again before the member looked are one change, in the place of the first: it hears
+    /// of them before it is given their events.
+    fn put(&mut self, item: Item) {
+        if let Item::Rebalance(epoch, change) = &item {
+            let unread = self.items.iter_mut().find_map(|item| match item {
+                Item::Rebalance(epoch, change) => Some((epoch, change)),
+                Item::Leases(..) | Item::Over(..) => None,
+            });
+            if let Some((last, unread)) = unread {
+                *last = *epoch;
+                *unread = unread.clone().then(change.clone());
+                return;
+            }
+        }
+        self.items.push_back(item);
+    }
+}
+
 impl Inbox {
     pub(crate) fn new() -> Self {
         Self { state: Mutex::default() }
@@ -50,7 +70,7 @@ impl Inbox {
 
     pub(crate) fn put(&self, item: Item) {
         let mut state = self.lock();
-        state.items.push_back(item);
+        state.put(item);
         wake(state);
     }
 
@@ -58,10 +78,8 @@ impl Inbox {
     pub(crate) fn revoke(&self, owner: &Arc<Owner>, leases: &[LeaseRef]) {
         let mut state = self.lock();
         let mut seen: Vec<LeaseRef> = if state.keeps { leases.to_vec() } else { Vec::new() };
-        for item in &mut state.items {
-            if let Item::Leases(from, deliveries) = item
-                && Arc::ptr_eq(from, owner)
-            {
+        state.items.retain_mut(|item| match item {
+            Item::Leases(from, deliveries) if Arc::ptr_eq(from, owner) => {
                 deliveries.retain(|delivery| {
                     let over = leases.binary_search(&delivery.lease).is_ok();
                     if over {
@@ -69,8 +87,10 @@ impl Inbox {
                     }
                     !over
                 });
+                !deliveries.is_empty()
             }
-        }
+            _ => true,
+        });
         if !seen.is_empty() {
             state.items.push_back(Item::Over(Arc::clone(owner), seen));
             wake(state);
@@ -138,5 +158,68 @@ fn wake(mut state: MutexGuard<'_, State>) {
     drop(state);
     if let Some(reader) = reader {
         reader.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use promethean_model::{EventId, Offset};
+    use promethean_store::port::StoredEvent;
+
+    use super::*;
+    use crate::delivery::types::MemberNo;
+    use crate::group::Mailbox;
+    use crate::metrics::{BusMetrics, Registry};
+
+    fn owner() -> Arc<Owner> {
+        let (topic, group) = ("t".parse().unwrap(), "g".parse().unwrap());
+        let metrics = BusMetrics::new(&Registry::default(), 10).group(&topic, &group);
+        Arc::new(Owner {
+            topic,
+            group,
+            mailbox: Mailbox::new(),
+            metrics,
+            number: 1,
+            starved: Default::default(),
+        })
+    }
+
+    fn delivery(offset: u64) -> Delivery {
+        let event = StoredEvent::new("t".parse().unwrap(), Offset(offset), EventId::from_bytes([0; 16]), 0);
+        Delivery { lease: LeaseRef { offset: Offset(offset), serial: offset }, attempt: 1, event }
+    }
+
+    fn change(assigned: &[u32], revoked: &[u32]) -> MemberChange {
+        let (assigned, revoked) = (assigned.to_vec(), revoked.to_vec());
+        MemberChange { member: "m".parse().unwrap(), session: MemberNo(1), assigned, revoked }
+    }
+
+    #[test]
+    fn what_ended_unseen_takes_no_room() {
+        let (inbox, owner) = (Inbox::new(), owner());
+        for n in 0..100 {
+            inbox.put(Item::Leases(Arc::clone(&owner), [delivery(n)].into()));
+            inbox.revoke(&owner, &[delivery(n).lease]);
+        }
+        assert_eq!(inbox.lock().items.len(), 0);
+    }
+
+    #[test]
+    fn changes_of_partitions_that_nobody_looked_at_are_one() {
+        let (inbox, owner) = (Inbox::new(), owner());
+        inbox.put(Item::Rebalance(1, change(&[0, 1, 2], &[])));
+        inbox.put(Item::Leases(owner, [delivery(0)].into()));
+        inbox.put(Item::Rebalance(2, change(&[], &[1])));
+        inbox.put(Item::Rebalance(3, change(&[3, 1], &[0])));
+        let Some(Ok(Item::Rebalance(epoch, told))) = inbox.take(10) else { panic!("not first") };
+        assert_eq!((epoch, told), (3, change(&[1, 2, 3], &[])));
+        // From here on it had them: what went and came again was others' in between.
+        inbox.put(Item::Rebalance(4, change(&[], &[1, 2])));
+        inbox.put(Item::Rebalance(5, change(&[2], &[3])));
+        inbox.put(Item::Rebalance(6, change(&[], &[2])));
+        assert!(matches!(inbox.take(10), Some(Ok(Item::Leases(..)))));
+        let Some(Ok(Item::Rebalance(epoch, told))) = inbox.take(10) else { panic!("not there") };
+        assert_eq!((epoch, told), (6, change(&[], &[1, 2, 3])));
+        assert!(inbox.take(10).is_none());
     }
 }

@@ -30,8 +30,14 @@ pub(super) struct Loaded {
 /// Takes the group over on the owner's topic: from now on, what an earlier owner writes is refused.
 pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<Loaded, BusError> {
     let (topic, group) = (&owner.topic, &owner.group);
-    let unknown = || BusError::UnknownGroup { group: group.clone(), subject: topic.to_string() };
-    let cursor = core.store.cursor(group, topic).await?.ok_or_else(unknown)?;
+    let cursor = match core.store.cursor(group, topic).await? {
+        Some(cursor) => cursor,
+        None => {
+            // A group that is there begins a topic it has no cursor on at its beginning.
+            group_on(core, group, topic).await?;
+            Cursor::default()
+        }
+    };
     let finished = decode_finished(&cursor.data, cursor.floor)
         .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
     let taken = Cursor { epoch: cursor.epoch + 1, ..cursor.clone() };

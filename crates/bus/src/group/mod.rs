@@ -43,6 +43,8 @@ pub(crate) struct Owner {
     pub(crate) group: GroupName,
     pub(crate) mailbox: Mailbox<Command>,
     pub(crate) metrics: GroupMetrics,
-    /// Whether it could deliver more if a member had credit that another topic's owner holds now.
+    /// Its number, which no other owner has had; from 1.
+    pub(crate) number: u64,
+    /// Whether it waits to be told of credit that another topic's owner holds now.
     pub(crate) starved: AtomicBool,
 }

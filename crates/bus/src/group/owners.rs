@@ -28,6 +28,8 @@ struct Map {
     owners: HashMap<Key, Entry>,
     /// Those of the owner that came last. Most owners have the same, and share them.
     options: Option<Arc<GroupOptions>>,
+    /// How many there have been.
+    count: u64,
     closed: bool,
 }
 
@@ -73,7 +75,11 @@ impl Owners {
             entry.owner.mailbox.send_now(command)?;
             return Ok(Arc::clone(&entry.owner));
         }
+        // Under the lock: whoever deletes sees the owner, or the owner is not started.
+        core.changing.check(&wanted.topic, &wanted.group)?;
+        map.count += 1;
         let owner = Arc::new(Owner {
+            number: map.count,
             topic: key.0.clone(),
             group: key.1.clone(),
             mailbox: Mailbox::new(),

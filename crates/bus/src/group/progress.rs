@@ -77,7 +77,8 @@ async fn commit_batch(
 ) -> Result<(), BusError> {
     let mut batch = Batch::new();
     let cursor = cursor(owner, epoch, progress);
-    let changes_letters = !(progress.redriven.is_empty() && progress.dead.is_empty());
+    let changes_letters =
+        !(progress.redriven.is_empty() && progress.reopened.is_empty() && progress.dead.is_empty());
     let _changing = match changes_letters {
         true => Some(core.letters.lock(&owner.topic, &owner.group).await),
         false => None,
@@ -98,14 +99,25 @@ async fn commit_batch(
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
     for offset in &progress.redriven {
-        opened -= i64::from(letter_at(core, owner, *offset).await?.is_some());
+        let Some(row) = letter_at(core, owner, *offset).await? else { continue };
+        // A seek delivers its event again, unless that is gone: then the letter is all that is left of it.
+        if progress.forget_all && event_at(core, owner, *offset).await?.is_none() {
+            rows.put(Table::DeadLetters, *offset, row.reopened().encode());
+            continue;
+        }
+        opened -= 1;
         rows.delete(Table::DeadLetters, *offset);
+    }
+    for offset in &progress.reopened {
+        if let Some(row) = letter_at(core, owner, *offset).await? {
+            rows.put(Table::DeadLetters, *offset, row.reopened().encode());
+        }
     }
     for attempts in &progress.dead {
         let before = letter_at(core, owner, attempts.offset).await?;
         let redrives = before.map_or(0, |row| row.redrives);
         let is_buried = if post {
-            bury(core, owner, attempts, redrives, &mut batch, &mut rows).await?
+            bury(core, owner, attempts, before, &mut batch, &mut rows).await?
         } else {
             rows.delete(Table::Attempts, attempts.offset);
             rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
@@ -136,15 +148,16 @@ fn cursor(owner: &Owner, epoch: u64, progress: &Progress) -> StateOp {
     .into()
 }
 
-/// Adds a dead letter and says so. An event that retention took in the meantime leaves none.
+/// Adds a dead letter and says so. An event that retention took in the meantime leaves none but the one it had before.
 async fn bury(
     core: &Core,
     owner: &Owner,
     attempts: &Attempts,
-    redrives: u32,
+    before: Option<LetterRow>,
     batch: &mut Batch,
     rows: &mut Rows<'_>,
 ) -> Result<bool, BusError> {
+    let redrives = before.map_or(0, |row| row.redrives);
     rows.delete(Table::Attempts, attempts.offset);
     match event_at(core, owner, attempts.offset).await {
         // Other events must not wait for one that cannot be read; what is known of it stays visible.
@@ -161,8 +174,11 @@ async fn bury(
         }
         Ok(None) => {
             owner.metrics.expired.inc();
-            rows.delete(Table::DeadLetters, attempts.offset);
-            Ok(false)
+            if let Some(before) = before {
+                let row = LetterRow::open(before.letter, attempts, redrives);
+                rows.put(Table::DeadLetters, attempts.offset, row.encode());
+            }
+            Ok(before.is_some())
         }
     }
 }

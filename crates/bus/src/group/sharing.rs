@@ -1,4 +1,5 @@
-//! Credit that a member has for all topics of its pattern together.
+//! Credit that a member has for all topics of its pattern together. Owners that want some and find none take turns, so
+//! that a busy topic cannot keep it from the others.
 
 use std::sync::Weak;
 use std::sync::atomic::{Ordering, fence};
@@ -16,59 +17,77 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Tells owners that starve that there may be credit.
-    pub(super) fn tell_starved(&self) {
-        // As below: whoever starves sees the credit we gave back, or we see that it starves.
+    /// Wants none any more.
+    pub(super) fn leave(&self) {
+        self.credit.stop_waiting();
+        self.wake_next();
+    }
+
+    /// Tells whose turn it is that there is credit.
+    fn wake_next(&self) {
+        // As below: whoever waits sees the credit we gave back, or we see that it waits.
         fence(Ordering::SeqCst);
-        if let Some(link) = self.link.upgrade()
-            && link.starving.swap(false, Ordering::SeqCst)
-        {
-            wake_starved(&link);
+        while let Some(next) = self.credit.next_user() {
+            let Some(link) = self.link.upgrade() else { return };
+            let owner = link.joined().owners.values().find(|owner| owner.number == next).cloned();
+            match owner {
+                // Told once, until it has looked.
+                Some(owner) if !owner.starved.swap(false, Ordering::SeqCst) => return,
+                Some(owner) if owner.mailbox.send_now(Command::Tell(Input::Credit)).is_ok() => return,
+                // It has ended.
+                _ => self.credit.forget(next),
+            }
         }
     }
 }
 
 impl Task {
-    /// Tells owners that starve for the credit of a member they share that there is some, and starves if there is none.
+    /// Waits for credit that owners of other topics hold, takes what is there when it is our turn, and tells who is
+    /// next.
     pub(super) fn share_credit(&mut self) {
-        // Most groups share nothing, and a fence waits for every write before it.
-        if !self.members.values().any(|seat| seat.shared.is_some()) {
+        if self.shares().next().is_none() {
             return;
         }
-        // Pairs with the fence below: whoever starves sees the credit we gave back, or we see that it starves.
-        fence(Ordering::SeqCst);
-        for shared in self.members.values().filter_map(|seat| seat.shared.as_ref()) {
-            if shared.credit.free() == 0 {
-                continue;
-            }
-            let Some(link) = shared.link.upgrade() else { continue };
-            if link.starving.swap(false, Ordering::SeqCst) {
-                wake_starved(&link);
-            }
+        // What is read is for credit that was there: until it has come, our turn lasts.
+        if self.read.is_none() {
+            self.take_turn();
         }
-        // No reason at all may mean that credit came back after the machine found none: nobody told us of that either.
-        let wants = matches!(self.machine.reason(self.now), Some(Reason::Credit) | None);
-        if !wants || self.read.is_some() {
+        self.shares().for_each(Shared::wake_next);
+    }
+
+    fn take_turn(&mut self) {
+        if !self.wants_credit() {
+            self.shares().for_each(|shared| shared.credit.stop_waiting());
             return;
         }
-        let links = self.members.values().filter_map(|seat| seat.shared.as_ref());
         self.owner.starved.store(true, Ordering::SeqCst);
-        links
-            .filter_map(|shared| shared.link.upgrade())
-            .for_each(|l| l.starving.store(true, Ordering::SeqCst));
+        self.shares().for_each(|shared| shared.credit.wait());
+        // Pairs with the fence above: whoever gives credit back sees that we wait, or we see the credit.
         fence(Ordering::SeqCst);
-        // Given back between the look and the flag: nobody would tell us.
-        if self.members.values().filter_map(|seat| seat.shared.as_ref()).any(|s| s.credit.free() > 0) {
-            self.step(Input::Credit);
+        if !self.shares().any(|shared| shared.credit.free() > 0) {
+            return;
+        }
+        self.step(Input::Credit);
+        if self.read.is_some() {
+            return;
+        }
+        let wants = self.wants_credit();
+        for shared in self.shares() {
+            // What is left though it was our turn is not what we want.
+            if wants && shared.credit.free() == 0 {
+                shared.credit.wait();
+            } else {
+                shared.credit.stop_waiting();
+            }
         }
     }
-}
 
-fn wake_starved(link: &Link) {
-    for owner in link.owners() {
-        if owner.starved.swap(false, Ordering::SeqCst) {
-            // One that has ended needs nothing.
-            let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
-        }
+    /// No reason at all may mean that credit came back after the machine found none.
+    fn wants_credit(&self) -> bool {
+        matches!(self.machine.reason(self.now), Some(Reason::Credit) | None)
+    }
+
+    fn shares(&self) -> impl Iterator<Item = &Shared> {
+        self.members.values().filter_map(|seat| seat.shared.as_ref())
     }
 }

@@ -17,7 +17,7 @@ use super::timer::Timer;
 use super::{Owner, load};
 use crate::core::Core;
 use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Now, ReplyNo};
-use crate::delivery::{Counts, Machine};
+use crate::delivery::{Allowance, Counts, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
 use crate::small_map::SmallMap;
@@ -231,7 +231,9 @@ impl Task {
         if answer.send(Ok(())).is_err() {
             return;
         }
-        let shared = shared.map(|link| Shared { link, credit: allowance.credit.clone() });
+        let credit = allowance.credit.of_user(self.owner.number);
+        let allowance = Allowance { credit: credit.clone(), ..allowance };
+        let shared = shared.map(|link| Shared { link, credit });
         self.members.insert(member, Seat { inbox, shared });
         for waiting in std::mem::take(&mut self.enders) {
             let _ = waiting.send(Err(self.busy()));
@@ -374,7 +376,7 @@ impl Task {
             let now = self.core.now();
             self.machine.step(Input::Leave { member, how: Leaving::Released }, now, &mut Vec::new());
         }
-        members.values().filter_map(|seat| seat.shared.as_ref()).for_each(Shared::tell_starved);
+        members.values().filter_map(|seat| seat.shared.as_ref()).for_each(Shared::leave);
     }
 }
 

@@ -1,19 +1,23 @@
 //! Checks JSON text and drops its insignificant whitespace, in one pass.
 //!
-//! What it accepts is exactly what `serde_json` reads as a `Value`: so nothing is stored that a later reader cannot
-//! parse. That refuses escaped lone surrogates, numbers beyond a 64-bit float and nesting beyond [`JSON_DEPTH_MAX`].
-//! Duplicate names are accepted, and kept as they are.
+//! What it accepts `serde_json` reads as a `Value`, also inside a dead letter: so nothing is stored that a later reader
+//! cannot parse. That refuses escaped lone surrogates, numbers beyond a 64-bit float and nesting beyond
+//! [`JSON_DEPTH_MAX`]. Beside that it refuses objects with a name twice, of which readers see one value or the other.
 
 use std::borrow::Cow;
 
 use thiserror::Error;
 
+use self::names::Names;
+
+mod names;
 mod string;
 #[cfg(test)]
 mod tests;
 
-/// Arrays and objects inside each other, at most: what `serde_json` reads.
-pub const JSON_DEPTH_MAX: u32 = 127;
+/// Arrays and objects inside each other, at most. `serde_json` reads 127, and a dead letter puts its event's payload two
+/// deeper; the rest is for those who put events into documents of their own.
+pub const JSON_DEPTH_MAX: u32 = 120;
 
 /// A text that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -67,6 +71,9 @@ pub enum JsonFault {
     /// Half of a surrogate pair.
     #[error("half of a surrogate pair; send the whole character")]
     Surrogate,
+    /// A name that the object has already.
+    #[error("a name that the object has already; give each name once")]
+    Twice,
     /// Too deep.
     #[error("nested deeper than {JSON_DEPTH_MAX}; flatten the value")]
     Depth,
@@ -103,6 +110,7 @@ struct Kept<'a> {
 struct Open {
     kinds: u128,
     depth: u32,
+    names: Names,
 }
 
 fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
@@ -124,14 +132,17 @@ fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
             let object = open.is_object();
             match bytes.get(at) {
                 Some(b',') if object => {
-                    at = name(bytes, at + 1, kept)?;
+                    at = name(text, at + 1, &mut open, kept)?;
                     break;
                 }
                 Some(b',') => {
                     at += 1;
                     break;
                 }
-                Some(b'}') if object => open.pop(),
+                Some(b'}') if object => {
+                    open.names.close(text)?;
+                    open.pop();
+                }
                 Some(b']') if !object => open.pop(),
                 None => return fail(JsonFault::End, at).map(drop),
                 Some(_) if object => return fail(JsonFault::CommaOrBrace, at).map(drop),
@@ -154,7 +165,8 @@ fn value(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
             open.push(true, at)?;
             let at = skip_space(bytes, at + 1, kept);
             if bytes.get(at) != Some(&b'}') {
-                return name(bytes, at, kept);
+                open.names.open();
+                return name(text, at, open, kept);
             }
             open.pop();
             Ok(at + 1)
@@ -177,10 +189,15 @@ fn value(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
 }
 
 #[inline(always)]
-fn name(bytes: &[u8], at: usize, kept: &mut Kept<'_>) -> Place {
+fn name(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
+    let bytes = text.as_bytes();
     let at = skip_space(bytes, at, kept);
     let at = match bytes.get(at) {
-        Some(b'"') => string::read(bytes, at)?,
+        Some(b'"') => {
+            let end = string::read(bytes, at)?;
+            open.names.add(text, at + 1, end - 1)?;
+            end
+        }
         Some(_) => return fail(JsonFault::Name, at),
         None => return fail(JsonFault::End, at),
     };

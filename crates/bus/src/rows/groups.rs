@@ -23,6 +23,9 @@ pub struct GroupRow {
     /// The last epoch of its partitions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: u64,
+    /// Whether it is being deleted: it is there no more, but for what is to be removed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleting: bool,
 }
 
 #[derive(Serialize)]
@@ -57,6 +60,11 @@ impl GroupRow {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -72,7 +80,13 @@ mod tests {
     use crate::rows::{AskedOptions, Start};
 
     fn row() -> GroupRow {
-        GroupRow { options: AskedOptions::default().create(5), paused: false, created: 9, epoch: 0 }
+        GroupRow {
+            options: AskedOptions::default().create(5),
+            paused: false,
+            created: 9,
+            epoch: 0,
+            deleting: false,
+        }
     }
 
     #[test]
@@ -87,10 +101,15 @@ mod tests {
             partitions: Some(8),
             max_attempts: Some(2),
         };
-        let most = GroupRow { options: options.create(5), paused: true, created: 1, epoch: 3 };
+        let most =
+            GroupRow { options: options.create(5), paused: true, created: 1, epoch: 3, deleting: false };
         let json = r#"{"v":1,"options":{"from":{"ts":-4},"filter":{"key":"k"},"order":"key","partitions":8,"maxAttempts":2},"paused":true,"created":1,"epoch":3}"#;
         assert_eq!(String::from_utf8(most.encode().unwrap()).unwrap(), json);
         assert_eq!(GroupRow::decode(json.as_bytes()), Ok(most));
+        let going = GroupRow { deleting: true, ..row() };
+        let json = r#"{"v":1,"options":{"from":"latest","order":"none","maxAttempts":5},"paused":false,"created":9,"deleting":true}"#;
+        assert_eq!(String::from_utf8(going.encode().unwrap()).unwrap(), json);
+        assert_eq!(GroupRow::decode(json.as_bytes()), Ok(going));
     }
 
     #[test]

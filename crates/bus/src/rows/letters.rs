@@ -61,6 +61,13 @@ impl LetterRow {
         self
     }
 
+    /// The letter as it is when its redrive came to nothing.
+    #[must_use]
+    pub const fn reopened(mut self) -> Self {
+        self.redriving = false;
+        self
+    }
+
     /// The bytes.
     pub fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
@@ -131,6 +138,7 @@ mod tests {
             assert_eq!(LetterRow::decode(&row.encode()), Ok(row));
         }
         assert_eq!((row.redriven().redrives, row.redriven().redriving), (1, true));
+        assert_eq!(row.redriven().reopened(), LetterRow { redrives: 1, ..row });
         assert_eq!(row.encode()[..8], [1, 2, 3, 5, 0, 0, 0, 0]);
         assert_eq!(row.encode().len(), 43);
     }

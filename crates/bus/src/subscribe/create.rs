@@ -1,10 +1,13 @@
 //! A group comes into being: its row, and a cursor on every topic it is about.
 
+use std::sync::Arc;
+
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, RowOp, Table};
 
 use super::request::Subscribe;
-use crate::admin::group_rows;
+use crate::admin::{finish_group, group_rows};
+use crate::changing::Pass;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::pattern::Subject;
@@ -14,8 +17,17 @@ use crate::topics;
 /// Cursors written in one batch.
 const CURSORS_PER_BATCH: usize = 500;
 
-/// The group's row, if the group is there.
+/// The group's row, if the group is there. One that is being deleted is not.
 pub(crate) async fn group_row(
+    core: &Core,
+    group: &GroupName,
+    subject: &Subject,
+) -> Result<Option<GroupRow>, BusError> {
+    Ok(stored_row(core, group, subject).await?.filter(|row| !row.deleting))
+}
+
+/// The group's row as it is stored.
+pub(crate) async fn stored_row(
     core: &Core,
     group: &GroupName,
     subject: &Subject,
@@ -34,10 +46,12 @@ pub(crate) async fn require_group(
     group_row(core, group, subject).await?.ok_or_else(unknown)
 }
 
-/// Finds the group or makes it, and checks that its options are what is asked for.
-pub(super) async fn find_or_create(core: &Core, request: &Subscribe) -> Result<GroupRow, BusError> {
+/// Finds the group or makes it, and checks that its options are what is asked for. Under the group's lock.
+pub(super) async fn find_or_create(core: &Arc<Core>, request: &Subscribe) -> Result<GroupRow, BusError> {
     loop {
-        match group_row(core, &request.group, &request.subject).await? {
+        match stored_row(core, &request.group, &request.subject).await? {
+            // Another group of its name must not find what it left.
+            Some(row) if row.deleting => finish_group(core, &request.subject, &request.group).await?,
             Some(row) => return keep(core, request, row).await,
             None => {
                 if let Some(row) = create(core, request).await? {
@@ -87,7 +101,7 @@ async fn put(core: &Core, request: &Subscribe, row: &GroupRow) -> Result<(), Bus
 }
 
 /// `None` if the group has come into being meanwhile.
-async fn create(core: &Core, request: &Subscribe) -> Result<Option<GroupRow>, BusError> {
+async fn create(core: &Arc<Core>, request: &Subscribe) -> Result<Option<GroupRow>, BusError> {
     let max_attempts = match &request.subject {
         Subject::Topic(topic) => core.settings.get(topic).max_attempts,
         Subject::Pattern(_) => promethean_model::limits::ATTEMPTS_DEFAULT,
@@ -95,11 +109,13 @@ async fn create(core: &Core, request: &Subscribe) -> Result<Option<GroupRow>, Bu
     let options = request.options.clone().create(max_attempts);
     check_alone(core, request, &options).await?;
     let from = options.from;
-    let row = GroupRow { options, paused: false, created: core.clock.wall_ms(), epoch: 0 };
+    let row = GroupRow { options, paused: false, created: core.clock.wall_ms(), epoch: 0, deleting: false };
     let key = GroupKey::encode(&request.group, &request.subject);
     let created = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: true };
     let mut batch = Batch::new();
-    for topic in topics_of(core, &request.subject, from).await? {
+    // Until the cursors are there, the topics are not deleted.
+    let (topics, _passes) = topics_of(core, &request.subject, from).await?;
+    for topic in topics {
         if core.store.cursor(&request.group, &topic).await?.is_some() {
             continue;
         }
@@ -134,10 +150,16 @@ async fn check_alone(core: &Core, request: &Subscribe, options: &GroupOptions) -
     Ok(())
 }
 
-/// The topics that a new group begins with.
-async fn topics_of(core: &Core, subject: &Subject, from: Start) -> Result<Vec<TopicName>, BusError> {
+/// The topics that a new group begins with. Of a pattern, those that are being deleted are none: should they be born
+/// again, that is told to who follows it.
+async fn topics_of(
+    core: &Arc<Core>,
+    subject: &Subject,
+    from: Start,
+) -> Result<(Vec<TopicName>, Vec<Pass>), BusError> {
     match subject {
-        Subject::Topic(topic) => Ok(vec![topic.clone()]),
+        // Whoever subscribes holds the pass.
+        Subject::Topic(topic) => Ok((vec![topic.clone()], Vec::new())),
         Subject::Pattern(pattern) => {
             if let Start::AfterId(_) | Start::Offset(_) = from {
                 return Err(BusError::BadOption {
@@ -146,7 +168,8 @@ async fn topics_of(core: &Core, subject: &Subject, from: Start) -> Result<Vec<To
                     fix: "a pattern has many topics; use earliest, latest or ts",
                 });
             }
-            topics::matching(core, pattern).await
+            let entered = |topic: TopicName| Pass::new(core, &topic).ok().map(|pass| (topic, pass));
+            Ok(topics::matching(core, pattern).await?.into_iter().filter_map(entered).unzip())
         }
     }
 }

@@ -1,6 +1,5 @@
 //! A member joins the owners of its topics.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 
 use promethean_model::TopicName;
@@ -10,6 +9,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::create::{cursor_for_newborn, find_or_create};
 use super::request::{MemberOptions, Subscribe};
+use crate::changing::{Pass, to_the_end};
 use crate::coordinator::{Joining, Liveness};
 use crate::coordinators::Member;
 use crate::core::Core;
@@ -35,8 +35,16 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         return Err(BusError::Closed);
     }
     request.validate()?;
-    let (entered, row) = enter(core, &request).await?;
+    let entering = enter(Arc::clone(core), request.clone());
+    let Inside { entered, row, pass } = to_the_end(core, entering).await?;
     let name = match (row.options.partitions, &request.member.member_id) {
+        (None, _) if request.member.liveness == Liveness::Heartbeat => {
+            return Err(BusError::BadOption {
+                option: "liveness",
+                given: "heartbeat".to_owned(),
+                fix: "only members of a partitioned group have heartbeats; leave it out",
+            });
+        }
         (None, _) => None,
         (Some(_), Some(name)) => Some(name.clone()),
         (Some(_), None) => {
@@ -55,7 +63,6 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         name,
         inbox: Arc::new(Inbox::new()),
         joined: Mutex::default(),
-        starving: AtomicBool::new(false),
         left: tokio::sync::Notify::new(),
     });
     // From here on dropping it leaves whatever was joined.
@@ -69,12 +76,14 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         Subject::Topic(topic) => seat.join(&link, topic).await?,
         Subject::Pattern(pattern) => join_pattern(core, &link, &seat, pattern).await?,
     }
+    // A deletion of the topic finds its owner from here on.
+    drop(pass);
     if let (Some(partitions), Some(name)) = (seat.row.options.partitions, &link.name) {
         let epoch = reserve_epochs(core, &link).await?;
         let joining = Joining {
             member: name.clone(),
             session: link.member,
-            liveness: Liveness::Socket,
+            liveness: request.member.liveness,
             meta: request.member.meta.clone(),
         };
         let member = Member { joining, inbox: Arc::clone(&link.inbox), partitions, epoch };
@@ -82,17 +91,33 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         for owner in link.owners() {
             core.coordinators.attach(&link.key(), &owner);
         }
+        if request.member.liveness == Liveness::Heartbeat {
+            core.coordinators.keep_ticking(core);
+        }
     }
     subscription.leaving = Leaving::Lost;
     Ok(subscription)
 }
 
-/// Finds or makes the group and counts as one of its members, so that nobody deletes it in between.
-async fn enter(core: &Arc<Core>, request: &Subscribe) -> Result<(Entered, GroupRow), BusError> {
+/// Who has entered a group and has yet to join its owners.
+struct Inside {
+    entered: Entered,
+    row: GroupRow,
+    /// Into the one topic there is; a pattern's are entered one by one.
+    pass: Option<Pass>,
+}
+
+/// Finds or makes the group and counts as one of its members, so that nobody deletes it or its topic in between.
+async fn enter(core: Arc<Core>, request: Subscribe) -> Result<Inside, BusError> {
     let _lock = core.members.lock(&request.group).await;
-    let entered = Entered::new(core, (request.group.clone(), request.subject.clone()));
-    let row = find_or_create(core, request).await?;
-    Ok((entered, row))
+    let entered = Entered::new(&core, (request.group.clone(), request.subject.clone()));
+    // Whoever has a pass never waits for a group's lock: a deletion holds that while it waits for passes.
+    let pass = match &request.subject {
+        Subject::Topic(topic) => Some(Pass::new(&core, topic)?),
+        Subject::Pattern(_) => None,
+    };
+    let row = find_or_create(&core, &request).await?;
+    Ok(Inside { entered, row, pass })
 }
 
 /// What a member brings to each of its topics.
@@ -171,11 +196,31 @@ async fn join_all(
     Ok(())
 }
 
+/// Joins one topic of a pattern. One that is being deleted is no topic of it: should it be born again, that is told.
 async fn join_one(link: &Arc<Link>, seat: &Seat, topic: &TopicName) -> Result<(), BusError> {
     if link.joined().owners.contains_key(topic) {
         return Ok(());
     }
-    cursor_for_newborn(&link.core, &link.group, topic).await?;
+    match join_now(link, seat, topic).await {
+        Err(BusError::TopicDeleted { .. }) => {
+            link.joined().owners.remove(topic);
+            Ok(())
+        }
+        joined => joined,
+    }
+}
+
+async fn join_now(link: &Arc<Link>, seat: &Seat, topic: &TopicName) -> Result<(), BusError> {
+    let _pass = {
+        // Whoever deletes the group holds the lock too, and finds this member or all of its cursors.
+        let _lock = link.core.members.lock(&link.group).await;
+        if link.joined().left {
+            return Err(BusError::Closed);
+        }
+        let pass = Pass::new(&link.core, topic)?;
+        cursor_for_newborn(&link.core, &link.group, topic).await?;
+        pass
+    };
     seat.join(link, topic).await?;
     if link.name.is_some()
         && let Some(owner) = link.owners().into_iter().find(|owner| owner.topic == *topic)

@@ -8,6 +8,6 @@ mod create;
 mod join;
 mod request;
 
-pub(crate) use self::create::{floor_of, group_row, require_group};
+pub(crate) use self::create::{floor_of, group_row, require_group, stored_row};
 pub(crate) use self::join::subscribe;
 pub use self::request::{MemberOptions, Subscribe};

@@ -3,6 +3,7 @@
 use promethean_model::{GroupName, MemberId};
 use serde_json::Value;
 
+use crate::coordinator::Liveness;
 use crate::error::BusError;
 use crate::limits::Rate;
 use crate::pattern::Subject;
@@ -39,6 +40,9 @@ pub struct MemberOptions {
     pub manual_ack: bool,
     /// The member's name; needed in partitioned groups.
     pub member_id: Option<MemberId>,
+    /// How it shows that it lives, in a partitioned group. Default: by its subscription, until that is dropped. With
+    /// heartbeats it must call [`Subscription::heartbeat`](crate::Subscription::heartbeat).
+    pub liveness: Liveness,
     /// What it says of itself.
     pub meta: Option<Value>,
     /// How fast events are delivered to it. Default: as fast as it takes them.
@@ -53,6 +57,7 @@ impl Default for MemberOptions {
             ack_timeout_ms: 30_000,
             manual_ack: true,
             member_id: None,
+            liveness: Liveness::default(),
             meta: None,
             rate: None,
         }

@@ -21,6 +21,7 @@ on_both!(
     a_failed_handler_leaves_no_mark,
     an_event_is_acked_only_once_it_is_marked,
     marks_expire,
+    marks_go_with_their_topic_and_group,
     effects_happen_once_when_two_handle_one_event,
     effects_happen_once_over_restarts,
     effects_are_all_or_nothing,
@@ -169,6 +170,37 @@ fn unique(runs: &Arc<AtomicU64>) -> Effects {
     let run = runs.fetch_add(1, Ordering::SeqCst);
     let id = EventId::derive(b"test", &run.to_be_bytes());
     Effects::none().publish(Publish::new(topic("out"), run.to_string()).id(id))
+}
+
+async fn marks_go_with_their_topic_and_group(world: World) {
+    let (t, g, marks) = (topic("t"), group("g"), world.bus.dedupe());
+    let id = EventId::derive(b"test", b"one");
+    let event = || Publish::new(topic("t"), "1").id(id);
+    for delete_group in [false, true] {
+        world.bus.publish(event()).await.unwrap();
+        for name in ["g", "h"] {
+            world.bus.subscribe(request("t", name, 5)).await.unwrap().unsubscribe();
+            marks.mark(&t, &group(name), id, 60_000).await.unwrap();
+        }
+        assert!(marks.seen(&t, &g, id).await.unwrap());
+        if delete_group {
+            world.bus.delete_group(&"t".parse().unwrap(), &g).await.unwrap();
+            assert!(marks.seen(&t, &group("h"), id).await.unwrap(), "another group's");
+        } else {
+            world.bus.delete_topic(&t).await.unwrap();
+            assert!(!marks.seen(&t, &group("h"), id).await.unwrap());
+        }
+        assert!(!marks.seen(&t, &g, id).await.unwrap());
+    }
+    // Handled though another group of the name had done it.
+    let count = Arc::new(AtomicU64::new(0));
+    let options = ExactlyOnce::default();
+    let handler = counting(&count, 0);
+    let once =
+        world.bus.subscribe_exactly_once(request("t", "g", 5), options, Arc::new(marks), handler).await;
+    caught_up(&world).await;
+    once.unwrap().stop().await.unwrap();
+    assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
 async fn effects_happen_once_when_two_handle_one_event(world: World) {

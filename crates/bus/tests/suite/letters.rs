@@ -3,9 +3,10 @@
 use promethean_bus::admin::{LetterChoice, LetterReport, RedriveTo};
 use promethean_bus::delivery::types::Failure;
 use promethean_bus::filter::Filter;
+use promethean_bus::rows::Start;
 use promethean_model::{EventId, EventMeta, Offset};
 
-use super::world::{World, group, leases, offsets, on_both, request, topic};
+use super::world::{World, group, leases, offsets, on_both, pass_ms, request, topic};
 
 on_both!(
     letters_are_listed_in_pages,
@@ -19,6 +20,9 @@ on_both!(
     dropped_letters_are_closed,
     what_is_not_there_is_refused,
     an_event_that_retention_took_is_gone_for_the_group_only,
+    a_redriven_letter_whose_event_is_gone_stays_open,
+    a_redriven_event_that_dies_when_it_is_gone_leaves_its_letter,
+    a_seek_closes_the_letters_of_what_it_delivers_again,
     many_letters_take_several_commits,
     a_deleted_topic_leaves_no_letters,
 );
@@ -246,6 +250,81 @@ async fn an_event_that_retention_took_is_gone_for_the_group_only(world: World) {
     assert_eq!((copy.key(), copy.payload()), (originals[1].key(), originals[1].payload()));
     assert_eq!(EventMeta::decode(copy.meta()).unwrap().caused_by, Some(vec![originals[1].id]));
     assert_eq!(open_offsets(&world).await, [0]);
+}
+
+async fn a_redriven_letter_whose_event_is_gone_stays_open(world: World) {
+    world.kill("t", "g", 3).await;
+    redrive(&world, LetterChoice::All, RedriveTo::Group).await;
+    world.publish("t", 100).await;
+    world.expire("t").await;
+    assert!(world.events("t").await[0].offset.get() >= 3);
+    let member = world.bus.subscribe(request("t", "g", 1)).await.unwrap();
+    while world.letters("t", "g").await.iter().any(|letter| letter.row.redriving) {
+        pass_ms(1).await;
+    }
+    assert_eq!(open_offsets(&world).await, [0, 1, 2]);
+    let letters = world.letters("t", "g").await;
+    assert!(letters.iter().all(|letter| letter.row.redrives == 1 && letter.event.is_some()));
+    member.unsubscribe();
+    let world = world.restart().await;
+    // What is left of it can still be published again, or dropped.
+    let done = redrive(&world, offsets(&[0]), RedriveTo::Topic).await;
+    assert_eq!(done, LetterReport { redriven: 1, ..report(1) });
+    let done = world.bus.drop_letters(&topic("t"), &group("g"), offsets(&[1])).await.unwrap();
+    assert_eq!(done, LetterReport { dropped: 1, ..report(1) });
+    assert_eq!(open_offsets(&world).await, [2]);
+}
+
+async fn a_redriven_event_that_dies_when_it_is_gone_leaves_its_letter(world: World) {
+    world.kill("t", "g", 1).await;
+    let first = world.letters("t", "g").await[0].clone();
+    let mut member = world.bus.subscribe(request("t", "g", 1)).await.unwrap();
+    redrive(&world, LetterChoice::All, RedriveTo::Group).await;
+    let given = leases(&mut member, 1).await;
+    world.publish("t", 100).await;
+    world.expire("t").await;
+    assert!(world.events("t").await[0].offset.get() >= 1);
+    assert_eq!(member.nack(&given, Some(0)).await.unwrap().stale, 0);
+    assert_eq!(open_offsets(&world).await, [0]);
+    let letter = &world.letters("t", "g").await[0];
+    assert_eq!((letter.row.redriving, letter.row.letter), (false, first.row.letter));
+    assert!(letter.event.is_some());
+}
+
+/// An event has one letter or is unfinished, never both: else it could be a letter though it is acked.
+async fn a_seek_closes_the_letters_of_what_it_delivers_again(world: World) {
+    world.kill("t", "g", 5).await;
+    let seek = async |to, dry| world.bus.seek(&topic("t"), &group("g"), to, dry).await.unwrap();
+    seek(Start::Offset(Offset(2)), true).await;
+    assert_eq!(open_offsets(&world).await, [0, 1, 2, 3, 4], "a dry run changes nothing");
+    assert!(world.letters("t", "g").await.iter().all(|letter| !letter.row.redriving));
+    assert_eq!(seek(Start::Offset(Offset(2)), false).await.replayed, 3);
+    assert_eq!(open_offsets(&world).await, [0, 1]);
+    let mut member = world.bus.subscribe(request("t", "g", 1)).await.unwrap();
+    // What dies twice in one moment is one letter.
+    pass_ms(2).await;
+    let mut given = leases(&mut member, 3).await;
+    given.sort_by_key(|lease| lease.event.offset);
+    assert_eq!(given.iter().map(|lease| lease.event.offset.get()).collect::<Vec<_>>(), [2, 3, 4]);
+    assert!(given.iter().all(|lease| lease.attempt == 1));
+    member.ack(&given[..2]).await.unwrap();
+    member.nack(&given[2..], Some(0)).await.unwrap();
+    assert_eq!(
+        open_offsets(&world).await,
+        [0, 1, 4],
+        "acked ones are done, and what died again is there once"
+    );
+    assert_eq!(world.events("t.dlq").await.len(), 6);
+    assert!(member.try_take(1).is_none());
+    // What the topic no longer has is in its letter alone.
+    world.publish("t", 100).await;
+    let given = leases(&mut member, 100).await;
+    member.ack(&given).await.unwrap();
+    world.expire("t").await;
+    seek(Start::Earliest, false).await;
+    seek(Start::Offset(Offset(0)), false).await;
+    assert_eq!(open_offsets(&world).await, [0, 1, 4]);
+    assert!(world.letters("t", "g").await.iter().all(|letter| !letter.row.redriving));
 }
 
 async fn many_letters_take_several_commits(world: World) {

@@ -83,6 +83,11 @@ impl Store {
         for offset in &progress.redriven {
             self.letters.remove(&offset.0);
         }
+        for offset in &progress.reopened {
+            if let Some(redriving) = self.letters.get_mut(&offset.0) {
+                *redriving = false;
+            }
+        }
     }
 
     pub(crate) fn start(&self, first_serial: u64) -> Start {

@@ -72,18 +72,20 @@ impl Model {
             );
             (failed.due, failed.exact) = (Some(failed.at + delay), true);
         }
-        // Redriven by an older letter and found gone: that is the last word on it.
-        for offset in progress.redriven.iter().filter(|offset| !self.exists(offset.0)).collect::<Vec<_>>() {
-            self.pend_dead.remove(&offset.0);
-        }
         let dead: Vec<(u64, u32)> = progress.dead.iter().map(|row| (row.offset.0, row.failed)).collect();
         let expected: Vec<(u64, u32)> =
             self.pend_dead.iter().map(|(offset, (count, _))| (*offset, *count)).collect();
         assert_eq!(dead, expected, "dead letters");
         let redriven: BTreeSet<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
         for offset in redriven.symmetric_difference(&self.pend_redriven) {
-            // An event that is gone is closed when the machine finds out.
+            // One that went while it was leased.
             assert!(redriven.contains(offset) && !self.exists(*offset), "redriven {offset}");
+        }
+        for offset in &progress.reopened {
+            assert!(!self.exists(offset.0), "the letter of {offset} stays open though its event is there");
+            assert!(!redriven.contains(&offset.0), "the letter of {offset} is open and closed");
+            assert!(!self.pend_dead.contains_key(&offset.0), "the letter of {offset} is opened twice");
+            self.extras.remove(&offset.0);
         }
         for offset in &redriven {
             assert!(

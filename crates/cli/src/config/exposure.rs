@@ -6,8 +6,6 @@ use anyhow::{Result, bail};
 use promethean_gateway::auth::Authenticator;
 
 use super::Config;
-
-#[cfg_attr(not(test), expect(dead_code, reason = "for `serve`, which does not use it yet"))]
 impl Config {
     /// Refuses to serve other machines without authentication, unless that was asked for.
     pub(crate) fn check_exposure(&self, auth: &dyn Authenticator) -> Result<()> {

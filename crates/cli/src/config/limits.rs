@@ -6,8 +6,6 @@ use promethean_gateway::options::TlsFiles;
 
 use super::Config;
 use super::file::Span;
-
-#[cfg_attr(not(test), expect(dead_code, reason = "for `serve`, which does not use it yet"))]
 impl Config {
     /// How the gateway is to be.
     pub(crate) fn gateway_options(&self) -> GatewayOptions {

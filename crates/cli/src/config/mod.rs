@@ -85,7 +85,6 @@ pub(crate) fn load(path: &Path) -> Result<Config> {
 }
 
 /// All that there is: the file if one is named, over it the environment, over that the flags.
-#[expect(dead_code, reason = "for `serve`, which does not use it yet")]
 pub(crate) fn resolve(path: Option<&Path>, flags: Overrides) -> Result<Config> {
     let mut config = path.map(load).transpose()?.unwrap_or_default();
     config.apply(Overrides::from_environment(|name| std::env::var(name).ok())?)?;

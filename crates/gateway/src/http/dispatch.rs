@@ -16,11 +16,11 @@ use super::args::Args;
 use super::call::Call;
 use super::intake::Intake;
 use super::operation::{Need, Operation, Verb};
-use super::origin::{self, Origin};
 use super::table::{self, Found};
 use super::{Connection, reply};
 use crate::app::App;
 use crate::auth::AuthError;
+use crate::listen::origin::Page;
 use crate::refusal::Refusal;
 use crate::ws;
 
@@ -66,7 +66,7 @@ impl Http {
 /// Answers one request, whatever happens.
 pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Response {
     let id = http.request_id(request.headers());
-    let origin = origin::check(&http.app, request.headers(), request.uri());
+    let origin = http.app.origins.check(request.headers(), request.uri());
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let may_upgrade = origin.is_ok() && names_host(request.version(), request.headers());
     if may_upgrade && matches!(uri.path(), "/" | "/ws") && ws::is_upgrade(request.headers()) {
@@ -180,12 +180,12 @@ fn other_method(verbs: &[Verb]) -> Refusal {
 }
 
 /// What may be done with a path. To a page of an allowed origin, also what its scripts may send.
-fn options(found: &Found, origin: &Origin, asked: &HeaderMap) -> reply::Reply {
+fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
     let Found::OtherMethod(verbs) = found else { return Err(nothing_here()) };
     let allow = allow(verbs);
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    if let Origin::Allowed(_) = origin {
+    if let Page::Allowed(_) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
         if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
@@ -197,13 +197,13 @@ fn options(found: &Found, origin: &Origin, asked: &HeaderMap) -> reply::Reply {
 }
 
 /// What every answer carries.
-fn finish(mut response: Response, id: HeaderValue, origin: Option<Origin>, method: &Method) -> Response {
+fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method: &Method) -> Response {
     let length = response.body().size_hint().exact();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if let Some(Origin::Allowed(origin)) = origin {
+    if let Some(Page::Allowed(origin)) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         let exposed = HeaderValue::from_static("x-request-id, x-next-offset, retry-after");
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);

@@ -101,6 +101,7 @@ pub(super) fn subscribe(
             member_id: opts.member_id.clone(),
             meta,
             rate: gateway.delivery_rate,
+            liveness: defaults.liveness,
         },
     })
 }

@@ -83,6 +83,8 @@ pub enum StateOp {
     Collection(CollectionOp),
     /// A dedupe mark.
     Dedupe(DedupeMark),
+    /// A dedupe mark goes.
+    Forget(DedupeForget),
     /// Topic settings.
     Settings(SettingsOp),
     /// A topic.
@@ -173,6 +175,15 @@ pub struct DedupeMark {
     pub expires_at: i64,
     /// Refuse the batch if the id is marked already at this time.
     pub unless_seen_at: Option<i64>,
+}
+
+/// Removes a mark; one that is not there stays so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DedupeForget {
+    /// Its scope.
+    pub scope: String,
+    /// What was marked.
+    pub id: String,
 }
 
 /// A change of topic settings.
@@ -351,6 +362,7 @@ impl StateOp {
             Self::Cursor(CursorOp::Put { cursor, .. }) => cursor.data.len(),
             Self::Doc(DocOp::Put(put)) => put.key.len() + put.body.len(),
             Self::Dedupe(mark) => mark.scope.len() + mark.id.len(),
+            Self::Forget(mark) => mark.scope.len() + mark.id.len(),
             Self::Outbox(OutboxOp::Add { meta, payload, .. }) => meta.len() + payload.len(),
             Self::Row(RowOp::Put { key, value, .. }) => key.len() + value.len(),
             _ => 0,
@@ -370,6 +382,7 @@ macro_rules! into_state_op {
 
 into_state_op!(
     CursorOp => Cursor, DocOp => Doc, CollectionOp => Collection, DedupeMark => Dedupe,
+    DedupeForget => Forget,
     SettingsOp => Settings, TopicOp => Topic, OutboxOp => Outbox, RowOp => Row,
 );
 

@@ -9,4 +9,6 @@ use super::ReadError;
 pub trait DedupeReads {
     /// Whether `id` is marked in `scope` and the mark has not expired at `now_ms`.
     async fn seen(&self, scope: &str, id: &str, now_ms: i64) -> Result<bool, ReadError>;
+    /// Ids marked in `scope`, expired ones too, by their bytes, at most `limit`.
+    async fn marks(&self, scope: &str, limit: usize) -> Result<Vec<String>, ReadError>;
 }

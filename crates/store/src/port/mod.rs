@@ -14,8 +14,8 @@ mod store;
 mod watch;
 
 pub use batch::{
-    AppendEvent, Batch, Class, CollectionOp, CursorOp, DedupeMark, DocOp, DocPut, EventIdSource, Expect,
-    OutboxOp, RowOp, SettingsOp, StateOp, TopicOp,
+    AppendEvent, Batch, Class, CollectionOp, CursorOp, DedupeForget, DedupeMark, DocOp, DocPut,
+    EventIdSource, Expect, OutboxOp, RowOp, SettingsOp, StateOp, TopicOp,
 };
 pub use catalog::{CatalogReads, TopicConfig};
 pub use cursors::{Cursor, CursorReads, GroupCursor};

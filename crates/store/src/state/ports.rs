@@ -110,6 +110,11 @@ macro_rules! impl_state_reads {
             ) -> Result<bool, $crate::port::ReadError> {
                 self.point(|view| $crate::state::read::seen(view, scope, id, now_ms))
             }
+
+            async fn marks(&self, scope: &str, limit: usize) -> Result<Vec<String>, $crate::port::ReadError> {
+                let scope = scope.to_owned();
+                self.long(move |view| Ok($crate::state::read::marks(view, &scope, limit)?)).await
+            }
         }
 
         #[async_trait::async_trait]

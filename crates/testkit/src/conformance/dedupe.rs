@@ -1,6 +1,6 @@
 //! Dedupe marks and their end.
 
-use promethean_store::port::{Batch, CommitError, DedupeMark};
+use promethean_store::port::{Batch, CommitError, DedupeForget, DedupeMark};
 
 use super::Subject;
 use super::support::*;
@@ -10,6 +10,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     a_mark_is_seen_until_it_expires(make().await).await;
     only_the_first_may_mark(make().await).await;
     sweeping_removes_what_expired(make().await).await;
+    marks_of_a_scope_are_listed_and_forgotten(make().await).await;
 }
 
 fn mark(scope: &str, id: impl Into<String>, expires_at: i64) -> DedupeMark {
@@ -77,4 +78,25 @@ async fn sweeping_removes_what_expired<S: Subject>(subject: S) {
     assert!(!store.seen("s", "5-0", 0).await.unwrap() && !store.seen("s", "5-149", 0).await.unwrap());
     assert!(store.seen("s", "5-150", 0).await.unwrap());
     assert!(!store.sweep(249).await.unwrap());
+}
+
+async fn marks_of_a_scope_are_listed_and_forgotten<S: Subject>(subject: S) {
+    let store = subject.store();
+    let mut batch = Batch::new();
+    for (scope, id) in [("s", "b"), ("s", "a"), ("sx", "a"), ("s", "c"), ("", "s")] {
+        batch = batch.with(mark(scope, id, 100));
+    }
+    commit(&store, batch).await;
+    assert_eq!(store.marks("s", 10).await.unwrap(), ["a", "b", "c"]);
+    assert_eq!(store.marks("s", 2).await.unwrap(), ["a", "b"]);
+    let forget = |id: &str| DedupeForget { scope: "s".to_owned(), id: id.to_owned() };
+    commit(&store, Batch::new().with(forget("a")).with(forget("c")).with(forget("never marked"))).await;
+    assert_eq!(store.marks("s", 10).await.unwrap(), ["b"]);
+    assert_eq!(store.marks("sx", 10).await.unwrap(), ["a"]);
+    assert!(!store.seen("s", "a", 0).await.unwrap() && store.seen("s", "b", 0).await.unwrap());
+    // Marked anew, it outlives the time of the mark that was forgotten.
+    commit(&store, Batch::new().with(mark("s", "a", 300))).await;
+    while store.sweep(200).await.unwrap() {}
+    assert!(store.seen("s", "a", 200).await.unwrap());
+    assert_eq!(store.marks("s", 10).await.unwrap(), ["a"]);
 }

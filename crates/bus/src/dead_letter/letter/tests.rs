@@ -31,12 +31,12 @@ fn group() -> GroupName {
 
 #[test]
 fn the_original_is_inside_whole() {
-    let (letter, row) = post(&group(), &event("a", "{\"n\":1.50,\"n\":2}"), &attempts(), 0).unwrap();
+    let (letter, row) = post(&group(), &event("a", "{\"n\":1.50,\"m\":2}"), &attempts(), 0).unwrap();
     let letter = letter.unwrap();
     assert_eq!(letter.topic.as_str(), "a.dlq");
     assert_eq!(
         letter.payload,
-        r#"{"event":{"id":"09090909-0909-0909-0909-090909090909","ts":50,"topic":"a","offset":7,"key":"k","partition":2,"payload":{"n":1.50,"n":2},"sid":"s"},"group":"g","reason":"nack","attempts":5,"first_ts":100,"last_ts":200}"#
+        r#"{"event":{"id":"09090909-0909-0909-0909-090909090909","ts":50,"topic":"a","offset":7,"key":"k","partition":2,"payload":{"n":1.50,"m":2},"sid":"s"},"group":"g","reason":"nack","attempts":5,"first_ts":100,"last_ts":200}"#
     );
     assert_eq!(minify(&letter.payload).unwrap(), letter.payload);
     assert_eq!(letter.key.as_deref(), Some("k"));

@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::*;
@@ -10,7 +12,68 @@ fn fault(text: &str) -> (JsonFault, usize) {
 
 /// What the scanner must agree with.
 fn oracle(text: &str) -> Option<Value> {
-    serde_json::from_str(text).ok()
+    serde_json::from_str(text).ok().map(|Once(value)| value)
+}
+
+/// A value whose objects have each name once.
+struct Once(Value);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OnceVisitor).map(Once)
+    }
+}
+
+struct OnceVisitor;
+
+impl<'de> Visitor<'de> for OnceVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(Once(item)) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(items.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = serde_json::Map::new();
+        while let Some((name, Once(value))) = map.next_entry::<String, _>()? {
+            if members.insert(name, value).is_some() {
+                return Err(serde::de::Error::custom("twice"));
+            }
+        }
+        Ok(members.into())
+    }
 }
 
 fn agrees(text: &str) {
@@ -33,7 +96,7 @@ fn agrees(text: &str) {
 fn drops_whitespace_between_tokens_only() {
     let check = |text: &str, small: &str| assert_eq!(minify(text).unwrap(), small, "{text:?}");
     check(" null\n", "null");
-    check("{ \"a b\" : [ 1 , 2.50 ,\t-0e1 ] ,\r\n\"a b\":{ } }", "{\"a b\":[1,2.50,-0e1],\"a b\":{}}");
+    check("{ \"a b\" : [ 1 , 2.50 ,\t-0e1 ] ,\r\n\"a  b\":{ } }", "{\"a b\":[1,2.50,-0e1],\"a  b\":{}}");
     check("[ ]", "[]");
     check("\" \\t \u{e9} \"", "\" \\t \u{e9} \"");
     check("[\"\u{e9}\" , \"\u{1f600}\"]", "[\"\u{e9}\",\"\u{1f600}\"]");
@@ -143,11 +206,14 @@ const EDGES: &[&str] = &[
 fn agrees_with_serde_json_at_the_edges() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let objects = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
-    for depth in [126, 127, 128, 129, 5_000] {
+    let deepest = JSON_DEPTH_MAX as usize;
+    for depth in [deepest - 1, deepest, 128, 129, 5_000] {
         agrees(&nested(depth));
         agrees(&objects(depth));
     }
-    assert_eq!(fault(&nested(128)).0, JsonFault::Depth);
+    assert_eq!(fault(&nested(deepest + 1)), (JsonFault::Depth, deepest));
+    // As it is in a dead letter, with room to spare.
+    assert!(oracle(&format!("{{\"event\":{{\"payload\":{}}}}}", objects(deepest))).is_some());
     for text in EDGES {
         agrees(text);
     }
@@ -156,6 +222,40 @@ fn agrees_with_serde_json_at_the_edges() {
     agrees(&"9".repeat(310));
     agrees(&format!("0.{}", "9".repeat(400)));
     agrees(&format!("{}e-400", "9".repeat(400)));
+}
+
+#[test]
+fn a_name_comes_once_in_its_object() {
+    let check = |text: &str, at: usize| assert_eq!(fault(text), (JsonFault::Twice, at), "{text:?}");
+    check("{\"a\":1,\"a\":1}", 7);
+    check(" {\"a\":{\"b\":1,\"c\":2}, \"a\":1}", 21);
+    check("[{\"a\":1},{\"b\":{},\"\\u0062\":1}]", 17);
+    check("{\"\\ud83d\\ude00\":1,\"\u{1f600}\":1}", 18);
+    check("{\"\":1,\"\":1}", 6);
+    for fine in [
+        "{\"a\":{\"a\":{\"a\":1}},\"b\":[{\"a\":1},{\"a\":1}]}",
+        "{\"a\":1,\"\\\\u0061\":1}",
+        "{\"a\":{},\"b\":1}",
+    ] {
+        agrees(fine);
+        assert!(minify(fine).is_ok(), "{fine}");
+    }
+    // Around where names are no longer compared one by one, the second at every place.
+    for count in 1..14 {
+        for (first, second) in (0..count).flat_map(|b| (0..b).map(move |a| (a, b))) {
+            for escape in [false, true] {
+                let name = |n: usize| match n == second {
+                    true if escape => format!("\\u{:04x}", u32::from('a') + first as u32),
+                    true => char::from(b'a' + first as u8).to_string(),
+                    false => char::from(b'a' + n as u8).to_string(),
+                };
+                let members: Vec<String> = (0..count).map(|n| format!("\"{}\":{{}}", name(n))).collect();
+                let text = format!("{{{}}}", members.join(","));
+                let at = 1 + members.iter().take(second).map(|member| member.len() + 1).sum::<usize>();
+                check(&text, at);
+            }
+        }
+    }
 }
 
 #[test]
@@ -188,6 +288,22 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Objects whose few names come again and again, some of them escaped, inside each other.
+fn crowded() -> impl Strategy<Value = String> {
+    let name = proptest::sample::select(vec![
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "\\u0061", "\\u0062", "\\u006A", "\\n",
+        "\\u000a", "", "\u{e9}", "\\u00e9",
+    ]);
+    let leaf = Just("1".to_owned()).boxed();
+    leaf.prop_recursive(3, 40, 14, move |inner| {
+        let members = proptest::collection::vec((name.clone(), inner), 0..14);
+        members.prop_map(|members| {
+            let member = |(name, value): &(&str, String)| format!("\"{name}\": {value}");
+            format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","))
+        })
+    })
+}
+
 /// Text made of pieces of JSON, so that much of it nearly is.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = proptest::sample::select(vec![
@@ -203,6 +319,11 @@ proptest! {
 
     #[test]
     fn agrees_on_nearly_json(text in pieces()) {
+        agrees(&text);
+    }
+
+    #[test]
+    fn agrees_on_names_that_come_again(text in crowded()) {
         agrees(&text);
     }
 

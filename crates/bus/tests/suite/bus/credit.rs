@@ -11,6 +11,8 @@ on_both_stores!(
     credit_given_back_in_part_reaches_who_starves,
     every_topic_is_served_in_the_end,
     members_of_a_pattern_share,
+    a_busy_topic_leaves_turns_to_others,
+    a_topic_whose_turn_it_is_goes_away,
 );
 
 async fn a_topic_goes_on_when_another_gives_credit_back(kind: Kind) {
@@ -95,4 +97,66 @@ async fn members_of_a_pattern_share(kind: Kind) {
     }
     // The second may hear late of a topic that the first has worked off.
     world.until("t.0", "g", |seen| (seen.members, seen.lag) == (2, 0)).await;
+}
+
+async fn a_busy_topic_leaves_turns_to_others(kind: Kind) {
+    let world = World::new(kind).await;
+    world.fill("t.busy", 0..100).await;
+    for credit in [1, 4] {
+        let name = format!("g{credit}");
+        let mut subscription = world.subscribe(bounded(request("t.*", &name), credit)).await;
+        let mut held = take(&mut subscription, credit).await;
+        for quiet in ["t.one", "t.two"] {
+            for n in 0..5 {
+                world.publish(quiet, n).await;
+            }
+            let waits =
+                |seen: &promethean_bus::admin::GroupProgress| seen.reason.is_some() && seen.members > 0;
+            soon("joined", async {
+                while world.bus.group(&topic(quiet), &group(&name)).await.is_err() {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            world.until(quiet, &name, waits).await;
+        }
+        // One in, one out: each of three topics gets its turn.
+        let (mut rounds, mut quiet) = (0, 0);
+        while quiet < 10 {
+            rounds += 1;
+            assert!(rounds <= 40, "only {quiet} of 10 after {rounds} deliveries");
+            subscription.ack(&[held.remove(0)]).await.unwrap();
+            let lease = take_one(&mut subscription).await;
+            quiet += usize::from(lease.event.topic != topic("t.busy"));
+            held.push(lease);
+        }
+        drop(subscription);
+        for quiet in ["t.one", "t.two"] {
+            world.bus.delete_topic(&topic(quiet)).await.unwrap();
+        }
+    }
+}
+
+async fn a_topic_whose_turn_it_is_goes_away(kind: Kind) {
+    let world = World::new(kind).await;
+    world.fill("t.a", 0..3).await;
+    let mut subscription = world.subscribe(bounded(request("t.*", "g"), 1)).await;
+    let held = take_one(&mut subscription).await;
+    for name in ["t.b", "t.c"] {
+        world.publish(name, 0).await;
+        assert_eq!(until_credit(&world, name).await, "credit");
+    }
+    // It waited first.
+    world.bus.delete_topic(&topic("t.b")).await.unwrap();
+    held.ack().await.unwrap();
+    let next = take_one(&mut subscription).await;
+    next.ack().await.unwrap();
+    let mut topics = vec![next.event.topic];
+    for _ in 0..2 {
+        let lease = take_one(&mut subscription).await;
+        lease.ack().await.unwrap();
+        topics.push(lease.event.topic);
+    }
+    topics.sort();
+    assert_eq!(topics, [topic("t.a"), topic("t.a"), topic("t.c")]);
 }

@@ -15,6 +15,8 @@ use promethean_store::port::{PageLimit, Store, StoredEvent, Table};
 use promethean_testkit::ManualClock;
 use tempfile::TempDir;
 
+use super::gate_store::GateStore;
+
 /// Makes each function a test on both stores.
 macro_rules! on_both_stores {
     ($($name:ident),* $(,)?) => {
@@ -70,6 +72,17 @@ impl World {
             }
             Kind::Embedded => Self::in_dir(tempfile::tempdir().unwrap(), clock, options).await,
         }
+    }
+
+    /// With a store whose commits can be held.
+    pub(crate) async fn gated(kind: Kind) -> (Self, Arc<GateStore>) {
+        let mut world = Self::new(kind).await;
+        let gate = Arc::new(GateStore::new(Arc::clone(&world.store)));
+        world.store = Arc::clone(&gate) as _;
+        let opened =
+            Bus::open(Arc::clone(&world.store), Arc::clone(&world.clock) as _, world.options.clone());
+        world.bus = opened.await.unwrap();
+        (world, gate)
     }
 
     async fn in_dir(dir: TempDir, clock: Arc<ManualClock>, options: BusOptions) -> Self {

@@ -1,8 +1,10 @@
 //! The bus as its users see it, on the store in memory and on the embedded one.
 
 mod admin;
+mod changing;
 mod credit;
 mod dead;
+pub(crate) mod gate_store;
 pub(crate) mod harness;
 mod ordered;
 mod partitioned;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_bus::coordinator::MemberChange;
+use promethean_bus::coordinator::{Liveness, MemberChange};
 use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{Given, Lease, Subscription};
 use promethean_model::{Offset, partition_of};
@@ -20,6 +20,8 @@ on_both_stores!(
     a_name_is_needed_and_taken_over,
     patterns_have_partitions_too,
     a_partitioned_group_has_one_subject,
+    a_member_without_heartbeats_loses_its_partitions,
+    heartbeats_are_for_partitioned_groups,
 );
 
 fn partitioned(subject: &str, member: &str, partitions: u32) -> Subscribe {
@@ -204,4 +206,60 @@ async fn a_partitioned_group_has_one_subject(kind: Kind) {
     for other in [partitioned("a.*", "n", N), request("a.c", "g")] {
         assert_eq!(world.bus.subscribe(other).await.unwrap_err().code(), "conflict");
     }
+}
+
+fn beating(member: &str) -> Subscribe {
+    let mut request = partitioned("a", member, N);
+    request.member.liveness = Liveness::Heartbeat;
+    request
+}
+
+async fn a_member_without_heartbeats_loses_its_partitions(kind: Kind) {
+    let world = World::new(kind).await;
+    keys(&world, "a", 30).await;
+    let mut silent = world.subscribe(beating("silent")).await;
+    let held = take(&mut silent, 30).await;
+    let mut beats = world.subscribe(beating("beats")).await;
+    let socket = world.subscribe(partitioned("a", "socket", N)).await;
+    let members = || world.bus.coordinators().pop().unwrap().2.members;
+    let words: Vec<_> = members().iter().map(|member| member.liveness).collect();
+    assert_eq!(words, ["heartbeat", "heartbeat", "socket"]);
+    for _ in 0..3 {
+        world.pass(5_000);
+        beats.heartbeat().unwrap();
+    }
+    assert_eq!(members().len(), 3, "15 seconds are not too long");
+    world.pass(3_000);
+    assert_eq!(
+        members().iter().map(|member| member.member.as_str()).collect::<Vec<_>>(),
+        ["beats", "socket"]
+    );
+    assert_eq!(members().iter().map(|member| member.partitions.len()).sum::<usize>(), N as usize);
+    assert_eq!(silent.heartbeat().unwrap_err().code(), "unknown_member");
+    let (_, change) = rebalance(&mut silent).await;
+    assert!(change.assigned.is_empty() && !change.revoked.is_empty(), "{change:?}");
+    // What it held is others' now, and did not fail.
+    assert_eq!(silent.ack(&held).await.unwrap().stale, 30);
+    assert!(take(&mut beats, 1).await.iter().all(|lease| lease.attempt == 1));
+    // It can come again, under its name.
+    drop(silent);
+    let again = world.subscribe(beating("silent")).await;
+    again.heartbeat().unwrap();
+    // A session that was taken over does not keep its successor alive.
+    let successor = world.subscribe(beating("silent")).await;
+    assert_eq!(again.heartbeat().unwrap_err().code(), "unknown_member");
+    successor.heartbeat().unwrap();
+    drop((beats, socket, again, successor));
+    world.bus.close().await;
+    assert_eq!(world.bus.tasks(), 0);
+}
+
+async fn heartbeats_are_for_partitioned_groups(kind: Kind) {
+    let world = World::new(kind).await;
+    let mut request = request("a", "plain");
+    request.member.liveness = Liveness::Heartbeat;
+    assert_eq!(world.bus.subscribe(request).await.unwrap_err().code(), "bad_option");
+    let member = world.subscribe(partitioned("b", "m", N)).await;
+    world.pass(100_000);
+    member.heartbeat().unwrap();
 }

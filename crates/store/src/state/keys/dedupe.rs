@@ -33,6 +33,17 @@ pub(crate) fn key(name: &[u8]) -> Vec<u8> {
     tagged(TAG, &[name])
 }
 
+/// Before every key of the first form of a scope.
+pub(crate) fn scope_prefix(scope: &str) -> Vec<u8> {
+    key(&name(scope, ""))
+}
+
+/// The id of a key of the first form, given the length of what is before it.
+pub(crate) fn decode_id(key: &[u8], prefix_len: usize) -> Result<String, Malformed> {
+    let id = key.get(prefix_len..).and_then(|id| str::from_utf8(id).ok());
+    id.map(str::to_owned).ok_or_else(|| Reader::new(key, FAMILY).malformed())
+}
+
 pub(crate) fn expiry_key(expires_at: i64, name: &[u8]) -> Vec<u8> {
     tagged(TAG_EXPIRY, &[&(expires_at.cast_unsigned() ^ (1 << 63)).to_be_bytes(), name])
 }

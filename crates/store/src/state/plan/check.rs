@@ -31,7 +31,7 @@ fn check_derived(batch: &Batch) -> Result<(), CommitError> {
     batch.state.iter().try_for_each(|op| {
         let what = match op {
             StateOp::Cursor(_) | StateOp::Doc(_) | StateOp::Collection(_) | StateOp::Row(_) => return Ok(()),
-            StateOp::Dedupe(_) => "dedupe marks",
+            StateOp::Dedupe(_) | StateOp::Forget(_) => "dedupe marks",
             StateOp::Settings(_) => "topic settings",
             StateOp::Topic(_) => "topics",
             StateOp::Outbox(_) => "the outbox",
@@ -53,6 +53,10 @@ fn check_op(op: &StateOp) -> Result<(), CommitError> {
             within("a document's key, in bytes,", put.key.len(), DOC_KEY_BYTES_MAX)
         }
         StateOp::Dedupe(mark) => {
+            within("a dedupe scope, in bytes,", mark.scope.len(), MARK_BYTES_MAX)?;
+            within("a dedupe id, in bytes,", mark.id.len(), MARK_BYTES_MAX)
+        }
+        StateOp::Forget(mark) => {
             within("a dedupe scope, in bytes,", mark.scope.len(), MARK_BYTES_MAX)?;
             within("a dedupe id, in bytes,", mark.id.len(), MARK_BYTES_MAX)
         }

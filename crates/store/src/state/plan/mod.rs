@@ -58,6 +58,7 @@ pub(crate) fn plan(class: Class, ops: &[StateOp], context: &Context<'_>) -> Resu
                 collections::apply(&mut staged, class, op)?;
             }
             StateOp::Dedupe(mark) => dedupe::apply(&mut staged, mark)?,
+            StateOp::Forget(mark) => dedupe::forget(&mut staged, mark)?,
             StateOp::Settings(op) => settings::apply(&mut staged, op)?,
             StateOp::Topic(op) => topics::apply(&mut staged, op, context.topics)?,
             StateOp::Outbox(op) => outbox::apply(&mut staged, op)?,

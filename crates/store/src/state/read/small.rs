@@ -62,6 +62,20 @@ pub(crate) fn seen(view: &dyn View, scope: &str, id: &str, now_ms: i64) -> Resul
     Ok(expires_at.is_some_and(|expires_at| expires_at > now_ms))
 }
 
+pub(crate) fn marks(view: &dyn View, scope: &str, limit: usize) -> Result<Vec<String>, StateFault> {
+    if scope.len() > dedupe_keys::MARK_BYTES_MAX {
+        // As above.
+        return Ok(Vec::new());
+    }
+    let prefix = dedupe_keys::scope_prefix(scope);
+    let mut ids = Vec::new();
+    take(view, Space::Dedupe, Span::of(&prefix), limit, &mut |key, _| {
+        ids.push(dedupe_keys::decode_id(key, prefix.len())?);
+        Ok(())
+    })?;
+    Ok(ids)
+}
+
 pub(crate) fn outbox(
     view: &dyn View,
     status: OutboxStatus,

@@ -1,7 +1,7 @@
 //! Damage that does not stop the store from opening is found, named, and passed over only when asked to.
 
 use promethean_model::Offset;
-use promethean_store::port::{Batch, EventReads, Keeping, PageLimit, ReadError, Store};
+use promethean_store::port::{AppendEvent, Batch, EventReads, Keeping, PageLimit, ReadError, Store};
 
 use crate::support::{Embedded, clock, commit, declare, doc, event, topic, try_open};
 
@@ -79,4 +79,44 @@ async fn a_lost_index_entry_is_found() {
     assert!(report.log.is_clean());
     let text = report.state_details.join("\n");
     assert!(report.state_faults >= 1 && text.contains("lacks an index entry"), "{text}");
+}
+
+/// Of events that stand alone, only the one whose id cannot be looked up is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_cannot_be_looked_up_refuses_its_event_alone() {
+    let subject = Embedded::new().await;
+    let big = |n: u64| AppendEvent { payload: format!("\"{n:0>1000}\""), ..event("a", &n.to_string()) };
+    for n in 0..100 {
+        commit(&*subject.store, Batch::new().event(big(n))).await;
+    }
+    subject.store.close().await;
+    let segments = subject.dir.path().join("segments");
+    let mut names: Vec<_> =
+        std::fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.retain(|path| path.extension().is_some_and(|extension| extension == "seg"));
+    names.sort();
+    let mut bytes = std::fs::read(&names[3]).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&names[3], bytes).unwrap();
+    let store = try_open(subject.dir.path(), &clock()).await.unwrap();
+    let mut damaged = None;
+    for n in 0..100 {
+        if let Err(ReadError::CorruptRange(_)) =
+            store.read(&topic("a"), Offset(n), PageLimit { events: 1, bytes: 1 }).await
+        {
+            damaged.get_or_insert(n);
+        }
+    }
+    let damaged = damaged.unwrap();
+    let good = if damaged == 0 { 99 } else { 0 };
+    let events = vec![event("a", "new"), big(damaged), big(good), event("b", "new")];
+    let outcomes = store.append_each(events.clone(), None).await;
+    let codes: Vec<_> =
+        outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(|e| e.code(), |_| "ok")).collect();
+    assert_eq!(codes, ["ok", "storage_failed", "ok", "ok"]);
+    assert!(outcomes[2].as_ref().unwrap().placed.duplicate);
+    // What must be all or nothing is nothing.
+    let batch = events.into_iter().fold(Batch::new(), Batch::event);
+    assert_eq!(store.commit(batch).await.unwrap_err().code(), "storage_failed");
 }

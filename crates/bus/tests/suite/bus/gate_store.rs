@@ -1,0 +1,185 @@
+//! A store whose commits a test can hold, measure and refuse.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use promethean_model::TopicSettings;
+use promethean_model::{CollectionName, Durability, EventId, GroupName, Offset, OffsetRange, TopicName};
+use promethean_store::port::*;
+use tokio::sync::Semaphore;
+
+use super::harness::soon;
+
+type Which = Box<dyn Fn(&Batch) -> bool + Send + Sync>;
+
+/// Passes everything on.
+pub(crate) struct GateStore {
+    inner: Arc<dyn Store>,
+    held: Mutex<Option<(Which, When, Arc<Gate>)>>,
+    largest: AtomicUsize,
+    left: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Nothing is written until it is released.
+    Before,
+    /// It is written, and nobody has heard of that until it is released.
+    After,
+}
+
+/// A commit that is held.
+pub(crate) struct Gate {
+    reached: Semaphore,
+    released: Semaphore,
+}
+
+impl Gate {
+    pub(crate) async fn reached(&self) {
+        soon("the commit", self.reached.acquire()).await.unwrap().forget();
+    }
+
+    pub(crate) fn release(&self) {
+        self.released.add_permits(1);
+    }
+}
+
+impl GateStore {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        let left = AtomicUsize::new(usize::MAX);
+        Self { inner, held: Mutex::default(), largest: AtomicUsize::new(0), left }
+    }
+
+    /// Holds the next commit that is meant.
+    pub(crate) fn hold(
+        &self,
+        when: When,
+        which: impl Fn(&Batch) -> bool + Send + Sync + 'static,
+    ) -> Arc<Gate> {
+        let gate = Arc::new(Gate { reached: Semaphore::new(0), released: Semaphore::new(0) });
+        *self.held.lock().unwrap() = Some((Box::new(which), when, Arc::clone(&gate)));
+        gate
+    }
+
+    /// Lets so many more commits through and refuses the rest.
+    pub(crate) fn refuse_after(&self, commits: usize) {
+        self.left.store(commits, Ordering::SeqCst);
+    }
+
+    /// The most changes of one commit since the last look.
+    pub(crate) fn largest(&self) -> usize {
+        self.largest.swap(0, Ordering::SeqCst)
+    }
+
+    fn gate(&self, batch: &Batch) -> Option<(When, Arc<Gate>)> {
+        let mut held = self.held.lock().unwrap();
+        let (_, when, gate) = held.take_if(|(which, ..)| which(batch))?;
+        Some((when, gate))
+    }
+}
+
+#[async_trait]
+impl Store for GateStore {
+    async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
+        self.largest.fetch_max(batch.state.len(), Ordering::SeqCst);
+        let some = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, some).is_err() {
+            return Err(CommitError::Storage { reason: "as the test wants it".to_owned() });
+        }
+        let Some((when, gate)) = self.gate(&batch) else { return self.inner.commit(batch).await };
+        let pass = async || {
+            gate.reached.add_permits(1);
+            gate.released.acquire().await.unwrap().forget();
+        };
+        if when == When::Before {
+            pass().await;
+        }
+        let result = self.inner.commit(batch).await;
+        if when == When::After {
+            pass().await;
+        }
+        result
+    }
+
+    async fn append_each(
+        &self,
+        events: Vec<AppendEvent>,
+        durability: Option<Durability>,
+        turn: Option<Turn>,
+    ) -> Vec<Result<Appended, CommitError>> {
+        self.inner.append_each(events, durability, turn).await
+    }
+
+    async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
+        self.inner.sweep(now_ms).await
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health()
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+impl Watch for GateStore {
+    fn watch(&self, topic: &TopicName) -> EndWatch {
+        self.inner.watch(topic)
+    }
+
+    fn durable_end(&self, topic: &TopicName) -> Offset {
+        self.inner.durable_end(topic)
+    }
+}
+
+/// Passes reads on.
+macro_rules! pass_on {
+    ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)* }) => {
+        #[async_trait]
+        impl $port for GateStore {
+            $(async fn $name(&self, $($arg: $type),*) -> Result<$result, ReadError> {
+                self.inner.$name($($arg),*).await
+            })*
+        }
+    };
+}
+
+pass_on!(EventReads {
+    topic_info(topic: &TopicName) -> Option<TopicInfo>;
+    topics(after: Option<&TopicName>, limit: usize) -> TopicPage;
+    read(topic: &TopicName, from: Offset, limit: PageLimit) -> EventPage;
+    by_id(topic: &TopicName, id: EventId) -> Option<StoredEvent>;
+    latest_by_keys(topic: &TopicName, keys: &[String]) -> Vec<Option<StoredEvent>>;
+    key_history(topic: &TopicName, key: &str, range: OffsetRange, limit: usize) -> Vec<StoredEvent>;
+    offset_at(topic: &TopicName, ts_ms: i64) -> Option<Offset>;
+});
+pass_on!(CursorReads {
+    cursor(group: &GroupName, topic: &TopicName) -> Option<Cursor>;
+    cursors_of_topic(topic: &TopicName) -> Vec<GroupCursor>;
+    cursors_of_group(group: &GroupName) -> Vec<GroupCursor>;
+});
+pass_on!(CatalogReads {
+    settings(topic: &TopicName) -> Option<TopicSettings>;
+    settings_page(after: Option<&TopicName>, limit: usize) -> Vec<TopicConfig>;
+});
+pass_on!(DedupeReads {
+    seen(scope: &str, id: &str, now_ms: i64) -> bool;
+    marks(scope: &str, limit: usize) -> Vec<String>;
+});
+pass_on!(OutboxReads {
+    outbox(status: OutboxStatus, after: Option<u64>, limit: usize) -> Vec<OutboxRow>;
+    outbox_row(id: EventId) -> Option<OutboxRow>;
+});
+pass_on!(RowReads {
+    row(table: Table, key: &[u8]) -> Option<Vec<u8>>;
+    rows(table: Table, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Row>;
+});
+pass_on!(DocReads {
+    collection(name: &CollectionName) -> Option<CollectionInfo>;
+    collections(after: Option<&CollectionName>, limit: usize) -> Vec<CollectionInfo>;
+    doc(collection: &CollectionName, key: &str) -> Option<Doc>;
+    docs_by_key(collection: &CollectionName, after: Option<&str>, limit: usize) -> Vec<Doc>;
+    query(query: &DocQuery) -> DocPage;
+});
