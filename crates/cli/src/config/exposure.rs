@@ -37,11 +37,6 @@ impl Config {
         };
         format!("lets in {who}, {how}")
     }
-
-    /// Whether only this machine is served.
-    pub(crate) fn is_local(&self) -> bool {
-        self.listen.iter().all(is_this_machine)
-    }
 }
 
 fn is_this_machine(address: &SocketAddr) -> bool {

@@ -1,7 +1,5 @@
 //! From the options of a frame to what the bus is asked.
 
-use std::borrow::Cow;
-
 use promethean_bus::delivery::types::Order;
 use promethean_bus::filter::Filter;
 use promethean_bus::pattern::Subject;
@@ -116,7 +114,7 @@ fn order(order: &str) -> Result<Order, Refusal> {
 
 /// A place in a topic.
 pub(super) fn start(
-    from: &Cow<'_, str>,
+    from: &str,
     ts: Option<i64>,
     after_id: Option<EventId>,
     offset: Option<Offset>,
@@ -124,7 +122,7 @@ pub(super) fn start(
     let needs = |field: &str| {
         Refusal::bad_request(format!("`from` is \"{field}\", but `{field}` is missing; add it"))
     };
-    match &**from {
+    match from {
         "latest" => Ok(Start::Latest),
         "earliest" => Ok(Start::Earliest),
         "ts" => ts.map(Start::Ts).ok_or_else(|| needs("ts")),

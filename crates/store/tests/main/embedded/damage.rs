@@ -111,7 +111,7 @@ async fn an_id_that_cannot_be_looked_up_refuses_its_event_alone() {
     let damaged = damaged.unwrap();
     let good = if damaged == 0 { 99 } else { 0 };
     let events = vec![event("a", "new"), big(damaged), big(good), event("b", "new")];
-    let outcomes = store.append_each(events.clone(), None).await;
+    let outcomes = store.append_each(events.clone(), None, None).await;
     let codes: Vec<_> =
         outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(|e| e.code(), |_| "ok")).collect();
     assert_eq!(codes, ["ok", "storage_failed", "ok", "ok"]);
