@@ -12,6 +12,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::coordinator::MemberChange;
 use crate::core::Core;
+use crate::delivery::credit::Credit;
 use crate::delivery::types::{Input, LeaseRef, Leaving, MemberNo};
 use crate::error::BusError;
 use crate::group::{Ask, Command, Inbox, Item, Owner};
@@ -39,6 +40,8 @@ pub(crate) struct Link {
     /// Its name, in a partitioned group.
     pub(crate) name: Option<MemberId>,
     pub(crate) inbox: Arc<Inbox>,
+    /// What all its owners share.
+    pub(crate) credit: Credit,
     pub(crate) joined: Mutex<Joined>,
     /// Signals whoever follows topics for it that it has left.
     pub(crate) left: Notify,
@@ -122,7 +125,7 @@ impl Subscription {
     }
 
     /// What is there now, if anything.
-    pub fn try_take(&mut self, leases_max: usize) -> Option<Result<Given, BusError>> {
+    pub fn try_take(&self, leases_max: usize) -> Option<Result<Given, BusError>> {
         self.link.inbox.take(leases_max).map(|item| item.map(|item| self.given(item)))
     }
 
@@ -199,6 +202,35 @@ impl Subscription {
         let link = &self.link;
         let Some(name) = &link.name else { return Ok(()) };
         link.core.coordinators.heartbeat(&link.key(), name, link.member, link.core.now())
+    }
+
+    /// For a member that pulls: lets it be given so many events more.
+    pub fn grant(&self, count: usize) {
+        if self.link.credit.is_pulled() {
+            self.link.credit.grant(count);
+            for owner in self.link.owners() {
+                // One that has ended delivers nothing.
+                let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
+            }
+        }
+    }
+
+    /// For a member that pulls: takes back what was granted and not used. When it is done, whatever was delivered for
+    /// the grant is there to be taken.
+    pub fn ungrant(&self) -> impl Future<Output = ()> + Send + use<> {
+        if self.link.credit.is_pulled() {
+            self.link.credit.ungrant();
+        }
+        let owners = self.link.owners();
+        async move {
+            for owner in owners {
+                let (answer, answered) = oneshot::channel();
+                // An owner answers after what it did before; one that has ended did all it will do.
+                if owner.mailbox.send_now(Command::Look(answer)).is_ok() {
+                    let _ = answered.await;
+                }
+            }
+        }
     }
 
     /// Leaves the group. What it holds did not fail, and is delivered to others at once.

@@ -9,12 +9,14 @@
 //! | `connection` | the task: what is ready is done, in turns |
 //! | `requests` | what each frame of a client asks for |
 //! | `publishing` | events that came together go to the bus together |
+//! | `fetching` | subscriptions that are given events only when they ask |
 //! | `subscriptions` | what the client is subscribed to, and what it holds |
 //! | `asking` | from the options of a frame to what the bus is asked |
 //! | `timing` | when the client must be heard, asked or closed |
 
 mod asking;
 mod connection;
+mod fetching;
 mod frames;
 mod publishing;
 mod requests;

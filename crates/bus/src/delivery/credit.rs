@@ -20,14 +20,40 @@ pub struct Credit {
 struct Shared {
     /// Lowered by the machine that makes a lease, raised by the same machine when the lease ends.
     free: AtomicUsize,
+    /// Whether it is given bit by bit, and not given back when a lease ends.
+    pulled: bool,
     turns: Turns,
 }
 
 impl Credit {
     /// Credit for `max_in_flight` leases.
     pub fn new(max_in_flight: usize) -> Self {
-        let shared = Shared { free: AtomicUsize::new(max_in_flight), turns: Turns::default() };
-        Self { shared: Arc::new(shared), max: max_in_flight, user: 0 }
+        Self::of(max_in_flight, max_in_flight, false)
+    }
+
+    /// Credit for as many leases as are granted, each grant for so many.
+    pub fn pulled(max_in_flight: usize) -> Self {
+        Self::of(0, max_in_flight, true)
+    }
+
+    fn of(free: usize, max: usize, pulled: bool) -> Self {
+        let shared = Shared { free: AtomicUsize::new(free), pulled, turns: Turns::default() };
+        Self { shared: Arc::new(shared), max, user: 0 }
+    }
+
+    /// Whether it has to be granted.
+    pub fn is_pulled(&self) -> bool {
+        self.shared.pulled
+    }
+
+    /// Grants so many leases more.
+    pub(crate) fn grant(&self, count: usize) {
+        self.shared.free.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Takes back what was granted and not used.
+    pub(crate) fn ungrant(&self) {
+        self.shared.free.swap(0, Ordering::Relaxed);
     }
 
     /// The same credit for one of several users, with a number above 0 that is its own. They take turns.
@@ -84,8 +110,15 @@ impl Credit {
         taken
     }
 
-    /// Gives back what was taken.
+    /// Gives back what a lease took that is over.
     pub fn put(&self, count: usize) {
+        if !self.shared.pulled {
+            self.untake(count);
+        }
+    }
+
+    /// Gives back what was taken and not used.
+    fn untake(&self, count: usize) {
         let before = self.shared.free.fetch_add(count, Ordering::Relaxed);
         debug_assert!(before + count <= self.max, "more credit given back than taken");
     }
@@ -126,7 +159,7 @@ impl Allowance {
         }
         let granted = self.rate.as_ref().is_none_or(|rate| rate.take(1, now) == 1);
         if !granted {
-            self.credit.put(1);
+            self.credit.untake(1);
         }
         granted
     }

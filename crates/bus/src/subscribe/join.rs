@@ -55,7 +55,9 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
             });
         }
     };
+    let seat = Arc::new(Seat::new(core, &request.member, row));
     let link = Arc::new(Link {
+        credit: seat.allowance.credit.clone(),
         core: Arc::clone(core),
         group: request.group.clone(),
         subject: request.subject.clone(),
@@ -71,7 +73,6 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         leaving: Leaving::Released,
         entered: Mutex::new(Some(entered)),
     };
-    let seat = Arc::new(Seat::new(core, &request.member, row));
     match &request.subject {
         Subject::Topic(topic) => seat.join(&link, topic).await?,
         Subject::Pattern(pattern) => join_pattern(core, &link, &seat, pattern).await?,
@@ -136,7 +137,8 @@ impl Seat {
             paused: false,
         };
         let rate = options.rate.map(|rate| Arc::new(MemberRate::new(rate, core.now())) as _);
-        let allowance = Allowance { credit: Credit::new(options.max_in_flight), rate };
+        let credit = if options.pull { Credit::pulled } else { Credit::new };
+        let allowance = Allowance { credit: credit(options.max_in_flight), rate };
         Self { row, limits, allowance }
     }
 

@@ -45,6 +45,8 @@ pub struct MemberOptions {
     pub liveness: Liveness,
     /// What it says of itself.
     pub meta: Option<Value>,
+    /// Whether it is given events only when it asks, with [`crate::Subscription::grant`]. Default: false.
+    pub pull: bool,
     /// How fast events are delivered to it. Default: as fast as it takes them.
     pub rate: Option<Rate>,
 }
@@ -59,6 +61,7 @@ impl Default for MemberOptions {
             member_id: None,
             liveness: Liveness::default(),
             meta: None,
+            pull: false,
             rate: None,
         }
     }

@@ -97,7 +97,7 @@ impl Origins {
     }
 
     /// A page can give a name of its own our address, and is then of the same origin, for which browsers send no header
-    /// at all. Numbers and `localhost` cannot be given away like that. With tokens it does no harm.
+    /// at all. Numbers, `localhost` and names of one word cannot be given away like that. With tokens it does no harm.
     fn trusts(&self, host: Option<&str>) -> bool {
         if !self.local {
             return true;
@@ -105,7 +105,8 @@ impl Origins {
         let Some(host) = host else { return true };
         let Some((host, _)) = split_host(host) else { return false };
         let is_number = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-        is_number || is_loopback(&host) || self.others.iter().any(|other| other.host == host)
+        let is_one_word = !host.contains(['.', ':']);
+        is_number || is_one_word || is_loopback(&host) || self.others.iter().any(|other| other.host == host)
     }
 
     /// Whether the page came from the address that it connects to. Without TLS of our own, a proxy may have added it, so

@@ -98,6 +98,7 @@ pub(super) fn subscribe(
             manual_ack: opts.manual_ack.unwrap_or(true),
             member_id: opts.member_id.clone(),
             meta,
+            pull: opts.pull.unwrap_or(false),
             rate: gateway.delivery_rate,
             liveness: defaults.liveness,
         },

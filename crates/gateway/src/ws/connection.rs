@@ -50,6 +50,10 @@ pub(super) struct Connection {
     pub(super) subscriptions: Subscriptions,
     /// Acks and the like that wait for a commit.
     pub(super) settling: FuturesUnordered<Settling>,
+    /// Each `FETCH` under way, by the number of its subscription.
+    pub(super) fetching: FuturesUnordered<Pin<Box<dyn Future<Output = u64> + Send>>>,
+    /// Subscriptions with acks that nobody waits for.
+    pub(super) acked: Vec<u64>,
     /// Something that must be done before the next frame is looked at.
     pub(super) first: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
     /// Leases whose frames are queued.
@@ -76,6 +80,8 @@ impl Connection {
             last_topic: None,
             subscriptions: Subscriptions::default(),
             settling: FuturesUnordered::new(),
+            fetching: FuturesUnordered::new(),
+            acked: Vec::new(),
             first: None,
             queued: Vec::new(),
             out: Frames::default(),
@@ -111,6 +117,7 @@ impl Connection {
             let mut did = self.poll_first(cx);
             did |= self.poll_publishing(cx);
             did |= self.poll_settling(cx);
+            did |= self.poll_fetching(cx);
             did |= self.poll_deliveries(cx);
             match self.poll_read(cx) {
                 Ok(read) => did |= read,
@@ -164,6 +171,15 @@ impl Connection {
         any
     }
 
+    fn poll_fetching(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(number)) = self.fetching.poll_next_unpin(cx) {
+            any = true;
+            self.fetched(number);
+        }
+        any
+    }
+
     fn poll_deliveries(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         for _ in 0..TURN_MAX {
@@ -177,14 +193,21 @@ impl Connection {
         any
     }
 
-    fn came(&mut self, came: Came) {
+    /// Leases begin when what was queued is written.
+    pub(super) fn queue(&mut self, number: u64, leases: Vec<Lease>) {
+        self.queued.push((number, leases));
+    }
+
+    pub(super) fn came(&mut self, came: Came) {
         match came {
             Came::Nothing => {}
             Came::Leases(number, leases) => {
-                if let Some(sub) = self.subscriptions.get_mut(number) {
-                    sub.deliver(&leases, &mut self.out);
-                    self.queued.push((number, leases));
+                let Some(sub) = self.subscriptions.get_mut(number) else { return };
+                if let Some(fetch) = &mut sub.fetch {
+                    return fetch.put(leases);
                 }
+                sub.deliver(&leases, &mut self.out);
+                self.queue(number, leases);
             }
             Came::Rebalance(number, epoch, assigned, revoked) => {
                 if let Some(sub) = self.subscriptions.get_mut(number) {
@@ -194,7 +217,8 @@ impl Connection {
                     self.out.add(write);
                 }
             }
-            Came::Ended(sub, error) => {
+            Came::Ended(mut sub, error) => {
+                self.unfetched(&mut sub, error.code());
                 let message =
                     format!("the subscription to `{}` in `{}` ended: {error}", sub.topic, sub.group);
                 self.out.add(|buffer| Reply { corr: None }.err(buffer, error.code(), &message, None));
@@ -203,7 +227,7 @@ impl Connection {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let mut any = false;
+        let (mut any, mut end) = (false, Ok(()));
         for _ in 0..TURN_MAX {
             let full = !self.publishing.has_room() || self.settling.len() >= SETTLING_MAX;
             if full || self.first.is_some() || !self.may_write_more() || self.closing.is_some() {
@@ -211,17 +235,34 @@ impl Connection {
             }
             let Poll::Ready(incoming) = self.socket.poll_read(cx) else { break };
             any = true;
-            match incoming? {
-                Incoming::Text(text) => self.request(&text),
-                Incoming::Alive => {}
-                Incoming::Binary => self.close(CloseCode::Unsupported, "send JSON text, not binary messages"),
+            match incoming {
+                Ok(Incoming::Text(text)) => self.request(&text),
+                Ok(Incoming::Alive) => {}
+                Ok(Incoming::Binary) => {
+                    self.close(CloseCode::Unsupported, "send JSON text, not binary messages");
+                }
+                Err(ended) => {
+                    end = Err(ended);
+                    break;
+                }
             }
         }
+        // Also when the connection has ended: what came before that was asked for.
         self.publishing.hand_over();
+        self.hand_over_acks();
         if any {
             self.timing.heard(self.app.clock.monotonic_ms());
         }
-        Ok(any)
+        end.map(|()| any)
+    }
+
+    /// Nothing comes right after.
+    pub(super) fn hand_over_acks(&mut self) {
+        for number in self.acked.drain(..) {
+            if let Some(sub) = self.subscriptions.get_mut(number) {
+                sub.hand_over_acks();
+            }
+        }
     }
 
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) {
@@ -284,6 +325,7 @@ impl Connection {
 
     /// Whether everything the client asked for has its answer, or will have none.
     fn has_answered(&self, code: CloseCode) -> bool {
+        // A FETCH under way is given up: what came for it goes back without having been seen.
         let quiet = self.publishing.is_idle() && self.settling.is_empty() && self.first.is_none();
         quiet || matches!(code, CloseCode::Policy | CloseCode::Library(_))
     }

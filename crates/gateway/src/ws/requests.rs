@@ -70,8 +70,10 @@ impl Connection {
             }
             ClientFrame::Unsubscribe(target) => {
                 let number = self.find(&target)?.0;
-                if let Some(removed) = self.subscriptions.remove(number) {
+                self.hand_over_acks();
+                if let Some(mut removed) = self.subscriptions.remove(number) {
                     removed.subscription.unsubscribe();
+                    self.unfetched(&mut removed, "not_subscribed");
                 }
                 self.out.add(|buffer| Reply { corr }.ok(buffer));
                 Ok(())
@@ -81,6 +83,7 @@ impl Connection {
             ClientFrame::Modack { target, ids, extend_ms } => self.extend(corr, &target, &ids, extend_ms),
             ClientFrame::Pause(target) => self.pause(corr, &target, true),
             ClientFrame::Resume(target) => self.pause(corr, &target, false),
+            ClientFrame::Fetch { target, max, wait_ms } => self.fetch(corr, &target, max, wait_ms),
             ClientFrame::Seek(target, opts) => self.seek(corr, &target, &opts),
             ClientFrame::Auth { .. } | ClientFrame::Publish(_) => Ok(()),
         }
@@ -118,7 +121,7 @@ impl Connection {
         }
     }
 
-    fn refuse(&mut self, corr: Corr<'_>, refusal: &Refusal) {
+    pub(super) fn refuse(&mut self, corr: Corr<'_>, refusal: &Refusal) {
         let reply = Reply { corr };
         self.out.add(|buffer| reply.err(buffer, refusal.code, &refusal.message, refusal.retry_after_ms));
     }
@@ -142,8 +145,9 @@ impl Connection {
             let subscription = &sub.subscription;
             identity.may(&Access::Subscribe(subscription.subject(), Some(subscription.group())))
         };
-        for removed in self.subscriptions.remove_unless(may) {
+        for mut removed in self.subscriptions.remove_unless(may) {
             removed.subscription.unsubscribe();
+            self.unfetched(&mut removed, "forbidden");
             self.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
         }
         self.identity = Some(identity);
@@ -210,13 +214,14 @@ impl Connection {
             self.timing.is_member();
         }
         let (manual_ack, ack_timeout_ms) = (request.member.manual_ack, request.member.ack_timeout_ms);
+        let pulls = request.member.pull.then_some(request.member.max_in_flight);
         let (bus, corr) = (self.app.bus.clone(), corr.map(RawValue::to_owned));
         let (topic, group) = (topic.to_owned(), group.to_owned());
         self.first = Some(Box::pin(async move {
             let subscribed = bus.subscribe(request).await.map(|subscription| {
                 let mut subscribed = Subscribed::new(&topic, &group, subscription);
                 (subscribed.batch, subscribed.manual_ack) = (batch, manual_ack);
-                subscribed.ack_timeout_ms = ack_timeout_ms;
+                (subscribed.ack_timeout_ms, subscribed.pulls) = (ack_timeout_ms, pulls);
                 Box::new(subscribed)
             });
             Answer::Subscribed(corr, subscribed.map_err(Refusal::from))
@@ -224,7 +229,7 @@ impl Connection {
         Ok(())
     }
 
-    fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
+    pub(super) fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
         self.subscriptions.find(&target.topic, &target.group).ok_or_else(|| {
             let message = format!(
                 "`{}` in group `{}` is not subscribed to; SUBSCRIBE first",
@@ -247,7 +252,12 @@ impl Connection {
         let (number, held, stale) = self.take(target, ids)?;
         let Some(sub) = self.subscriptions.get_mut(number) else { return Ok(()) };
         match corr {
-            None => sub.subscription.ack_held(&held),
+            None => {
+                if sub.acked.is_empty() {
+                    self.acked.push(number);
+                }
+                sub.acked.extend(held);
+            }
             Some(_) if held.is_empty() => self.settled(&Reply { corr }, stale),
             Some(corr) => {
                 let corr = corr.to_owned();

@@ -7,10 +7,11 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::stream::{SelectAll, Stream};
 use promethean_bus::{BusError, Given, Held, Lease, Over, Subscription};
-use promethean_model::wire::EventView;
 use promethean_model::wire::server::{self, Context as Delivery};
+use promethean_model::wire::{Corr, EventView};
 use promethean_model::{EventId, EventMeta, TopicName};
 
+use super::fetching::Fetch;
 use super::frames::Frames;
 
 /// Leases of one look at a subscription, so that others get their turn.
@@ -27,6 +28,12 @@ pub(super) struct Subscribed {
     /// Whether the client acks.
     pub(super) manual_ack: bool,
     pub(super) ack_timeout_ms: u64,
+    /// If events are given only for a `FETCH`: how many may be in flight.
+    pub(super) pulls: Option<usize>,
+    /// The `FETCH` that is under way.
+    pub(super) fetch: Option<Fetch>,
+    /// Acks that nobody waits for, to be handed over together.
+    pub(super) acked: Vec<Held>,
     /// What was delivered and not settled.
     held: HashMap<EventId, Held>,
     /// As `held`: topics of a pattern can have events with the same id.
@@ -43,8 +50,24 @@ impl Subscribed {
             batch: false,
             manual_ack: true,
             ack_timeout_ms: 0,
+            pulls: None,
+            fetch: None,
+            acked: Vec::new(),
             held: HashMap::new(),
             more_held: Vec::new(),
+        }
+    }
+
+    /// How much is delivered and not settled.
+    pub(super) fn held(&self) -> usize {
+        self.held.len() + self.more_held.len()
+    }
+
+    /// Hands over acks that nobody waits for.
+    pub(super) fn hand_over_acks(&mut self) {
+        if !self.acked.is_empty() {
+            self.subscription.ack_held(&self.acked);
+            self.acked.clear();
         }
     }
 
@@ -87,20 +110,29 @@ impl Subscribed {
 
     /// Writes deliveries, and holds them if the client is to ack.
     pub(super) fn deliver(&mut self, leases: &[Lease], out: &mut Frames) {
-        let context =
-            |lease: &Lease| Delivery { attempt: lease.attempt, ack_deadline_ms: self.ack_timeout_ms };
         if self.batch {
-            let metas: Vec<EventMeta> = leases.iter().map(meta).collect();
-            let each = leases.iter().zip(&metas).map(|(lease, meta)| (view(lease, meta), context(lease)));
-            out.add(|buffer| server::events(buffer, &self.topic, &self.group, each));
-        } else {
-            for lease in leases {
-                let (meta, context) = (meta(lease), context(lease));
-                out.add(|buffer| {
-                    server::event(buffer, &self.topic, &self.group, &view(lease, &meta), context)
-                });
-            }
+            return self.deliver_together(leases, None, out);
         }
+        for lease in leases {
+            let (meta, context) = (meta(lease), self.context(lease));
+            out.add(|buffer| server::event(buffer, &self.topic, &self.group, &view(lease, &meta), context));
+        }
+        self.hold_all(leases);
+    }
+
+    /// As [`Subscribed::deliver`], in one frame.
+    pub(super) fn deliver_together(&mut self, leases: &[Lease], corr: Corr<'_>, out: &mut Frames) {
+        let metas: Vec<EventMeta> = leases.iter().map(meta).collect();
+        let each = leases.iter().zip(&metas).map(|(lease, meta)| (view(lease, meta), self.context(lease)));
+        out.add(|buffer| server::events(buffer, corr, &self.topic, &self.group, each));
+        self.hold_all(leases);
+    }
+
+    fn context(&self, lease: &Lease) -> Delivery {
+        Delivery { attempt: lease.attempt, ack_deadline_ms: self.ack_timeout_ms }
+    }
+
+    fn hold_all(&mut self, leases: &[Lease]) {
         if self.manual_ack {
             leases.iter().for_each(|lease| self.hold(lease));
         }
@@ -216,7 +248,12 @@ impl Subscriptions {
         let Some((number, given)) = ready!(Pin::new(&mut self.feeds).poll_next(cx)) else {
             return Poll::Pending;
         };
-        Poll::Ready(match given {
+        Poll::Ready(self.given(number, given))
+    }
+
+    /// What it means that this was given to a subscription.
+    pub(super) fn given(&mut self, number: u64, given: Result<Given, BusError>) -> Came {
+        match given {
             Ok(Given::Leases(leases)) => Came::Leases(number, leases),
             Ok(Given::Rebalance { epoch, change }) => {
                 Came::Rebalance(number, epoch, change.assigned, change.revoked)
@@ -231,7 +268,7 @@ impl Subscriptions {
                 Some(removed) => Came::Ended(Box::new(removed), error),
                 None => Came::Nothing,
             },
-        })
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod auth;
 mod client;
 mod delivery;
 mod document;
+mod fetch;
 mod limits;
 mod publish;
 mod world;

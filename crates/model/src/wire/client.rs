@@ -63,6 +63,15 @@ pub enum ClientFrame<'a> {
     Pause(Target<'a>),
     /// Deliver again.
     Resume(Target<'a>),
+    /// Be given events now, in a subscription that pulls.
+    Fetch {
+        /// The subscription.
+        target: Target<'a>,
+        /// At most so many.
+        max: Option<usize>,
+        /// Waiting at most so long for the first.
+        wait_ms: Option<u64>,
+    },
     /// Move the group to another place of a topic.
     Seek(Target<'a>, SeekOpts<'a>),
 }
@@ -98,7 +107,7 @@ pub enum FrameError {
     BadRequest(String),
     /// Its `op` is none of ours.
     #[error(
-        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE, RESUME or SEEK"
+        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE, RESUME, SEEK or FETCH"
     )]
     UnknownOp(String),
 }
@@ -141,6 +150,8 @@ struct Fields<'a> {
     delay_ms: Option<u64>,
     extend_ms: Option<u64>,
     batch: Option<bool>,
+    max: Option<usize>,
+    wait_ms: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -203,6 +214,11 @@ impl<'a> ClientFrame<'a> {
             }),
             "PAUSE" => Ok(Self::Pause(target(fields.topic, fields.group)?)),
             "RESUME" => Ok(Self::Resume(target(fields.topic, fields.group)?)),
+            "FETCH" => Ok(Self::Fetch {
+                target: target(fields.topic, fields.group)?,
+                max: fields.max,
+                wait_ms: fields.wait_ms,
+            }),
             "SEEK" => Ok(Self::Seek(target(fields.topic, fields.group)?, options(fields.opts)?)),
             other => Err(FrameError::UnknownOp(other.chars().take(40).collect())),
         }

@@ -74,6 +74,8 @@ pub struct SubscribeOpts<'a> {
     /// What the member says of itself.
     #[serde(borrow)]
     pub meta: Option<&'a RawValue>,
+    /// Whether the member is given events only when it sends FETCH.
+    pub pull: Option<bool>,
     /// Whether old events are lifted to the latest schema.
     pub normalize: Option<bool>,
 }

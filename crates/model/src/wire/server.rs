@@ -101,9 +101,10 @@ pub fn event(out: &mut Vec<u8>, topic: &str, group: &str, event: &EventView<'_>,
     out.push(b'}');
 }
 
-/// `EVENTS`: several deliveries in one frame.
+/// `EVENTS`: several deliveries in one frame; with `corr` it answers a `FETCH`.
 pub fn events<'a>(
     out: &mut Vec<u8>,
+    corr: Corr<'_>,
     topic: &str,
     group: &str,
     deliveries: impl Iterator<Item = (EventView<'a>, Context)>,
@@ -120,7 +121,8 @@ pub fn events<'a>(
         json(out, &context);
         out.push(b'}');
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
+    Reply { corr }.end(out);
 }
 
 /// `REBALANCE`: partitions of the member changed hands.

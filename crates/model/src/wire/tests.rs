@@ -19,7 +19,7 @@ fn golden_client_frames_are_understood() {
     let corr: Vec<_> = frames.iter().map(|(corr, _)| corr.map_or("", |corr| corr.get())).collect();
     assert_eq!(
         corr,
-        ["\"1\"", "", "\"2\"", "", "7", "\"3\"", "", "\"4\"", "", "\"5\"", "", "", "", "", "\"6\""]
+        ["\"1\"", "", "\"2\"", "", "7", "\"3\"", "", "\"4\"", "", "\"5\"", "", "", "", "", "\"6\"", "\"7\""]
     );
     let (_, Ok(ClientFrame::Publish(item))) = &frames[2] else { panic!("{:?}", frames[2]) };
     assert_eq!((&*item.topic, item.payload.get()), ("a.b", r#"{"n":1.50}"#));
@@ -72,8 +72,9 @@ fn golden_server_frames_are_written() {
         written(&|out| reply("\"2\"").err(out, "rate_limited", "too fast; wait \"a bit\"", Some(20))),
         written(&|out| Reply { corr: None }.err(out, "bad_json", "no", None)),
         written(&|out| server::event(out, "a.*", "g", &full, context(2, 30_000))),
-        written(&|out| server::events(out, "a.b", "g", [(bare, context(1, 1000)); 2].into_iter())),
+        written(&|out| server::events(out, None, "a.b", "g", [(bare, context(1, 1000)); 2].into_iter())),
         written(&|out| server::rebalance(out, "a.b", "g", 4, &[1, 2], &[])),
+        written(&|out| server::events(out, server::raw("\"7\""), "a.b", "g", std::iter::empty())),
     ];
     assert_eq!(frames.to_vec(), SERVER.lines().collect::<Vec<_>>());
 }

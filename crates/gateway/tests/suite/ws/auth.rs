@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Error;
 
 use super::client::Client;
-use super::world::{Kind, WALL_MS, World, soon};
+use super::world::{Kind, WALL_MS, World, breathe, soon};
 
 /// Knows `good`, which may do everything, for a while if `short`; takes its time if told to.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ async fn a_stranger_has_three_tries_and_little_time_and_room() {
             world.advance(1_000);
             tokio::select! {
                 code = &mut code => return code,
-                () = tokio::time::sleep(std::time::Duration::from_millis(5)) => {}
+                () = breathe() => {}
             }
         }
     };

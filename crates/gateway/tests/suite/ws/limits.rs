@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-use super::world::{World, soon};
+use super::world::{World, breathe, soon};
 
 #[tokio::test]
 async fn what_is_no_text_closes_the_connection() {
@@ -133,7 +133,7 @@ async fn a_client_that_does_not_read_is_cut_and_others_go_on() {
         // Its buffers are full; time passes.
         while world.bus.tasks() > 0 {
             world.advance(1_000);
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            breathe().await;
         }
     };
     soon("the stuck client is cut", cut).await;

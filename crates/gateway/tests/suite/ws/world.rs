@@ -80,6 +80,12 @@ impl World {
     }
 }
 
+/// Lets others work before a condition is looked at again.
+pub(super) async fn breathe() {
+    // Only time ends this.
+    let _ = tokio::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await;
+}
+
 /// Fails rather than hangs.
 pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let within = Duration::from_secs(30);
