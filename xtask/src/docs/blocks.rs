@@ -7,6 +7,10 @@ pub(crate) enum Tag {
     Test,
     /// `sh test repo`: run at the root of the repository.
     TestInRepo,
+    /// `sh server`: as `sh test`, in the background until the document ends.
+    Server,
+    /// `sh server repo`: as `sh server`, at the root of the repository.
+    ServerInRepo,
     /// `sh ci`: `.ci/run` has the same command.
     Ci,
     /// `text output`: what the block before it prints.
@@ -59,6 +63,8 @@ fn tag(info: &str) -> Tag {
     match words.as_slice() {
         ["sh", "test"] => Tag::Test,
         ["sh", "test", "repo"] => Tag::TestInRepo,
+        ["sh", "server"] => Tag::Server,
+        ["sh", "server", "repo"] => Tag::ServerInRepo,
         ["sh", "ci"] => Tag::Ci,
         ["text", "output"] => Tag::Output,
         ["sh" | "bash" | "shell" | "console", ..] => Tag::Unknown,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod output;
+mod server;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use anyhow::{Context, Result, bail};
 
 use self::blocks::{Block, Tag};
+use self::server::Server;
 use crate::metadata::{Graph, Scope};
 use crate::repo::{Repo, TextFile};
 use crate::report::Report;
@@ -65,16 +67,22 @@ fn run_document(repo: &Repo, document: &TextFile, target: &Path) -> Result<usize
     }
     fs::create_dir_all(scratch.join("run")).context("make the scratch directory")?;
     let blocks = blocks::parse(&document.text);
-    let mut ran = 0;
+    let (mut ran, mut servers) = (0, Vec::new());
     for (at, block) in blocks.iter().enumerate() {
         let folder = match block.tag {
-            Tag::Test => scratch.join("run"),
-            Tag::TestInRepo => repo.root().to_path_buf(),
+            Tag::Test | Tag::Server => scratch.join("run"),
+            Tag::TestInRepo | Tag::ServerInRepo => repo.root().to_path_buf(),
             _ => continue,
         };
         let place = format!("{}:{}", document.path, block.line);
         println!("docs-commands: {place}");
         let session = Session { folder, capture: scratch.join("stdout"), binaries: target.join("release") };
+        if matches!(block.tag, Tag::Server | Tag::ServerInRepo) {
+            let command = session.command(&format!("exec {}", block.body.trim()))?;
+            servers.push(Server::start(command, &scratch).with_context(|| format!("start {place}"))?);
+            ran += 1;
+            continue;
+        }
         let (status, stdout) = session.run(block).with_context(|| format!("run {place}"))?;
         if !status.success() {
             bail!("{place}: {status}\n--- stdout\n{stdout}");
@@ -85,6 +93,7 @@ fn run_document(repo: &Repo, document: &TextFile, target: &Path) -> Result<usize
         }
         ran += 1;
     }
+    drop(servers);
     fs::remove_dir_all(&scratch).context("clear the scratch directory")?;
     Ok(ran)
 }
@@ -98,17 +107,20 @@ struct Session {
 impl Session {
     /// Standard output goes to a file: a pipe would wait for background processes to close it.
     fn run(&self, block: &Block) -> Result<(ExitStatus, String)> {
+        let status = self.command(&block.body)?.stdout(File::create(&self.capture)?).status()?;
+        Ok((status, String::from_utf8_lossy(&fs::read(&self.capture)?).into_owned()))
+    }
+}
+
+impl Session {
+    fn command(&self, body: &str) -> Result<Command> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path =
             std::env::join_paths(std::iter::once(self.binaries.clone()).chain(std::env::split_paths(&path)))?;
-        let status = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &block.body])
-            .current_dir(&self.folder)
-            .env("PATH", path)
-            .stdin(Stdio::null())
-            .stdout(File::create(&self.capture)?)
-            .status()?;
-        Ok((status, String::from_utf8_lossy(&fs::read(&self.capture)?).into_owned()))
+        let mut command = Command::new("bash");
+        command.args(["-euo", "pipefail", "-c", body]).current_dir(&self.folder).env("PATH", path);
+        command.stdin(Stdio::null());
+        Ok(command)
     }
 }
 
