@@ -5,6 +5,7 @@ pub(crate) mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
@@ -25,6 +27,10 @@ use crate::http;
 
 /// Most streams of one HTTP/2 connection.
 const H2_STREAMS_MAX: u32 = 100;
+/// How long to wait after a connection could not be accepted: mostly there are no descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// How often an HTTP/2 connection must show that it lives.
+const H2_ALIVE: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -69,7 +75,7 @@ async fn accept(
             Err(error) => {
                 // Out of descriptors, or the client went away: neither is a reason to stop, both pass.
                 warn!(%error, "cannot accept a connection");
-                tokio::task::yield_now().await;
+                tokio::time::sleep_until(Instant::now() + ACCEPT_AGAIN).await;
                 continue;
             }
         };
@@ -107,8 +113,11 @@ async fn serve(
     slot: Slot,
 ) {
     let shared = http::Connection::new(app);
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&asked);
     let service =
         TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<Incoming>| {
+            asks.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(shared.clone());
             request.extensions_mut().insert(slot.clone());
             request
@@ -121,10 +130,17 @@ async fn serve(
         .half_close(true)
         .header_read_timeout(Duration::from_millis(app.options.head_timeout_ms))
         .max_buf_size(HEAD_BYTES_MAX.max(8 << 10));
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(H2_STREAMS_MAX)
+        .keep_alive_interval(H2_ALIVE);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let mut stopping = false;
+    let silent =
+        tokio::time::sleep_until(Instant::now() + Duration::from_millis(app.options.head_timeout_ms));
+    tokio::pin!(silent);
     loop {
         tokio::select! {
             result = connection.as_mut() => {
@@ -132,6 +148,13 @@ async fn serve(
                     debug!(error = %error, "connection ended");
                 }
                 return;
+            }
+            // Nothing else ends a connection that never says which HTTP it speaks.
+            () = silent.as_mut(), if !silent.is_elapsed() => {
+                if !asked.load(Ordering::Relaxed) {
+                    debug!("a connection asked for nothing");
+                    return;
+                }
             }
             () = app.stopping.cancelled(), if !stopping => {
                 stopping = true;

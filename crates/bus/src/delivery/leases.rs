@@ -208,6 +208,8 @@ impl Machine {
     }
 
     fn set_deadline(&mut self, offset: Offset, deadline: u64) {
+        // The last moment means that the event was not written.
+        let deadline = deadline.min(NO_DEADLINE - 1);
         self.table.set_deadline(offset, deadline);
         self.earliest_deadline = self.earliest_deadline.min(deadline);
     }

@@ -35,8 +35,8 @@ pub(crate) enum Item {
     Leases(Arc<Owner>, VecDeque<Delivery>),
     /// Partitions changed hands, with the epoch.
     Rebalance(u64, MemberChange),
-    /// Leases that a reader who keeps them looked at, and that are over; ascending.
-    Over(Arc<Owner>, Vec<LeaseRef>),
+    /// Leases that a reader who keeps them looked at, and that are over; ascending, or all.
+    Over(Arc<Owner>, Option<Vec<LeaseRef>>),
 }
 
 impl State {
@@ -92,14 +92,19 @@ impl Inbox {
             _ => true,
         });
         if !seen.is_empty() {
-            state.items.push_back(Item::Over(Arc::clone(owner), seen));
+            state.items.push_back(Item::Over(Arc::clone(owner), Some(seen)));
             wake(state);
         }
     }
 
     /// Removes all leases of an owner that has ended.
     pub(crate) fn forget(&self, owner: &Arc<Owner>) {
-        self.lock().items.retain(|item| !matches!(item, Item::Leases(from, _) if Arc::ptr_eq(from, owner)));
+        let mut state = self.lock();
+        state.items.retain(|item| !matches!(item, Item::Leases(from, _) if Arc::ptr_eq(from, owner)));
+        if state.keeps {
+            state.items.push_back(Item::Over(Arc::clone(owner), None));
+            wake(state);
+        }
     }
 
     /// Nothing more will come. Whoever looks hears it, also before what is there: its leases are worth nothing.

@@ -38,8 +38,11 @@ pub(super) fn commit(core: &Arc<Core>, owner: &Arc<Owner>, epoch: u64, progress:
 }
 
 fn is_cursor_only(progress: &Progress) -> bool {
-    let Progress { failed, forget, dead, redriven, forget_all, .. } = progress;
-    failed.is_empty() && forget.is_empty() && dead.is_empty() && redriven.is_empty() && !forget_all
+    // Every field is named, so that a new one cannot be forgotten.
+    let Progress { token: _, floor: _, finished: _, failed, forget, dead, redriven, reopened, forget_all } =
+        progress;
+    let no_rows = failed.is_empty() && forget.is_empty() && dead.is_empty();
+    no_rows && redriven.is_empty() && reopened.is_empty() && !forget_all
 }
 
 async fn commit_cursor(core: Arc<Core>, cursor: StateOp, token: u64) -> Outcome {

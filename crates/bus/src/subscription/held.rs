@@ -21,18 +21,28 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Over {
     owner: Arc<Owner>,
-    /// Ascending.
-    leases: Vec<LeaseRef>,
+    /// Ascending; `None`: all.
+    leases: Option<Vec<LeaseRef>>,
 }
 
 impl Over {
-    pub(super) fn new(owner: Arc<Owner>, leases: Vec<LeaseRef>) -> Self {
+    pub(super) fn new(owner: Arc<Owner>, leases: Option<Vec<LeaseRef>>) -> Self {
         Self { owner, leases }
     }
 
     /// Whether this is one of them.
     pub fn contains(&self, held: &Held) -> bool {
-        Arc::ptr_eq(&self.owner, &held.owner) && self.leases.binary_search(&held.lease).is_ok()
+        self.has(&held.owner, &held.lease)
+    }
+
+    /// Whether this is one of them.
+    pub fn contains_lease(&self, lease: &Lease) -> bool {
+        self.has(&lease.owner, &lease.lease)
+    }
+
+    fn has(&self, owner: &Arc<Owner>, lease: &LeaseRef) -> bool {
+        let among = |leases: &Vec<LeaseRef>| leases.binary_search(lease).is_ok();
+        Arc::ptr_eq(&self.owner, owner) && self.leases.as_ref().is_none_or(among)
     }
 }
 
@@ -44,6 +54,20 @@ impl Held {
 }
 
 impl Leased for Held {
+    fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    fn lease(&self) -> LeaseRef {
+        self.lease
+    }
+
+    fn published_ms(&self) -> i64 {
+        self.published_ms
+    }
+}
+
+impl Leased for &Held {
     fn owner(&self) -> &Arc<Owner> {
         &self.owner
     }
@@ -85,41 +109,34 @@ impl Subscription {
         }
     }
 
-    /// Finishes events; done when that is durable.
+    /// Finishes events, which is told to the group now; done when that is durable.
     pub fn ack_held_durably(
         &self,
-        held: Vec<Held>,
+        held: &[Held],
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let link = Arc::clone(&self.link);
-        async move { link.ack(&held).await }
+        self.link.observe_latency(held);
+        Arc::clone(&self.link).answers(self.link.ask_now(held, Ask::Ack))
     }
 
-    /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
+    /// Gives events back, which is told to the group now: they are delivered again after `delay_ms`, or after the
+    /// server's backoff.
     pub fn nack_held(
         &self,
-        held: Vec<Held>,
+        held: &[Held],
         delay_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let link = Arc::clone(&self.link);
-        async move { link.ask_all(&held, |member, leases| Ask::Nack(member, leases, delay_ms)).await }
+        let asked = self.link.ask_now(held, |member, leases| Ask::Nack(member, leases, delay_ms));
+        Arc::clone(&self.link).answers(asked)
     }
 
-    /// Keeps an event for `by_ms` more, at least 1000, or for another ack timeout.
+    /// Keeps events for `by_ms` more, at least 1000, or for another ack timeout.
     pub fn extend_held(
         &self,
         held: &[&Held],
         by_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let link = Arc::clone(&self.link);
-        let each: Vec<(Arc<Owner>, LeaseRef)> =
-            held.iter().map(|held| (Arc::clone(&held.owner), held.lease)).collect();
-        async move {
-            let mut settled = Settled { stale: 0 };
-            for (owner, lease) in each {
-                settled.stale += link.ask(&owner, Ask::Extend(link.member, vec![lease], by_ms), 1).await?;
-            }
-            Ok(settled)
-        }
+        let asked = self.link.ask_now(held, |member, leases| Ask::Extend(member, leases, by_ms));
+        Arc::clone(&self.link).answers(asked)
     }
 }
 

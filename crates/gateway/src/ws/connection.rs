@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -28,6 +29,8 @@ use crate::auth::Identity;
 const UNWRITTEN_MAX: usize = 256 << 10;
 /// Acks and the like under way at a time; beyond, nothing more is read.
 const SETTLING_MAX: usize = 4_096;
+/// How long the events of a client that has gone may take to be committed.
+const FINISH: Duration = Duration::from_secs(5);
 /// Messages read, and deliveries taken, before the others have their turn.
 const TURN_MAX: usize = 256;
 /// Closes a connection whose client is not or no longer known.
@@ -65,6 +68,8 @@ pub(super) struct Connection {
     pub(super) closing: Option<(CloseCode, &'static str)>,
     close_sent: bool,
     abandoned: bool,
+    /// Whether it is the server that goes.
+    stopped: bool,
 }
 
 impl Connection {
@@ -90,6 +95,7 @@ impl Connection {
             closing: None,
             close_sent: false,
             abandoned: false,
+            stopped: false,
             app,
         };
         if let Some(identity) = identity {
@@ -103,17 +109,30 @@ impl Connection {
         let end = poll_fn(|cx| self.poll(cx)).await;
         debug!(?end, "a WebSocket ended");
         // What reached a client that went away counts as an attempt; what the server takes back does not.
-        match self.closing {
-            Some((CloseCode::Away, _)) => self.subscriptions.release(),
-            _ => self.subscriptions.lose(),
+        match self.stopped {
+            true => self.subscriptions.release(),
+            false => self.subscriptions.lose(),
         }
+        self.finish_publishing().await;
         if self.close_sent && !self.abandoned {
             self.socket.linger().await;
         }
     }
 
+    /// Events that were read are published, though nobody hears of it: their client sent them before it went.
+    async fn finish_publishing(&mut self) {
+        let done = poll_fn(|cx| {
+            self.publishing.poll(cx, &mut self.out);
+            if self.publishing.is_idle() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        if tokio::time::timeout(FINISH, done).await.is_err() {
+            debug!("events of a client that has gone were not committed in time");
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
+            let was_shut = !self.may_write_more();
             let mut did = self.poll_first(cx);
             did |= self.poll_publishing(cx);
             did |= self.poll_settling(cx);
@@ -131,6 +150,8 @@ impl Connection {
             if self.abandoned || self.close_sent && self.socket.unwritten() == 0 {
                 return Poll::Ready(End::Gone);
             }
+            // What was not looked at while there was no room has nobody to wake us.
+            did |= was_shut && self.may_write_more();
             if !did {
                 return Poll::Pending;
             }
@@ -228,9 +249,11 @@ impl Connection {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let (mut any, mut end) = (false, Ok(()));
+        let mut shut = false;
         for _ in 0..TURN_MAX {
             let full = !self.publishing.has_room() || self.settling.len() >= SETTLING_MAX;
             if full || self.first.is_some() || !self.may_write_more() || self.closing.is_some() {
+                shut = true;
                 break;
             }
             let Poll::Ready(incoming) = self.socket.poll_read(cx) else { break };
@@ -250,7 +273,8 @@ impl Connection {
         // Also when the connection has ended: what came before that was asked for.
         self.publishing.hand_over();
         self.hand_over_acks();
-        if any {
+        // A client cannot be heard while it is not listened to.
+        if any || shut {
             self.timing.heard(self.app.clock.monotonic_ms());
         }
         end.map(|()| any)
@@ -267,6 +291,7 @@ impl Connection {
 
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) {
         if self.closing.is_none() && self.stopping.as_mut().poll(cx).is_ready() {
+            self.stopped = true;
             self.close(CloseCode::Away, "the server is stopping");
         }
         let now_ms = self.app.clock.monotonic_ms();
@@ -302,7 +327,8 @@ impl Connection {
     /// Writes what is queued, and says goodbye if it is time.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         if !self.out.is_empty() {
-            for frame in self.out.take() {
+            // Nothing follows a goodbye.
+            for frame in self.out.take().filter(|_| !self.close_sent) {
                 self.socket.write(cx, frame)?;
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use promethean_bus::{Given, Lease};
+use promethean_bus::{Given, Lease, Over};
 use promethean_model::wire::Corr;
 use promethean_model::wire::client::Target;
 use serde_json::value::RawValue;
@@ -29,6 +29,11 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
+    /// Leases that are over are not worth being delivered.
+    pub(super) fn forget(&mut self, over: &Over) {
+        self.leases.retain(|lease| !over.contains_lease(lease));
+    }
+
     /// Takes what came for it.
     pub(super) fn put(&mut self, leases: Vec<Lease>) {
         self.leases.extend(leases);

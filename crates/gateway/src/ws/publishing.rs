@@ -17,6 +17,8 @@ use super::frames::Frames;
 
 /// Events under way at a time; beyond, nothing more is read.
 const UNDER_WAY_MAX: usize = 16_384;
+/// As [`UNDER_WAY_MAX`], in bytes of frames.
+const BYTES_UNDER_WAY_MAX: usize = 32 << 20;
 /// Events handed over at once.
 const BURST_MAX: usize = 1_000;
 
@@ -34,9 +36,12 @@ pub(super) struct Publishing {
     burst: Vec<Ready>,
     corrs: Vec<Option<Box<RawValue>>>,
     under_way: FuturesOrdered<Pin<Done>>,
-    /// How many events each of them has.
-    sizes: VecDeque<usize>,
+    /// How many events and bytes each of them has.
+    sizes: VecDeque<(usize, usize)>,
     events_under_way: usize,
+    /// Those of the burst too.
+    bytes_under_way: usize,
+    burst_bytes: usize,
 }
 
 impl Publishing {
@@ -48,11 +53,13 @@ impl Publishing {
             under_way: FuturesOrdered::new(),
             sizes: VecDeque::new(),
             events_under_way: 0,
+            bytes_under_way: 0,
+            burst_bytes: 0,
         }
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.events_under_way < UNDER_WAY_MAX
+        self.events_under_way < UNDER_WAY_MAX && self.bytes_under_way < BYTES_UNDER_WAY_MAX
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -60,7 +67,9 @@ impl Publishing {
     }
 
     /// One event. It is handed over with those that come right after it.
-    pub(super) fn one(&mut self, event: Publish<'_>, corr: Corr<'_>) {
+    pub(super) fn one(&mut self, event: Publish<'_>, corr: Corr<'_>, bytes: usize) {
+        self.bytes_under_way += bytes;
+        self.burst_bytes += bytes;
         self.burst.push(self.publisher.check(event));
         self.corrs.push(corr.map(RawValue::to_owned));
         if self.burst.len() >= BURST_MAX {
@@ -69,11 +78,12 @@ impl Publishing {
     }
 
     /// Events that are committed together.
-    pub(super) fn batch(&mut self, events: Vec<Publish<'_>>, corr: Corr<'_>) {
+    pub(super) fn batch(&mut self, events: Vec<Publish<'_>>, corr: Corr<'_>, bytes: usize) {
         self.hand_over();
+        self.bytes_under_way += bytes;
         let (count, corr) = (events.len(), corr.map(RawValue::to_owned));
         let committed = self.publisher.commit_batch(events);
-        self.push(count, Box::pin(async move { Outcome::Batch(corr, committed.await) }));
+        self.push((count, bytes), Box::pin(async move { Outcome::Batch(corr, committed.await) }));
     }
 
     /// Nothing comes right after.
@@ -83,12 +93,13 @@ impl Publishing {
         }
         let corrs = std::mem::take(&mut self.corrs);
         let committed = self.publisher.commit_each(std::mem::take(&mut self.burst));
-        self.push(corrs.len(), Box::pin(async move { Outcome::Each(corrs, committed.await) }));
+        let bytes = std::mem::take(&mut self.burst_bytes);
+        self.push((corrs.len(), bytes), Box::pin(async move { Outcome::Each(corrs, committed.await) }));
     }
 
-    fn push(&mut self, events: usize, done: Pin<Done>) {
-        self.sizes.push_back(events);
-        self.events_under_way += events;
+    fn push(&mut self, size: (usize, usize), done: Pin<Done>) {
+        self.sizes.push_back(size);
+        self.events_under_way += size.0;
         self.under_way.push_back(done);
     }
 
@@ -97,7 +108,9 @@ impl Publishing {
         let mut any = false;
         while let Poll::Ready(Some(outcome)) = self.under_way.poll_next_unpin(cx) {
             any = true;
-            self.events_under_way -= self.sizes.pop_front().unwrap_or(0);
+            let (events, bytes) = self.sizes.pop_front().unwrap_or_default();
+            self.events_under_way -= events;
+            self.bytes_under_way -= bytes;
             match outcome {
                 Outcome::Each(corrs, results) => {
                     for (corr, result) in corrs.iter().zip(results) {

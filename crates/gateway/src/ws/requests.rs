@@ -50,11 +50,11 @@ impl Connection {
                 Ok(())
             }
             Ok(_) if self.identity.is_none() => Err(AuthError::Missing.into()),
-            Ok(ClientFrame::Publish(item)) => self.publish(corr, item),
+            Ok(ClientFrame::Publish(item)) => self.publish(corr, item, text.len()),
             Ok(frame) => {
                 // Whatever it is, what was published before it comes first.
                 self.publishing.hand_over();
-                self.other(corr, frame)
+                self.other(corr, frame, text.len())
             }
         };
         if let Err(refusal) = result {
@@ -62,9 +62,9 @@ impl Connection {
         }
     }
 
-    fn other(&mut self, corr: Corr<'_>, frame: ClientFrame<'_>) -> Result<(), Refusal> {
+    fn other(&mut self, corr: Corr<'_>, frame: ClientFrame<'_>, bytes: usize) -> Result<(), Refusal> {
         match frame {
-            ClientFrame::PublishMany(items) => self.publish_many(corr, items),
+            ClientFrame::PublishMany(items) => self.publish_many(corr, items, bytes),
             ClientFrame::Subscribe { topic, group, batch, opts } => {
                 self.subscribe(corr, &topic, &group, batch, &opts)
             }
@@ -153,15 +153,18 @@ impl Connection {
         self.identity = Some(identity);
     }
 
-    fn publish(&mut self, corr: Corr<'_>, item: Item<'_>) -> Result<(), Refusal> {
+    fn publish(&mut self, corr: Corr<'_>, item: Item<'_>, bytes: usize) -> Result<(), Refusal> {
         let event = self.event(item)?;
-        self.publishing.one(event, corr);
+        self.publishing.one(event, corr, bytes);
         Ok(())
     }
 
-    fn publish_many(&mut self, corr: Corr<'_>, items: Vec<Item<'_>>) -> Result<(), Refusal> {
+    fn publish_many(&mut self, corr: Corr<'_>, items: Vec<Item<'_>>, bytes: usize) -> Result<(), Refusal> {
+        if items.is_empty() {
+            return Err(Refusal::bad_request("`events` is empty; give at least one event"));
+        }
         let events = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
-        self.publishing.batch(events, corr);
+        self.publishing.batch(events, corr, bytes);
         Ok(())
     }
 
@@ -261,7 +264,7 @@ impl Connection {
             Some(_) if held.is_empty() => self.settled(&Reply { corr }, stale),
             Some(corr) => {
                 let corr = corr.to_owned();
-                let acked = sub.subscription.ack_held_durably(held);
+                let acked = sub.subscription.ack_held_durably(&held);
                 self.settling.push(Box::pin(async move { (Some(corr), stale, acked.await) }));
             }
         }
@@ -278,7 +281,7 @@ impl Connection {
         let (number, held, stale) = self.take(target, ids)?;
         let Some(sub) = self.subscriptions.get_mut(number) else { return Ok(()) };
         let corr = corr.map(RawValue::to_owned);
-        let nacked = sub.subscription.nack_held(held, delay_ms);
+        let nacked = sub.subscription.nack_held(&held, delay_ms);
         self.settling.push(Box::pin(async move { (corr, stale, nacked.await) }));
         Ok(())
     }
@@ -290,7 +293,9 @@ impl Connection {
         ids: &Texts<'_>,
         extend_ms: Option<u64>,
     ) -> Result<(), Refusal> {
-        let ids = parse(ids)?;
+        let mut ids = parse(ids)?;
+        ids.sort_unstable();
+        ids.dedup();
         let (_, sub) = self.find(target)?;
         let held: Vec<&Held> = ids.iter().filter_map(|id| sub.get(&target.topic, id)).collect();
         if held.len() < ids.len() {
@@ -349,7 +354,13 @@ impl Connection {
     }
 }
 
+/// Ids of one frame.
+const IDS_MAX: usize = 10_000;
+
 fn parse(ids: &Texts<'_>) -> Result<Vec<EventId>, Refusal> {
+    if ids.len() > IDS_MAX {
+        return Err(Refusal::bad_request(format!("`ids` has more than {IDS_MAX}; send several frames")));
+    }
     let parse =
         |id: &Cow<'_, str>| id.parse().map_err(|error| Refusal::bad_request(format!("`id`: {error}")));
     ids.iter().map(parse).collect()

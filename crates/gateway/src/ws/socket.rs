@@ -71,8 +71,17 @@ impl Socket {
         let mut io = Blocking { io: &mut self.io, cx };
         match self.context.read(&mut io) {
             Ok(Message::Text(text)) => Poll::Ready(Ok(Incoming::Text(text))),
-            Ok(Message::Ping(_) | Message::Pong(_)) => Poll::Ready(Ok(Incoming::Alive)),
-            Ok(Message::Close(_)) => Poll::Ready(Err(End::Gone)),
+            Ok(Message::Ping(ping)) => {
+                // Its answer is queued; whoever never reads the answers must not fill our memory with them.
+                self.unwritten += ping.len() + 2;
+                Poll::Ready(Ok(Incoming::Alive))
+            }
+            Ok(Message::Pong(_)) => Poll::Ready(Ok(Incoming::Alive)),
+            Ok(Message::Close(_)) => {
+                // The client's goodbye is answered if that can be done at once; it is over either way.
+                let _ = self.context.flush(&mut io);
+                Poll::Ready(Err(End::Gone))
+            }
             Ok(Message::Binary(_) | Message::Frame(_)) => Poll::Ready(Ok(Incoming::Binary)),
             Err(error) if would_block(&error) => Poll::Pending,
             Err(error) => Poll::Ready(Err(end(&error))),

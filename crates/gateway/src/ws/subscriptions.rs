@@ -104,6 +104,9 @@ impl Subscribed {
     }
 
     fn forget(&mut self, over: &Over) {
+        if let Some(fetch) = &mut self.fetch {
+            fetch.forget(over);
+        }
         self.held.retain(|_, held| !over.contains(held));
         self.more_held.retain(|(_, held)| !over.contains(held));
     }
