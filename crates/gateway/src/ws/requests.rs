@@ -156,6 +156,9 @@ impl Connection {
     }
 
     fn publish_many(&mut self, corr: Corr<'_>, items: Vec<Item<'_>>) -> Result<(), Refusal> {
+        if items.is_empty() {
+            return Err(Refusal::bad_request("`events` is empty; give at least one event"));
+        }
         let events = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
         self.publishing.batch(events, corr);
         Ok(())
