@@ -1,9 +1,9 @@
 //! The WebSocket protocol, over real sockets.
 
 mod auth;
-mod client;
+pub(super) mod client;
 mod delivery;
 mod document;
 mod limits;
 mod publish;
-mod world;
+pub(super) mod world;
