@@ -4,6 +4,7 @@
 
 mod bench;
 mod help;
+mod kill;
 mod token;
 mod verify;
 

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use promethean_bus::Publisher;
 use promethean_bus::pattern::Subject;
+use promethean_bus::publish::minify;
 use promethean_model::{GroupName, TopicName};
 use serde::de::DeserializeOwned;
 
@@ -79,12 +80,9 @@ impl Call {
                 let subject = self.subject()?;
                 deny(self.may(&Access::Subscribe(&subject, None)), "subscribe", &subject)
             }
-            Need::SubscribeAs => {
-                let (subject, group) = (self.subject()?, self.group()?);
-                match self.may(&Access::Subscribe(&subject, Some(&group))) {
-                    true => Ok(()),
-                    false => Err(Refusal::forbidden(&format!("subscribe:{subject}@{group}"))),
-                }
+            Need::SubscribeAs => self.allow_group(&self.subject()?),
+            Need::ReadLetters => {
+                self.with_letters()?.iter().try_for_each(|subject| self.allow_group(subject))
             }
             Need::Any => {
                 let subject = self.subject()?;
@@ -94,7 +92,27 @@ impl Call {
                 let subject = self.subject()?;
                 deny(self.may(&Access::Manage(&subject)), "manage", &subject)
             }
+            Need::ManageLetters => self
+                .with_letters()?
+                .iter()
+                .try_for_each(|subject| deny(self.may(&Access::Manage(subject)), "manage", subject)),
         }
+    }
+
+    fn allow_group(&self, subject: &Subject) -> Result<(), Refusal> {
+        let group = self.group()?;
+        match self.may(&Access::Subscribe(subject, Some(&group))) {
+            true => Ok(()),
+            false => Err(Refusal::forbidden(&format!("subscribe:{subject}@{group}"))),
+        }
+    }
+
+    /// The topic and that of its dead letters. Whoever may the one may the other, unless it is denied.
+    fn with_letters(&self) -> Result<Vec<Subject>, Refusal> {
+        let topic = self.topic()?;
+        // A name too long to have letters has none to deny.
+        let letters = topic.dlq().ok();
+        Ok([Some(topic), letters].into_iter().flatten().map(Subject::Topic).collect())
     }
 
     /// The body, whatever it says it is.
@@ -121,7 +139,10 @@ impl Call {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(bad("it is not an object".to_owned()));
         }
-        serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))
+        // What comes twice is refused wherever it is: serde takes the last one where it reads a map.
+        let text = str::from_utf8(&body).map_err(|_| bad("it is not UTF-8".to_owned()))?;
+        let text = minify(text).map_err(|error| bad(error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| bad(error.to_string()))
     }
 
     /// The media type without its parameters, in lower case.

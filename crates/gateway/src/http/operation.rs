@@ -168,10 +168,14 @@ pub(super) enum Need {
     Subscribe,
     /// `subscribe:topic@group`.
     SubscribeAs,
+    /// As `SubscribeAs`, also on the topic's dead letters.
+    ReadLetters,
     /// `publish`, `subscribe` or `manage` on the topic.
     Any,
     /// `manage:topic`.
     Manage,
+    /// As `Manage`, also on the topic's dead letters.
+    ManageLetters,
     /// `admin`.
     Admin,
 }
@@ -185,8 +189,10 @@ impl Need {
             Self::Publish => "publish:{topic}",
             Self::Subscribe => "subscribe:{topic}",
             Self::SubscribeAs => "subscribe:{topic}@{group}",
+            Self::ReadLetters => "subscribe:{topic}@{group}, which is nowhere denied for {topic}.dlq",
             Self::Any => "publish:{topic}, subscribe:{topic} or manage:{topic}",
             Self::Manage => "manage:{topic}",
+            Self::ManageLetters => "manage:{topic}, which is nowhere denied for {topic}.dlq",
             Self::Admin => "admin",
         }
     }

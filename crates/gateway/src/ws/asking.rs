@@ -1,13 +1,14 @@
 //! From the options of a frame to what the bus is asked.
 
+use promethean_bus::BusError;
 use promethean_bus::delivery::types::Order;
 use promethean_bus::filter::Filter;
 use promethean_bus::pattern::Subject;
-use promethean_bus::publish::Publish;
+use promethean_bus::publish::{Publish, minify};
 use promethean_bus::rows::{AskedOptions, Start};
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
 use promethean_model::wire::{PublishOpts, SubscribeOpts};
-use promethean_model::{EventId, GroupName, Offset, TopicName};
+use promethean_model::{EventId, GroupName, MemberId, Offset, TopicName};
 use serde_json::value::RawValue;
 
 use crate::options::GatewayOptions;
@@ -15,6 +16,9 @@ use crate::refusal::Refusal;
 
 /// Events unfinished at a time, of a subscription that does not say.
 const IN_FLIGHT_DEFAULT: usize = 100;
+
+/// Bytes of what a member says of itself, which is kept as long as it is there.
+const META_BYTES_MAX: usize = 4 << 10;
 
 /// The event that a frame asks to be published.
 pub(super) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: PublishOpts<'_>) -> Publish<'a> {
@@ -71,15 +75,26 @@ pub(super) fn subscribe(
     };
     let filter = match opts.filter {
         None => None,
-        Some(filter) => Some(Filter::from_json(filter.get())?),
+        // A name that comes twice would be read as the one or the other.
+        Some(filter) => match minify(filter.get()) {
+            Ok(filter) => Some(Filter::from_json(&filter)?),
+            Err(error) => return Err(BusError::BadFilter { reason: error.to_string() }.into()),
+        },
     };
     let meta = match opts.meta {
         None => None,
-        Some(meta) => Some(
-            serde_json::from_str(meta.get())
-                .map_err(|error| Refusal::bad_request(format!("`meta`: {error}; send valid JSON")))?,
-        ),
+        Some(meta) if meta.get().len() > META_BYTES_MAX => {
+            let (given, fix) = (format!("{} bytes long", meta.get().len()), "give at most 4096 bytes");
+            return Err(BusError::BadOption { option: "meta", given, fix }.into());
+        }
+        Some(meta) => {
+            let bad = |error: String| Refusal::bad_request(format!("`meta`: {error}; send valid JSON"));
+            let meta = minify(meta.get()).map_err(|error| bad(error.to_string()))?;
+            Some(serde_json::from_str(&meta).map_err(|error| bad(error.to_string()))?)
+        }
     };
+    let member_id: Option<MemberId> =
+        opts.member_id.as_deref().map(str::parse).transpose().map_err(BusError::from)?;
     let defaults = MemberOptions::default();
     Ok(Subscribe {
         subject,
@@ -96,7 +111,7 @@ pub(super) fn subscribe(
             max_in_flight: opts.max_in_flight.unwrap_or(IN_FLIGHT_DEFAULT),
             ack_timeout_ms: opts.ack_timeout_ms.unwrap_or(defaults.ack_timeout_ms),
             manual_ack: opts.manual_ack.unwrap_or(true),
-            member_id: opts.member_id.clone(),
+            member_id,
             meta,
             pull: opts.pull.unwrap_or(false),
             rate: gateway.delivery_rate,

@@ -18,7 +18,7 @@ const CANARY: &str = "canary-7f3a9c1e5b2d8046-canary-7f3a9c1e5b2d8046";
 
 /// Writes down everything that is logged.
 #[derive(Debug, Clone, Default)]
-struct Recorder(Arc<Mutex<String>>);
+pub(super) struct Recorder(pub(super) Arc<Mutex<String>>);
 
 impl Visit for Recorder {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {

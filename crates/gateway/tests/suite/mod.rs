@@ -11,5 +11,7 @@ mod auth_matrix;
 mod auth_secrets;
 mod auth_tls;
 mod auth_tokens;
+mod authz;
+mod corpus;
 mod http;
 mod ws;

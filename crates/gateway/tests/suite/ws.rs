@@ -1,10 +1,10 @@
 //! The WebSocket protocol, over real sockets.
 
 mod auth;
-mod client;
+pub(super) mod client;
 mod delivery;
 mod document;
 mod fetch;
 mod limits;
 mod publish;
-mod world;
+pub(super) mod world;

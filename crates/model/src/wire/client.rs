@@ -99,7 +99,7 @@ pub struct Item<'a> {
 /// Why a frame was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// It is no JSON object.
+    /// It is no JSON.
     #[error("the frame cannot be read: {0}; send one JSON object")]
     BadJson(String),
     /// It is one, but not one of ours.
@@ -175,7 +175,10 @@ impl<'a> ClientFrame<'a> {
     /// Reads a frame, and the `corr` it came with, also where the frame is wrong.
     pub fn read(text: &'a str) -> (Corr<'a>, Result<Self, FrameError>) {
         if let Err(error) = object(text) {
-            return (None, Err(FrameError::BadJson(error)));
+            // Only what is no JSON at all is called so.
+            let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+            let error = if is_json { FrameError::BadRequest } else { FrameError::BadJson }(error);
+            return (None, Err(error));
         }
         match serde_json::from_str::<Fields<'a>>(text) {
             Ok(fields) => {
@@ -281,7 +284,7 @@ fn read_object<'a, T: Deserialize<'a>>(field: &str, text: &'a str) -> Result<T, 
 fn object(text: &str) -> Result<(), String> {
     match text.bytes().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => Ok(()),
-        _ => Err("it must be an object".to_owned()),
+        _ => Err("it must be a JSON object, `{...}`".to_owned()),
     }
 }
 

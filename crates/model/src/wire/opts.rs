@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::id::EventId;
-use crate::name::MemberId;
 use crate::offset::Offset;
 
 /// Options of a publish.
@@ -17,11 +18,13 @@ pub struct PublishOpts<'a> {
     /// The event's id.
     pub id: Option<EventId>,
     /// Its time, epoch ms.
+    #[serde(default, deserialize_with = "exact")]
     pub ts: Option<i64>,
     /// Its key.
     #[serde(borrow)]
     pub key: Option<Cow<'a, str>>,
     /// Text by name.
+    #[serde(default, deserialize_with = "each_once")]
     pub headers: Option<BTreeMap<String, String>>,
     /// Words to filter by.
     pub tags: Option<Vec<String>>,
@@ -69,8 +72,9 @@ pub struct SubscribeOpts<'a> {
     pub ack_timeout_ms: Option<u64>,
     /// Whether the client acks; if not, an event is done when its frame is written.
     pub manual_ack: Option<bool>,
-    /// The member's name, in partitioned groups.
-    pub member_id: Option<MemberId>,
+    /// The member's name, in partitioned groups; not parsed yet, as all names.
+    #[serde(borrow)]
+    pub member_id: Option<Cow<'a, str>>,
     /// What the member says of itself.
     #[serde(borrow)]
     pub meta: Option<&'a RawValue>,
@@ -98,7 +102,53 @@ pub struct SeekOpts<'a> {
     pub dry_run: bool,
 }
 
+/// A number that every language reads exactly, as all times that are written.
+fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    const EXACT_MAX: u64 = (1 << 53) - 1;
+    match Option::<i64>::deserialize(deserializer)? {
+        Some(number) if number.unsigned_abs() > EXACT_MAX => {
+            Err(D::Error::custom("`ts` is beyond 2^53 - 1; give milliseconds since 1970"))
+        }
+        number => Ok(number),
+    }
+}
+
+/// Texts by name. A name that comes twice is refused: readers would see one value or the other.
+fn each_once<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<BTreeMap<String, String>>, D::Error> {
+    struct EachOnce;
+
+    impl<'de> Visitor<'de> for EachOnce {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of texts")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry::<String, String>()? {
+                if all.insert(name, value).is_some() {
+                    return Err(A::Error::custom("a header comes twice; give each name once"));
+                }
+            }
+            Ok(all)
+        }
+    }
+
+    struct Texts(BTreeMap<String, String>);
+
+    impl<'de> Deserialize<'de> for Texts {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(EachOnce).map(Self)
+        }
+    }
+
+    Ok(Option::<Texts>::deserialize(deserializer)?.map(|Texts(all)| all))
+}
+
 /// Tells a `null` from an absent field.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Offset>>, D::Error> {
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Offset>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }

@@ -101,8 +101,8 @@ fn an_event_is_written_as_the_model_writes_it() {
 fn wrong_frames_say_what_is_wrong_and_keep_their_corr() {
     for (text, code, corr) in [
         ("", "bad_json", None),
-        ("[1]", "bad_json", None),
-        (r#"["AUTH"]"#, "bad_json", None),
+        ("[1]", "bad_request", None),
+        (r#"["AUTH"]"#, "bad_request", None),
         (r#"{"op":"SUBSCRIBE","topic":"a","group":"g","opts":["latest"]}"#, "bad_request", None),
         (r#"{"op":"PUBLISH","events":[["a",1]]}"#, "bad_request", None),
         ("{\"op\":\"ACK\"", "bad_json", None),

@@ -107,14 +107,30 @@ struct Seek {
     dry_run: bool,
 }
 
+/// Read from a text: serde would also take an object for one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(try_from = "String")]
 enum To {
     Earliest,
     Latest,
     Ts,
     AfterId,
     Offset,
+}
+
+impl TryFrom<String> for To {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Self, Self::Error> {
+        match word.as_str() {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            "ts" => Ok(Self::Ts),
+            "afterId" => Ok(Self::AfterId),
+            "offset" => Ok(Self::Offset),
+            _ => Err("`to` is none of `earliest`, `latest`, `ts`, `afterId` and `offset`"),
+        }
+    }
 }
 
 impl Seek {

@@ -4,6 +4,7 @@ use promethean_bus::admin::{LetterChoice, RedriveTo};
 use promethean_bus::filter::Filter;
 use promethean_model::{EventId, Offset};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::views::LetterView;
 use super::{GROUP, TOPIC};
@@ -33,7 +34,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         body: None,
         answer: Answer::json("Letters", "The letters, each with its event"),
         refusals: &[404],
-        need: Need::SubscribeAs,
+        need: Need::ReadLetters,
         handler: |call| Box::pin(list(call)),
     },
     Operation {
@@ -45,7 +46,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         body: Some(Body { media: Media::Json, schema: "Redrive" }),
         answer: Answer::json("LetterReport", "What became of them"),
         refusals: &[404, 409, 507],
-        need: Need::Manage,
+        need: Need::ManageLetters,
         handler: |call| Box::pin(redrive(call)),
     },
     Operation {
@@ -57,7 +58,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         body: Some(Body { media: Media::Json, schema: "LetterChoice" }),
         answer: Answer::json("LetterReport", "What became of them"),
         refusals: &[404, 409, 507],
-        need: Need::Manage,
+        need: Need::ManageLetters,
         handler: |call| Box::pin(drop_letters(call)),
     },
 ];
@@ -69,15 +70,28 @@ struct Chosen {
     all: Option<bool>,
     ids: Option<Vec<EventId>>,
     offsets: Option<Vec<Offset>>,
-    filter: Option<Filter>,
+    filter: Option<Box<RawValue>>,
     to: Option<To>,
 }
 
+/// Read from a text: serde would also take an object for one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String")]
 enum To {
     Group,
     Topic,
+}
+
+impl TryFrom<String> for To {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Self, Self::Error> {
+        match word.as_str() {
+            "group" => Ok(Self::Group),
+            "topic" => Ok(Self::Topic),
+            _ => Err("`to` is neither `group` nor `topic`"),
+        }
+    }
 }
 
 impl Chosen {
@@ -93,7 +107,7 @@ impl Chosen {
             (Some(true), None, None, None) => Ok(LetterChoice::All),
             (None, Some(ids), None, None) if !ids.is_empty() => Ok(LetterChoice::Ids(ids)),
             (None, None, Some(offsets), None) if !offsets.is_empty() => Ok(LetterChoice::Offsets(offsets)),
-            (None, None, None, Some(filter)) => Ok(LetterChoice::Filter(filter)),
+            (None, None, None, Some(filter)) => Ok(LetterChoice::Filter(Filter::from_json(filter.get())?)),
             _ => {
                 let message = "say which letters by one of `\"all\": true`, `ids`, `offsets` and `filter`";
                 Err(Refusal::bad_request(message))

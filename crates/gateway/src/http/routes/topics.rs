@@ -70,7 +70,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// Settings whose parts are objects; lists pass for them with serde.
+/// Settings whose parts are objects and words; lists pass for objects with serde, and objects for words.
 struct Settings(TopicSettings);
 
 impl<'de> Deserialize<'de> for Settings {
@@ -79,13 +79,16 @@ impl<'de> Deserialize<'de> for Settings {
         struct Parts {
             #[serde(default)]
             retention: Map<String, Value>,
+            schema: Option<String>,
+            compat: Option<String>,
+            durability: Option<String>,
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
         // Whole first: it refuses what comes twice.
         let settings = serde_json::from_str(text.get()).map_err(de::Error::custom)?;
         serde_json::from_str::<Parts>(text.get())
             .map_err(de::Error::custom)
-            .map(|parts| drop(parts.retention))?;
+            .map(|parts| drop((parts.retention, parts.schema, parts.compat, parts.durability)))?;
         Ok(Self(settings))
     }
 }

@@ -26,7 +26,8 @@ async fn bodies_that_are_too_large_are_refused_and_the_client_sees_it() {
     client.send("GET", "/health", &[], "").await.json(200);
     // Nobody says how long it is.
     let chunk = format!("400\r\n{}\r\n", "1".repeat(1024));
-    let mut request = b"POST /publish/a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    let mut request =
+        b"POST /publish/a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..50 {
         request.extend_from_slice(chunk.as_bytes());
     }
@@ -52,14 +53,14 @@ async fn a_refused_body_is_drained_whatever_refused_it() {
 async fn a_client_that_waits_to_be_told_is_refused_before_it_sends() {
     let world = World::with_options(small()).await;
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
-    let head = b"POST /publish/a HTTP/1.1\r\nhost: x\r\ncontent-length: 5000\r\nexpect: 100-continue\r\n\r\n";
+    let head = b"POST /publish/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5000\r\nexpect: 100-continue\r\n\r\n";
     stream.write_all(head).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
     stream
-        .write_all(b"POST /publish/a HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n")
+        .write_all(b"POST /publish/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\nexpect: 100-continue\r\nconnection: close\r\n\r\n")
         .await
         .unwrap();
     let mut go_on = [0; 25];
@@ -76,7 +77,10 @@ async fn a_client_that_waits_to_be_told_is_refused_before_it_sends() {
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let world = World::with_options(small()).await;
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
-    stream.write_all(b"POST /publish/a HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n1").await.unwrap();
+    stream
+        .write_all(b"POST /publish/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n1")
+        .await
+        .unwrap();
     let mut answer = String::new();
     let read = stream.read_to_string(&mut answer);
     tokio::time::timeout(Duration::from_secs(10), read).await.unwrap().unwrap();

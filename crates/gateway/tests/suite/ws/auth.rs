@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Error;
 
 use super::client::Client;
-use super::world::{Kind, WALL_MS, World, breathe, soon};
+use super::world::{Kind, WALL_MS, World, soon};
 
 /// Knows `good`, which may do everything, for a while if `short`; takes its time if told to.
 #[derive(Debug)]
@@ -66,11 +66,12 @@ async fn a_stranger_has_three_tries_and_little_time_and_room() {
     let closed = async {
         let code = silent.close_code();
         tokio::pin!(code);
+        let mut often = tokio::time::interval(std::time::Duration::from_millis(5));
         loop {
             world.advance(1_000);
             tokio::select! {
                 code = &mut code => return code,
-                () = breathe() => {}
+                _ = often.tick() => {}
             }
         }
     };

@@ -13,13 +13,13 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::world::soon;
 
-pub(super) struct Client {
-    pub(super) socket: WebSocketStream<TcpStream>,
+pub(in crate::suite) struct Client {
+    pub(in crate::suite) socket: WebSocketStream<TcpStream>,
     corrs: u64,
 }
 
 impl Client {
-    pub(super) async fn connect(address: SocketAddr, token: Option<&str>) -> Result<Client, Error> {
+    pub(in crate::suite) async fn connect(address: SocketAddr, token: Option<&str>) -> Result<Client, Error> {
         let mut request = Request::builder()
             .uri(format!("ws://{address}/"))
             .header("host", address.to_string())
@@ -35,12 +35,12 @@ impl Client {
         Ok(Client { socket, corrs: 0 })
     }
 
-    pub(super) async fn send(&mut self, frame: Value) {
+    pub(in crate::suite) async fn send(&mut self, frame: Value) {
         self.socket.send(Message::text(frame.to_string())).await.unwrap();
     }
 
     /// The next frame.
-    pub(super) async fn next(&mut self) -> Value {
+    pub(in crate::suite) async fn next(&mut self) -> Value {
         loop {
             match soon("a frame", self.socket.next()).await {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
@@ -51,7 +51,7 @@ impl Client {
     }
 
     /// How the connection is closed; frames before that do not matter.
-    pub(super) async fn closed(&mut self) -> Option<CloseFrame> {
+    pub(in crate::suite) async fn closed(&mut self) -> Option<CloseFrame> {
         loop {
             match soon("the end", self.socket.next()).await {
                 Some(Ok(Message::Close(frame))) => return frame,
@@ -61,12 +61,12 @@ impl Client {
         }
     }
 
-    pub(super) async fn close_code(&mut self) -> u16 {
+    pub(in crate::suite) async fn close_code(&mut self) -> u16 {
         self.closed().await.map_or(0, |frame| frame.code.into())
     }
 
     /// Sends a frame and waits for its reply; what comes in between is dropped.
-    pub(super) async fn ask(&mut self, mut frame: Value) -> Value {
+    pub(in crate::suite) async fn ask(&mut self, mut frame: Value) -> Value {
         self.corrs += 1;
         let corr = json!(format!("c{}", self.corrs));
         frame["corr"] = corr.clone();
@@ -80,30 +80,30 @@ impl Client {
     }
 
     /// As [`Client::ask`], and it must be OK.
-    pub(super) async fn ok(&mut self, frame: Value) -> Value {
+    pub(in crate::suite) async fn ok(&mut self, frame: Value) -> Value {
         let reply = self.ask(frame.clone()).await;
         assert_eq!(reply["op"], "OK", "{frame} -> {reply}");
         reply
     }
 
     /// As [`Client::ask`], and it must be refused with this code.
-    pub(super) async fn refused(&mut self, frame: Value, code: &str) -> Value {
+    pub(in crate::suite) async fn refused(&mut self, frame: Value, code: &str) -> Value {
         let reply = self.ask(frame.clone()).await;
         assert_eq!((&reply["op"], &reply["code"]), (&json!("ERR"), &json!(code)), "{frame} -> {reply}");
         assert!(reply["msg"].as_str().is_some_and(|msg| msg.len() > 10), "{reply}");
         reply
     }
 
-    pub(super) async fn publish(&mut self, topic: &str, payload: Value) -> Value {
+    pub(in crate::suite) async fn publish(&mut self, topic: &str, payload: Value) -> Value {
         self.ok(json!({"op": "PUBLISH", "topic": topic, "payload": payload})).await
     }
 
-    pub(super) async fn subscribe(&mut self, topic: &str, group: &str, opts: Value) {
+    pub(in crate::suite) async fn subscribe(&mut self, topic: &str, group: &str, opts: Value) {
         self.ok(json!({"op": "SUBSCRIBE", "topic": topic, "group": group, "opts": opts})).await;
     }
 
     /// The next delivery.
-    pub(super) async fn event(&mut self) -> Value {
+    pub(in crate::suite) async fn event(&mut self) -> Value {
         let frame = self.next().await;
         assert_eq!(frame["op"], "EVENT", "{frame}");
         frame
@@ -111,6 +111,6 @@ impl Client {
 }
 
 /// A frame about a delivered event.
-pub(super) fn about(op: &str, event: &Value) -> Value {
+pub(in crate::suite) fn about(op: &str, event: &Value) -> Value {
     json!({"op": op, "topic": event["topic"], "group": event["group"], "id": event["event"]["id"]})
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-use super::world::{World, breathe, soon};
+use super::world::{World, soon};
 
 #[tokio::test]
 async fn what_is_no_text_closes_the_connection() {
@@ -131,9 +131,10 @@ async fn a_client_that_does_not_read_is_cut_and_others_go_on() {
     }
     let cut = async {
         // Its buffers are full; time passes.
+        let mut often = tokio::time::interval(Duration::from_millis(10));
         while world.bus.tasks() > 0 {
             world.advance(1_000);
-            breathe().await;
+            often.tick().await;
         }
     };
     soon("the stuck client is cut", cut).await;

@@ -17,33 +17,37 @@ use tempfile::TempDir;
 use super::client::Client;
 
 /// A time to begin with.
-pub(super) const WALL_MS: i64 = 1_700_000_000_000;
+pub(in crate::suite) const WALL_MS: i64 = 1_700_000_000_000;
 
 /// A gateway over a store, with a clock that stands still until it is moved.
-pub(super) struct World {
-    pub(super) clock: Arc<ManualClock>,
-    pub(super) bus: Bus,
-    pub(super) gateway: Gateway,
+pub(in crate::suite) struct World {
+    pub(in crate::suite) clock: Arc<ManualClock>,
+    pub(in crate::suite) bus: Bus,
+    pub(in crate::suite) gateway: Gateway,
     store: Arc<dyn Store>,
     _dir: Option<TempDir>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::suite) enum Kind {
     Memory,
     Embedded,
 }
 
 impl World {
-    pub(super) async fn open() -> World {
+    pub(in crate::suite) async fn open() -> World {
         World::with(Kind::Memory, GatewayOptions::default(), Arc::new(Open)).await
     }
 
-    pub(super) async fn limited(options: GatewayOptions) -> World {
+    pub(in crate::suite) async fn limited(options: GatewayOptions) -> World {
         World::with(Kind::Memory, options, Arc::new(Open)).await
     }
 
-    pub(super) async fn with(kind: Kind, options: GatewayOptions, auth: Arc<dyn Authenticator>) -> World {
+    pub(in crate::suite) async fn with(
+        kind: Kind,
+        options: GatewayOptions,
+        auth: Arc<dyn Authenticator>,
+    ) -> World {
         let clock = Arc::new(ManualClock::new(WALL_MS));
         let (store, dir): (Arc<dyn Store>, _) = match kind {
             Kind::Memory => (Arc::new(MemoryStore::new(clock.clone(), Options::default())), None),
@@ -59,35 +63,29 @@ impl World {
         World { clock, bus, gateway, store, _dir: dir }
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::suite) fn address(&self) -> SocketAddr {
         self.gateway.addresses()[0]
     }
 
-    pub(super) async fn client(&self) -> Client {
+    pub(in crate::suite) async fn client(&self) -> Client {
         Client::connect(self.address(), None).await.unwrap()
     }
 
     /// Moves time, and lets everyone look at the clock.
-    pub(super) fn advance(&self, ms: u64) {
+    pub(in crate::suite) fn advance(&self, ms: u64) {
         self.clock.advance(ms);
         self.bus.wake();
     }
 
-    pub(super) async fn close(self) {
+    pub(in crate::suite) async fn close(self) {
         soon("the gateway stops", self.gateway.stop()).await;
         self.bus.close().await;
         self.store.close().await;
     }
 }
 
-/// Lets others work before a condition is looked at again.
-pub(super) async fn breathe() {
-    // Only time ends this.
-    let _ = tokio::time::timeout(Duration::from_millis(5), std::future::pending::<()>()).await;
-}
-
 /// Fails rather than hangs.
-pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(in crate::suite) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let within = Duration::from_secs(30);
     tokio::time::timeout(within, future).await.unwrap_or_else(|_| panic!("this takes too long: {what}"))
 }

@@ -1,0 +1,57 @@
+//! Who may do what, over the wire: every route and every op, by tokens of both kinds.
+
+mod calls;
+mod canary;
+mod live;
+mod matrix;
+mod rule;
+mod tokens;
+
+use std::sync::Arc;
+
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::jwt::{KeySource, sign};
+use promethean_gateway::auth::{Either, Grants, Jwt, JwtOptions, StaticToken, StaticTokens, TokenHash};
+use promethean_testkit::ManualClock;
+use serde_json::json;
+
+use super::auth::SECRET;
+use super::ws::world::{Kind, WALL_MS, World};
+
+/// A listed token for these scopes. It says what it allows, which only a test's should.
+fn listed(scopes: &str) -> String {
+    format!("prom_{}", data_encoding::BASE64URL_NOPAD.encode(scopes.as_bytes()))
+}
+
+/// A signed token for these scopes, good until so many seconds after the beginning.
+fn signed_until(scopes: &str, seconds: i64) -> String {
+    let claims = json!({"sub": "someone", "exp": WALL_MS / 1000 + seconds, "scope": scopes});
+    let token = sign::hs256(&SECRET.into(), &claims).unwrap();
+    token.reveal_text().unwrap().to_owned()
+}
+
+fn signed(scopes: &str) -> String {
+    signed_until(scopes, 3600)
+}
+
+/// Knows listed tokens for these scopes, and signed ones.
+fn authenticator(scopes: &[String]) -> Either {
+    let clock = Arc::new(ManualClock::new(WALL_MS));
+    let entry = |scopes: &String| StaticToken {
+        name: "someone".into(),
+        hash: TokenHash::of(&listed(scopes)),
+        grants: Arc::new(Grants::parse(scopes.split_whitespace()).unwrap()),
+        expires_ms: None,
+    };
+    let mut entries: Vec<StaticToken> = scopes.iter().map(entry).collect();
+    let hash = TokenHash::of(&listed("expired"));
+    let grants = Arc::new(Grants::everything());
+    entries.push(StaticToken { name: "late".into(), hash, grants, expires_ms: Some(WALL_MS) });
+    let keys = KeySource::Secret(SECRET.into());
+    let options = JwtOptions { keys, issuer: None, audience: vec![], leeway_ms: 0 };
+    Either { listed: StaticTokens::new(entries, clock.clone()), signed: Jwt::new(options, clock).unwrap() }
+}
+
+async fn world(scopes: &[String]) -> World {
+    World::with(Kind::Memory, GatewayOptions::default(), Arc::new(authenticator(scopes))).await
+}

@@ -1,0 +1,36 @@
+//! Bad input, as data: `fixtures/protocol/bad-*.jsonl`, over both transports, against one gateway each.
+//!
+//! Every case says what must be answered. Besides that, of every case: the connection works on or is closed as the case
+//! says, another connection is not disturbed, and nothing was written.
+
+mod frames;
+pub(super) mod http1;
+mod requests;
+mod state;
+mod witness;
+
+pub(super) use state::snapshot;
+
+/// A case's text with `<<TEXT*COUNT>>` written out, so that long ones are short in the data.
+fn expand(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<<") {
+        let (inside, behind) = after.split_once(">>").unwrap();
+        let (part, count) = inside.rsplit_once('*').unwrap();
+        out.push_str(before);
+        out.push_str(&part.repeat(count.parse().unwrap()));
+        rest = behind;
+    }
+    out + rest
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    data_encoding::HEXLOWER.decode(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn long_texts_are_written_out() {
+    assert_eq!(expand("a<<b*3>>c<<d,*2>>"), "abbbcd,d,");
+    assert_eq!(expand("plain"), "plain");
+}
