@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 
-use super::GatewayBench;
 use super::deliver::{Acks, Subscriber};
 use super::meter::{Meter, line, with_spent};
 use super::plan::{IN_FLIGHT, PAYLOADS};
 use super::publish::fill;
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
-use crate::bench::wire::block_on;
 
 const TOPIC: &str = "bench.drain";
 /// Events per second for each payload, acked one by one.

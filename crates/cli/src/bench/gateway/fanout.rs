@@ -7,14 +7,13 @@ use anyhow::{Context, Result, anyhow};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::GatewayBench;
 use super::deliver::{Acks, Subscriber};
 use super::meter::{Meter, line, with_spent};
 use super::plan::PAYLOADS;
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
 use crate::bench::timing::{Epoch, Samples};
-use crate::bench::wire::block_on;
 use crate::bench::wire::events::{Template, payload};
 use crate::bench::wire::pump::{Pace, paced};
 use crate::bench::wire::socket::Socket;
@@ -52,7 +51,7 @@ pub(super) fn run(bench: &mut GatewayBench) -> Result<()> {
 /// The median and the 99th percentile, in microseconds.
 pub(super) fn measure(bench: &mut GatewayBench, fanout: Fanout) -> Result<(f64, f64)> {
     let (go, wait) = oneshot::channel();
-    let pace = Pace { per_s: fanout.rate, events: fanout.rate * bench.plan.paced_seconds() };
+    let pace = Pace { per_s: fanout.rate, events: bench.plan.paced_events(fanout.rate) };
     let epoch = Epoch::start();
     thread::scope(|scope| {
         // A thread of its own, so that subscribers that are busy do not keep it from publishing in time.
@@ -110,7 +109,7 @@ async fn subscribe(
         }
         anyhow::Ok(())
     };
-    let limit = LATE + Duration::from_secs(bench.plan.paced_seconds());
+    let limit = LATE + Duration::from_secs(pace.events / pace.per_s.max(1));
     tokio::time::timeout(limit, all).await.context("not all events came in time")??;
     let spent = meter.stop(&server, samples.len() as u64)?;
     let line = line

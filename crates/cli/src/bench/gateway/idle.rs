@@ -4,11 +4,10 @@ use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
-use super::GatewayBench;
 use super::meter::{Meter, line};
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
-use crate::bench::wire::block_on;
 use crate::bench::wire::socket::Socket;
 
 const TARGET_BYTES: f64 = 16_384.0;

@@ -2,14 +2,13 @@
 
 use anyhow::{Result, ensure};
 
-use super::GatewayBench;
 use super::idle::rest;
 use super::meter::{Meter, line, with_spent};
 use super::plan::PAYLOADS;
 use super::publish::publish;
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
-use crate::bench::wire::block_on;
 use crate::bench::wire::events::{Template, payload};
 
 const TARGET_IDLE_MB: f64 = 20.0;

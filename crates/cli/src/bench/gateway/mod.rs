@@ -16,10 +16,14 @@ mod restart;
 mod server;
 mod single;
 
-use anyhow::Result;
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 
 use self::plan::GatewayPlan;
 use super::run::{self, Run, Step};
+use super::wire;
 use crate::args::{GatewayArgs, GatewayMeasurement};
 
 /// How durable the server says that events are.
@@ -40,6 +44,14 @@ const STEPS: [Step<GatewayMeasurement, GatewayPlan, Sync>; 10] = [
     (GatewayMeasurement::Memory, memory::run),
     (GatewayMeasurement::Restart, restart::run),
 ];
+
+/// Longer than anything takes that goes well.
+const STEP_LIMIT: Duration = Duration::from_secs(150);
+
+/// Runs a client's work on this thread; a server that does not answer is no reason to wait for ever.
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    wire::block_on(async { tokio::time::timeout(STEP_LIMIT, work).await.context("it took too long")? })
+}
 
 /// Runs what the arguments ask for.
 pub(crate) fn run(args: &GatewayArgs) -> Result<()> {

@@ -60,14 +60,15 @@ impl GatewayPlan {
         (self.events / 100).clamp(100, 5_000) as usize
     }
 
-    /// How long something runs at a rate.
-    pub(super) fn paced_seconds(&self) -> u64 {
-        if self.quick { 1 } else { 8 }
+    /// Events published at a rate.
+    pub(super) fn paced_events(&self, per_s: u64) -> u64 {
+        let seconds = if self.quick { 1 } else { 8 };
+        (per_s * seconds).min(self.events)
     }
 
     /// How long something is watched that has nothing to do.
     pub(super) fn watch(&self) -> Duration {
-        Duration::from_millis(if self.quick { 300 } else { 2_000 })
+        Duration::from_millis(if self.quick { 200 } else { 2_000 })
     }
 
     /// When a measurement of a rate ends, however far it is: the rate is that of what was done.

@@ -5,13 +5,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 
-use super::GatewayBench;
 use super::meter::{Meter, Spent, line, with_spent};
 use super::plan::{BATCH_EVENTS, OUTSTANDING, PAYLOADS};
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
 use crate::bench::timing::Epoch;
-use crate::bench::wire::block_on;
 use crate::bench::wire::events::{Template, payload};
 use crate::bench::wire::pump::{Window, pump};
 use crate::bench::wire::socket::Socket;

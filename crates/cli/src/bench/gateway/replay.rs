@@ -2,13 +2,13 @@
 
 use anyhow::{Result, ensure};
 
-use super::GatewayBench;
 use super::meter::{Meter, line, with_spent};
 use super::plan::PAYLOADS;
 use super::publish::fill;
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
-use crate::bench::wire::{block_on, http};
+use crate::bench::wire::http;
 
 const TARGET_EVENTS_PER_S: f64 = 800_000.0;
 

@@ -3,13 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::GatewayBench;
 use super::meter::line;
 use super::plan::PAYLOADS;
 use super::publish::fill;
 use super::server::{Server, with_resident};
+use super::{GatewayBench, block_on};
 use crate::bench::summary::Goal;
-use crate::bench::wire::block_on;
 
 const TARGET_MS: f64 = 100.0;
 const TOPIC: &str = "bench.restart";

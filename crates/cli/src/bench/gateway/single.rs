@@ -2,14 +2,13 @@
 
 use anyhow::{Result, ensure};
 
-use super::GatewayBench;
 use super::meter::{Meter, line, with_spent};
 use super::plan::PAYLOADS;
 use super::server::Server;
+use super::{GatewayBench, block_on};
 use crate::bench::raw;
 use crate::bench::summary::Goal;
 use crate::bench::timing::{Epoch, Samples, now};
-use crate::bench::wire::block_on;
 use crate::bench::wire::events::{Template, payload};
 use crate::bench::wire::pump::confirmations;
 use crate::bench::wire::socket::Socket;

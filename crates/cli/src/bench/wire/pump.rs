@@ -57,6 +57,9 @@ pub(crate) fn confirmations(socket: &mut Socket) -> Result<u64> {
     Ok(confirmed)
 }
 
+/// Publishes at a rate after which replies are looked for: each look costs, and the replies wait in the socket.
+const LOOK_AFTER: u64 = 64;
+
 /// What is published at a rate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
@@ -85,10 +88,12 @@ pub(crate) async fn paced(
             sent += 1;
         }
         socket.flush().await?;
-        // The thread slept, and the runtime with it: let it see which replies have come.
-        tokio::task::yield_now().await;
-        while socket.try_fill()? {
-            confirmed += confirmations(socket)?;
+        if sent - confirmed >= LOOK_AFTER {
+            // The thread slept, and the runtime with it: let it see which replies have come.
+            tokio::task::yield_now().await;
+            while socket.try_fill()? {
+                confirmed += confirmations(socket)?;
+            }
         }
     }
     while confirmed < sent {

@@ -133,7 +133,8 @@ impl Input {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.buffer.len() {
-            self.buffer.resize((self.end * 2).max(READ_BYTES), 0);
+            // A message that does not fit.
+            self.buffer.resize(self.end * 2, 0);
         }
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
@@ -141,6 +142,10 @@ impl Input {
     fn came(&mut self, bytes: usize) -> Result<()> {
         ensure!(bytes > 0, "the server closed the connection");
         self.end += bytes;
+        if self.end == self.buffer.len() && self.buffer.len() < READ_BYTES {
+            // More came than an idle socket gets.
+            self.buffer.resize(READ_BYTES, 0);
+        }
         Ok(())
     }
 
