@@ -1,5 +1,7 @@
 //! Subscribers: what they ask for, and their acks.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 
 use super::plan::IN_FLIGHT;
@@ -33,6 +35,8 @@ impl Acks {
 #[derive(Debug)]
 pub(super) struct Subscriber {
     socket: Socket,
+    topic: String,
+    group: String,
     acks: Acks,
     scanner: Scanner,
     /// Everything of an ack before its ids.
@@ -45,7 +49,7 @@ pub(super) struct Subscriber {
 const LAST: &[u8] = br#","corr":"last"}"#;
 
 impl Subscriber {
-    /// Connects, and asks for everything `from` there on.
+    /// Connects; asks for nothing yet.
     pub(super) async fn join(
         server: &Server,
         topic: &str,
@@ -56,30 +60,31 @@ impl Subscriber {
         let ids = if acks == Acks::Batched { "ids" } else { "id" };
         let ack = format!(r#"{{"op":"ACK","topic":"{topic}","group":"{group}","{ids}":"#).into_bytes();
         let scanner = Scanner::new(payload_bytes);
-        Ok(Subscriber { socket: server.open().await?, acks, scanner, ack, text: Vec::new() })
+        let (topic, group) = (topic.to_owned(), group.to_owned());
+        Ok(Subscriber { socket: server.open().await?, topic, group, acks, scanner, ack, text: Vec::new() })
     }
 
     /// Asks for events and waits until the server said yes. From `latest`, so that none come before.
-    pub(super) async fn listen(&mut self, topic: &str, group: &str) -> Result<()> {
-        let wanted = self.wanted(topic, group, "latest");
+    pub(super) async fn listen(&mut self) -> Result<()> {
+        let wanted = self.wanted("latest");
         self.socket.request(&wanted).await?;
         Ok(())
     }
 
-    fn wanted(&self, topic: &str, group: &str, from: &str) -> String {
+    fn wanted(&self, from: &str) -> String {
         let batch = self.acks == Acks::Batched;
         let opts = serde_json::json!({
             "from": from, "maxInFlight": IN_FLIGHT, "batchSize": IN_FLIGHT, "manualAck": self.acks != Acks::None,
         });
         serde_json::json!({
-            "op": "SUBSCRIBE", "topic": topic, "group": group, "batch": batch, "opts": opts, "corr": "s",
+            "op": "SUBSCRIBE", "topic": self.topic, "group": self.group, "batch": batch, "opts": opts, "corr": "s",
         })
         .to_string()
     }
 
     /// Takes so many events from the first on and acks them, until all acks are durable.
-    pub(super) async fn drain(&mut self, topic: &str, group: &str, events: u64) -> Result<()> {
-        let wanted = self.wanted(topic, group, "earliest");
+    pub(super) async fn drain(&mut self, events: u64) -> Result<()> {
+        let wanted = self.wanted("earliest");
         self.socket.text(&wanted);
         self.socket.flush().await?;
         let (mut left, mut replies) = (events, 0);
@@ -111,7 +116,7 @@ impl Subscriber {
                     continue;
                 }
                 let stamp = self.scanner.stamp(text).context("an event without its time")?;
-                samples.push(std::time::Duration::from_micros(epoch.stamp().saturating_sub(stamp)));
+                samples.push(Duration::from_micros(epoch.stamp().saturating_sub(stamp)));
                 if self.acks == Acks::None {
                     left = left.saturating_sub(1);
                     continue;

@@ -38,7 +38,7 @@ async fn measure(bench: &mut GatewayBench, bytes: usize) -> Result<[f64; 2]> {
         let group = format!("bench-{}", acks.name());
         let mut subscriber = Subscriber::join(&server, TOPIC, &group, acks, bytes).await?;
         let meter = Meter::start(&server)?;
-        subscriber.drain(TOPIC, &group, events).await?;
+        subscriber.drain(events).await?;
         let spent = meter.stop(&server, events)?;
         let line = line.with("payload_bytes", bytes).with("acks", acks.name()).with("in_flight", IN_FLIGHT);
         with_spent(line, &spent, &server)?.print()?;

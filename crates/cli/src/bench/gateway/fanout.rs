@@ -94,7 +94,7 @@ async fn subscribe(
         let group = format!("bench-{number}");
         let mut subscriber =
             Subscriber::join(&server, TOPIC, &group, fanout.acks, fanout.payload_bytes).await?;
-        subscriber.listen(TOPIC, &group).await?;
+        subscriber.listen().await?;
         subscribers.push(subscriber);
     }
     let meter = Meter::start(&server)?;

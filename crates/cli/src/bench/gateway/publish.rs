@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 
-use super::meter::{Meter, Spent, line, with_spent};
+use super::meter::{Meter, line, with_spent};
 use super::plan::{BATCH_EVENTS, OUTSTANDING, PAYLOADS};
 use super::server::Server;
 use super::{GatewayBench, block_on};
@@ -58,7 +58,7 @@ async fn measure(
     bytes: usize,
     frame: &Template,
 ) -> Result<f64> {
-    // A megabyte of a hundred bytes is more events than one of a thousand; both take seconds.
+    // Large ones take longer, and half of them take seconds too.
     let events = if bytes > 500 { bench.plan.events / 2 } else { bench.plan.events };
     let server = Server::start(bench, name).await?;
     let line = line(bench, name, &server).await?;
@@ -69,7 +69,7 @@ async fn measure(
     let (sockets, _) = publish(sockets, frame, events / WARM_UP, bench.plan.until()).await?;
     let meter = Meter::start(&server)?;
     let (sockets, confirmed) = publish(sockets, frame, events, bench.plan.until()).await?;
-    let spent: Spent = meter.stop(&server, confirmed)?;
+    let spent = meter.stop(&server, confirmed)?;
     drop(sockets);
     let line = line
         .with("payload_bytes", bytes)
