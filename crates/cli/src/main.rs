@@ -13,16 +13,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{BenchCommand, Cli, Command};
+use crate::args::{Cli, Command};
 
 /// Exit code of a command that could not do its work.
 const EXIT_FAILED: u8 = 2;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Bench(BenchCommand::Log(args)) => bench::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Bench(BenchCommand::Bus(args)) => bench::run_bus(&args).map(|()| ExitCode::SUCCESS),
-        Command::Bench(BenchCommand::Child(args)) => bench::run_child(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => serve::run(&args),
         Command::Token(command) => token::run(&command),
         Command::Verify(args) => verify::run(&args),

@@ -85,7 +85,12 @@ fn go_on_until_killed(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Resu
 
 /// A figure that the operating system has of this process, in KiB.
 pub(crate) fn status_kib(name: &str) -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status").context("read the process's status")?;
+    status_kib_of("self", name)
+}
+
+/// The same of another process, by its id.
+pub(crate) fn status_kib_of(process: &str, name: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).context("read a process's status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let value = line.and_then(|line| line.split_whitespace().next()).with_context(|| name.to_owned())?;
     Ok(value.parse()?)

@@ -1,11 +1,14 @@
-//! `promethean bench log`: one JSON line per measurement, each in a module of its own. `bus` is `promethean bench bus`.
+//! `promethean bench`: one JSON line per measurement, each in a module of its own. This folder is `bench log`; `bus` is
+//! `bench bus`, `gateway` is `bench gateway`, `seed` is `bench publish` and `bench subscribe`.
 //!
-//! `plan` says how much, `load` makes events, `publish` publishes them, `timing` holds the stopwatch.
+//! `run` goes through the measurements, `plan` says how much, `load` makes events, `publish` publishes them, `timing`
+//! holds the stopwatch, `wire` is the client of a server.
 
 mod append;
 mod bus;
 mod checkpoint;
 mod child;
+mod gateway;
 mod load;
 mod lookup;
 mod memory;
@@ -14,34 +17,27 @@ mod publish;
 mod raw;
 mod read;
 mod reopen;
+mod run;
 mod scratch;
+mod seed;
 mod single;
 mod summary;
 mod timing;
+mod wire;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use promethean_model::Durability;
 
 use self::load::Load;
 use self::plan::Plan;
-use self::scratch::Scratch;
-use self::summary::Goal;
-use crate::args::{BenchArgs, BusArgs, ChildArgs, Measurement};
-use crate::output::{Line, progress};
+use self::run::{Run, Step};
+use crate::args::{BenchArgs, BenchCommand, Measurement};
+use crate::output::Line;
 
-/// One run of the benchmark.
-#[derive(Debug)]
-pub(crate) struct Bench {
-    plan: Plan,
-    scratch: Scratch,
-    goals: Vec<Goal>,
-}
+/// One run of `bench log`.
+type Bench = Run<Plan>;
 
-impl Bench {
-    fn goal(&mut self, goal: Goal) {
-        self.goals.push(goal);
-    }
-
+impl Run<Plan> {
     /// What publishers do unless a measurement says otherwise.
     fn load(&self) -> Load {
         Load {
@@ -58,41 +54,31 @@ impl Bench {
     }
 }
 
-type Step = fn(&mut Bench) -> Result<()>;
-
-const STEPS: [(Measurement, &str, Step); 8] = [
-    (Measurement::Raw, "raw", raw::run),
-    (Measurement::Append, "append", append::run),
-    (Measurement::Single, "single", single::run),
-    (Measurement::Read, "read", read::run),
-    (Measurement::Lookup, "lookup", lookup::run),
-    (Measurement::Reopen, "reopen", reopen::run),
-    (Measurement::Memory, "memory", memory::run),
-    (Measurement::Checkpoint, "checkpoint", checkpoint::run),
+const STEPS: [Step<Measurement, Plan>; 8] = [
+    (Measurement::Raw, raw::run),
+    (Measurement::Append, append::run),
+    (Measurement::Single, single::run),
+    (Measurement::Read, read::run),
+    (Measurement::Lookup, lookup::run),
+    (Measurement::Reopen, reopen::run),
+    (Measurement::Memory, memory::run),
+    (Measurement::Checkpoint, checkpoint::run),
 ];
 
 /// Runs what the arguments ask for.
-pub(crate) fn run(args: &BenchArgs) -> Result<()> {
-    let scratch = Scratch::new(args.data.as_deref())?;
-    let mut bench = Bench { plan: Plan::new(args), scratch, goals: Vec::new() };
-    for (measurement, name, step) in STEPS {
-        if bench.plan.includes(measurement) {
-            progress(name);
-            step(&mut bench).with_context(|| format!("measure `{name}`"))?;
-        }
+pub(crate) fn run(command: &BenchCommand) -> Result<()> {
+    match command {
+        BenchCommand::Log(args) => run_log(args),
+        BenchCommand::Bus(args) => bus::run(args),
+        BenchCommand::Gateway(args) => gateway::run(args),
+        BenchCommand::Publish(args) => seed::publish(args),
+        BenchCommand::Subscribe(args) => seed::subscribe(args),
+        BenchCommand::Child(args) => child::run(args),
     }
-    progress("");
-    summary::line(&bench.goals, bench.plan.quick).print()
 }
 
-/// Runs what the arguments ask for, over the bus.
-pub(crate) fn run_bus(args: &BusArgs) -> Result<()> {
-    bus::run(args)
-}
-
-/// Runs one part of the benchmark in a process of its own.
-pub(crate) fn run_child(args: &ChildArgs) -> Result<()> {
-    child::run(args)
+fn run_log(args: &BenchArgs) -> Result<()> {
+    run::run(&args.common, Plan::new(args), &STEPS)
 }
 
 /// A line of this measurement.

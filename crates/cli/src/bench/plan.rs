@@ -1,6 +1,6 @@
 //! How much of everything is measured.
 
-use crate::args::{BenchArgs, Measurement};
+use crate::args::BenchArgs;
 
 const EVENTS_FULL: u64 = 10_000_000;
 const EVENTS_QUICK: u64 = 300_000;
@@ -21,20 +21,19 @@ pub(crate) struct Plan {
     pub(crate) event_bytes: usize,
     pub(crate) topics: Vec<usize>,
     pub(crate) reopen_bytes: u64,
-    only: Vec<Measurement>,
 }
 
 impl Plan {
     pub(crate) fn new(args: &BenchArgs) -> Plan {
-        let events = args.events.unwrap_or(if args.quick { EVENTS_QUICK } else { EVENTS_FULL });
-        let reopen_bytes = if args.quick { REOPEN_BYTES_QUICK } else { REOPEN_BYTES_FULL };
+        let events = args.events.unwrap_or(if args.common.quick { EVENTS_QUICK } else { EVENTS_FULL });
+        let reopen_bytes = if args.common.quick { REOPEN_BYTES_QUICK } else { REOPEN_BYTES_FULL };
         let reopen_bytes = match (args.reopen_bytes, args.events) {
             (Some(bytes), _) => bytes,
             (None, Some(events)) => reopen_bytes.min(events.saturating_mul(REOPEN_EVENT_BYTES.into())),
             (None, None) => reopen_bytes,
         };
         Plan {
-            quick: args.quick,
+            quick: args.common.quick,
             events,
             keys: args.keys.unwrap_or(events / 10).max(1),
             publishers: args.publishers.into(),
@@ -42,12 +41,7 @@ impl Plan {
             event_bytes: args.event_bytes as usize,
             topics: args.topics.iter().map(|count| *count as usize).collect(),
             reopen_bytes,
-            only: args.only.clone(),
         }
-    }
-
-    pub(crate) fn includes(&self, measurement: Measurement) -> bool {
-        self.only.is_empty() || self.only.contains(&measurement)
     }
 
     /// Events of each run that measures a rate.

@@ -23,6 +23,23 @@ pub(crate) fn processor_time() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
+/// A moment that stamps count from, in microseconds. Stamps have the same number of digits for ever.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Epoch(Instant);
+
+/// The stamp of the epoch itself.
+const FIRST_STAMP: u64 = 1_000_000_000_000_000;
+
+impl Epoch {
+    pub(crate) fn start() -> Epoch {
+        Epoch(now())
+    }
+
+    pub(crate) fn stamp(self) -> u64 {
+        FIRST_STAMP + self.0.elapsed().as_micros() as u64
+    }
+}
+
 /// How long each of many operations took.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples(Vec<Duration>);
@@ -55,6 +72,19 @@ impl Samples {
         self.0.sort_unstable();
         let index = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
         self.0.get(index).map_or(0.0, |took| took.as_secs_f64() * 1e6)
+    }
+
+    pub(crate) fn max_us(&self) -> f64 {
+        self.0.iter().max().map_or(0.0, |took| took.as_secs_f64() * 1e6)
+    }
+
+    pub(crate) fn mean_us(&self) -> f64 {
+        let total: Duration = self.0.iter().sum();
+        total.as_secs_f64() * 1e6 / self.0.len().max(1) as f64
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn p50_us(&mut self) -> f64 {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{promethean, stderr, stdout};
 
-fn lines(text: &str) -> Vec<Value> {
+/// The objects of a run, one per line.
+pub(crate) fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops where its set-up does")]
 
 mod bench;
+mod bench_gateway;
+mod bench_seed;
 mod help;
 mod kill;
 mod token;

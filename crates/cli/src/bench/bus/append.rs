@@ -19,6 +19,6 @@ pub(super) fn measure(bench: &mut BusBench) -> Result<f64> {
     let (elapsed, processor, syncs) = (published.elapsed, published.processor, published.syncs);
     let spent = Spent { events: load.events, elapsed, processor, syncs };
     line("append", load, &spent).print()?;
-    bench.baseline = Some(spent.events_per_s());
+    bench.known = Some(spent.events_per_s());
     Ok(spent.events_per_s())
 }

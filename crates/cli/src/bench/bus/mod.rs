@@ -14,7 +14,7 @@ mod server;
 mod to_ack;
 mod topics;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use promethean_model::Durability;
 
 pub(crate) use self::idle::idle_child;
@@ -22,26 +22,17 @@ use self::plan::BusPlan;
 use self::server::Spent;
 use super::load::Load;
 use super::measurement;
-use super::scratch::Scratch;
-use super::summary::{self, Goal};
+use super::run::{self, Run, Step};
 use crate::args::{BusArgs, BusMeasurement};
-use crate::output::{Line, progress};
+use crate::output::Line;
+
+/// Events per second that the log took in this run.
+type Baseline = Option<f64>;
 
 /// One run of the benchmark.
-#[derive(Debug)]
-struct BusBench {
-    plan: BusPlan,
-    scratch: Scratch,
-    goals: Vec<Goal>,
-    /// Events per second that the log took in this run.
-    baseline: Option<f64>,
-}
+type BusBench = Run<BusPlan, Baseline>;
 
-impl BusBench {
-    fn goal(&mut self, goal: Goal) {
-        self.goals.push(goal);
-    }
-
+impl Run<BusPlan, Baseline> {
     /// What publishers do unless a measurement says otherwise.
     fn load(&self) -> Load {
         Load {
@@ -59,7 +50,7 @@ impl BusBench {
 
     /// The log's append rate, measured first if it has not been.
     fn baseline(&mut self) -> Result<f64> {
-        match self.baseline {
+        match self.known {
             Some(rate) => Ok(rate),
             None => append::measure(self),
         }
@@ -82,29 +73,18 @@ fn line(name: &'static str, load: Load, spent: &Spent) -> Line {
         .figure("processor_us_per_event", spent.processor_us_per_event())
 }
 
-type Step = fn(&mut BusBench) -> Result<()>;
-
-const STEPS: [(BusMeasurement, &str, Step); 8] = [
-    (BusMeasurement::Append, "append", append::run),
-    (BusMeasurement::Publish, "publish", publish::run),
-    (BusMeasurement::PublishToAck, "publish_to_ack", to_ack::run),
-    (BusMeasurement::Drain, "drain", drain::run),
-    (BusMeasurement::Groups, "groups", groups::run),
-    (BusMeasurement::Topics, "topics", topics::run),
-    (BusMeasurement::Idle, "idle", idle::run),
-    (BusMeasurement::Latency, "latency", latency::run),
+const STEPS: [Step<BusMeasurement, BusPlan, Baseline>; 8] = [
+    (BusMeasurement::Append, append::run),
+    (BusMeasurement::Publish, publish::run),
+    (BusMeasurement::PublishToAck, to_ack::run),
+    (BusMeasurement::Drain, drain::run),
+    (BusMeasurement::Groups, groups::run),
+    (BusMeasurement::Topics, topics::run),
+    (BusMeasurement::Idle, idle::run),
+    (BusMeasurement::Latency, latency::run),
 ];
 
 /// Runs what the arguments ask for.
 pub(crate) fn run(args: &BusArgs) -> Result<()> {
-    let scratch = Scratch::new(args.data.as_deref())?;
-    let mut bench = BusBench { plan: BusPlan::new(args), scratch, goals: Vec::new(), baseline: None };
-    for (measurement, name, step) in STEPS {
-        if bench.plan.includes(measurement) {
-            progress(name);
-            step(&mut bench).with_context(|| format!("measure `{name}`"))?;
-        }
-    }
-    progress("");
-    summary::line(&bench.goals, bench.plan.quick).print()
+    run::run(&args.common, BusPlan::new(args), &STEPS)
 }

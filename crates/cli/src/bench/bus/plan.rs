@@ -1,6 +1,6 @@
 //! How much of everything is measured.
 
-use crate::args::{BusArgs, BusMeasurement};
+use crate::args::BusArgs;
 
 const EVENTS_FULL: u64 = 2_000_000;
 const EVENTS_QUICK: u64 = 100_000;
@@ -27,29 +27,23 @@ pub(super) struct BusPlan {
     pub(super) idle_groups: usize,
     /// Events per second of `latency`.
     pub(super) rate: u64,
-    only: Vec<BusMeasurement>,
 }
 
 impl BusPlan {
     pub(super) fn new(args: &BusArgs) -> BusPlan {
-        let idle_groups = args.idle_groups.unwrap_or(if args.quick { IDLE_QUICK } else { IDLE_FULL });
+        let idle_groups = args.idle_groups.unwrap_or(if args.common.quick { IDLE_QUICK } else { IDLE_FULL });
         BusPlan {
-            quick: args.quick,
-            events: args.events.unwrap_or(if args.quick { EVENTS_QUICK } else { EVENTS_FULL }),
+            quick: args.common.quick,
+            events: args.events.unwrap_or(if args.common.quick { EVENTS_QUICK } else { EVENTS_FULL }),
             publishers: args.publishers.into(),
             outstanding: args.outstanding.into(),
             event_bytes: args.event_bytes as usize,
             in_flight: args.in_flight as usize,
-            groups: given_or(&args.groups, if args.quick { &GROUPS_QUICK } else { &GROUPS_FULL }),
-            topics: given_or(&args.topics, if args.quick { &TOPICS_QUICK } else { &TOPICS_FULL }),
+            groups: given_or(&args.groups, if args.common.quick { &GROUPS_QUICK } else { &GROUPS_FULL }),
+            topics: given_or(&args.topics, if args.common.quick { &TOPICS_QUICK } else { &TOPICS_FULL }),
             idle_groups: idle_groups as usize,
             rate: args.rate.into(),
-            only: args.only.clone(),
         }
-    }
-
-    pub(super) fn includes(&self, measurement: BusMeasurement) -> bool {
-        self.only.is_empty() || self.only.contains(&measurement)
     }
 
     /// How long something is watched that should do nothing, or runs at a given rate.
