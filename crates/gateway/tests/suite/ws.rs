@@ -4,6 +4,7 @@ mod auth;
 pub(super) mod client;
 mod delivery;
 mod document;
+mod endings;
 mod fetch;
 mod limits;
 mod publish;

@@ -134,7 +134,7 @@ impl Run {
     }
 
     async fn drain_group(&mut self, group: usize) {
-        let mut subscription = self.bus.subscribe(asked(group, 3, 0)).await.unwrap();
+        let subscription = self.bus.subscribe(asked(group, 3, 0)).await.unwrap();
         while self.lag(group).await > 0 {
             let given = match subscription.try_take(2) {
                 None => {
