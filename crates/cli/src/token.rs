@@ -37,7 +37,7 @@ pub(crate) struct NewArgs {
     /// Who gets it, as logs will call them
     #[arg(long)]
     name: String,
-    /// What it allows: publish:TOPIC, subscribe:TOPIC[@GROUP], read:COLLECTION, manage:TOPIC, admin, or ! and one of
+    /// What it allows: publish:TOPIC, subscribe:TOPIC or subscribe:TOPIC@GROUP, read:COLLECTION, manage:TOPIC, admin, or ! and one of
     /// these to deny; can be given several times
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<String>,
