@@ -7,14 +7,13 @@
 //! | `dispatch` | from a request to its answer: limits, origins, access, panics, what every answer carries |
 //! | `call`, `args`, `intake` | what a handler is given: the client, its parameters, its body |
 //! | `routes` | the handlers, by what they are about |
-//! | `reply`, `outlet`, `events` | answers: JSON, streams, events |
+//! | `reply`, `outlet` | answers: JSON, streams |
 //! | `metrics` | what the gateway counts |
 //! | `openapi` | the description of it all |
 
 mod args;
 mod call;
 pub(crate) mod dispatch;
-pub(crate) mod events;
 mod intake;
 mod kind;
 pub(crate) mod metrics;

@@ -7,10 +7,12 @@
 //! | `listen` | accepting connections, their timeouts, origins, TLS |
 //! | `ws` | the WebSocket protocol |
 //! | `http` | routes |
+//! | `events` | events on their way in and out, whatever they come over |
 //! | `refusal` | every answer that says no |
 
 mod app;
 pub mod auth;
+mod events;
 pub mod gateway;
 mod http;
 mod listen;

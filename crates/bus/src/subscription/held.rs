@@ -67,20 +67,6 @@ impl Leased for Held {
     }
 }
 
-impl Leased for &Held {
-    fn owner(&self) -> &Arc<Owner> {
-        &self.owner
-    }
-
-    fn lease(&self) -> LeaseRef {
-        self.lease
-    }
-
-    fn published_ms(&self) -> i64 {
-        self.published_ms
-    }
-}
-
 impl Drop for Held {
     fn drop(&mut self) {
         self.owner.metrics.add_ws_inflight(-1);

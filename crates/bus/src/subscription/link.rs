@@ -52,6 +52,20 @@ pub(crate) trait Leased {
     fn published_ms(&self) -> i64;
 }
 
+impl<L: Leased> Leased for &L {
+    fn owner(&self) -> &Arc<Owner> {
+        L::owner(self)
+    }
+
+    fn lease(&self) -> LeaseRef {
+        L::lease(self)
+    }
+
+    fn published_ms(&self) -> i64 {
+        L::published_ms(self)
+    }
+}
+
 impl Leased for Lease {
     fn owner(&self) -> &Arc<Owner> {
         &self.owner

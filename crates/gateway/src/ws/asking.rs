@@ -4,12 +4,11 @@ use promethean_bus::BusError;
 use promethean_bus::delivery::types::Order;
 use promethean_bus::filter::Filter;
 use promethean_bus::pattern::Subject;
-use promethean_bus::publish::{Publish, minify};
+use promethean_bus::publish::minify;
 use promethean_bus::rows::{AskedOptions, Start};
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
-use promethean_model::wire::{PublishOpts, SubscribeOpts};
-use promethean_model::{EventId, GroupName, MemberId, Offset, TopicName};
-use serde_json::value::RawValue;
+use promethean_model::wire::SubscribeOpts;
+use promethean_model::{EventId, GroupName, MemberId, Offset};
 
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
@@ -19,43 +18,6 @@ const IN_FLIGHT_DEFAULT: usize = 100;
 
 /// Bytes of what a member says of itself, which is kept as long as it is there.
 const META_BYTES_MAX: usize = 4 << 10;
-
-/// The event that a frame asks to be published.
-pub(super) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: PublishOpts<'_>) -> Publish<'a> {
-    let mut event = Publish::new(topic, payload);
-    let PublishOpts { id, ts, key, headers, tags, caused_by, sid, partition, .. } = opts;
-    if let Some(id) = id {
-        event = event.id(id);
-    }
-    if let Some(ts) = ts {
-        event = event.ts(ts);
-    }
-    if let Some(key) = key {
-        event = event.key(key);
-    }
-    if let Some(headers) = headers {
-        event = event.headers(headers);
-    }
-    if let Some(tags) = tags {
-        event = event.tags(tags);
-    }
-    if let Some(caused_by) = caused_by {
-        event = event.caused_by(caused_by);
-    }
-    if let Some(sid) = sid {
-        event = event.sid(sid);
-    }
-    if let Some(partition) = partition {
-        event = event.partition(partition);
-    }
-    if let Some(expected) = opts.expected_offset {
-        event = event.expected_offset(expected);
-    }
-    if let Some(expected) = opts.expected_key_offset {
-        event = event.expected_key_offset(expected);
-    }
-    event
-}
 
 /// The subscription that a frame asks for.
 pub(super) fn subscribe(

@@ -10,10 +10,11 @@ use promethean_bus::publish::{Publish, Published};
 use promethean_bus::publisher::Ready;
 use promethean_bus::{BusError, Publisher};
 use promethean_model::wire::{Corr, Reply};
-use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::connection::Kept;
 use super::frames::Frames;
+use crate::events::PublishedBatch;
 
 /// Events under way at a time; beyond, nothing more is read.
 const UNDER_WAY_MAX: usize = 16_384;
@@ -25,8 +26,8 @@ const BURST_MAX: usize = 1_000;
 type Done = Box<dyn Future<Output = Outcome> + Send>;
 
 enum Outcome {
-    Each(Vec<Option<Box<RawValue>>>, Vec<Result<Published, BusError>>),
-    Batch(Option<Box<RawValue>>, Result<Vec<Published>, BusError>),
+    Each(Vec<Kept>, Vec<Result<Published, BusError>>),
+    Batch(Kept, Result<Vec<Published>, BusError>),
 }
 
 /// What a connection publishes.
@@ -34,7 +35,7 @@ pub(super) struct Publishing {
     publisher: Publisher,
     /// Read, but not handed over.
     burst: Vec<Ready>,
-    corrs: Vec<Option<Box<RawValue>>>,
+    corrs: Vec<Kept>,
     under_way: FuturesOrdered<Pin<Done>>,
     /// How many events and bytes each of them has.
     sizes: VecDeque<(usize, usize)>,
@@ -124,7 +125,9 @@ impl Publishing {
                 Outcome::Batch(corr, result) => {
                     let reply = Reply { corr: corr.as_deref() };
                     match result {
-                        Ok(published) => out.add(|buffer| reply.ok_with(buffer, &Batch::of(&published))),
+                        Ok(published) => {
+                            out.add(|buffer| reply.ok_with(buffer, &PublishedBatch::of(&published)))
+                        }
                         Err(error) => refuse(out, &reply, &error),
                     }
                 }
@@ -136,29 +139,4 @@ impl Publishing {
 
 pub(super) fn refuse(out: &mut Frames, reply: &Reply<'_>, error: &BusError) {
     out.add(|buffer| reply.err(buffer, error.code(), &error.to_string(), error.retry_after_ms()));
-}
-
-/// What became of a batch.
-#[derive(Debug, Serialize)]
-struct Batch {
-    count: usize,
-    first_offset: Option<u64>,
-    last_offset: Option<u64>,
-    ids: Vec<String>,
-    duplicates: usize,
-    durability: &'static str,
-}
-
-impl Batch {
-    fn of(published: &[Published]) -> Self {
-        let offsets = || published.iter().map(|published| published.offset.get());
-        Self {
-            count: published.len(),
-            first_offset: offsets().min(),
-            last_offset: offsets().max(),
-            ids: published.iter().map(|published| published.id.to_string()).collect(),
-            duplicates: published.iter().filter(|published| published.duplicate).count(),
-            durability: published.first().map_or("memory", |published| published.durability),
-        }
-    }
 }

@@ -18,6 +18,7 @@ use super::asking;
 use super::connection::{Connection, Kept, UNKNOWN};
 use super::subscriptions::Subscribed;
 use crate::auth::{Access, AuthError, Identity};
+use crate::events;
 use crate::refusal::Refusal;
 
 /// Tokens that may be wrong before the connection is closed.
@@ -173,7 +174,7 @@ impl Connection {
             Some(last) if last.as_str() == &*item.topic => last.clone(),
             _ => self.may_publish(&item.topic)?,
         };
-        Ok(asking::publish(topic, item.payload, item.opts))
+        Ok(events::publish(topic, item.payload, item.opts))
     }
 
     fn may_publish(&mut self, topic: &str) -> Result<TopicName, Refusal> {
@@ -326,9 +327,7 @@ impl Connection {
         }));
         Ok(())
     }
-}
 
-impl Connection {
     /// Moves a group. The client need not be subscribed with it.
     fn seek(&mut self, corr: Corr<'_>, target: &Target<'_>, opts: &SeekOpts<'_>) -> Result<(), Refusal> {
         let subject: Subject = target.topic.parse()?;

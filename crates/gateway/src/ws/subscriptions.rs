@@ -7,12 +7,14 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::stream::{SelectAll, Stream};
 use promethean_bus::{BusError, Given, Held, Lease, Over, Subscription};
+use promethean_model::wire::Corr;
 use promethean_model::wire::server::{self, Context as Delivery};
-use promethean_model::wire::{Corr, EventView};
 use promethean_model::{EventId, EventMeta, TopicName};
+use tracing::error;
 
 use super::fetching::Fetch;
 use super::frames::Frames;
+use crate::events::view;
 
 /// Leases of one look at a subscription, so that others get their turn.
 const TAKEN_MAX: usize = 256;
@@ -118,7 +120,9 @@ impl Subscribed {
         }
         for lease in leases {
             let (meta, context) = (meta(lease), self.context(lease));
-            out.add(|buffer| server::event(buffer, &self.topic, &self.group, &view(lease, &meta), context));
+            out.add(|buffer| {
+                server::event(buffer, &self.topic, &self.group, &view(&lease.event, &meta), context)
+            });
         }
         self.hold_all(leases);
     }
@@ -126,7 +130,8 @@ impl Subscribed {
     /// As [`Subscribed::deliver`], in one frame.
     pub(super) fn deliver_together(&mut self, leases: &[Lease], corr: Corr<'_>, out: &mut Frames) {
         let metas: Vec<EventMeta> = leases.iter().map(meta).collect();
-        let each = leases.iter().zip(&metas).map(|(lease, meta)| (view(lease, meta), self.context(lease)));
+        let each =
+            leases.iter().zip(&metas).map(|(lease, meta)| (view(&lease.event, meta), self.context(lease)));
         out.add(|buffer| server::events(buffer, corr, &self.topic, &self.group, each));
         self.hold_all(leases);
     }
@@ -145,21 +150,13 @@ impl Subscribed {
 fn meta(lease: &Lease) -> EventMeta {
     match lease.event.meta() {
         [] => EventMeta::default(),
-        // It was checked when it was written, and its bytes when they were read.
-        meta => EventMeta::decode(meta).unwrap_or_default(),
-    }
-}
-
-fn view<'a>(lease: &'a Lease, meta: &'a EventMeta) -> EventView<'a> {
-    let event = &lease.event;
-    EventView {
-        id: &event.id,
-        ts: event.ts,
-        topic: event.topic.as_str(),
-        offset: event.offset,
-        key: event.key(),
-        meta,
-        payload: event.payload(),
+        // It was checked when it was written, and its bytes when they were read: only a newer release could have written
+        // what this one cannot read.
+        meta => EventMeta::decode(meta).unwrap_or_else(|error| {
+            let event = &lease.event;
+            error!(topic = %event.topic, offset = %event.offset, %error, "an event is delivered without its headers");
+            EventMeta::default()
+        }),
     }
 }
 

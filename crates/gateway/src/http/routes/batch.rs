@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use promethean_bus::BusError;
-use promethean_bus::publish::{Publish, Published, Writer, check};
+use promethean_bus::publish::{Writer, check};
 use promethean_model::wire::PublishOpts;
-use promethean_model::{EventId, Limits, Offset, TopicName};
-use serde::{Deserialize, Serialize};
+use promethean_model::{Limits, TopicName};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::events::{PublishedBatch, publish};
 use crate::http::call::Call;
 use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
@@ -40,16 +41,6 @@ struct Line<'b> {
 /// A line and its options.
 type Item<'b> = (&'b RawValue, PublishOpts<'b>);
 
-#[derive(Debug, Serialize)]
-struct PublishedBatch {
-    count: usize,
-    first_offset: Offset,
-    last_offset: Offset,
-    ids: Vec<EventId>,
-    duplicates: usize,
-    durability: &'static str,
-}
-
 async fn publish_batch(call: &mut Call) -> Reply {
     let topic = call.topic()?;
     let body = call.body().await?;
@@ -58,7 +49,7 @@ async fn publish_batch(call: &mut Call) -> Reply {
     for parsed in lines(&body) {
         let (_, item) = parsed?;
         bus.limits().check_batch(events.len() + 1).map_err(|error| Refusal::from(BusError::from(error)))?;
-        events.push(event(&topic, item));
+        events.push(publish(topic.clone(), item.0, item.1));
     }
     if events.is_empty() {
         return Err(Refusal::bad_request("the batch has no events; send one JSON object on each line"));
@@ -68,19 +59,7 @@ async fn publish_batch(call: &mut Call) -> Reply {
         None => bus.publish_batch(events).await,
     };
     let published = published.map_err(|error| blame(error, &topic, &body, bus.limits()))?;
-    reply::json(&summary(&published))
-}
-
-fn summary(published: &[Published]) -> PublishedBatch {
-    let offsets = || published.iter().map(|event| event.offset);
-    PublishedBatch {
-        count: published.len(),
-        first_offset: offsets().min().unwrap_or_default(),
-        last_offset: offsets().max().unwrap_or_default(),
-        ids: published.iter().map(|event| event.id).collect(),
-        duplicates: published.iter().filter(|event| event.duplicate).count(),
-        durability: published.first().map_or("memory", |event| event.durability),
-    }
+    reply::json(&PublishedBatch::of(&published))
 }
 
 /// The lines that are not blank, with their numbers from 1.
@@ -111,41 +90,6 @@ fn line(text: &[u8]) -> Result<Item<'_>, String> {
     Ok((line.payload, opts))
 }
 
-fn event<'b>(topic: &TopicName, (payload, opts): Item<'b>) -> Publish<'b> {
-    let mut event = Publish::new(topic.clone(), payload);
-    if let Some(id) = opts.id {
-        event = event.id(id);
-    }
-    if let Some(ts) = opts.ts {
-        event = event.ts(ts);
-    }
-    if let Some(key) = opts.key {
-        event = event.key(key);
-    }
-    if let Some(headers) = opts.headers {
-        event = event.headers(headers);
-    }
-    if let Some(tags) = opts.tags {
-        event = event.tags(tags);
-    }
-    if let Some(causes) = opts.caused_by {
-        event = event.caused_by(causes);
-    }
-    if let Some(sid) = opts.sid {
-        event = event.sid(sid);
-    }
-    if let Some(partition) = opts.partition {
-        event = event.partition(partition);
-    }
-    if let Some(offset) = opts.expected_offset {
-        event = event.expected_offset(offset);
-    }
-    if let Some(offset) = opts.expected_key_offset {
-        event = event.expected_key_offset(offset);
-    }
-    event
-}
-
 /// Says which line a refusal of the whole batch is about, where one is.
 fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> Refusal {
     let guilty = |opts: &PublishOpts<'_>| match &error {
@@ -157,7 +101,9 @@ fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> R
         _ => false,
     };
     let found = lines(body).filter_map(Result::ok).find_map(|(number, item)| {
-        let fails = |item| check(event(topic, item), Writer::User, limits).err().as_ref() == Some(&error);
+        let fails = |item: Item<'_>| {
+            check(publish(topic.clone(), item.0, item.1), Writer::User, limits).err().as_ref() == Some(&error)
+        };
         (guilty(&item.1) || fails(item)).then_some(number)
     });
     let refusal = Refusal::from(error);

@@ -6,8 +6,8 @@ use promethean_bus::rows::Start;
 
 use super::TOPIC;
 use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
+use crate::events;
 use crate::http::call::Call;
-use crate::http::events;
 use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::reply::{self, Reply};

@@ -13,8 +13,8 @@ use tracing::warn;
 
 use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
 use crate::app::App;
+use crate::events;
 use crate::http::call::Call;
-use crate::http::events;
 use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::outlet::{self, Outlet};

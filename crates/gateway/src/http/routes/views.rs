@@ -10,7 +10,7 @@ use promethean_model::{EventId, GroupName, Offset, TopicName, TopicSettings};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::http::events;
+use crate::events;
 use crate::refusal::Refusal;
 
 /// A group.

@@ -54,7 +54,9 @@ async fn a_publish_before_a_goodbye_is_done() {
 
 #[tokio::test]
 async fn deliveries_go_on_after_a_buffer_was_full() {
-    let world = World::open().await;
+    // A ping would wake the connection too.
+    let world =
+        World::limited(GatewayOptions { ping_every_ms: 3_600_000, ..GatewayOptions::default() }).await;
     let (mut slow, mut other) = (world.client().await, world.client().await);
     slow.subscribe("t", "g", json!({"maxInFlight": 10_000})).await;
     // More than fits into the buffers of both ends, so that the server has to wait for the client.
