@@ -1,5 +1,7 @@
 //! The hub behind every adapter's `Watch` port.
 
+mod herald;
+
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -8,12 +10,18 @@ use std::task::{Context, Poll, Waker};
 
 use promethean_model::{Offset, TopicName};
 
+use self::herald::Herald;
+
+/// Waiting followers that whoever moves the end wakes itself. It has other things to do than to wake many.
+const FEW: usize = 8;
+
 /// Who follows which topic. A topic that nobody follows takes no memory here.
 #[derive(Debug, Default)]
 pub(crate) struct WatchHub {
     /// Entries in `topics`, so that the commit path of a store without followers takes no lock.
     followed: AtomicUsize,
     topics: Mutex<HashMap<TopicName, Arc<Followed>>>,
+    herald: Herald,
 }
 
 /// Follows the durable end of one topic.
@@ -45,6 +53,8 @@ struct State {
     /// The store is closed: there will be no more.
     closed: bool,
     followers: usize,
+    /// Whether the herald will wake those who wait.
+    heralded: bool,
     seats: Vec<Seat>,
 }
 
@@ -66,7 +76,9 @@ impl WatchHub {
         }));
         // Pairs with the fence in `moved`: either we read the new end or the mover finds `followed` above 0.
         fence(Ordering::SeqCst);
-        followed.raise(end());
+        if followed.lock().raise(end()) {
+            followed.wake_all();
+        }
         let (seat, seen) = followed.sit_down();
         EndWatch { topic: topic.clone(), hub: Arc::clone(self), followed, seen, seat }
     }
@@ -78,8 +90,27 @@ impl WatchHub {
             return;
         }
         let followed = self.lock().get(topic).cloned();
-        if let Some(followed) = followed {
-            followed.raise(end);
+        if let Some(followed) = followed
+            && followed.lock().raise(end)
+        {
+            self.wake(followed);
+        }
+    }
+
+    fn wake(&self, followed: Arc<Followed>) {
+        let mut state = followed.lock();
+        if state.heralded {
+            return;
+        }
+        if state.followers <= FEW {
+            drop(state);
+            followed.wake_all();
+            return;
+        }
+        state.heralded = true;
+        drop(state);
+        if !self.herald.tell(Arc::clone(&followed)) {
+            followed.wake_all();
         }
     }
 
@@ -87,11 +118,11 @@ impl WatchHub {
     pub(crate) fn reset(&self, topic: &TopicName) {
         let followed = self.lock().get(topic).cloned();
         if let Some(followed) = followed {
-            followed.change(|state| {
-                state.end = Offset::ZERO;
-                state.moves += 1;
-                true
-            });
+            let mut state = followed.lock();
+            state.end = Offset::ZERO;
+            state.moves += 1;
+            drop(state);
+            followed.wake_all();
         }
     }
 
@@ -102,10 +133,8 @@ impl WatchHub {
         self.followed.store(0, Ordering::SeqCst);
         drop(topics);
         for followed in all.into_values() {
-            followed.change(|state| {
-                state.closed = true;
-                true
-            });
+            followed.lock().closed = true;
+            followed.wake_all();
         }
     }
 
@@ -125,31 +154,34 @@ impl WatchHub {
     }
 }
 
-impl Followed {
-    /// Two commits may report out of order; the end only moves up.
-    fn raise(&self, end: Offset) {
-        self.change(|state| {
-            let moved = end > state.end;
-            if moved {
-                state.end = end;
-                state.moves += 1;
-            }
-            moved
-        });
-    }
-
-    /// Wakes everyone who waits if `change` says that there is a reason.
-    fn change(&self, change: impl FnOnce(&mut State) -> bool) {
-        let mut state = self.lock();
-        if !change(&mut state) {
-            return;
+impl State {
+    /// Two commits may report out of order; the end only moves up. Whether it did.
+    fn raise(&mut self, end: Offset) -> bool {
+        let moved = end > self.end;
+        if moved {
+            self.end = end;
+            self.moves += 1;
         }
+        moved
+    }
+}
+
+impl Followed {
+    /// Wakes everyone who waits, and says how many that were.
+    fn wake_all(&self) -> u32 {
+        let mut state = self.lock();
+        state.heralded = false;
         let mut wakers = state.seats.iter_mut().filter_map(Seat::take_waker);
         // Mostly there is one, which needs no list.
         let first = wakers.next();
         let rest: Vec<Waker> = wakers.collect();
         drop(state);
-        first.into_iter().chain(rest).for_each(Waker::wake);
+        let mut woken = 0;
+        for waker in first.into_iter().chain(rest) {
+            waker.wake();
+            woken += 1;
+        }
+        woken
     }
 
     /// A seat for a new follower, and the move it has seen.
@@ -303,6 +335,42 @@ mod tests {
         hub.close();
         assert_eq!(poll(&mut watch), Poll::Ready(Some(Offset(5))), "the last change comes before the end");
         assert_eq!(poll(&mut watch), Poll::Ready(None));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn many_followers_hear_of_the_last_change_whoever_wakes_them() {
+        let hub = Arc::new(WatchHub::default());
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..10 * FEW {
+            let mut watch = hub.follow(&topic("a"), || Offset(0));
+            waiting.spawn(async move {
+                let mut last = Offset(0);
+                while let Some(end) = watch.changed().await {
+                    assert!(end > last, "{end} after {last}");
+                    last = end;
+                }
+                last
+            });
+        }
+        for end in 1..=2_000 {
+            hub.moved(&topic("a"), Offset(end));
+            if end % 7 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut witness = hub.follow(&topic("a"), || Offset(0));
+        assert_eq!(witness.end(), Offset(2_000));
+        // The last wave comes though nothing moves any more.
+        let heard = async {
+            while hub.lock().values().any(|followed| followed.lock().heralded) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), heard).await.unwrap();
+        hub.close();
+        for last in waiting.join_all().await {
+            assert_eq!(last, Offset(2_000));
+        }
     }
 
     #[tokio::test]
