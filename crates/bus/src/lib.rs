@@ -88,7 +88,7 @@ pub use bus::Bus;
 pub use consumer::{Consumer, ConsumerOptions, Nack};
 pub use error::BusError;
 pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
-pub use group::Seen;
+pub use group::{Backlog, Seen};
 pub use options::BusOptions;
 pub use promethean_store::port::{Damage, Health, StoredEvent, TopicInfo};
 pub use publisher::Publisher;

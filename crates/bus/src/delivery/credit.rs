@@ -23,21 +23,58 @@ struct Shared {
     /// Whether it is given bit by bit, and not given back when a lease ends.
     pulled: bool,
     turns: Turns,
+    /// While it is full, nothing more is to be taken.
+    fill: Option<Arc<Fill>>,
+}
+
+/// How much waits where deliveries are put. Members may share such a place.
+#[derive(Debug)]
+pub struct Fill {
+    bytes: AtomicUsize,
+    max: usize,
+}
+
+impl Fill {
+    /// Full from so many bytes on.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), max: bytes_max }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::SeqCst) >= self.max
+    }
+
+    /// So much was put there.
+    pub(crate) fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// So much was taken from there; whether it was full and is no longer.
+    pub(crate) fn remove(&self, bytes: usize) -> bool {
+        let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        before >= self.max && before - bytes < self.max
+    }
 }
 
 impl Credit {
     /// Credit for `max_in_flight` leases.
     pub fn new(max_in_flight: usize) -> Self {
-        Self::of(max_in_flight, max_in_flight, false)
+        Self::of(max_in_flight, max_in_flight, false, None)
     }
 
     /// Credit for as many leases as are granted, each grant for so many.
     pub fn pulled(max_in_flight: usize) -> Self {
-        Self::of(0, max_in_flight, true)
+        Self::of(0, max_in_flight, true, None)
     }
 
-    fn of(free: usize, max: usize, pulled: bool) -> Self {
-        let shared = Shared { free: AtomicUsize::new(free), pulled, turns: Turns::default() };
+    /// The same, of which nothing is left while a place is full. Not for credit that is in use.
+    #[must_use]
+    pub fn unless_full(self, fill: Arc<Fill>) -> Self {
+        Self::of(self.shared.free.load(Ordering::Relaxed), self.max, self.shared.pulled, Some(fill))
+    }
+
+    fn of(free: usize, max: usize, pulled: bool, fill: Option<Arc<Fill>>) -> Self {
+        let shared = Shared { free: AtomicUsize::new(free), pulled, turns: Turns::default(), fill };
         Self { shared: Arc::new(shared), max, user: 0 }
     }
 
@@ -64,7 +101,7 @@ impl Credit {
 
     /// What is left, for this user: nothing while it is another's turn.
     pub fn free(&self) -> usize {
-        if self.shared.turns.may_take(self.user) { self.shared.free.load(Ordering::Relaxed) } else { 0 }
+        if self.shared.turns.may_take(self.user) { self.shared.left() } else { 0 }
     }
 
     /// Waits for a turn; who had one waits behind the others. To be woken by who gives credit back.
@@ -80,7 +117,7 @@ impl Credit {
     /// Who waits for what is left, if it is another user and something is.
     pub(crate) fn next_user(&self) -> Option<u64> {
         let next = self.shared.turns.first().filter(|first| *first != self.user);
-        next.filter(|_| self.shared.free.load(Ordering::Relaxed) > 0)
+        next.filter(|_| self.shared.left() > 0)
     }
 
     /// Another user has gone without a word.
@@ -95,7 +132,7 @@ impl Credit {
 
     /// Takes `wanted`, or what is left if that is less; says how much it was.
     pub fn take_up_to(&self, wanted: usize) -> usize {
-        if !self.shared.turns.may_take(self.user) {
+        if !self.shared.turns.may_take(self.user) || self.shared.is_full() {
             return 0;
         }
         // The count guards nothing but itself, so no ordering is needed.
@@ -121,6 +158,16 @@ impl Credit {
     fn untake(&self, count: usize) {
         let before = self.shared.free.fetch_add(count, Ordering::Relaxed);
         debug_assert!(before + count <= self.max, "more credit given back than taken");
+    }
+}
+
+impl Shared {
+    fn is_full(&self) -> bool {
+        self.fill.as_ref().is_some_and(|fill| fill.is_full())
+    }
+
+    fn left(&self) -> usize {
+        if self.is_full() { 0 } else { self.free.load(Ordering::Relaxed) }
     }
 }
 
@@ -176,6 +223,19 @@ mod tests {
         assert_eq!((credit.take_up_to(2), shared.take_up_to(2), credit.take_up_to(1)), (2, 1, 0));
         shared.put(2);
         assert_eq!((credit.free(), credit.max()), (2, 3));
+    }
+
+    #[test]
+    fn nothing_is_left_while_there_is_no_room() {
+        let fill = Arc::new(Fill::new(10));
+        let credit = Credit::new(3).unless_full(Arc::clone(&fill));
+        let other = Credit::new(3).unless_full(Arc::clone(&fill));
+        fill.add(9);
+        assert_eq!((credit.free(), credit.take_up_to(1)), (3, 1));
+        fill.add(9);
+        assert_eq!((credit.free(), credit.take_up_to(1), other.free()), (0, 0, 0));
+        assert_eq!((fill.remove(8), fill.remove(1), fill.remove(9)), (false, true, false));
+        assert_eq!((credit.free(), other.take_up_to(3)), (2, 3));
     }
 
     #[test]

@@ -5,16 +5,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::Owner;
+use super::backlog::Backlog;
 use super::mailbox::note;
 use crate::coordinator::MemberChange;
 use crate::delivery::types::{Delivery, LeaseRef};
 use crate::error::BusError;
 
+/// Bytes of the events that are taken at once, unless one is larger.
+const TAKEN_BYTES_MAX: usize = 256 << 10;
+
 /// Filled by the owners of the subscription's topics. Its length is bounded by the member's credit, and one change of
-/// partitions.
+/// partitions; its bytes by the backlog, if there is one.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
+    backlog: Option<Backlog>,
 }
 
 #[derive(Debug, Default)]
@@ -56,11 +61,53 @@ impl State {
         }
         self.items.push_back(item);
     }
+
+    fn take(&mut self, leases_max: usize) -> Option<Result<Item, BusError>> {
+        if let Some(why) = &self.ended {
+            return Some(Err(BusError::clone(why)));
+        }
+        loop {
+            match self.items.front_mut()? {
+                Item::Leases(_, deliveries) if deliveries.is_empty() => {
+                    self.items.pop_front();
+                }
+                Item::Leases(owner, deliveries) => {
+                    let count = first_few(deliveries, leases_max);
+                    if count == deliveries.len() {
+                        return self.items.pop_front().map(Ok);
+                    }
+                    let first = deliveries.drain(..count).collect();
+                    return Some(Ok(Item::Leases(Arc::clone(owner), first)));
+                }
+                _ => return self.items.pop_front().map(Ok),
+            }
+        }
+    }
+}
+
+/// How many are taken at once: at least one.
+fn first_few(deliveries: &VecDeque<Delivery>, count_max: usize) -> usize {
+    let mut bytes = 0;
+    let fit = deliveries.iter().take(count_max).take_while(|delivery| {
+        bytes += delivery.event.bytes();
+        bytes <= TAKEN_BYTES_MAX
+    });
+    fit.count().max(1)
+}
+
+impl Item {
+    /// Of the events in it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Leases(_, deliveries) => deliveries.iter().map(|delivery| delivery.event.bytes()).sum(),
+            Self::Rebalance(..) | Self::Over(..) => 0,
+        }
+    }
 }
 
 impl Inbox {
-    pub(crate) fn new() -> Self {
-        Self { state: Mutex::default() }
+    pub(crate) fn new(backlog: Option<Backlog>) -> Self {
+        Self { state: Mutex::default(), backlog }
     }
 
     /// From now on the reader keeps leases.
@@ -70,6 +117,13 @@ impl Inbox {
 
     pub(crate) fn put(&self, item: Item) {
         let mut state = self.lock();
+        // Nobody will look at it.
+        if state.ended.is_some() {
+            return;
+        }
+        if let Some(backlog) = &self.backlog {
+            backlog.fill.add(item.bytes());
+        }
         state.put(item);
         wake(state);
     }
@@ -78,11 +132,13 @@ impl Inbox {
     pub(crate) fn revoke(&self, owner: &Arc<Owner>, leases: &[LeaseRef]) {
         let mut state = self.lock();
         let mut seen: Vec<LeaseRef> = if state.keeps { leases.to_vec() } else { Vec::new() };
+        let mut unread = 0;
         state.items.retain_mut(|item| match item {
             Item::Leases(from, deliveries) if Arc::ptr_eq(from, owner) => {
                 deliveries.retain(|delivery| {
                     let over = leases.binary_search(&delivery.lease).is_ok();
                     if over {
+                        unread += delivery.event.bytes();
                         seen.retain(|lease| *lease != delivery.lease);
                     }
                     !over
@@ -91,47 +147,55 @@ impl Inbox {
             }
             _ => true,
         });
-        if !seen.is_empty() {
+        if seen.is_empty() {
+            drop(state);
+        } else {
             state.items.push_back(Item::Over(Arc::clone(owner), Some(seen)));
             wake(state);
         }
+        self.removed(unread);
     }
 
     /// Removes all leases of an owner that has ended.
     pub(crate) fn forget(&self, owner: &Arc<Owner>) {
         let mut state = self.lock();
-        state.items.retain(|item| !matches!(item, Item::Leases(from, _) if Arc::ptr_eq(from, owner)));
+        let mut unread = 0;
+        state.items.retain(|item| {
+            let gone = matches!(item, Item::Leases(from, _) if Arc::ptr_eq(from, owner));
+            unread += if gone { item.bytes() } else { 0 };
+            !gone
+        });
         if state.keeps {
             state.items.push_back(Item::Over(Arc::clone(owner), None));
             wake(state);
+        } else {
+            drop(state);
         }
+        self.removed(unread);
     }
 
     /// Nothing more will come. Whoever looks hears it, also before what is there: its leases are worth nothing.
     pub(crate) fn end(&self, why: BusError) {
         let mut state = self.lock();
+        let unread = state.items.iter().map(Item::bytes).sum();
         state.items.clear();
         state.ended.get_or_insert_with(|| Box::new(why));
         wake(state);
+        self.removed(unread);
     }
 
     /// The next item with at most `leases_max` leases, or the end; `None` if there is nothing now.
     pub(crate) fn take(&self, leases_max: usize) -> Option<Result<Item, BusError>> {
-        let mut state = self.lock();
-        if let Some(why) = &state.ended {
-            return Some(Err(BusError::clone(why)));
+        let taken = self.lock().take(leases_max);
+        if let Some(Ok(item)) = &taken {
+            self.removed(item.bytes());
         }
-        loop {
-            match state.items.front_mut()? {
-                Item::Leases(_, deliveries) if deliveries.is_empty() => {
-                    state.items.pop_front();
-                }
-                Item::Leases(owner, deliveries) if deliveries.len() > leases_max => {
-                    let first = deliveries.drain(..leases_max.max(1)).collect();
-                    return Some(Ok(Item::Leases(Arc::clone(owner), first)));
-                }
-                _ => return state.items.pop_front().map(Ok),
-            }
+        taken
+    }
+
+    fn removed(&self, bytes: usize) {
+        if let Some(backlog) = &self.backlog {
+            backlog.remove(bytes);
         }
     }
 
@@ -201,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_ended_unseen_takes_no_room() {
-        let (inbox, owner) = (Inbox::new(), owner());
+        let (inbox, owner) = (Inbox::new(None), owner());
         for n in 0..100 {
             inbox.put(Item::Leases(Arc::clone(&owner), [delivery(n)].into()));
             inbox.revoke(&owner, &[delivery(n).lease]);
@@ -211,7 +275,7 @@ mod tests {
 
     #[test]
     fn changes_of_partitions_that_nobody_looked_at_are_one() {
-        let (inbox, owner) = (Inbox::new(), owner());
+        let (inbox, owner) = (Inbox::new(None), owner());
         inbox.put(Item::Rebalance(1, change(&[0, 1, 2], &[])));
         inbox.put(Item::Leases(owner, [delivery(0)].into()));
         inbox.put(Item::Rebalance(2, change(&[], &[1])));

@@ -5,12 +5,13 @@
 //! | `task`, `timer`, `sharing`, `showing` | the task of an owner, and its alarm |
 //! | `page` | reading a page of events |
 //! | `command`, `mailbox` | what an owner is told |
-//! | `inbox` | what a subscription is given |
+//! | `inbox`, `backlog` | what a subscription is given, and how much may wait for it |
 //! | `page` | events, from the store to the machine |
 //! | `load`, `progress` | from the store to the machine, and back in one batch |
 //! | `committer` | many of those batches in one commit |
 //! | `owners` | which owners there are |
 
+mod backlog;
 mod command;
 mod committer;
 mod inbox;
@@ -28,6 +29,7 @@ use std::sync::atomic::AtomicBool;
 
 use promethean_model::{GroupName, TopicName};
 
+pub use self::backlog::Backlog;
 pub use self::command::Seen;
 pub(crate) use self::command::{Ask, Command, Joiner};
 pub(crate) use self::committer::Committer;

@@ -63,10 +63,13 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         subject: request.subject.clone(),
         member: core.next_member(),
         name,
-        inbox: Arc::new(Inbox::new()),
+        inbox: Arc::new(Inbox::new(request.member.backlog.clone())),
         joined: Mutex::default(),
         left: tokio::sync::Notify::new(),
     });
+    if let Some(backlog) = &request.member.backlog {
+        backlog.attach(&link);
+    }
     // From here on dropping it leaves whatever was joined.
     let mut subscription = Subscription {
         link: Arc::clone(&link),
@@ -138,7 +141,11 @@ impl Seat {
         };
         let rate = options.rate.map(|rate| Arc::new(MemberRate::new(rate, core.now())) as _);
         let credit = if options.pull { Credit::pulled } else { Credit::new };
-        let allowance = Allowance { credit: credit(options.max_in_flight), rate };
+        let credit = match &options.backlog {
+            Some(backlog) => credit(options.max_in_flight).unless_full(Arc::clone(&backlog.fill)),
+            None => credit(options.max_in_flight),
+        };
+        let allowance = Allowance { credit, rate };
         Self { row, limits, allowance }
     }
 

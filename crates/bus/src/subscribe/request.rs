@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::coordinator::Liveness;
 use crate::error::BusError;
+use crate::group::Backlog;
 use crate::limits::Rate;
 use crate::pattern::Subject;
 use crate::rows::AskedOptions;
@@ -49,6 +50,8 @@ pub struct MemberOptions {
     pub pull: bool,
     /// How fast events are delivered to it. Default: as fast as it takes them.
     pub rate: Option<Rate>,
+    /// A bound on the bytes that wait for it, perhaps together with other members. Default: none but `max_in_flight`.
+    pub backlog: Option<Backlog>,
 }
 
 impl Default for MemberOptions {
@@ -63,6 +66,7 @@ impl Default for MemberOptions {
             meta: None,
             pull: false,
             rate: None,
+            backlog: None,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! From the options of a frame to what the bus is asked.
 
-use promethean_bus::BusError;
 use promethean_bus::delivery::types::Order;
 use promethean_bus::filter::Filter;
 use promethean_bus::pattern::Subject;
 use promethean_bus::publish::minify;
 use promethean_bus::rows::{AskedOptions, Start};
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::{Backlog, BusError};
 use promethean_model::wire::SubscribeOpts;
 use promethean_model::{EventId, GroupName, MemberId, Offset};
 
@@ -25,6 +25,7 @@ pub(super) fn subscribe(
     group: GroupName,
     opts: &SubscribeOpts<'_>,
     gateway: &GatewayOptions,
+    backlog: &Backlog,
 ) -> Result<Subscribe, Refusal> {
     let from = match &opts.from {
         Some(from) => Some(start(from, opts.ts, opts.after_id, opts.offset)?),
@@ -78,6 +79,7 @@ pub(super) fn subscribe(
             pull: opts.pull.unwrap_or(false),
             rate: gateway.delivery_rate,
             liveness: defaults.liveness,
+            backlog: Some(backlog.clone()),
         },
     })
 }
@@ -100,6 +102,11 @@ pub(super) fn start(
     let needs = |field: &str| {
         Refusal::bad_request(format!("`from` is \"{field}\", but `{field}` is missing; add it"))
     };
+    let given = [("ts", ts.is_some()), ("afterId", after_id.is_some()), ("offset", offset.is_some())];
+    if let Some((field, _)) = given.into_iter().find(|(field, given)| *given && *field != from) {
+        let message = format!("`{field}` does not go with `from`: \"{from}\"; leave out one of the two");
+        return Err(Refusal::bad_request(message));
+    }
     match from {
         "latest" => Ok(Start::Latest),
         "earliest" => Ok(Start::Earliest),
