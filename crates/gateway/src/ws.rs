@@ -8,6 +8,7 @@
 //! | `frames` | frames to be written, in one buffer |
 //! | `connection` | the task: what is ready is done, in turns |
 //! | `requests` | what each frame of a client asks for |
+//! | `settling` | acks, nacks and extensions |
 //! | `publishing` | events that came together go to the bus together |
 //! | `fetching` | subscriptions that are given events only when they ask |
 //! | `subscriptions` | what the client is subscribed to, and what it holds |
@@ -20,6 +21,7 @@ mod fetching;
 mod frames;
 mod publishing;
 mod requests;
+mod settling;
 mod socket;
 mod subscriptions;
 mod timing;

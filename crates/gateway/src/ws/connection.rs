@@ -31,8 +31,11 @@ const UNWRITTEN_MAX: usize = 256 << 10;
 const SETTLING_MAX: usize = 4_096;
 /// How long the events of a client that has gone may take to be committed.
 const FINISH: Duration = Duration::from_secs(5);
-/// Messages read, and deliveries taken, before the others have their turn.
+/// Deliveries taken before the others have their turn.
 const TURN_MAX: usize = 256;
+/// Messages read before the others have their turn. Few: the first events of a burst are on their way to the disk while
+/// the next are read.
+const READ_TURN_MAX: usize = 32;
 /// Closes a connection whose client is not or no longer known.
 pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
 
@@ -250,7 +253,7 @@ impl Connection {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let (mut any, mut end) = (false, Ok(()));
         let mut shut = false;
-        for _ in 0..TURN_MAX {
+        for _ in 0..READ_TURN_MAX {
             let full = !self.publishing.has_room() || self.settling.len() >= SETTLING_MAX;
             if full || self.first.is_some() || !self.may_write_more() || self.closing.is_some() {
                 shut = true;

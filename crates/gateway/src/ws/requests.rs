@@ -1,17 +1,15 @@
 //! What each frame of a client asks for.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use promethean_bus::Held;
+use promethean_bus::BusError;
 use promethean_bus::admin::SeekReport;
 use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_model::wire::client::Target;
 use promethean_model::wire::{ClientFrame, Corr, Item, Reply, SeekOpts, SubscribeOpts};
-use promethean_model::{EventId, GroupName, TopicName};
-use serde::Serialize;
+use promethean_model::{GroupName, TopicName};
 use serde_json::value::RawValue;
 
 use super::asking;
@@ -31,14 +29,6 @@ pub(super) enum Answer {
     Done(Kept, Result<(), Refusal>),
     Sought(Kept, Result<SeekReport, Refusal>),
 }
-
-/// The reply to an ack and the like.
-#[derive(Serialize)]
-struct Stale {
-    stale: bool,
-}
-
-type Texts<'a> = Vec<Cow<'a, str>>;
 
 impl Connection {
     /// Does what a frame asks for, or begins to.
@@ -178,7 +168,7 @@ impl Connection {
     }
 
     fn may_publish(&mut self, topic: &str) -> Result<TopicName, Refusal> {
-        let topic: TopicName = topic.parse().map_err(promethean_bus::BusError::from)?;
+        let topic: TopicName = topic.parse().map_err(BusError::from)?;
         if !self.may(&Access::Publish(&topic)) {
             return Err(Refusal::forbidden_on("publish", &Subject::Topic(topic)));
         }
@@ -199,7 +189,7 @@ impl Connection {
         opts: &SubscribeOpts<'_>,
     ) -> Result<(), Refusal> {
         let subject: Subject = topic.parse()?;
-        let group_name: GroupName = group.parse().map_err(promethean_bus::BusError::from)?;
+        let group_name: GroupName = group.parse().map_err(BusError::from)?;
         if !self.may(&Access::Subscribe(&subject, Some(&group_name))) {
             return Err(Refusal::forbidden_on("subscribe", &subject));
         }
@@ -213,7 +203,8 @@ impl Connection {
                 format!("this connection has {max} subscriptions; use patterns or another connection");
             return Err(Refusal::new(StatusCode::CONFLICT, "too_many_subscriptions", message));
         }
-        let request = asking::subscribe(subject, group_name, opts, &self.app.options)?;
+        let request =
+            asking::subscribe(subject, group_name, opts, &self.app.options, &self.subscriptions.backlog)?;
         if request.member.member_id.is_some() {
             self.timing.is_member();
         }
@@ -234,88 +225,7 @@ impl Connection {
     }
 
     pub(super) fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
-        self.subscriptions.find(&target.topic, &target.group).ok_or_else(|| {
-            let message = format!(
-                "`{}` in group `{}` is not subscribed to; SUBSCRIBE first",
-                target.topic, target.group
-            );
-            Refusal::new(StatusCode::CONFLICT, "not_subscribed", message)
-        })
-    }
-
-    /// What is held of the named events, which is held no longer, and how many are not held.
-    fn take(&mut self, target: &Target<'_>, ids: &Texts<'_>) -> Result<(u64, Vec<Held>, usize), Refusal> {
-        let ids = parse(ids)?;
-        let (number, sub) = self.find(target)?;
-        let held: Vec<Held> = ids.iter().filter_map(|id| sub.take(&target.topic, id)).collect();
-        let stale = ids.len() - held.len();
-        Ok((number, held, stale))
-    }
-
-    fn ack(&mut self, corr: Corr<'_>, target: &Target<'_>, ids: &Texts<'_>) -> Result<(), Refusal> {
-        let (number, held, stale) = self.take(target, ids)?;
-        let Some(sub) = self.subscriptions.get_mut(number) else { return Ok(()) };
-        match corr {
-            None => {
-                if sub.acked.is_empty() {
-                    self.acked.push(number);
-                }
-                sub.acked.extend(held);
-            }
-            Some(_) if held.is_empty() => self.settled(&Reply { corr }, stale),
-            Some(corr) => {
-                let corr = corr.to_owned();
-                let acked = sub.subscription.ack_held_durably(&held);
-                self.settling.push(Box::pin(async move { (Some(corr), stale, acked.await) }));
-            }
-        }
-        Ok(())
-    }
-
-    fn nack(
-        &mut self,
-        corr: Corr<'_>,
-        target: &Target<'_>,
-        ids: &Texts<'_>,
-        delay_ms: Option<u64>,
-    ) -> Result<(), Refusal> {
-        let (number, held, stale) = self.take(target, ids)?;
-        let Some(sub) = self.subscriptions.get_mut(number) else { return Ok(()) };
-        let corr = corr.map(RawValue::to_owned);
-        let nacked = sub.subscription.nack_held(&held, delay_ms);
-        self.settling.push(Box::pin(async move { (corr, stale, nacked.await) }));
-        Ok(())
-    }
-
-    fn extend(
-        &mut self,
-        corr: Corr<'_>,
-        target: &Target<'_>,
-        ids: &Texts<'_>,
-        extend_ms: Option<u64>,
-    ) -> Result<(), Refusal> {
-        let mut ids = parse(ids)?;
-        ids.sort_unstable();
-        ids.dedup();
-        let (_, sub) = self.find(target)?;
-        let held: Vec<&Held> = ids.iter().filter_map(|id| sub.get(&target.topic, id)).collect();
-        if held.len() < ids.len() {
-            let message = "no such event is in flight here; it was settled, or its lease is over";
-            return Err(Refusal::new(StatusCode::NOT_FOUND, "unknown_id", message));
-        }
-        let corr = corr.map(RawValue::to_owned);
-        let extended = sub.subscription.extend_held(&held, extend_ms);
-        self.settling.push(Box::pin(async move { (corr, 0, extended.await) }));
-        Ok(())
-    }
-
-    /// Answers an ack and the like, if the client wants to hear.
-    pub(super) fn settled(&mut self, reply: &Reply<'_>, stale: usize) {
-        match (reply.corr, stale) {
-            (None, _) => {}
-            (Some(_), 0) => self.out.add(|buffer| reply.ok(buffer)),
-            (Some(_), _) => self.out.add(|buffer| reply.ok_with(buffer, &Stale { stale: true })),
-        }
+        self.subscriptions.find(&target.topic, &target.group).ok_or_else(|| not_subscribed(target))
     }
 
     fn pause(&mut self, corr: Corr<'_>, target: &Target<'_>, paused: bool) -> Result<(), Refusal> {
@@ -339,7 +249,7 @@ impl Connection {
                 "a group is moved on one topic at a time; name a topic, not a pattern",
             ));
         };
-        let group: GroupName = target.group.parse().map_err(promethean_bus::BusError::from)?;
+        let group: GroupName = target.group.parse().map_err(BusError::from)?;
         let Some(from) = &opts.from else {
             return Err(Refusal::bad_request("`opts.from` is missing; say where to move the group"));
         };
@@ -353,14 +263,8 @@ impl Connection {
     }
 }
 
-/// Ids of one frame.
-const IDS_MAX: usize = 10_000;
-
-fn parse(ids: &Texts<'_>) -> Result<Vec<EventId>, Refusal> {
-    if ids.len() > IDS_MAX {
-        return Err(Refusal::bad_request(format!("`ids` has more than {IDS_MAX}; send several frames")));
-    }
-    let parse =
-        |id: &Cow<'_, str>| id.parse().map_err(|error| Refusal::bad_request(format!("`id`: {error}")));
-    ids.iter().map(parse).collect()
+pub(super) fn not_subscribed(target: &Target<'_>) -> Refusal {
+    let Target { topic, group, .. } = target;
+    let message = format!("`{topic}` in group `{group}` is not subscribed to; SUBSCRIBE first");
+    Refusal::new(StatusCode::CONFLICT, "not_subscribed", message)
 }

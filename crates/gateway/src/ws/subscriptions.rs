@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::stream::{SelectAll, Stream};
-use promethean_bus::{BusError, Given, Held, Lease, Over, Subscription};
+use promethean_bus::pattern::Subject;
+use promethean_bus::{Backlog, BusError, Given, Held, Lease, Over, Subscription};
 use promethean_model::wire::Corr;
 use promethean_model::wire::server::{self, Context as Delivery};
 use promethean_model::{EventId, EventMeta, TopicName};
@@ -19,8 +20,13 @@ use crate::events::view;
 /// Leases of one look at a subscription, so that others get their turn.
 const TAKEN_MAX: usize = 256;
 
+/// Bytes of events that wait for one connection to write them.
+const BACKLOG_BYTES_MAX: usize = 8 << 20;
+
 /// One subscription of a connection.
 pub(super) struct Subscribed {
+    /// Its number among those of the connection.
+    pub(super) number: u64,
     /// As the client wrote it.
     pub(super) topic: Box<str>,
     pub(super) group: Box<str>,
@@ -46,6 +52,7 @@ impl Subscribed {
     pub(super) fn new(topic: &str, group: &str, subscription: Subscription) -> Self {
         subscription.keep();
         Self {
+            number: 0,
             topic: topic.into(),
             group: group.into(),
             subscription: Arc::new(subscription),
@@ -58,6 +65,10 @@ impl Subscribed {
             held: HashMap::new(),
             more_held: Vec::new(),
         }
+    }
+
+    fn is_pattern(&self) -> bool {
+        matches!(self.subscription.subject(), Subject::Pattern(_))
     }
 
     /// How much is delivered and not settled.
@@ -83,7 +94,7 @@ impl Subscribed {
     }
 
     /// What is held of an event, by its id and, if `topic` is not the subscribed text, its topic. It is held no longer.
-    pub(super) fn take(&mut self, topic: &str, id: &EventId) -> Option<Held> {
+    fn take(&mut self, topic: &str, id: &EventId) -> Option<Held> {
         let fits = |held: &Held| topic == &*self.topic || held.topic().as_str() == topic;
         if self.held.get(id).is_some_and(fits) {
             let held = self.held.remove(id);
@@ -98,7 +109,7 @@ impl Subscribed {
     }
 
     /// As [`Subscribed::take`], and it is held on.
-    pub(super) fn get(&self, topic: &str, id: &EventId) -> Option<&Held> {
+    fn get(&self, topic: &str, id: &EventId) -> Option<&Held> {
         let fits = |held: &&Held| topic == &*self.topic || held.topic().as_str() == topic;
         let more =
             || self.more_held.iter().find(|(other, held)| other == id && fits(&held)).map(|(_, held)| held);
@@ -161,10 +172,13 @@ fn meta(lease: &Lease) -> EventMeta {
 }
 
 /// All subscriptions of a connection.
-#[derive(Default)]
 pub(super) struct Subscriptions {
+    /// What may wait for all of them.
+    pub(super) backlog: Backlog,
     /// By a number that is never used again.
     slots: HashMap<u64, Subscribed>,
+    /// How many of them are patterns.
+    patterns: usize,
     /// By topic and group, joined.
     names: HashMap<String, u64>,
     feeds: SelectAll<Feed>,
@@ -180,6 +194,20 @@ pub(super) enum Came {
     Nothing,
     /// It is over, and removed.
     Ended(Box<Subscribed>, BusError),
+}
+
+impl Default for Subscriptions {
+    fn default() -> Self {
+        Self {
+            backlog: Backlog::new(BACKLOG_BYTES_MAX),
+            slots: HashMap::new(),
+            patterns: 0,
+            names: HashMap::new(),
+            feeds: SelectAll::new(),
+            next: 0,
+            name: String::new(),
+        }
+    }
 }
 
 impl Subscriptions {
@@ -213,9 +241,40 @@ impl Subscriptions {
         self.slots.get_mut(&number)
     }
 
-    pub(super) fn add(&mut self, subscribed: Subscribed) {
+    /// The subscriptions that events of this topic and group may have come over, the likeliest first: patterns overlap,
+    /// and whoever acks by the event's topic need not know which of them delivered it.
+    pub(super) fn find_all(&mut self, topic: &str, group: &str) -> Vec<u64> {
+        let Some((first, _)) = self.find(topic, group) else { return Vec::new() };
+        let mut all = vec![first];
+        // Most connections have none, and this is asked for every ack.
+        if self.patterns > 0
+            && let Ok(topic) = topic.parse::<TopicName>()
+        {
+            let matches = |sub: &Subscribed| {
+                *sub.group == *group && sub.is_pattern() && sub.subscription.subject().matches(&topic)
+            };
+            let others = self.slots.values().filter(|sub| sub.number != first && matches(sub));
+            all.extend(others.map(|sub| sub.number));
+        }
+        all
+    }
+
+    /// What one of these holds of an event.
+    pub(super) fn holder(&self, among: &[u64], topic: &str, id: &EventId) -> Option<(&Subscribed, &Held)> {
+        let mut subs = among.iter().filter_map(|number| self.slots.get(number));
+        subs.find_map(|sub| Some((sub, sub.get(topic, id)?)))
+    }
+
+    /// As [`Subscriptions::holder`], and it is held no longer; the number of the subscription.
+    pub(super) fn take(&mut self, among: &[u64], topic: &str, id: &EventId) -> Option<(u64, Held)> {
+        among.iter().find_map(|number| Some((*number, self.slots.get_mut(number)?.take(topic, id)?)))
+    }
+
+    pub(super) fn add(&mut self, mut subscribed: Subscribed) {
         let number = self.next;
         self.next += 1;
+        subscribed.number = number;
+        self.patterns += usize::from(subscribed.is_pattern());
         self.feeds.push(Feed { number, subscription: Some(Arc::clone(&subscribed.subscription)) });
         self.names.insert(format!("{}\0{}", subscribed.topic, subscribed.group), number);
         self.slots.insert(number, subscribed);
@@ -223,6 +282,7 @@ impl Subscriptions {
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Subscribed> {
         let removed = self.slots.remove(&number)?;
+        self.patterns -= usize::from(removed.is_pattern());
         self.names.remove(&format!("{}\0{}", removed.topic, removed.group));
         Some(removed)
     }

@@ -1,6 +1,7 @@
 //! The WebSocket protocol, over real sockets.
 
 mod auth;
+mod chaos;
 pub(super) mod client;
 mod delivery;
 mod document;

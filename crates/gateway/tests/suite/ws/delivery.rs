@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use promethean_bus::admin::GroupProgress;
+use promethean_bus::delivery::types::Reason;
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::Open;
 use serde_json::{Value, json};
@@ -181,6 +182,84 @@ async fn topics_of_a_pattern_may_have_the_same_id() {
 }
 
 #[tokio::test]
+async fn an_ack_by_topic_finds_whichever_subscription_holds_the_event() {
+    let world = World::open().await;
+    let mut client = world.client().await;
+    // Three members of one group, over one connection.
+    for subject in ["a.*", "a.b", "a.**"] {
+        client.subscribe(subject, "g", json!({"from": "earliest", "maxInFlight": 4})).await;
+    }
+    for n in 0..12 {
+        client.send(json!({"op": "PUBLISH", "topic": "a.b", "payload": n})).await;
+    }
+    let (mut events, mut over) = (Vec::new(), std::collections::BTreeSet::new());
+    while events.len() < 12 {
+        let frame = client.next().await;
+        if frame["op"] == "EVENT" {
+            over.insert(frame["topic"].as_str().unwrap().to_owned());
+            events.push(frame["event"]["id"].clone());
+        }
+    }
+    assert_eq!(over.len(), 3, "each has its share: {over:?}");
+    let frame = |op: &str, ids: &[Value]| json!({"op": op, "topic": "a.b", "group": "g", "ids": ids});
+    client.ok(frame("MODACK", &events)).await;
+    assert_eq!(client.ok(frame("ACK", &events[..6])).await.get("stale"), None);
+    // The same without a reply.
+    client.send(frame("ACK", &events[6..])).await;
+    assert_eq!(client.ok(frame("ACK", &events[..1])).await["stale"], true);
+    let done = async {
+        while progress(&world, "a.b", "g").await.floor.get() < 12 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("all of them are done", done).await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_a_client_that_does_not_read_is_bounded() {
+    const EVENTS: usize = 80;
+    let world = World::open().await;
+    let (mut slow, mut other) = (world.client().await, world.client().await);
+    for group in ["one", "two"] {
+        slow.subscribe("t", group, json!({"from": "earliest", "maxInFlight": 1_000})).await;
+    }
+    let large = "x".repeat(500_000);
+    for n in 0..EVENTS {
+        other.publish("t", json!({"n": n, "large": large})).await;
+    }
+    let mut in_flight = 0;
+    for group in ["one", "two"] {
+        let stopped = async {
+            loop {
+                let progress = progress(&world, "t", group).await;
+                if progress.reason == Some(Reason::Credit) {
+                    return progress.in_flight;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        in_flight += soon("the group waits for the client", stopped).await;
+    }
+    // 8 MiB wait for it; some more is on its way over the socket.
+    assert!(in_flight < 60, "{in_flight} events of half a megabyte are in flight");
+    // Now it reads, and is given all of them.
+    let mut seen = std::collections::BTreeMap::new();
+    while seen.len() < 2 * EVENTS {
+        let event = slow.event().await;
+        slow.send(about("ACK", &event)).await;
+        let group = event["group"].as_str().unwrap().to_owned();
+        assert_eq!(
+            seen.insert((group, event["event"]["offset"].as_u64()), ()),
+            None,
+            "twice: {}",
+            event["ctx"]
+        );
+    }
+    world.close().await;
+}
+
+#[tokio::test]
 async fn without_manual_ack_a_written_event_is_done() {
     let world = World::open().await;
     let mut client = world.client().await;
@@ -239,6 +318,8 @@ async fn a_group_is_moved() {
         )
         .await;
     client.refused(json!({"op": "SEEK", "topic": "t", "group": "g"}), "bad_request").await;
+    let both = json!({"op": "SEEK", "topic": "t", "group": "g", "opts": {"from": "latest", "ts": 1}});
+    client.refused(both, "bad_request").await;
     client
         .refused(
             json!({"op": "SEEK", "topic": "t", "group": "none", "opts": {"from": "latest"}}),
