@@ -68,6 +68,7 @@ pub mod error;
 pub mod exactly_once;
 pub mod filter;
 mod group;
+pub mod jq;
 mod letter_book;
 pub mod limits;
 mod members;
