@@ -5,6 +5,7 @@
 //! all ends.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -208,8 +209,8 @@ impl Pool {
             state.running.push(running);
             drop(state);
             self.watch.notify_one();
-            // What a program does wrong is caught by the job itself.
-            job(&shift);
+            // A job that panics answers nobody; whoever waits hears that.
+            let _ = catch_unwind(AssertUnwindSafe(|| job(&shift)));
             state = self.lock();
             let before = state.running.len();
             state.running.retain(|running| running.number != number);

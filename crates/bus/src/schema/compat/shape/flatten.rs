@@ -130,7 +130,8 @@ impl<'a> Growing<'a> {
                 self = self.without(docs, member)?;
             }
         } else if only(&["required"])
-            && let Some([Value::String(name)]) = not.get("required").and_then(Value::as_array).map(Vec::as_slice)
+            && let Some([Value::String(name)]) =
+                not.get("required").and_then(Value::as_array).map(Vec::as_slice)
         {
             self.shape.types = self.shape.types.and(Types::OBJECT);
             self.shape.absent.insert(name.clone());
@@ -160,13 +161,20 @@ fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
     let mut unions = Vec::new();
     let any = node.list("anyOf");
     if !any.is_empty() {
-        unions.push(any.into_iter().map(|member| Choice { holds: vec![member], ..Choice::default() }).collect());
+        unions.push(
+            any.into_iter().map(|member| Choice { holds: vec![member], ..Choice::default() }).collect(),
+        );
     }
     let one = node.list("oneOf");
     if !one.is_empty() {
         let choice = |(index, member): (usize, &Node<'a>)| Choice {
             holds: vec![member.clone()],
-            fails: one.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other.clone()).collect(),
+            fails: one
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index)
+                .map(|(_, other)| other.clone())
+                .collect(),
             ..Choice::default()
         };
         unions.push(one.iter().enumerate().map(choice).collect());
@@ -177,7 +185,11 @@ fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
             let met = [condition.clone()].into_iter().chain(then).collect();
             unions.push(vec![
                 Choice { holds: met, ..Choice::default() },
-                Choice { holds: otherwise.into_iter().collect(), fails: vec![condition], ..Choice::default() },
+                Choice {
+                    holds: otherwise.into_iter().collect(),
+                    fails: vec![condition],
+                    ..Choice::default()
+                },
             ]);
         }
     }

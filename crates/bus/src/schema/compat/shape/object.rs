@@ -17,8 +17,17 @@ pub(in super::super) struct Others<'a> {
 }
 
 /// Keywords that make a schema see more properties than its own.
-const SEES_MORE: [&str; 9] =
-    ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "additionalProperties", "$dynamicRef"];
+const SEES_MORE: [&str; 9] = [
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "dependentSchemas",
+    "additionalProperties",
+    "$dynamicRef",
+];
 
 /// What a part says about properties that it does not list.
 pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Option<Node<'a>> {
@@ -30,7 +39,10 @@ pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Opti
 }
 
 /// The lists of `dependentRequired`, and those of draft 7's `dependencies`.
-pub(in super::super) fn dependent_names<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
+pub(in super::super) fn dependent_names<'a>(
+    docs: &Docs<'a>,
+    part: &Node<'a>,
+) -> Vec<(&'a str, Vec<&'a str>)> {
     let keyword = if docs.of(part.side).is_draft_7() { "dependencies" } else { "dependentRequired" };
     let Some(Value::Object(map)) = part.get(keyword) else { return Vec::new() };
     let list = |(name, value): (&'a String, &'a Value)| {
@@ -106,7 +118,9 @@ impl<'a> Shape<'a> {
         let mut rest = with(split.and_then(|part| additional(docs, part)));
         if self.is_closed_by_reading(docs) {
             let matched = pattern.is_some_and(|pattern| {
-                self.parts.iter().any(|part| part.side == Side::Writes && part.entry("patternProperties", pattern).is_some())
+                self.parts.iter().any(|part| {
+                    part.side == Side::Writes && part.entry("patternProperties", pattern).is_some()
+                })
             });
             if !matched {
                 rest.values = Some(Vec::new());
@@ -115,7 +129,10 @@ impl<'a> Shape<'a> {
         others.push(Others { all: rest, pattern: None });
         if let Some(part) = split {
             for pattern in part.names("patternProperties") {
-                others.push(Others { all: with(part.entry("patternProperties", pattern)), pattern: Some(pattern) });
+                others.push(Others {
+                    all: with(part.entry("patternProperties", pattern)),
+                    pattern: Some(pattern),
+                });
             }
             // Patterns of further parts: their properties may be declared there only.
             if self.is_closed_by_reading(docs) {
@@ -138,7 +155,8 @@ impl<'a> Shape<'a> {
             && !self.lossy
             && own().any(|part| part.names("properties").next().is_some())
             && !own().any(|part| {
-                let said = |keyword: &str| part.get(keyword).is_some_and(|value| value != &Value::Bool(false));
+                let said =
+                    |keyword: &str| part.get(keyword).is_some_and(|value| value != &Value::Bool(false));
                 said("additionalProperties") || said("unevaluatedProperties")
             })
     }
@@ -150,7 +168,9 @@ impl<'a> Shape<'a> {
             listed("properties")
                 || required.is_some_and(|names| names.iter().any(|one| one == name))
                 || dependent_names(docs, part).iter().any(|(one, more)| *one == name || more.contains(&name))
-                || part.names("patternProperties").any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))
+                || part
+                    .names("patternProperties")
+                    .any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))
         })
     }
 
