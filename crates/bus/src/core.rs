@@ -18,6 +18,7 @@ use crate::limits::BucketSet;
 use crate::members::Members;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
+use crate::schema::Book;
 use crate::settings::SettingsMirror;
 
 /// Everything of one bus.
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
+    pub(crate) schemas: Book,
     pub(crate) letters: LetterBook,
     pub(crate) owners: Owners,
     pub(crate) committer: Committer,
@@ -56,12 +58,13 @@ pub(crate) struct Parts {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
+    pub(crate) schemas: Book,
     pub(crate) letters: LetterBook,
 }
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { store, clock, options, mint, metrics, settings, letters } = parts;
+        let Parts { store, clock, options, mint, metrics, settings, schemas, letters } = parts;
         let now_ms = clock.monotonic_ms();
         let topic_rates =
             options.topic_rate.map(|rate| BucketSet::new(rate, options.rated_topics_max, now_ms));
@@ -73,6 +76,7 @@ impl Core {
             mint,
             metrics,
             settings,
+            schemas,
             letters,
             owners: Owners::default(),
             coordinators: Coordinators::default(),

@@ -6,6 +6,7 @@ use promethean_model::{
 use thiserror::Error;
 
 use crate::publish::JsonError;
+use crate::schema::{Incompatible, SchemaRejected};
 
 mod code;
 mod from_store;
@@ -276,6 +277,80 @@ pub enum BusError {
         /// The failure.
         reason: String,
     },
+    /// A text that is no schema, or none that is taken.
+    #[error("the schema is not usable{}: {reason}", place(at))]
+    BadSchema {
+        /// Where in the schema, as a JSON pointer.
+        at: String,
+        /// What is wrong and what to change.
+        reason: String,
+    },
+    /// A payload that does not fit.
+    #[error(transparent)]
+    SchemaRejected(Box<SchemaRejected>),
+    /// A new version that does not fit the versions before.
+    #[error(transparent)]
+    SchemaIncompatible(Box<Incompatible>),
+    /// The topic has no such version.
+    #[error("topic `{topic}` has no schema version {version}; {}", known(latest))]
+    UnknownSchema {
+        /// The topic.
+        topic: TopicName,
+        /// What was asked for, as it was.
+        version: String,
+        /// The latest one there is.
+        latest: Option<u32>,
+    },
+    /// The topic wants a schema and has none.
+    #[error(
+        "topic `{topic}` takes only events with a schema and has none; register one, or set `schema` to optional"
+    )]
+    SchemaRequired {
+        /// The topic.
+        topic: TopicName,
+    },
+    /// Events of this version are there, or may be.
+    #[error(
+        "schema version {version} of topic `{topic}` is in use: {reason}; register a further version instead"
+    )]
+    SchemaInUse {
+        /// The topic.
+        topic: TopicName,
+        /// The version.
+        version: u32,
+        /// Why it is taken to be.
+        reason: &'static str,
+    },
+    /// The number is not above that of the latest version.
+    #[error("topic `{topic}` has schema version {latest} already; give a number above it, or none")]
+    VersionTaken {
+        /// The topic.
+        topic: TopicName,
+        /// What was given.
+        given: u32,
+        /// The latest one there is.
+        latest: u32,
+    },
+    /// As many versions as there may be.
+    #[error("topic `{topic}` has {max} schema versions already; use a new topic")]
+    TooManySchemas {
+        /// The topic.
+        topic: TopicName,
+        /// The limit.
+        max: usize,
+    },
+    /// The old form of an event, for those who still read it, could not be made.
+    #[error(
+        "the event has no form of version {version} for `{topic}.v{version}`: {reason}; repair the downcaster or the event"
+    )]
+    DowncastFailed {
+        /// The topic.
+        topic: TopicName,
+        /// The old version.
+        version: u32,
+        /// What went wrong.
+        reason: String,
+    },
     /// The bus is shutting down.
     #[error("the server is shutting down; connect again")]
     Closed,
@@ -291,4 +366,12 @@ pub enum BusError {
 
 fn at(offset: Option<Offset>) -> String {
     offset.map_or_else(|| "none".to_owned(), |offset| format!("at offset {offset}"))
+}
+
+fn place(at: &str) -> String {
+    if at.is_empty() { String::new() } else { format!(" at `{at}`") }
+}
+
+fn known(latest: &Option<u32>) -> String {
+    latest.map_or_else(|| "register one first".to_owned(), |latest| format!("the latest is {latest}"))
 }

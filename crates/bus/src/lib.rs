@@ -51,6 +51,7 @@
 //! | [`pattern`], [`filter`] | which topics and events a group is given |
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
+//! | [`schema`] | JSON Schemas: compiling one, comparing two |
 //! | [`metrics`] | what is counted, and its page |
 //! | `small_map` | a map for few entries |
 //! | [`error`] | every refusal |
@@ -68,6 +69,7 @@ pub mod error;
 pub mod exactly_once;
 pub mod filter;
 mod group;
+pub mod jq;
 mod letter_book;
 pub mod limits;
 mod members;
@@ -78,6 +80,7 @@ pub mod publish;
 pub mod publisher;
 mod publishing;
 pub mod rows;
+pub mod schema;
 mod settings;
 mod small_map;
 pub mod subscribe;

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::error::BusError;
 use crate::metrics::TopicSeries;
 use crate::publish::{Checked, Pending, Prepared, Publish, Published, Writer, check};
+use crate::schema::{self, Stamp};
 
 /// Publishes events in their order, each by itself.
 pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
@@ -29,7 +30,7 @@ pub(crate) async fn commit_each(
     let mut settings = LastSettings::new(core);
     for event in events {
         match check_topic(core, event).await {
-            Ok(prepared) if prepared.expects_nothing() => {
+            Ok(prepared) if prepared.expects_nothing() && !core.schemas.is_dual(&prepared.event.topic) => {
                 let durability = settings.get(&prepared.event.topic).durability;
                 if run.durability != durability || run.is_full() {
                     run.flush(core, &mut results, None).await;
@@ -59,6 +60,8 @@ struct Run {
     /// With their places in the results.
     pending: Vec<(usize, Pending)>,
     events: Vec<AppendEvent>,
+    /// Held until it is known what became of the events.
+    stamps: Vec<Stamp>,
     bytes: usize,
 }
 
@@ -77,6 +80,7 @@ impl Run {
             durability: None,
             pending: Vec::with_capacity(room),
             events: Vec::with_capacity(room),
+            stamps: Vec::new(),
             bytes: 0,
         }
     }
@@ -86,6 +90,7 @@ impl Run {
         let topic = prepared.event.topic.clone();
         self.pending.push((place, Pending { id, topic, partition: prepared.partition }));
         self.bytes += prepared.event.bytes();
+        self.stamps.extend(prepared.stamp);
         self.events.push(prepared.event);
     }
 
@@ -97,6 +102,7 @@ impl Run {
         let unheard = Unheard::new(core, self.pending.iter().map(|(_, pending)| &pending.topic));
         let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability, turn).await;
         unheard.heard();
+        self.stamps.clear();
         let mut counts = Counts::new(core);
         for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
             let result = match outcome {
@@ -159,8 +165,8 @@ pub(crate) fn prepare_batch(core: &Core, events: Vec<Publish<'_>>) -> Result<Pre
     let mut prepared = Vec::with_capacity(events.len());
     let mut durability = Some(Durability::Os);
     let mut settings = LastSettings::new(core);
-    for event in events {
-        let event = prepare(core, event, &mut settings, false)?;
+    for (index, event) in events.into_iter().enumerate() {
+        let event = prepare(core, event, &mut settings, false).map_err(|error| error.in_batch(index))?;
         if settings.get(&event.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }
@@ -172,23 +178,40 @@ pub(crate) fn prepare_batch(core: &Core, events: Vec<Publish<'_>>) -> Result<Pre
 /// Commits events, and state with them.
 pub(crate) async fn commit(
     core: &Core,
-    durability: Option<Durability>,
-    prepared: Vec<Prepared>,
+    mut durability: Option<Durability>,
+    mut prepared: Vec<Prepared>,
     state: Vec<StateOp>,
     turn: Option<Turn>,
 ) -> Result<Vec<Published>, BusError> {
     check_topics(core, &prepared).await?;
+    let many = prepared.len() > 1;
+    for (index, event) in prepared.iter_mut().enumerate() {
+        let finished = schema::finish(core, event).await;
+        finished.map_err(|error| if many { error.in_batch(index) } else { error })?;
+    }
+    let asked = prepared.len();
+    for copy in schema::copies(core, &prepared).await? {
+        if core.settings.get(&copy.event.topic).durability != Some(Durability::Os) {
+            durability = None;
+        }
+        prepared.push(copy);
+    }
+    // Held until it is known what became of the events.
+    let stamps: Vec<Stamp> = prepared.iter_mut().filter_map(|event| event.stamp.take()).collect();
     let mut batch = Batch { state, ..Batch::of(Class::Durable(durability)) };
     let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
     let unheard = Unheard::new(core, pending.iter().map(|pending| &pending.topic));
     let receipt = core.store.commit_in_turn(batch, turn).await;
     unheard.heard();
+    drop(stamps);
     let receipt = receipt?;
     let mut counts = Counts::new(core);
     for (pending, placed) in pending.iter().zip(&receipt.events) {
         counts.add(&pending.topic, *placed);
     }
-    Ok(Published::all(pending, &receipt))
+    let mut published = Published::all(pending, &receipt);
+    published.truncate(asked);
+    Ok(published)
 }
 
 /// A batch takes the tokens of all its events or of none.
@@ -229,14 +252,17 @@ pub(crate) fn prepare(
     settings: &mut LastSettings<'_>,
     rated: bool,
 ) -> Result<Prepared, BusError> {
-    let checked = check_event(core, event, rated)?;
+    let mut checked = check_event(core, event, rated)?;
     let settings = settings.get(checked.topic());
-    checked.prepare(settings, &core.mint, core.clock.wall_ms())
+    let stamp = schema::stamp(core, &mut checked, settings)?;
+    let prepared = checked.prepare(settings, &core.mint, core.clock.wall_ms())?;
+    Ok(Prepared { stamp, ..prepared })
 }
 
 /// Refuses a topic that does not exist where publishing does not create topics.
 async fn check_topic(core: &Core, event: Result<Prepared, BusError>) -> Result<Prepared, BusError> {
-    let event = event?;
+    let mut event = event?;
+    schema::finish(core, &mut event).await?;
     if !core.options.auto_create {
         check_topics(core, std::slice::from_ref(&event)).await?;
     }

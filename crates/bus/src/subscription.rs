@@ -1,6 +1,7 @@
 //! A member's hold on a group: leases come out, acks go in.
 
 mod held;
+mod lifting;
 mod link;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +19,7 @@ use crate::members::Entered;
 use crate::pattern::Subject;
 
 pub use held::{Held, Over};
+pub(crate) use lifting::Lifter;
 use link::by_owner;
 pub(crate) use link::{Leased, Link};
 
@@ -94,12 +96,22 @@ impl Subscription {
 
     /// As [`Subscription::take`], for who looks at many subscriptions. The last one to look is woken.
     pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<Given, BusError>> {
-        self.link.inbox.poll_take(cx, leases_max).map_ok(|item| self.given(item))
+        let link = &self.link;
+        let item = match &link.lifter {
+            Some(lifter) => lifter.poll_take(link, cx, leases_max),
+            None => link.inbox.poll_take(cx, leases_max),
+        };
+        item.map_ok(|item| self.given(item))
     }
 
-    /// What is there now, if anything.
+    /// What is there now, if anything. Events that are to be lifted are there once they are.
     pub fn try_take(&self, leases_max: usize) -> Option<Result<Given, BusError>> {
-        self.link.inbox.take(leases_max).map(|item| item.map(|item| self.given(item)))
+        let link = &self.link;
+        let item = match &link.lifter {
+            Some(lifter) => lifter.try_take(link, leases_max),
+            None => link.inbox.take(leases_max),
+        };
+        item.map(|item| item.map(|item| self.given(item)))
     }
 
     fn given(&self, item: Item) -> Given {
@@ -194,14 +206,17 @@ impl Subscription {
         if self.link.credit.is_pulled() {
             self.link.credit.ungrant();
         }
-        let owners = self.link.owners();
+        let link = Arc::clone(&self.link);
         async move {
-            for owner in owners {
+            for owner in link.owners() {
                 let (answer, answered) = oneshot::channel();
                 // An owner answers after what it did before; one that has ended did all it will do.
                 if owner.mailbox.send_now(Command::Look(answer)).is_ok() {
                     let _ = answered.await;
                 }
+            }
+            if let Some(lifter) = &link.lifter {
+                lifter.lift_all(&link).await;
             }
         }
     }

@@ -36,5 +36,5 @@ pub use millis::Millis;
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
-pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings};
+pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings, Undeclared};
 pub use time::{Clock, SystemClock};

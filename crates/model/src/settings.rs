@@ -25,10 +25,12 @@ pub struct TopicSettings {
     /// What an acknowledgement promises. Default: the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// Whether events are accepted while the topic has no schema. Default: `optional`.
+    /// Whether payloads are held against the topic's schema, and whether it must have one. Default: `optional`.
     pub schema: SchemaRule,
     /// What a new version of the schema may change. Default: `backward`.
     pub compat: Compat,
+    /// What the check of a new version takes the properties for that a schema does not name. Default: `any`.
+    pub undeclared: Undeclared,
     /// Deliveries to a group that sets no number of its own before an event becomes a dead letter. Default: 5.
     /// Minimum: 1. Maximum: 1,000.
     pub max_attempts: u32,
@@ -49,15 +51,29 @@ pub struct Retention {
     pub count: Option<u64>,
 }
 
-/// Whether a topic may be without a schema.
+/// Whether payloads are held against a schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaRule {
-    /// While there is no schema, every payload is accepted.
+    /// Payloads must fit the schema; while there is none, every payload is accepted.
     #[default]
     Optional,
-    /// While there is no schema, every publish is refused.
+    /// Payloads must fit the schema; while there is none, every publish is refused.
     Required,
+    /// Nothing is checked and no version is noted, whatever schemas there are.
+    Off,
+}
+
+/// What a schema that does not forbid further properties says of those it does not name, when it is compared with
+/// another version. Payloads are checked by what the schema says either way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undeclared {
+    /// They can be there with any value, so giving one a type is a change.
+    #[default]
+    Any,
+    /// Publishers do not send them, so adding an optional one with a type is none.
+    Absent,
 }
 
 /// What a new version of a schema may change.
@@ -146,6 +162,7 @@ impl Default for TopicSettings {
             durability: None,
             schema: SchemaRule::default(),
             compat: Compat::default(),
+            undeclared: Undeclared::default(),
             max_attempts: ATTEMPTS_DEFAULT,
         }
     }
@@ -181,23 +198,28 @@ mod tests {
         assert_eq!(settings.validate(), Ok(()));
         assert_eq!(
             serde_json::to_string(&settings).unwrap(),
-            r#"{"compacted":false,"dedupe_window":"1d","schema":"optional","compat":"backward","max_attempts":5}"#
+            r#"{"compacted":false,"dedupe_window":"1d","schema":"optional","compat":"backward","undeclared":"any","max_attempts":5}"#
         );
     }
 
     #[test]
     fn everything_given_round_trips() {
-        let json = r#"{"retention":{"age":"7d","bytes":1000000,"count":5},"compacted":true,"partitions":8,"dedupe_window":"90s","durability":"os","schema":"required","compat":"full_transitive","max_attempts":3}"#;
+        let json = r#"{"retention":{"age":"7d","bytes":1000000,"count":5},"compacted":true,"partitions":8,"dedupe_window":"90s","durability":"os","schema":"required","compat":"full_transitive","undeclared":"absent","max_attempts":3}"#;
         let settings = read(json);
         assert_eq!(settings.validate(), Ok(()));
         assert_eq!(serde_json::to_string(&settings).unwrap(), json);
+        assert_eq!(read(r#"{"schema":"off"}"#).schema, SchemaRule::Off);
     }
 
     #[test]
     fn refuses_unknown_names_and_values() {
-        for json in
-            [r#"{"partition":1}"#, r#"{"retention":{"days":1}}"#, r#"{"schema":"x"}"#, r#"{"partitions":-1}"#]
-        {
+        for json in [
+            r#"{"partition":1}"#,
+            r#"{"retention":{"days":1}}"#,
+            r#"{"schema":"x"}"#,
+            r#"{"undeclared":"x"}"#,
+            r#"{"partitions":-1}"#,
+        ] {
             assert!(serde_json::from_str::<TopicSettings>(json).is_err(), "{json}");
         }
     }

@@ -18,7 +18,8 @@ use crate::error::BusError;
 use crate::exactly_once::dedupe_scope;
 use crate::group::Command;
 use crate::pattern::Subject;
-use crate::rows::{GroupKey, GroupRow, group_prefix, topic_prefix};
+use crate::rows::{GroupKey, GroupRow, SchemaKey, group_prefix, topic_prefix};
+use crate::schema::VERSIONS_MAX;
 use crate::subscribe::stored_row;
 
 /// Changes of one commit.
@@ -37,7 +38,7 @@ impl Bus {
         .await
     }
 
-    /// Deletes a topic with its events, settings, and groups with all they noted. Its subscriptions end with
+    /// Deletes a topic with its events, settings, schemas, and groups with all they noted. Its subscriptions end with
     /// `topic_deleted`, and so does subscribing to it meanwhile. Groups of patterns stay, and begin anew should the topic
     /// be born again. Done to the end even if the caller stops waiting; if it fails half-way the topic is there still.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
@@ -76,7 +77,13 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
             core.store.commit(Batch::new().with(RowOp::Delete { table: Table::Groups, key })).await?;
         }
     }
-    core.store.commit(Batch::new().with(TopicOp::Delete(topic.clone()))).await?;
+    // With its schemas, in one commit: half of the versions would be another history.
+    let versions = core.store.rows(Table::Schemas, &SchemaKey::prefix(topic), None, VERSIONS_MAX).await?;
+    let drop_schema = |row: Row| StateOp::from(RowOp::Delete { table: Table::Schemas, key: row.key });
+    let state =
+        versions.into_iter().map(drop_schema).chain([TopicOp::Delete(topic.clone()).into()]).collect();
+    core.store.commit(Batch { state, ..Batch::new() }).await?;
+    core.schemas.forget(topic);
     core.letters.forget(topic, None);
     core.settings.put(topic, None);
     core.metrics.forget_topic(topic);

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::error::BusError;
 use crate::pattern::Subject;
 use crate::rows::Start;
+use crate::schema::lift_events;
 use crate::topics;
 
 /// Most events and bytes of a page.
@@ -33,6 +34,7 @@ pub struct ReplayPage {
 #[derive(Debug)]
 pub struct Replay {
     core: Arc<Core>,
+    normalize: bool,
     from: Start,
     /// Topics not begun yet, the next one last.
     topics: Vec<TopicName>,
@@ -52,11 +54,18 @@ impl Bus {
             return Err(BusError::BadSeek { reason });
         }
         topics.reverse();
-        Ok(Replay { core: Arc::clone(&self.core), from, topics, current: None })
+        Ok(Replay { core: Arc::clone(&self.core), normalize: false, from, topics, current: None })
     }
 }
 
 impl Replay {
+    /// Lifts events of old schema versions to the latest, or no longer.
+    #[must_use]
+    pub fn normalize(mut self, normalize: bool) -> Self {
+        self.normalize = normalize;
+        self
+    }
+
     /// The next events, at most `limit` and 10,000; `None` when all are read.
     pub async fn next_page(&mut self, limit: usize) -> Result<Option<ReplayPage>, BusError> {
         loop {
@@ -74,6 +83,9 @@ impl Replay {
             let next = next.min(end);
             if next > from {
                 self.current = Some((topic.clone(), next, end));
+            }
+            if self.normalize {
+                events = lift_events(&self.core, events).await;
             }
             if !events.is_empty() || expired > 0 {
                 return Ok(Some(ReplayPage { topic, events, next, expired }));

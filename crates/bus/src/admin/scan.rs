@@ -10,12 +10,14 @@ use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::Start;
+use crate::schema::lift_events;
 use crate::topics;
 
 /// A scan of one topic up to where it ended when the scan began.
 #[derive(Debug)]
 pub struct Scan {
     core: Arc<Core>,
+    normalize: bool,
     topic: TopicName,
     next: Offset,
     end: Offset,
@@ -25,11 +27,18 @@ impl Bus {
     /// Starts a scan. A topic that does not exist is an empty one.
     pub async fn scan(&self, topic: &TopicName, from: Start) -> Result<Scan, BusError> {
         let (next, end) = topics::place(&self.core, topic, from).await?;
-        Ok(Scan { core: Arc::clone(&self.core), topic: topic.clone(), next, end })
+        Ok(Scan { core: Arc::clone(&self.core), normalize: false, topic: topic.clone(), next, end })
     }
 }
 
 impl Scan {
+    /// Lifts events of old schema versions to the latest, or no longer.
+    #[must_use]
+    pub fn normalize(mut self, normalize: bool) -> Self {
+        self.normalize = normalize;
+        self
+    }
+
     /// Where it goes on.
     pub fn next(&self) -> Offset {
         self.next
@@ -54,6 +63,9 @@ impl Scan {
             events.retain(|event| event.offset < self.end);
             // A topic that was deleted meanwhile has nothing more; its end would never be reached.
             self.next = if next > self.next { next.min(self.end) } else { self.end };
+            if self.normalize {
+                events = lift_events(&self.core, events).await;
+            }
             if !events.is_empty() || expired > 0 {
                 return Ok(Some(ReplayPage { topic: self.topic.clone(), events, next: self.next, expired }));
             }

@@ -11,6 +11,7 @@ use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::Start;
+use crate::schema::lift_events;
 use crate::topics;
 
 /// Most events and bytes of a page.
@@ -21,6 +22,7 @@ const PAGE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Tail {
     core: Arc<Core>,
+    normalize: bool,
     topic: TopicName,
     next: Offset,
     watch: EndWatch,
@@ -40,11 +42,18 @@ impl Bus {
             return Err(BusError::BadSeek { reason });
         }
         let shutdown = core.shutdown.subscribe();
-        Ok(Tail { core, topic: topic.clone(), next, watch, shutdown })
+        Ok(Tail { core, normalize: false, topic: topic.clone(), next, watch, shutdown })
     }
 }
 
 impl Tail {
+    /// Lifts events of old schema versions to the latest, or no longer.
+    #[must_use]
+    pub fn normalize(mut self, normalize: bool) -> Self {
+        self.normalize = normalize;
+        self
+    }
+
     /// The offset of the next event.
     pub fn next(&self) -> Offset {
         self.next
@@ -60,8 +69,12 @@ impl Tail {
             if end > self.next {
                 let from = self.next;
                 let limit = PageLimit { events: PAGE_EVENTS_MAX, bytes: PAGE_BYTES };
-                let EventPage { events, next, expired } =
+                let EventPage { mut events, next, expired } =
                     self.core.store.read(&self.topic, from, limit).await?;
+                if self.normalize {
+                    events = lift_events(&self.core, events).await;
+                }
+                // After the last wait: whoever gives up waiting is given these again.
                 self.next = next.max(from);
                 if !events.is_empty() || expired > 0 {
                     return Ok(Some(ReplayPage {

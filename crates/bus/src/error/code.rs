@@ -43,9 +43,26 @@ impl BusError {
             Self::StorageFailed { .. } => "storage_failed",
             Self::Poisoned { .. } => "poisoned",
             Self::UnknownOutcome { .. } => "unknown_outcome",
+            Self::BadSchema { .. } => "bad_schema",
+            Self::SchemaRejected(_) => "schema_rejected",
+            Self::SchemaIncompatible(_) => "schema_incompatible",
+            Self::UnknownSchema { .. } => "unknown_schema",
+            Self::SchemaRequired { .. } => "schema_required",
+            Self::SchemaInUse { .. } => "schema_in_use",
+            Self::VersionTaken { .. } => "version_taken",
+            Self::TooManySchemas { .. } => "too_many_schemas",
+            Self::DowncastFailed { .. } => "downcast_failed",
             Self::Closed => "closed",
             Self::Store { code, .. } => code,
         }
+    }
+
+    /// Says which event of a batch it is about, where the error has a place for that.
+    pub(crate) fn in_batch(mut self, index: usize) -> Self {
+        if let Self::SchemaRejected(rejected) = &mut self {
+            rejected.index = Some(index);
+        }
+        self
     }
 
     /// Whether nothing was or will be written.

@@ -215,6 +215,21 @@ impl Inbox {
         Poll::Pending
     }
 
+    /// Why nothing more will come.
+    pub(crate) fn ended(&self) -> Option<BusError> {
+        self.lock().ended.as_deref().cloned()
+    }
+
+    /// Has the reader woken by whatever comes next.
+    pub(crate) fn note_reader(&self, cx: &Context<'_>) {
+        note(&mut self.lock().reader, cx);
+    }
+
+    /// Wakes the reader if it waits.
+    pub(crate) fn wake_reader(&self) {
+        wake(self.lock());
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

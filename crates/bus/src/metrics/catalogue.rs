@@ -24,6 +24,10 @@ pub struct TopicSeries {
     pub duplicates: Counter,
     /// Publishes refused for their rate.
     pub rate_limited: Counter,
+    /// Payloads that did not fit the schema.
+    pub schema_rejected: Counter,
+    /// Events that could not be lifted to the latest version for a reader.
+    pub lift_failures: Counter,
 }
 
 impl Series for TopicSeries {
@@ -32,10 +36,22 @@ impl Series for TopicSeries {
         counter("events_published_total", "Events added to the topic."),
         counter("events_duplicate_total", "Publishes whose id was already there."),
         counter("events_rate_limited_total", "Events refused because they came too fast."),
+        counter("schema_rejected_total", "Payloads refused because they do not fit the topic's schema."),
+        counter(
+            "schema_lift_failures_total",
+            "Deliveries of events that could not be lifted to the latest schema version.",
+        ),
     ];
 
     fn readings(&self) -> Vec<Reading<'_>> {
-        [&self.published, &self.duplicates, &self.rate_limited].map(|c| Reading::Counter(c.get())).into()
+        let counters = [
+            &self.published,
+            &self.duplicates,
+            &self.rate_limited,
+            &self.schema_rejected,
+            &self.lift_failures,
+        ];
+        counters.map(|counter| Reading::Counter(counter.get())).into()
     }
 }
 
@@ -159,6 +175,8 @@ pub struct ServerSeries {
     pub topics: Gauge,
     /// Bytes the log keeps.
     pub log_bytes: Gauge,
+    /// Threads that jq programs did not give back.
+    pub jq_lost: Gauge,
     /// How long commits took.
     pub commit_us: Histogram,
 }
@@ -166,7 +184,7 @@ pub struct ServerSeries {
 impl Default for ServerSeries {
     fn default() -> Self {
         let commit_us = Histogram::new(&Bounds::COMMIT_US);
-        Self { topics: Gauge::default(), log_bytes: Gauge::default(), commit_us }
+        Self { topics: Gauge::default(), log_bytes: Gauge::default(), jq_lost: Gauge::default(), commit_us }
     }
 }
 
@@ -175,6 +193,7 @@ impl Series for ServerSeries {
     const FAMILIES: &'static [Family] = &[
         gauge("topics", "Topics there are."),
         gauge("log_bytes", "Bytes that the log keeps."),
+        gauge("jq_threads_lost", "Threads that stuck jq programs did not give back."),
         histogram("commit_latency_ms", "Milliseconds from handing a batch to the store to its answer."),
     ];
 
@@ -182,6 +201,7 @@ impl Series for ServerSeries {
         vec![
             Reading::Gauge(self.topics.get()),
             Reading::Gauge(self.log_bytes.get()),
+            Reading::Gauge(self.jq_lost.get()),
             Reading::Histogram(&self.commit_us),
         ]
     }

@@ -9,6 +9,7 @@ use promethean_store::port::{AppendEvent, Batch, EventIdSource};
 use super::json::{JsonError, JsonFault, minify};
 use super::request::{Payload, Publish};
 use crate::error::BusError;
+use crate::schema::Stamp;
 
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,8 @@ pub struct Prepared {
     pub expected_end: Option<Offset>,
     /// What the offset of the key's latest event must be. Only with a key.
     pub expected_key: Option<Option<Offset>>,
+    /// The version of the schema it is stamped with.
+    pub stamp: Option<Stamp>,
 }
 
 /// What the answer needs besides the receipt.
@@ -93,6 +96,16 @@ impl Checked {
         self.meta.headers.get_or_insert_default().insert(name.to_owned(), value);
     }
 
+    /// Takes a header out.
+    pub fn take_header(&mut self, name: &str) -> Option<String> {
+        let headers = self.meta.headers.as_mut()?;
+        let value = headers.remove(name)?;
+        if headers.is_empty() {
+            self.meta.headers = None;
+        }
+        Some(value)
+    }
+
     /// Applies the topic's settings, gives an id and a label where there is none, and encodes.
     pub fn prepare(
         mut self,
@@ -114,7 +127,8 @@ impl Checked {
         self.meta.encode(&mut meta);
         let event =
             AppendEvent { topic: self.topic, id, ts: self.ts, key: self.key, meta, payload: self.payload };
-        Ok(Prepared { event, partition, expected_end: self.expected_end, expected_key: self.expected_key })
+        let Self { expected_end, expected_key, .. } = self;
+        Ok(Prepared { event, partition, expected_end, expected_key, stamp: None })
     }
 }
 

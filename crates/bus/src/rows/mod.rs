@@ -1,10 +1,11 @@
-//! The bytes of what groups keep in the store's small tables. Persisted: a form is added to, never changed.
+//! The bytes of what groups and schemas keep in the store's small tables. Persisted: a form is added to, never changed.
 //!
 //! | module | table | key | value |
 //! | --- | --- | --- | --- |
 //! | `attempts` | `Attempts` | `group 0 topic 0 offset(be64)` | fixed bytes |
 //! | `letters` | `DeadLetters` | `group 0 topic 0 offset(be64)` | fixed bytes |
 //! | `groups` | `Groups` | `group 0 topic-or-pattern` | JSON |
+//! | `schemas` | `Schemas` | `topic 0 version(be32)` | JSON |
 
 use thiserror::Error;
 
@@ -14,12 +15,14 @@ mod groups;
 mod keys;
 mod letters;
 mod options;
+mod schemas;
 
 pub use attempts::{decode_attempts, encode_attempts};
 pub use groups::GroupRow;
 pub use keys::{EventKey, GroupKey, group_prefix, topic_prefix};
 pub use letters::LetterRow;
 pub use options::{AskedOptions, GroupOptions, Start};
+pub use schemas::{SchemaKey, SchemaRow};
 
 /// Bytes that no row of ours has: a newer release wrote them, or we have a bug.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

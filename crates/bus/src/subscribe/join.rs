@@ -21,7 +21,7 @@ use crate::limits::MemberRate;
 use crate::members::Entered;
 use crate::pattern::{Pattern, Subject};
 use crate::rows::{GroupKey, GroupRow};
-use crate::subscription::{Link, Subscription};
+use crate::subscription::{Lifter, Link, Subscription};
 use crate::topics;
 
 /// Epochs put aside at once, so that they grow over restarts without a commit for each rebalance.
@@ -64,6 +64,7 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
         member: core.next_member(),
         name,
         inbox: Arc::new(Inbox::new(request.member.backlog.clone())),
+        lifter: request.member.normalize.then(Lifter::new),
         joined: Mutex::default(),
         left: tokio::sync::Notify::new(),
     });

@@ -48,6 +48,9 @@ pub struct MemberOptions {
     pub meta: Option<Value>,
     /// Whether it is given events only when it asks, with [`crate::Subscription::grant`]. Default: false.
     pub pull: bool,
+    /// Whether events of old schema versions are lifted to the latest before it is given them. One that cannot be is
+    /// given as it is stored, with the header `x-normalize-error`. Default: false.
+    pub normalize: bool,
     /// How fast events are delivered to it. Default: as fast as it takes them.
     pub rate: Option<Rate>,
     /// A bound on the bytes that wait for it, perhaps together with other members. Default: none but `max_in_flight`.
@@ -65,6 +68,7 @@ impl Default for MemberOptions {
             liveness: Liveness::default(),
             meta: None,
             pull: false,
+            normalize: false,
             rate: None,
             backlog: None,
         }

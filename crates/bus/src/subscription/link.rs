@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use promethean_model::{GroupName, MemberId, TopicName};
 use tokio::sync::{Notify, oneshot};
 
+use super::lifting::Lifter;
 use super::{Lease, Settled};
 use crate::core::Core;
 use crate::delivery::credit::Credit;
@@ -23,6 +24,8 @@ pub(crate) struct Link {
     /// Its name, in a partitioned group.
     pub(crate) name: Option<MemberId>,
     pub(crate) inbox: Arc<Inbox>,
+    /// Of a member that wants events of the latest schema version.
+    pub(crate) lifter: Option<Arc<Lifter>>,
     /// What all its owners share.
     pub(crate) credit: Credit,
     pub(crate) joined: Mutex<Joined>,

@@ -77,6 +77,7 @@ pub(super) fn subscribe(
             member_id,
             meta,
             pull: opts.pull.unwrap_or(false),
+            normalize: opts.normalize.unwrap_or(false),
             rate: gateway.delivery_rate,
             liveness: defaults.liveness,
             backlog: Some(backlog.clone()),

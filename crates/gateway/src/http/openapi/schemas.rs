@@ -214,8 +214,8 @@ fn topics() -> Value {
             json!({}),
             json!({"retention": retention, "compacted": flag, "partitions": or_null(whole(1, 4096)),
                 "dedupe_window": window, "durability": or_null(json!({"enum": ["fsync", "os"]})),
-                "schema": {"enum": ["optional", "required"]}, "compat": {"enum": compat},
-                "max_attempts": whole(1, 1000)}),
+                "schema": {"enum": ["optional", "required", "off"]}, "compat": {"enum": compat},
+                "undeclared": {"enum": ["any", "absent"]}, "max_attempts": whole(1, 1000)}),
         )
     };
     let topic = object(

@@ -1,0 +1,247 @@
+//! Which versions there are, in memory: small facts of every version, and compiled ones as far as they fit.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use promethean_model::{Offset, TopicName};
+use promethean_store::port::{Store, Table};
+use tokio::sync::Semaphore;
+
+use super::cache::{Cache, Compiled};
+use super::evolution::Evolution;
+use super::registry::SchemaInfo;
+use super::text::SchemaText;
+use super::validator::{self, BadSchema};
+use crate::core::Core;
+use crate::error::BusError;
+use crate::rows::{SchemaKey, SchemaRow};
+
+/// Rows read at once; each may have a text of 256 KiB.
+const PAGE: usize = 20;
+/// How long compiling or comparing may take.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// Schemas compiled or compared at a time.
+const WORK_MAX: usize = 2;
+
+/// Changed only under the lock of the topic (see `changing`). As large as there are versions, without their texts.
+#[derive(Debug)]
+pub(crate) struct Book {
+    topics: RwLock<BTreeMap<TopicName, Arc<Versions>>>,
+    /// Whether any topic has a schema: most servers ask no further.
+    any: AtomicBool,
+    pub(super) cache: Cache,
+    pub(super) evolutions: RwLock<HashMap<TopicName, Arc<Evolution>>>,
+    /// Whether any topic is published in an old form too.
+    pub(super) any_dual: AtomicBool,
+    work: Arc<Semaphore>,
+}
+
+/// The versions of a topic; never empty.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Versions {
+    /// Ascending.
+    pub(super) list: Vec<Version>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) info: SchemaInfo,
+    pub(super) end: Offset,
+    /// Held by every event that is on its way with this version.
+    pub(super) uses: Arc<()>,
+}
+
+impl Versions {
+    pub(super) fn latest(&self) -> Option<&Version> {
+        self.list.last()
+    }
+
+    pub(super) fn find(&self, version: u32) -> Option<&Version> {
+        let at = self.list.binary_search_by_key(&version, |version| version.info.version).ok()?;
+        self.list.get(at)
+    }
+
+    /// The first version above this one.
+    pub(super) fn after(&self, version: u32) -> Option<u32> {
+        self.list.iter().map(|known| known.info.version).find(|known| *known > version)
+    }
+}
+
+impl Version {
+    pub(super) fn new(version: u32, row: &SchemaRow, text: &SchemaText) -> Self {
+        let info = SchemaInfo {
+            version,
+            fingerprint: text.fingerprint(),
+            compat: row.compat,
+            undeclared: row.undeclared,
+            forced: row.forced,
+            created: row.created,
+            bytes: row.schema.len(),
+        };
+        Self { info, end: row.end, uses: Arc::default() }
+    }
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            topics: RwLock::default(),
+            any: AtomicBool::new(false),
+            cache: Cache::default(),
+            evolutions: RwLock::default(),
+            any_dual: AtomicBool::new(false),
+            work: Arc::new(Semaphore::new(WORK_MAX)),
+        }
+    }
+}
+
+impl Book {
+    /// Reads what is stored.
+    pub(crate) async fn load(store: &dyn Store) -> Result<Self, BusError> {
+        let book = Self::default();
+        let mut after: Option<Vec<u8>> = None;
+        let mut topics: BTreeMap<TopicName, Versions> = BTreeMap::new();
+        loop {
+            let rows = store.rows(Table::Schemas, b"", after.as_deref(), PAGE).await?;
+            for row in &rows {
+                let SchemaKey { topic, version } = SchemaKey::decode(&row.key)?;
+                let row = SchemaRow::decode(&row.value)?;
+                let text = SchemaText::parse(row.schema.as_str())?;
+                topics.entry(topic).or_default().list.push(Version::new(version, &row, &text));
+            }
+            match rows.into_iter().last() {
+                Some(last) => after = Some(last.key),
+                None => break,
+            }
+        }
+        topics.into_iter().for_each(|(topic, versions)| book.put(&topic, versions));
+        Ok(book)
+    }
+
+    /// The versions of a topic that has any.
+    pub(crate) fn get(&self, topic: &TopicName) -> Option<Arc<Versions>> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.topics.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
+    }
+
+    /// Topics with schemas, by name.
+    pub(super) fn page(&self, after: Option<&TopicName>, limit: usize) -> Vec<(TopicName, Arc<Versions>)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
+        let from = after.map_or(Unbounded, Excluded);
+        let page = topics.range::<TopicName, _>((from, Unbounded)).take(limit);
+        page.map(|(topic, versions)| (topic.clone(), Arc::clone(versions))).collect()
+    }
+
+    /// Follows a change that is stored.
+    pub(super) fn put(&self, topic: &TopicName, versions: Versions) {
+        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        if versions.list.is_empty() {
+            topics.remove(topic);
+        } else {
+            topics.insert(topic.clone(), Arc::new(versions));
+        }
+        self.any.store(!topics.is_empty(), Ordering::Release);
+    }
+
+    /// Takes a version out of use, unless an event is on its way with it: what was there, to be put back if it stays.
+    pub(super) fn take_out(&self, topic: &TopicName, version: u32) -> Option<Versions> {
+        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let before = topics.get_mut(topic)?;
+        // Whoever looks at the versions now, or has an event on its way, holds one of these.
+        let versions = Arc::get_mut(before)?;
+        let kept = versions.clone();
+        let at = versions.list.iter().position(|known| known.info.version == version)?;
+        // Ours, and the copy just made.
+        if versions.list.get(at).is_none_or(|known| Arc::strong_count(&known.uses) > 2) {
+            return None;
+        }
+        versions.list.remove(at);
+        if versions.list.is_empty() {
+            topics.remove(topic);
+        }
+        Some(kept)
+    }
+
+    /// The topic is gone, with all its versions.
+    pub(crate) fn forget(&self, topic: &TopicName) {
+        self.put(topic, Versions::default());
+        self.cache.forget(topic);
+    }
+}
+
+/// A compiled version, from memory or from the store.
+pub(super) async fn compiled(
+    core: &Core,
+    topic: &TopicName,
+    info: &SchemaInfo,
+) -> Result<Arc<Compiled>, BusError> {
+    if let Some(compiled) = core.schemas.cache.get(topic, &info.fingerprint, info.version) {
+        return Ok(compiled);
+    }
+    let text = stored(core, topic, info.version).await?;
+    let compiled = compile(core, topic, info.version, text).await?;
+    core.schemas.cache.put(&compiled);
+    Ok(compiled)
+}
+
+/// The text of a version.
+pub(super) async fn stored(core: &Core, topic: &TopicName, version: u32) -> Result<SchemaText, BusError> {
+    let row = core.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
+    let unknown =
+        || BusError::UnknownSchema { topic: topic.clone(), version: version.to_string(), latest: None };
+    SchemaText::parse(SchemaRow::decode(&row.ok_or_else(unknown)?)?.schema)
+}
+
+/// Compiles, off the threads that others wait for.
+pub(super) async fn compile(
+    core: &Core,
+    topic: &TopicName,
+    version: u32,
+    text: SchemaText,
+) -> Result<Arc<Compiled>, BusError> {
+    let topic = topic.clone();
+    let work = move || {
+        let validator = validator::compile(text.value()).map_err(|bad| match bad {
+            BadSchema::Invalid { path, reason } => BusError::BadSchema { at: path, reason: short(reason) },
+            draft @ BadSchema::Draft(_) => {
+                BusError::BadSchema { at: "/$schema".to_owned(), reason: draft.to_string() }
+            }
+        })?;
+        let fingerprint = text.fingerprint();
+        Ok(Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes: text.text().len() }))
+    };
+    aside(core, work).await?
+}
+
+/// Messages quote the schema.
+fn short(reason: String) -> String {
+    if reason.len() <= 1024 { reason } else { reason.chars().take(1000).chain(['…']).collect() }
+}
+
+/// Does work that may take long on a thread for that, a bounded time and a bounded number at once. Work that takes
+/// longer is not waited for, and counts until it ends.
+pub(super) async fn aside<T: Send + 'static>(
+    core: &Core,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, BusError> {
+    let slow =
+        || BusError::BadSchema { at: String::new(), reason: "it takes too long; simplify it".to_owned() };
+    let done = async {
+        let permit = Arc::clone(&core.schemas.work).acquire_owned().await.ok();
+        let work = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(permit);
+            done
+        });
+        work.await.map_err(|_| BusError::BadSchema {
+            at: String::new(),
+            reason: "it fails inside the validator; simplify it".to_owned(),
+        })
+    };
+    tokio::time::timeout(TIME_MAX, done).await.unwrap_or_else(|_| Err(slow()))
+}

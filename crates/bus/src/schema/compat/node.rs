@@ -1,0 +1,140 @@
+//! Places in the two documents, and what holds at one place of an instance.
+
+use std::fmt::Write;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+use super::types::Types;
+
+/// Which of the two documents: the one whose instances are looked at, or the one that must accept them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Side {
+    Writes,
+    Reads,
+}
+
+/// A schema inside one of the documents.
+#[derive(Debug, Clone)]
+pub(super) struct Node<'a> {
+    pub(super) side: Side,
+    /// Its JSON pointer.
+    pub(super) at: Rc<str>,
+    pub(super) schema: &'a Value,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn object(&self) -> Option<&'a Map<String, Value>> {
+        self.schema.as_object()
+    }
+
+    pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
+        self.schema.get(keyword)
+    }
+
+    /// The schema below a keyword, when one is there.
+    pub(super) fn child(&self, keyword: &str) -> Option<Self> {
+        let schema = self.get(keyword)?;
+        let fits = schema.is_object() || schema.is_boolean();
+        fits.then(|| Self { side: self.side, at: join(&self.at, &[keyword]), schema })
+    }
+
+    /// The schemas of a list below a keyword.
+    pub(super) fn list(&self, keyword: &str) -> Vec<Self> {
+        let Some(Value::Array(list)) = self.get(keyword) else { return Vec::new() };
+        let node = |(index, schema)| Self {
+            side: self.side,
+            at: join(&self.at, &[keyword, &format!("{index}")]),
+            schema,
+        };
+        list.iter().enumerate().map(node).collect()
+    }
+
+    /// The schema of a name in a map below a keyword.
+    pub(super) fn entry(&self, keyword: &str, name: &str) -> Option<Self> {
+        let schema = self.get(keyword)?.as_object()?.get(name)?;
+        let fits = schema.is_object() || schema.is_boolean();
+        fits.then(|| Self { side: self.side, at: join(&self.at, &[keyword, name]), schema })
+    }
+
+    /// The names of a map below a keyword.
+    pub(super) fn names(&self, keyword: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.get(keyword)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|map| map.keys().map(String::as_str))
+    }
+
+    /// The number of a counting keyword such as `minLength`; `2.0` counts as 2.
+    pub(super) fn count(&self, keyword: &str) -> Option<u64> {
+        let value = self.get(keyword)?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and not negative")]
+        value.as_u64().or_else(|| {
+            let float = value.as_f64()?;
+            (float.fract() == 0.0 && float >= 0.0).then_some(float as u64)
+        })
+    }
+
+    pub(super) fn key(&self) -> (Side, Rc<str>) {
+        (self.side, self.at.clone())
+    }
+}
+
+/// A JSON pointer with more steps.
+pub(super) fn join(at: &str, steps: &[&str]) -> Rc<str> {
+    let mut path = at.to_owned();
+    for step in steps {
+        let escaped = step.replace('~', "~0").replace('/', "~1");
+        // Writing to a string does not fail.
+        let _ = write!(path, "/{escaped}");
+    }
+    path.into()
+}
+
+/// All of these schemas hold at one place of an instance.
+#[derive(Debug, Clone)]
+pub(super) struct All<'a> {
+    pub(super) nodes: Vec<Node<'a>>,
+    /// It is one of these values.
+    pub(super) values: Option<Vec<Value>>,
+    /// It is of one of these types.
+    pub(super) types: Types,
+}
+
+impl<'a> All<'a> {
+    pub(super) fn of(nodes: Vec<Node<'a>>) -> Self {
+        Self { nodes, values: None, types: Types::ALL }
+    }
+
+    /// Whether nothing is said.
+    pub(super) fn is_anything(&self) -> bool {
+        self.values.is_none()
+            && self.types == Types::ALL
+            && self.nodes.iter().all(|node| says_nothing(node.schema))
+    }
+
+    /// Whether one of the schemas is plainly false.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.nodes.iter().any(|node| node.schema == &Value::Bool(false))
+            || self.values.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Tells it from every other; the order of schemas does not matter.
+    pub(super) fn key(&self) -> String {
+        let mut keys: Vec<_> = self.nodes.iter().map(Node::key).collect();
+        keys.sort();
+        keys.dedup();
+        let mut text = format!("{:?}", self.types);
+        for (side, at) in keys {
+            let _ = write!(text, "|{side:?}{at}");
+        }
+        if let Some(values) = &self.values {
+            let _ = write!(text, "={}", Value::from(values.clone()));
+        }
+        text
+    }
+}
+
+fn says_nothing(schema: &Value) -> bool {
+    schema == &Value::Bool(true) || schema.as_object().is_some_and(Map::is_empty)
+}

@@ -1,0 +1,172 @@
+//! Whether two schemas say the same word for word, annotations aside and references followed.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+use super::node::{Node, Side};
+use super::number::equal;
+use super::shape::Docs;
+
+/// Keywords below which there are schemas.
+const SCHEMAS: [&str; 14] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
+];
+/// Keywords below which there are names of schemas.
+const MAPS: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
+/// Keywords below which there is data.
+const DATA: [&str; 24] = [
+    "type",
+    "enum",
+    "const",
+    "required",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minContains",
+    "maxContains",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "contentEncoding",
+    "contentMediaType",
+    "$dynamicAnchor",
+];
+/// Steps into each other that are compared, at most.
+const DEPTH_MAX: usize = 160;
+
+type Pair = ((Side, Rc<str>), (Side, Rc<str>));
+
+/// Remembers what was compared.
+#[derive(Default)]
+pub(super) struct Same {
+    known: HashMap<Pair, bool>,
+}
+
+impl Same {
+    pub(super) fn are<'a>(&mut self, docs: &Docs<'a>, one: &Node<'a>, two: &Node<'a>) -> bool {
+        if one.side == two.side && one.at == two.at {
+            return true;
+        }
+        if docs.of(one.side).draft() != docs.of(two.side).draft() {
+            return false;
+        }
+        let pair = (one.key(), two.key());
+        if let Some(known) = self.known.get(&pair) {
+            return *known;
+        }
+        let same = Comparing { docs, assumed: HashSet::new() }.nodes(one, two, 0);
+        self.known.insert(pair, same);
+        same
+    }
+}
+
+struct Comparing<'d, 'a> {
+    docs: &'d Docs<'a>,
+    /// Pairs under way; equal as far as anything finite can tell.
+    assumed: HashSet<Pair>,
+}
+
+impl<'a> Comparing<'_, 'a> {
+    fn nodes(&mut self, one: &Node<'a>, two: &Node<'a>, depth: usize) -> bool {
+        if depth > DEPTH_MAX {
+            return false;
+        }
+        let (Some(left), Some(right)) = (one.object(), two.object()) else { return one.schema == two.schema };
+        if !self.assumed.insert((one.key(), two.key())) {
+            return true;
+        }
+        let (left_target, right_target) =
+            (self.docs.of(one.side).reference(left), self.docs.of(two.side).reference(right));
+        let targets = match (left_target, right_target) {
+            (None, None) => true,
+            (Some(Ok(left)), Some(Ok(right))) => {
+                let same = self.nodes(&left, &right, depth + 1);
+                if self.docs.of(one.side).is_draft_7() {
+                    return same;
+                }
+                same
+            }
+            _ => false,
+        };
+        targets && self.keywords(one, two, left, right, depth)
+    }
+
+    fn keywords(
+        &mut self,
+        one: &Node<'a>,
+        two: &Node<'a>,
+        left: &Map<String, Value>,
+        right: &Map<String, Value>,
+        depth: usize,
+    ) -> bool {
+        let keywords: BTreeSet<&str> = left.keys().chain(right.keys()).map(String::as_str).collect();
+        keywords.into_iter().all(|keyword| {
+            if DATA.contains(&keyword) {
+                return matches!((left.get(keyword), right.get(keyword)), (Some(left), Some(right)) if equal(left, right));
+            }
+            if SCHEMAS.contains(&keyword) || keyword == "unevaluatedProperties" {
+                return self.below(one, two, keyword, depth);
+            }
+            if MAPS.contains(&keyword) {
+                return self.maps(one, two, keyword, depth);
+            }
+            // The target of a dynamic reference is not known here.
+            keyword != "$dynamicRef" || (left.get(keyword) == right.get(keyword) && self.documents())
+        })
+    }
+
+    /// Whether the documents are equal down to the last word, so that even a dynamic reference finds the same.
+    fn documents(&self) -> bool {
+        equal(self.docs.writes.root().schema, self.docs.reads.root().schema)
+    }
+
+    fn below(&mut self, one: &Node<'a>, two: &Node<'a>, keyword: &str, depth: usize) -> bool {
+        match (one.child(keyword), two.child(keyword)) {
+            (Some(one), Some(two)) => return self.nodes(&one, &two, depth + 1),
+            (None, None) => {}
+            _ => return false,
+        }
+        let (left, right) = (one.list(keyword), two.list(keyword));
+        one.get(keyword).is_some()
+            && two.get(keyword).is_some()
+            && left.len() == right.len()
+            && left.iter().zip(&right).all(|(one, two)| self.nodes(one, two, depth + 1))
+    }
+
+    fn maps(&mut self, one: &Node<'a>, two: &Node<'a>, keyword: &str, depth: usize) -> bool {
+        let (left, right): (Vec<_>, Vec<_>) = (one.names(keyword).collect(), two.names(keyword).collect());
+        left.len() == right.len()
+            && left.into_iter().all(|name| match (one.entry(keyword, name), two.entry(keyword, name)) {
+                (Some(one), Some(two)) => self.nodes(&one, &two, depth + 1),
+                (None, None) => {
+                    let value = |node: &Node<'a>| node.get(keyword).and_then(|map| map.get(name)).cloned();
+                    value(two).is_some() && value(one) == value(two)
+                }
+                _ => false,
+            })
+    }
+}

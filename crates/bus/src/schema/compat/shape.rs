@@ -1,0 +1,132 @@
+//! One way in which an instance can be as a schema asks: no unions are left.
+//!
+//! A shape accepts at least what the schemas it was made of accept in that way. What it cannot express it leaves out,
+//! so whatever holds for all instances of a shape holds for the schemas' too.
+
+mod array;
+mod flatten;
+mod object;
+mod scalar;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+pub(super) use array::items_of;
+pub(super) use flatten::flatten;
+pub(super) use object::{additional, dependent_names, dependent_schemas};
+
+use super::Undeclared;
+use super::doc::Doc;
+use super::node::{All, Node, Side};
+use super::types::Types;
+
+/// Both documents, and how open objects are read.
+pub(super) struct Docs<'a> {
+    pub(super) writes: Doc<'a>,
+    pub(super) reads: Doc<'a>,
+    pub(super) undeclared: Undeclared,
+}
+
+impl<'a> Docs<'a> {
+    pub(super) fn of(&self, side: Side) -> &Doc<'a> {
+        match side {
+            Side::Writes => &self.writes,
+            Side::Reads => &self.reads,
+        }
+    }
+
+    pub(super) fn accepts(&self, node: &Node<'a>, value: &Value) -> Option<bool> {
+        self.of(node.side).accepts(node, value)
+    }
+
+    /// Whether all of it accepts a value, as far as that can be told.
+    pub(super) fn may_accept(&self, all: &All<'a>, value: &Value) -> bool {
+        Types::of_value(value).within(all.types)
+            && all
+                .values
+                .as_ref()
+                .is_none_or(|values| values.iter().any(|one| super::number::equal(one, value)))
+            && all.nodes.iter().all(|node| self.accepts(node, value) != Some(false))
+    }
+}
+
+/// A conjunction of schemas without unions.
+#[derive(Debug, Clone)]
+pub(super) struct Shape<'a> {
+    /// Schemas that hold; of their keywords about the same place, unions and references are spread out already.
+    pub(super) parts: Vec<Node<'a>>,
+    /// Schemas that do not hold.
+    pub(super) nots: Vec<Node<'a>>,
+    pub(super) types: Types,
+    /// It is one of these values.
+    pub(super) values: Option<Vec<Value>>,
+    /// Properties that hold one of these values.
+    pub(super) fields: BTreeMap<String, Vec<Value>>,
+    /// Properties that an object has.
+    pub(super) present: BTreeSet<String>,
+    /// Properties that an object does not have.
+    pub(super) absent: BTreeSet<String>,
+    /// Some union was left out because there are too many combinations.
+    pub(super) lossy: bool,
+}
+
+impl<'a> Shape<'a> {
+    pub(super) fn new(types: Types, values: Option<Vec<Value>>) -> Self {
+        Self {
+            parts: Vec::new(),
+            nots: Vec::new(),
+            types,
+            values,
+            fields: BTreeMap::new(),
+            present: BTreeSet::new(),
+            absent: BTreeSet::new(),
+            lossy: false,
+        }
+    }
+
+    /// This shape, of fewer types.
+    pub(super) fn only(&self, types: Types) -> Self {
+        Self { types: self.types.and(types), ..self.clone() }
+    }
+
+    /// Every value that the shape can be, when they are few.
+    pub(super) fn finite(&self, docs: &Docs<'a>) -> Option<Vec<Value>> {
+        let listed = self.values.clone().or_else(|| self.listed()).or_else(|| self.counted())?;
+        Some(listed.into_iter().filter(|value| self.may_be(docs, value)).collect())
+    }
+
+    /// The shortest list of values that a part gives.
+    fn listed(&self) -> Option<Vec<Value>> {
+        let lists = self.parts.iter().filter_map(|part| match (part.get("const"), part.get("enum")) {
+            (Some(value), _) => Some(vec![value.clone()]),
+            (None, Some(Value::Array(values))) => Some(values.clone()),
+            _ => None,
+        });
+        lists.min_by_key(Vec::len)
+    }
+
+    /// Whether it can be that value, as far as that can be told.
+    pub(super) fn may_be(&self, docs: &Docs<'a>, value: &Value) -> bool {
+        let fits = match value {
+            Value::Object(object) => {
+                self.present.iter().all(|name| object.contains_key(name))
+                    && !self.absent.iter().any(|name| object.contains_key(name))
+                    && self.fields.iter().all(|(name, values)| {
+                        object
+                            .get(name)
+                            .is_none_or(|value| values.iter().any(|one| super::number::equal(one, value)))
+                    })
+            }
+            _ => true,
+        };
+        fits && Types::of_value(value).within(self.types)
+            && self.parts.iter().all(|part| docs.accepts(part, value) != Some(false))
+            && self.nots.iter().all(|not| docs.accepts(not, value) != Some(true))
+    }
+
+    /// The values of a keyword in all parts that have it.
+    pub(super) fn all(&self, keyword: &str) -> impl Iterator<Item = &'a Value> {
+        self.parts.iter().filter_map(move |part| part.get(keyword))
+    }
+}
