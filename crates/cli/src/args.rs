@@ -14,6 +14,7 @@ pub(crate) use self::bench::{
     GatewayMeasurement, Measurement, SeedArgs, StoreKind,
 };
 use crate::config::Overrides;
+use crate::schema::SchemaCommand;
 use crate::token::TokenCommand;
 
 /// A durable event bus: topics of events on one machine, with lookup by offset, time, id and key.
@@ -28,6 +29,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve the bus over WebSocket and HTTP until stopped
     Serve(ServeArgs),
+    /// Register schemas of topics, compare them, and try them
+    #[command(subcommand)]
+    Schema(SchemaCommand),
     /// Measure this machine and what runs on it
     #[command(subcommand)]
     Bench(BenchCommand),

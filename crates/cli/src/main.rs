@@ -5,6 +5,8 @@ mod bench;
 mod config;
 mod data_dir;
 mod output;
+mod remote;
+mod schema;
 mod serve;
 mod token;
 mod verify;
@@ -21,6 +23,7 @@ const EXIT_FAILED: u8 = 2;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Schema(command) => schema::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Token(command) => token::run(&command),
         Command::Verify(args) => verify::run(&args),

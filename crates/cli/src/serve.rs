@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use promethean_bus::Bus;
+use promethean_bus::schema::folder::{Folder, TopicReport};
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};
 use promethean_store::embedded::{EmbeddedStore, Options};
@@ -57,6 +58,9 @@ async fn serve(args: &ServeArgs) -> Result<()> {
         let set = bus.set_topic(topic, settings.clone()).await;
         set.with_context(|| format!("set topic `{topic}` as the configuration says"))?;
     }
+    if let Some(folder) = &config.schemas {
+        apply_schemas(&bus, folder).await?;
+    }
     let described = config.describe_exposure(&*auth);
     let parts =
         Parts { bus: bus.clone(), auth, clock: Arc::clone(&clock), options: config.gateway_options() };
@@ -77,6 +81,19 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     }
     bus.close().await;
     store.close().await;
+    Ok(())
+}
+
+/// Registers what a folder has and the topics lack. Nothing is served before: no event comes in between.
+async fn apply_schemas(bus: &Bus, folder: &Path) -> Result<()> {
+    let path = folder.to_owned();
+    let read = tokio::task::spawn_blocking(move || Folder::read(&path)).await.context("read the schemas")?;
+    let report = bus.apply_schemas(read?).await?;
+    for TopicReport { topic, registered, .. } in &report.topics {
+        if !registered.is_empty() {
+            info!(%topic, ?registered, "schemas registered");
+        }
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use promethean_bus::BusError;
 use promethean_bus::pattern::Subject;
 use promethean_model::Offset;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::error;
 
@@ -43,6 +44,14 @@ impl Refusal {
     #[must_use]
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With the fields of an object.
+    fn with_all(mut self, fields: &impl Serialize) -> Self {
+        if let Ok(Value::Object(fields)) = serde_json::to_value(fields) {
+            self.more.extend(fields);
+        }
         self
     }
 
@@ -86,6 +95,9 @@ impl From<BusError> for Refusal {
             BusError::IdConflict { offset: at, .. } => refusal.with("offset", at.get()),
             BusError::Conflict { actual, .. } => refusal.with("actual", actual.get()),
             BusError::KeyConflict { actual, .. } => refusal.with("actual", offset(actual)),
+            BusError::SchemaRejected(rejected) => refusal.with_all(&rejected),
+            BusError::SchemaIncompatible(found) => refusal.with_all(&found),
+            BusError::BadSchema { at, .. } => refusal.with("path", at),
             _ => refusal,
         }
     }
@@ -127,7 +139,11 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::UnknownGroup { .. }
         | BusError::UnknownMember { .. }
         | BusError::UnknownEvent { .. }
-        | BusError::UnknownLetter { .. } => StatusCode::NOT_FOUND,
+        | BusError::UnknownLetter { .. }
+        | BusError::UnknownSchema { .. } => StatusCode::NOT_FOUND,
+        BusError::SchemaRejected(_) | BusError::SchemaRequired { .. } | BusError::DowncastFailed { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         BusError::IdConflict { .. }
         | BusError::Conflict { .. }
         | BusError::KeyConflict { .. }
@@ -135,6 +151,10 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::PartitionsInUse { .. }
         | BusError::GroupBusy { .. }
         | BusError::TopicDeleted { .. }
+        | BusError::SchemaIncompatible(_)
+        | BusError::SchemaInUse { .. }
+        | BusError::VersionTaken { .. }
+        | BusError::TooManySchemas { .. }
         | BusError::TooManyTopics { .. } => StatusCode::CONFLICT,
         BusError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
         BusError::Closed | BusError::Fenced { .. } | BusError::Poisoned { .. } => {

@@ -24,6 +24,8 @@ pub(super) struct File {
     pub(super) tls: Option<TlsSection>,
     pub(super) limits: LimitsSection,
     pub(super) topics: BTreeMap<TopicName, TopicSettings>,
+    /// A folder of schemas and of programs between their versions.
+    pub(super) schemas: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -49,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) insecure: bool,
     /// Settings of topics, which hold whatever was set before.
     pub(crate) topics: BTreeMap<TopicName, TopicSettings>,
+    /// A folder of schemas, which are registered at the start.
+    pub(crate) schemas: Option<PathBuf>,
     allowed_origins: Vec<String>,
     auto_create: bool,
     auth: auth::Auth,
@@ -67,6 +69,7 @@ impl Default for Config {
             store: None,
             insecure: false,
             topics: BTreeMap::new(),
+            schemas: None,
             allowed_origins: Vec::new(),
             auto_create: true,
             auth: auth::Auth::default(),
@@ -111,6 +114,7 @@ fn parse(text: &str, dir: &Path) -> Result<Config> {
         store: file.store,
         insecure: false,
         topics: file.topics,
+        schemas: file.schemas.map(|schemas| dir.join(schemas)),
         allowed_origins: file.allowed_origins,
         auto_create: file.auto_create_topics.unwrap_or(true),
         auth: file.auth.map(|section| auth::Auth::read(section, dir)).transpose()?.unwrap_or_default(),

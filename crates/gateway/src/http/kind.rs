@@ -29,6 +29,8 @@ pub(super) enum Kind {
     Offset,
     /// An offset, or `none`.
     OffsetOrNone,
+    /// A version of a schema, or `latest`.
+    Version,
     /// `0` or `1`.
     Flag,
     /// One of these.
@@ -75,6 +77,12 @@ impl Kind {
                 true => Ok(()),
                 false => Err(bad("an offset or `none`; give a whole number that is not negative, or `none`")),
             },
+            Self::Version => {
+                match value == "latest" || integer::<u32>(value).is_some_and(|version| version > 0) {
+                    true => Ok(()),
+                    false => Err(bad("a version; give a whole number from 1, or `latest`")),
+                }
+            }
             Self::Flag => match value == "0" || value == "1" {
                 true => Ok(()),
                 false => Err(bad("`0` or `1`; give one of them")),
@@ -112,6 +120,9 @@ impl Kind {
             Self::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
             Self::Offset => whole(0),
             Self::OffsetOrNone => json!({"oneOf": [whole(0), {"const": "none"}]}),
+            Self::Version => {
+                json!({"oneOf": [{"type": "integer", "minimum": 1, "maximum": u32::MAX}, {"const": "latest"}]})
+            }
             Self::Flag => json!({"type": "integer", "enum": [0, 1]}),
             Self::Word(words) => json!({"type": "string", "enum": words}),
             Self::EventPlace => {

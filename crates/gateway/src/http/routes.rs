@@ -8,6 +8,7 @@ pub(super) mod letters;
 pub(super) mod lookup;
 pub(super) mod publish;
 pub(super) mod replay;
+pub(super) mod schemas;
 pub(super) mod server;
 mod start;
 pub(super) mod stream;
@@ -20,4 +21,6 @@ use super::operation::Param;
 /// Times and other numbers that every language reads exactly.
 pub(super) const EXACT: Kind = Kind::Int(-(1 << 53) + 1, (1 << 53) - 1);
 const TOPIC: Param = Param::needed("topic", Kind::Topic, "the topic");
+const NORMALIZE: Param =
+    Param::query("normalize", Kind::Flag, "1: lift events of older schema versions to the latest");
 const GROUP: Param = Param::needed("group", Kind::Group, "the group");

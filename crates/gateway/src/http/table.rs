@@ -15,6 +15,7 @@ pub(super) const ALL: &[&[Operation]] = &[
     routes::groups::OPERATIONS,
     routes::letters::OPERATIONS,
     routes::topics::OPERATIONS,
+    routes::schemas::OPERATIONS,
     routes::dedupe::OPERATIONS,
     routes::server::OPERATIONS,
 ];

@@ -189,7 +189,7 @@ impl Connection {
             let reply = Reply { corr: corr.as_deref() };
             match settled {
                 Ok(settled) => self.settled(&reply, settled.stale + stale),
-                Err(error) => refuse(&mut self.out, &reply, &error),
+                Err(error) => refuse(&mut self.out, &reply, &error.into()),
             }
         }
         any

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::connection::Kept;
 use super::frames::Frames;
 use crate::events::PublishedBatch;
+use crate::refusal::Refusal;
 
 /// Events under way at a time; beyond, nothing more is read.
 const UNDER_WAY_MAX: usize = 16_384;
@@ -118,7 +119,7 @@ impl Publishing {
                         let reply = Reply { corr: corr.as_deref() };
                         match result {
                             Ok(published) => out.add(|buffer| reply.ok_with(buffer, &published)),
-                            Err(error) => refuse(out, &reply, &error),
+                            Err(error) => refuse(out, &reply, &error.into()),
                         }
                     }
                 }
@@ -128,7 +129,7 @@ impl Publishing {
                         Ok(published) => {
                             out.add(|buffer| reply.ok_with(buffer, &PublishedBatch::of(&published)))
                         }
-                        Err(error) => refuse(out, &reply, &error),
+                        Err(error) => refuse(out, &reply, &error.into()),
                     }
                 }
             }
@@ -137,6 +138,7 @@ impl Publishing {
     }
 }
 
-pub(super) fn refuse(out: &mut Frames, reply: &Reply<'_>, error: &BusError) {
-    out.add(|buffer| reply.err(buffer, error.code(), &error.to_string(), error.retry_after_ms()));
+pub(super) fn refuse(out: &mut Frames, reply: &Reply<'_>, refusal: &Refusal) {
+    let Refusal { code, message, retry_after_ms, more, .. } = refusal;
+    out.add(|buffer| reply.err_with(buffer, code, message, *retry_after_ms, more));
 }

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::asking;
 use super::connection::{Connection, Kept, UNKNOWN};
+use super::publishing::refuse;
 use super::subscriptions::Subscribed;
 use crate::auth::{Access, AuthError, Identity};
 use crate::events;
@@ -113,8 +114,7 @@ impl Connection {
     }
 
     pub(super) fn refuse(&mut self, corr: Corr<'_>, refusal: &Refusal) {
-        let reply = Reply { corr };
-        self.out.add(|buffer| reply.err(buffer, refusal.code, &refusal.message, refusal.retry_after_ms));
+        refuse(&mut self.out, &Reply { corr }, refusal);
     }
 
     fn authenticate(&mut self, corr: Corr<'_>, token: Option<&str>) {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::client::Corr;
 use crate::id::EventId;
@@ -71,6 +72,18 @@ impl Reply<'_> {
 
     /// It is refused.
     pub fn err(&self, out: &mut Vec<u8>, code: &str, message: &str, retry_after_ms: Option<u64>) {
+        self.err_with(out, code, message, retry_after_ms, &Map::new());
+    }
+
+    /// As [`Reply::err`], with more fields.
+    pub fn err_with(
+        &self,
+        out: &mut Vec<u8>,
+        code: &str,
+        message: &str,
+        retry_after_ms: Option<u64>,
+        more: &Map<String, Value>,
+    ) {
         out.extend_from_slice(br#"{"op":"ERR","code":"#);
         json(out, code);
         out.extend_from_slice(br#","msg":"#);
@@ -78,6 +91,12 @@ impl Reply<'_> {
         if let Some(ms) = retry_after_ms {
             out.extend_from_slice(br#","retry_after_ms":"#);
             json(out, &ms);
+        }
+        for (name, value) in more {
+            out.push(b',');
+            json(out, name);
+            out.push(b':');
+            json(out, value);
         }
         self.end(out);
     }

@@ -33,13 +33,13 @@ fn or_null(schema: Value) -> Value {
 
 /// All of them.
 pub(super) fn all() -> Value {
-    let mut schemas = Map::new();
-    for part in [shared(), events(), groups(), letters(), topics(), server()] {
+    let mut forms = Map::new();
+    for part in [shared(), events(), groups(), letters(), topics(), schemas(), server()] {
         if let Value::Object(part) = part {
-            schemas.extend(part);
+            forms.extend(part);
         }
     }
-    schemas.into()
+    forms.into()
 }
 
 fn shared() -> Value {
@@ -227,6 +227,61 @@ fn topics() -> Value {
         "Topic": topic,
         "Topics": object(json!({"topics": list(form("Topic"))}), json!({"next": text})),
         "DeletedTopic": object(json!({"topic": text, "deleted": {"const": true}}), json!({})),
+    })
+}
+
+/// Schemas of topics; the forms of a schema itself are those that most have.
+fn schemas() -> Value {
+    let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
+    let (int, count) = (json!({"type": "integer"}), json!({"type": "integer", "minimum": 0}));
+    let types = json!({"enum": ["array", "boolean", "integer", "null", "number", "object", "string"]});
+    let drafts = ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"];
+    let schema = json!({"anyOf": [flag, {"type": "object", "properties": {
+        "$schema": {"enum": drafts}, "type": types, "title": text, "description": text,
+        "properties": {"type": "object", "additionalProperties": form("JsonSchema")},
+        "required": {"type": "array", "items": text, "uniqueItems": true},
+        "additionalProperties": form("JsonSchema"),
+    }}]});
+    let words = json!({"type": "string", "pattern": "^[a-z_]+$"});
+    let version = json!({"version": count, "fingerprint": text, "compat": words, "undeclared": words, "forced": flag,
+        "created": int, "bytes": count});
+    let (mut shown, finding) = (
+        version.clone(),
+        object(
+            json!({"verdict": words, "direction": words, "rule": words, "path": text, "instance_path": text, "fix": text}),
+            json!({"old": {}, "new": {}, "example": {}}),
+        ),
+    );
+    if let Value::Object(shown) = &mut shown {
+        shown.extend([("topic".to_owned(), text.clone()), ("schema".to_owned(), json!({}))]);
+    }
+    let compared = object(
+        json!({"version": count, "direction": words, "verdict": words, "findings": list(finding)}),
+        json!({}),
+    );
+    let registered = json!({"topic": text, "version": count, "unchanged": flag, "forced": flag, "dry_run": flag,
+        "compared": list(form("Compared"))});
+    let topic = object(json!({"topic": text, "versions": count, "latest": count}), json!({}));
+    let failure = object(json!({"offset": count, "version": count, "reason": text}), json!({}));
+    let migration = json!({"events": count, "versions": {"type": "object", "additionalProperties": count},
+        "lifted": count, "same": count, "failed": count, "failures": list(failure), "end": count});
+    json!({
+        "JsonSchema": schema,
+        "Compared": compared,
+        "SchemaTopics": object(json!({"topics": list(topic)}), json!({"next": text})),
+        "SchemaVersions": object(json!({"topic": text, "versions": list(object(version, json!({})))}), json!({})),
+        "Schema": object(shown, json!({})),
+        "RegisteredSchema": object(registered, json!({})),
+        "SchemaCheck": object(
+            json!({"topic": text, "verdict": words, "compared": list(form("Compared"))}),
+            json!({}),
+        ),
+        "DeletedSchema": object(json!({"topic": text, "version": count, "deleted": {"const": true}}), json!({})),
+        "Validated": object(
+            json!({"topic": text, "version": or_null(count), "valid": {"const": true}}),
+            json!({}),
+        ),
+        "Migration": object(migration, json!({})),
     })
 }
 

@@ -23,7 +23,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     params: &[Param::path("topic", Kind::UserTopic, "the topic")],
     body: Some(Body { media: Media::Ndjson, schema: "BatchLine" }),
     answer: Answer::json("PublishedBatch", "All events are in the log"),
-    refusals: &[404, 409, 429, 507],
+    refusals: &[404, 409, 422, 429, 507],
     need: Need::Publish,
     handler: |call| Box::pin(publish_batch(call)),
 }];

@@ -13,7 +13,7 @@ use promethean_bus::rows::Start;
 use promethean_model::Offset;
 use tracing::warn;
 
-use super::{EXACT, TOPIC};
+use super::{EXACT, NORMALIZE, TOPIC};
 use crate::app::App;
 use crate::events;
 use crate::http::call::Call;
@@ -42,6 +42,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
         Param::query("toTs", EXACT, "the latest time, epoch ms; now if left out"),
         Param::query("fromOffset", Kind::Offset, "pass over everything below this offset"),
         Param::query("ndjson", Kind::Flag, "1, as if left out: an event on each line; 0: a JSON array"),
+        NORMALIZE,
         Param::query("gzip", Kind::Flag, "1: compressed, if `accept-encoding` has gzip too"),
     ],
     body: None,
@@ -57,7 +58,8 @@ async fn export(call: &mut Call) -> Reply {
     let to_ts = args.parse("toTs")?.unwrap_or_else(|| app.clock.wall_ms());
     let ndjson = args.flag("ndjson", true);
     // Nothing before the first event of that time is wanted; what is after it is looked at one by one.
-    let mut scan = app.bus.scan(&topic, Start::Ts(from_ts)).await?;
+    let scan = app.bus.scan(&topic, Start::Ts(from_ts)).await?;
+    let mut scan = scan.normalize(args.flag("normalize", false));
     if let Some(offset) = args.parse("fromOffset")? {
         scan.skip_to(Offset(offset));
     }

@@ -36,7 +36,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     ],
     body: Some(Body { media: Media::Json, schema: "Payload" }),
     answer: Answer::json("Published", "The event is in the log"),
-    refusals: &[404, 409, 429, 507],
+    refusals: &[404, 409, 422, 429, 507],
     need: Need::Publish,
     handler: |call| Box::pin(publish(call)),
 }];

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use promethean_bus::rows::Start;
 
-use super::TOPIC;
 use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
+use super::{NORMALIZE, TOPIC};
 use crate::events;
 use crate::http::call::Call;
 use crate::http::kind::Kind;
@@ -30,6 +30,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
         AFTER_ID,
         OFFSET,
         Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many events, 1000 if left out"),
+        NORMALIZE,
     ],
     body: None,
     answer: Answer::json("Replay", "The events, in offset order"),
@@ -42,7 +43,8 @@ async fn replay(call: &mut Call) -> Reply {
     let topic = call.topic()?;
     let from = start(&call.args, Start::Earliest)?;
     let limit = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
-    let mut scan = call.app.bus.scan(&topic, from).await?;
+    let scan = call.app.bus.scan(&topic, from).await?;
+    let mut scan = scan.normalize(call.args.flag("normalize", false));
     let (mut out, mut count, mut expired) = (Vec::new(), 0, 0);
     // Names need no escaping, and writing to memory does not fail.
     let _ = write!(out, r#"{{"topic":"{topic}","events":["#);

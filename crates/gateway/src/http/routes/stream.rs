@@ -11,6 +11,7 @@ use promethean_model::Offset;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
+use super::NORMALIZE;
 use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
 use crate::app::App;
 use crate::events;
@@ -41,6 +42,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
         TS,
         AFTER_ID,
         OFFSET,
+        NORMALIZE,
     ],
     body: None,
     answer: Answer { media: &[Media::EventStream], schema: "", about: "The events; the answer has no end" },
@@ -63,7 +65,7 @@ async fn stream(call: &mut Call) -> Reply {
         }
         None => asked,
     };
-    let tail = app.bus.tail(&topic, from).await?;
+    let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
     let (outlet, body) = outlet::open(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
     let expires_ms = call.identity.as_ref().and_then(|identity| identity.expires_ms);
     app.tasks.spawn(follow(app.clone(), tail, outlet, expires_ms));

@@ -1,0 +1,189 @@
+//! Asks a running server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bytes::Bytes;
+use clap::Args;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use hyper_util::rt::TokioIo;
+use promethean_gateway::auth::Secret;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Time to reach a server. What it does may take as long as it takes.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Which server, and who asks.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServerArgs {
+    /// Ask this server
+    #[arg(long, value_name = "URL", env = "PROMETHEAN_SERVER", default_value = "http://127.0.0.1:8090")]
+    pub(crate) server: String,
+    /// What the server is to know us by
+    #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<Secret>,
+    /// Trust the certificate authorities in this file instead of the machine's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+/// A server that can be asked.
+pub(crate) struct Remote {
+    uri: Uri,
+    host: String,
+    token: Option<Secret>,
+    tls: Option<TlsConnector>,
+}
+
+/// What a server said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Said {
+    pub(crate) fn is_ok(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The stable word of a refusal.
+    pub(crate) fn code(&self) -> &str {
+        self.body.get("error").and_then(Value::as_str).unwrap_or("unknown")
+    }
+
+    /// The answer, or the refusal as an error.
+    pub(crate) fn ok(self) -> Result<Value> {
+        match self.is_ok() {
+            true => Ok(self.body),
+            false => Err(self.refusal()),
+        }
+    }
+
+    pub(crate) fn refusal(&self) -> anyhow::Error {
+        let message = self.body.get("message").and_then(Value::as_str).unwrap_or("no reason was given");
+        anyhow!("the server refused ({}): {message}", self.code())
+    }
+}
+
+impl Remote {
+    pub(crate) fn new(args: &ServerArgs) -> Result<Self> {
+        let bad = || format!("`{}` is no server; write http://HOST:PORT or https://HOST", args.server);
+        let uri: Uri = args.server.parse().with_context(bad)?;
+        let authority = uri.authority().with_context(bad)?;
+        ensure!(!authority.as_str().contains('@'), "the URL has a user in it; give --token instead");
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let tls = match uri.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(connector(args)?),
+            _ => bail!(bad()),
+        };
+        Ok(Self { uri, host, token: args.token.clone(), tls })
+    }
+
+    /// Asks and waits for the whole answer. `path` begins with `/`; what is in it is escaped already.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Said> {
+        let port = self.uri.port_u16().unwrap_or(if self.tls.is_some() { 443 } else { 80 });
+        let connecting = TcpStream::connect((self.host.as_str(), port));
+        let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                bail!("cannot reach {}: {error}; is the server running? Name another with --server", self.uri)
+            }
+            Err(_) => bail!("cannot reach {} within 5 s; name another server with --server", self.uri),
+        };
+        let request = self.request(method, path, body.into())?;
+        match &self.tls {
+            None => exchange(stream, request).await,
+            Some(connector) => {
+                let name = ServerName::try_from(self.host.clone()).context("the host's name")?;
+                let stream = connector.connect(name, stream).await;
+                exchange(stream.context("the server's certificate is not trusted")?, request).await
+            }
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+        self.ask(Method::GET, path, Bytes::new()).await?.ok()
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+        let authority = self.uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, authority)
+            .header(USER_AGENT, concat!("promethean/", env!("CARGO_PKG_VERSION")));
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(token) = &self.token {
+            request = request.header(
+                AUTHORIZATION,
+                format!("Bearer {}", token.reveal_text().context("the token is no text")?),
+            );
+        }
+        request.body(Full::new(body)).context("what was given cannot be sent")
+    }
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<Said> {
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.context("talk to the server")?;
+    let answer = async {
+        let response = sender.send_request(request).await.context("the server did not answer")?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| anyhow!("the answer was cut short: {error}"))?.to_bytes();
+        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        Ok(Said { status, body })
+    };
+    // The connection must be driven for the answer to come. When it ends first, the answer knows.
+    let drive = async {
+        let _ = connection.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        answer = answer => answer,
+        () = drive => bail!("the server closed the connection"),
+    }
+}
+
+fn connector(args: &ServerArgs) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    match &args.ca_file {
+        Some(path) => {
+            let text = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+            for certificate in CertificateDer::pem_slice_iter(&text) {
+                let certificate = certificate.with_context(|| format!("`{}` is no PEM", path.display()))?;
+                roots.add(certificate).with_context(|| format!("a certificate of `{}`", path.display()))?;
+            }
+        }
+        // Some of a machine's certificates are often of no use; the others do.
+        None => _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
+    }
+    ensure!(!roots.is_empty(), "no certificate authorities are known; give --ca-file");
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .context("https is not available")?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,75 @@
+//! Comparing schemas without a server.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use promethean_bus::schema::compat::{self, Direction, Report, Undeclared, Verdict};
+use promethean_bus::schema::validator;
+use serde_json::{Value, json};
+
+use super::{Beside, CheckArgs, DiffArgs, Rule, read_schema, table};
+use crate::output::print_line;
+
+impl Beside {
+    fn undeclared(self) -> Undeclared {
+        match self {
+            Self::Any => Undeclared::Any,
+            Self::Absent => Undeclared::Absent,
+        }
+    }
+}
+
+/// Whether a file fits another.
+pub(super) fn check(args: &CheckArgs) -> Result<bool> {
+    let old = usable(args.against.as_deref().unwrap_or(&args.file))?;
+    let new = usable(&args.file)?;
+    let directions: &[Direction] = match args.compat {
+        Rule::Backward => &[Direction::Backward],
+        Rule::Forward => &[Direction::Forward],
+        Rule::Full => &[Direction::Backward, Direction::Forward],
+    };
+    let reports = compared(&old, &new, directions, args.undeclared);
+    show(&reports, args.common.json)?;
+    Ok(reports.iter().all(|(_, report)| report.verdict == Verdict::Compatible))
+}
+
+/// What two files accept that the other does not.
+pub(super) fn diff_files(args: &DiffArgs) -> Result<bool> {
+    let path = |at: usize| args.what.get(at).map(Path::new).context("two files are needed");
+    diff(&usable(path(0)?)?, &usable(path(1)?)?, args)
+}
+
+pub(super) fn diff(old: &Value, new: &Value, args: &DiffArgs) -> Result<bool> {
+    let reports = compared(old, new, &[Direction::Backward, Direction::Forward], args.undeclared);
+    show(&reports, args.common.json)?;
+    Ok(true)
+}
+
+fn compared(old: &Value, new: &Value, directions: &[Direction], beside: Beside) -> Vec<(Direction, Report)> {
+    let check =
+        |direction: &Direction| (*direction, compat::check(old, new, *direction, beside.undeclared()));
+    directions.iter().map(check).collect()
+}
+
+fn usable(path: &Path) -> Result<Value> {
+    let text = read_schema(path)?;
+    validator::compile(text.value()).with_context(|| format!("`{}` is not usable", path.display()))?;
+    Ok(text.value().clone())
+}
+
+fn show(reports: &[(Direction, Report)], json: bool) -> Result<()> {
+    for (direction, report) in reports {
+        if json {
+            print_line(
+                &json!({"direction": direction, "verdict": report.verdict, "findings": report.findings})
+                    .to_string(),
+            )?;
+        } else {
+            print_line(&table::heading(*direction, report.verdict))?;
+            for finding in &report.findings {
+                print_line(&format!("  {}", finding.to_string().replace('\n', "\n  ")))?;
+            }
+        }
+    }
+    Ok(())
+}

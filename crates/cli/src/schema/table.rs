@@ -1,0 +1,64 @@
+//! What people see.
+
+use promethean_bus::schema::compat::{Direction, Verdict};
+use serde_json::Value;
+
+/// What was asked, and the answer.
+pub(super) fn heading(direction: Direction, verdict: Verdict) -> String {
+    let question = match direction {
+        Direction::Backward => "backward (the new schema accepts what the old one accepted)",
+        Direction::Forward => "forward (the old schema accepts what the new one accepts)",
+    };
+    let answer = match verdict {
+        Verdict::Compatible => "yes",
+        Verdict::Incompatible => "no",
+        Verdict::Undecidable => "cannot be decided",
+    };
+    format!("{question}: {answer}")
+}
+
+/// What a server found, a line each.
+pub(super) fn comparisons(compared: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for one in compared.as_array().into_iter().flatten() {
+        let (version, verdict) = (&one["version"], text(&one["verdict"]));
+        lines.push(format!("{} with version {version}: {verdict}", text(&one["direction"])));
+        for finding in one["findings"].as_array().into_iter().flatten() {
+            let place = match text(&finding["path"]) {
+                "" => "the schema",
+                path => path,
+            };
+            lines.push(format!("  {place}: {}. {}", text(&finding["rule"]), text(&finding["fix"])));
+            if let Some(example) = finding.get("example") {
+                lines.push(format!("    for example: {}", short(&example.to_string())));
+            }
+        }
+    }
+    lines
+}
+
+/// The violations of a payload, a line each.
+pub(super) fn violations(refused: &Value) -> Vec<String> {
+    let line = |violation: &Value| {
+        let path = match text(&violation["path"]) {
+            "" => "/",
+            path => path,
+        };
+        format!("  {path}: {}", text(&violation["message"]))
+    };
+    refused["violations"].as_array().into_iter().flatten().map(line).collect()
+}
+
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Characters of an example.
+const SHOWN_MAX: usize = 160;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
