@@ -82,11 +82,9 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The topic on the server to compare with
-    #[arg(required_unless_present = "against", conflicts_with = "against")]
-    topic: Option<TopicName>,
-    /// The new schema
-    file: PathBuf,
+    /// The topic on the server to compare with, if no file is, and the new schema
+    #[arg(num_args = 1..=2, required = true, value_name = "TOPIC NEW.json | NEW.json --against OLD.json")]
+    what: Vec<String>,
     /// Compare with this file; no server is asked
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,

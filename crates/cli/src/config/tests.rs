@@ -30,6 +30,7 @@ fn the_example_says_everything_and_is_understood() {
     let config = read(EXAMPLE).unwrap();
     assert_eq!(config.listen, ["127.0.0.1:8090".parse().unwrap()]);
     assert_eq!(config.data, Path::new("dir/promethean-data"));
+    assert_eq!(config.schemas.as_deref(), Some(Path::new("dir/schemas")));
     let settings = config.topics.get("orders.placed").unwrap();
     assert_eq!((settings.partitions, settings.max_attempts), (Some(8), 5));
     let options = config.gateway_options();

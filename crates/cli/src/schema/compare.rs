@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use promethean_bus::schema::compat::{self, Direction, Report, Undeclared, Verdict};
 use promethean_bus::schema::validator;
 use serde_json::{Value, json};
@@ -21,8 +21,10 @@ impl Beside {
 
 /// Whether a file fits another.
 pub(super) fn check(args: &CheckArgs) -> Result<bool> {
-    let old = usable(args.against.as_deref().unwrap_or(&args.file))?;
-    let new = usable(&args.file)?;
+    let ([file], Some(against)) = (args.what.as_slice(), &args.against) else {
+        bail!("with --against give one file, the new schema");
+    };
+    let (old, new) = (usable(against)?, usable(Path::new(file))?);
     let directions: &[Direction] = match args.compat {
         Rule::Backward => &[Direction::Backward],
         Rule::Forward => &[Direction::Forward],

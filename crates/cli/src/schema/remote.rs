@@ -1,7 +1,10 @@
 //! Schemas on a server.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use hyper::Method;
+use promethean_model::TopicName;
 use serde_json::Value;
 
 use super::table::{self, text};
@@ -118,8 +121,11 @@ async fn fetch(common: &Common, topic: &str, version: &str) -> Result<Value> {
 }
 
 async fn check(args: &CheckArgs) -> Result<bool> {
-    let topic = args.topic.as_ref().context("name a topic, or a file with --against")?;
-    let schema = read_schema(&args.file)?;
+    let [topic, file] = args.what.as_slice() else {
+        bail!("give a topic and a file, or a file and --against another");
+    };
+    let topic: TopicName = topic.parse().context("the topic")?;
+    let schema = read_schema(Path::new(file))?;
     let said =
         ask(&args.common, Method::POST, &format!("/schemas/{topic}/check"), schema.text().to_owned()).await?;
     let body = said.ok()?;
@@ -138,7 +144,7 @@ async fn diff(args: &DiffArgs) -> Result<bool> {
     let [topic, from, to] = args.what.as_slice() else {
         bail!("give a topic and two versions, or two files")
     };
-    let topic: promethean_model::TopicName = topic.parse().context("the topic")?;
+    let topic: TopicName = topic.parse().context("the topic")?;
     let number = |text: &str| -> Result<String> {
         let number: u32 =
             text.trim_start_matches('v').parse().with_context(|| format!("`{text}` is no version"))?;

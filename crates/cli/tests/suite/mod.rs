@@ -7,6 +7,7 @@ mod bench_gateway;
 mod bench_seed;
 mod help;
 mod kill;
+mod schema;
 mod token;
 mod verify;
 

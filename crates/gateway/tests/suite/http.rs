@@ -8,6 +8,7 @@ mod grouping;
 mod limits;
 mod publishing;
 mod reading;
+mod schemas;
 mod server;
 mod smuggling;
 mod streaming;

@@ -8,13 +8,14 @@ use super::rule::{GROUP, Need};
 const ID: &str = "00000000-0000-7000-8000-0000000000ff";
 
 /// A route: method, path as in `/openapi.json`, query, body, what it needs. Those that destroy come last.
-pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 30] = [
+pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 38] = [
     ("GET", "/health", "", "", Need::Nothing),
     ("GET", "/ready", "", "", Need::Nothing),
     ("GET", "/", "", "", Need::Known),
     ("GET", "/openapi.json", "", "", Need::Known),
     ("GET", "/topics", "", "", Need::Known),
     ("GET", "/groups", "", "", Need::Known),
+    ("GET", "/schemas", "", "", Need::Known),
     ("GET", "/ops", "", "", Need::Known),
     ("GET", "/metrics", "", "", Need::Admin),
     ("POST", "/publish/{topic}", "", "1", Need::Publish),
@@ -31,6 +32,13 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 30] = [
     ("PUT", "/dedupe/{topic}/{group}/{id}", "", "", Need::SubscribeAs),
     ("GET", "/topics/{topic}", "", "", Need::Any),
     ("PUT", "/topics/{topic}", "", "{\"max_attempts\":7}", Need::Manage),
+    ("POST", "/schemas/{topic}", "", "{\"type\":\"number\"}", Need::Manage),
+    ("POST", "/schemas/{topic}/check", "", "true", Need::Manage),
+    ("POST", "/schemas/{topic}/validate", "", "1", Need::Any),
+    ("POST", "/schemas/{topic}/migrate", "", "", Need::Manage),
+    ("GET", "/schemas/{topic}", "", "", Need::Any),
+    ("GET", "/schemas/{topic}/{version}", "", "", Need::Any),
+    ("DELETE", "/schemas/{topic}/{version}", "", "", Need::Manage),
     ("POST", "/groups/{group}/pause", "?topic={topic}", "", Need::Manage),
     ("POST", "/groups/{group}/resume", "?topic={topic}", "", Need::Manage),
     ("POST", "/groups/{group}/seek", "?topic={topic}", "{\"to\":\"latest\"}", Need::Manage),
@@ -43,7 +51,7 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 30] = [
 
 /// A path with its names filled in.
 pub(super) fn filled(template: &str, topic: &str) -> String {
-    template.replace("{topic}", topic).replace("{group}", GROUP).replace("{id}", ID)
+    template.replace("{topic}", topic).replace("{group}", GROUP).replace("{id}", ID).replace("{version}", "1")
 }
 
 /// Every op but AUTH. Subscribing comes last: after it the others would find a subscription.

@@ -43,6 +43,7 @@ pub(in crate::suite) async fn snapshot(bus: &Bus) -> Vec<String> {
         let settings = serde_json::to_string(&bus.topic_settings(&topic.name)).unwrap();
         all.push(format!("topic {} {}..{} {settings} {ids:?}", topic.name, topic.earliest, topic.end));
     }
+    all.extend(bus.all_schemas(None, 1_000).topics.iter().map(|entry| format!("schema {entry:?}")));
     for info in bus.groups(None).await.unwrap() {
         if info.subject == Subject::Topic(super::witness::TOPIC.parse().unwrap()) {
             continue;
