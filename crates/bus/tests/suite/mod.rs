@@ -7,6 +7,7 @@ mod model;
 mod publisher;
 mod rules;
 mod run;
+mod schema_compat;
 mod simulation;
 mod support;
 mod verdict;

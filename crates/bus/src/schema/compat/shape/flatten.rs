@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::object::dependent_schemas;
 use super::{Docs, Shape};
 use crate::schema::compat::node::{All, Node, Side};
+use crate::schema::compat::number::Exact;
 use crate::schema::compat::types::Types;
 
 /// Ways of one schema that are looked at; past it its unions are left out.
@@ -77,6 +78,9 @@ impl<'a> Growing<'a> {
             }
         }
         self.shape.types = self.shape.types.and(Types::of_keyword(node.get("type")));
+        if matches!(node.get("multipleOf").and_then(Exact::of_value), Some(Exact::Whole(_))) {
+            self.shape.types = self.shape.types.without(Types::FRACTION);
+        }
         self.shape.parts.push(node.clone());
         self.todo.extend(node.list("allOf"));
         let mut ways = vec![self];

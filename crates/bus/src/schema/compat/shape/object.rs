@@ -81,14 +81,23 @@ impl<'a> Shape<'a> {
             all.nodes.extend(property_of(docs, part, name).unwrap_or_default());
         }
         all.values = self.fields.get(name).cloned();
-        if self.absent.contains(name) || (self.is_closed_by_reading(docs) && !self.is_declared(docs, name)) {
+        let undeclared = self.is_closed_by_reading(docs) && !self.is_declared(docs, name);
+        if self.absent.contains(name) || undeclared || (self.is_full(docs) && !self.required(docs).contains(name)) {
             all.values = Some(Vec::new());
         }
         all
     }
 
+    /// Whether what is required is all that there is room for.
+    fn is_full(&self, docs: &Docs<'a>) -> bool {
+        self.at_most("maxProperties").is_some_and(|most| self.required(docs).len() as u64 >= most)
+    }
+
     /// What holds for properties that are not named. With a pattern, only for those that match it.
     pub(in super::super) fn others(&self, docs: &Docs<'a>, pattern: Option<&str>) -> Vec<Others<'a>> {
+        if self.is_full(docs) {
+            return Vec::new();
+        }
         let mut base = Vec::new();
         let mut split: Option<&Node<'a>> = None;
         for part in &self.parts {
