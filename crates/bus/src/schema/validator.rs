@@ -16,7 +16,9 @@ const PATTERN_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSchema {
     /// It names a draft that is not understood.
-    #[error("the draft {0} is not understood; use https://json-schema.org/draft/2020-12/schema or http://json-schema.org/draft-07/schema#")]
+    #[error(
+        "the draft {0} is not understood; use https://json-schema.org/draft/2020-12/schema or http://json-schema.org/draft-07/schema#"
+    )]
     Draft(String),
     /// It is not a schema of its draft.
     #[error("at {path:?}: {reason}")]
@@ -50,7 +52,12 @@ pub fn draft_of(schema: &Value) -> Result<Draft, BadSchema> {
 }
 
 /// Compiles the part of a document that a JSON pointer names. The document is in the registry under that address.
-pub(crate) fn compile_part(registry: &Registry<'_>, draft: Draft, address: &str, pointer: &str) -> Option<Validator> {
+pub(crate) fn compile_part(
+    registry: &Registry<'_>,
+    draft: Draft,
+    address: &str,
+    pointer: &str,
+) -> Option<Validator> {
     let reference = serde_json::json!({ "$ref": format!("{address}#{}", fragment(pointer)) });
     options(draft).with_registry(registry).build(&reference).ok()
 }

@@ -15,7 +15,7 @@ use crate::schema::validator::{self, BadSchema};
 /// Where a document is in its own registry.
 const ADDRESS: &str = "urn:promethean:compared";
 /// Parts of one document that are compiled, at most. Past it values are not evaluated, which costs decisions only.
-const PARTS_MAX: u32 = 2_000;
+const PARTS_MAX: u32 = 1_000;
 
 /// One of the two documents.
 pub(super) struct Doc<'a> {
@@ -40,7 +40,8 @@ impl<'a> Doc<'a> {
             path: String::new(),
             reason: error.to_string(),
         };
-        let registry = Registry::new().draft(draft).add(ADDRESS, root).map_err(invalid)?.prepare().map_err(invalid)?;
+        let registry =
+            Registry::new().draft(draft).add(ADDRESS, root).map_err(invalid)?.prepare().map_err(invalid)?;
         let mut doc = Self {
             root,
             side,
@@ -100,7 +101,11 @@ impl<'a> Doc<'a> {
             self.anchors.get(pointer.as_str())?.clone()
         };
         let schema = self.root.pointer(&pointer)?;
-        (schema.is_object() || schema.is_boolean()).then(|| Node { side: self.side, at: pointer.into(), schema })
+        (schema.is_object() || schema.is_boolean()).then(|| Node {
+            side: self.side,
+            at: pointer.into(),
+            schema,
+        })
     }
 
     /// Whether a part of the document accepts a value; `None` when that cannot be told.
@@ -113,7 +118,9 @@ impl<'a> Doc<'a> {
         }
         let known = self.parts.borrow().get(&node.at).cloned();
         let part = known.unwrap_or_else(|| {
-            let part = self.may_compile().then(|| validator::compile_part(&self.registry, self.draft, ADDRESS, &node.at));
+            let part = self
+                .may_compile()
+                .then(|| validator::compile_part(&self.registry, self.draft, ADDRESS, &node.at));
             let part = part.flatten().map(Rc::new);
             self.parts.borrow_mut().insert(node.at.clone(), part.clone());
             part
@@ -133,7 +140,10 @@ impl<'a> Doc<'a> {
             match keyword.as_str() {
                 "type" => answer &= Types::of_value(value).within(Types::of_keyword(Some(said))),
                 "const" => answer &= number::equal(said, value),
-                "enum" => answer &= said.as_array().is_some_and(|all| all.iter().any(|one| number::equal(one, value))),
+                "enum" => {
+                    answer &=
+                        said.as_array().is_some_and(|all| all.iter().any(|one| number::equal(one, value)))
+                }
                 other if walk::is_annotation(other) => {}
                 _ => return None,
             }

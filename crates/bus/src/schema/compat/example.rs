@@ -54,8 +54,20 @@ fn is_declared<'a>(docs: &Docs<'a>, all: &All<'a>, value: &Value, depth: usize) 
 /// Values of every kind, the odd ones first.
 pub(super) fn anything() -> Vec<Value> {
     vec![
-        json!(null), json!(0), json!("?"), json!(true), json!(1.5), json!({}), json!([]), json!(""), json!(-1),
-        json!([null]), json!({ "?": null }), json!(1e9), json!([0, 0]), json!("x".repeat(300)),
+        json!(null),
+        json!(0),
+        json!("?"),
+        json!(true),
+        json!(1.5),
+        json!({}),
+        json!([]),
+        json!(""),
+        json!(-1),
+        json!([null]),
+        json!({ "?": null }),
+        json!(1e9),
+        json!([0, 0]),
+        json!("x".repeat(300)),
     ]
 }
 
@@ -74,15 +86,30 @@ pub(super) fn around(value: &Value) -> Vec<Value> {
         Value::Number(number) => {
             let Some(float) = number.as_f64() else { return Vec::new() };
             let whole = number.as_i64().into_iter().flat_map(|whole| {
-                [whole.checked_sub(1), whole.checked_add(1), Some(whole), whole.checked_mul(2), whole.checked_mul(3)]
+                [
+                    whole.checked_sub(1),
+                    whole.checked_add(1),
+                    Some(whole),
+                    whole.checked_mul(2),
+                    whole.checked_mul(3),
+                ]
             });
             let whole = whole.flatten().map(Value::from);
-            whole.chain([float, float - 0.5, float + 0.5, float - 1.0, float + 1.0, float / 2.0].map(Value::from)).collect()
+            whole
+                .chain(
+                    [float, float - 0.5, float + 0.5, float - 1.0, float + 1.0, float / 2.0].map(Value::from),
+                )
+                .collect()
         }
         Value::String(text) => {
             let mut shorter = text.clone();
             shorter.pop();
-            vec![json!(format!("{text}?")), json!(shorter), json!(format!("?{text}")), json!(text.to_uppercase())]
+            vec![
+                json!(format!("{text}?")),
+                json!(shorter),
+                json!(format!("?{text}")),
+                json!(text.to_uppercase()),
+            ]
         }
         Value::Array(items) => {
             let mut longer = items.clone();
@@ -133,8 +160,23 @@ fn rule_of(keyword: &str) -> Rule {
 
 /// Keywords that refuse a value on their own.
 const DATA: [&str; 17] = [
-    "enum", "const", "type", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "minLength",
-    "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+    "enum",
+    "const",
+    "type",
+    "minimum",
+    "exclusiveMinimum",
+    "maximum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
 ];
 
 /// The keyword of a schema that refuses a value, and its rule.
@@ -167,10 +209,16 @@ pub(super) fn blame<'a>(docs: &Docs<'a>, node: &Node<'a>, value: &Value) -> (Rul
             return (Rule::UnionOverlap, keyword.to_owned());
         }
     }
-    if let Some(keyword) = ["not", "if", "required", "additionalProperties"].into_iter().find(|keyword| node.get(keyword).is_some()) {
+    if let Some(keyword) = ["not", "if", "required", "additionalProperties"]
+        .into_iter()
+        .find(|keyword| node.get(keyword).is_some())
+    {
         return (rule_of(keyword), keyword.to_owned());
     }
-    (if node.schema == &Value::Bool(false) { Rule::NothingAccepted } else { Rule::EnumValueRemoved }, String::new())
+    (
+        if node.schema == &Value::Bool(false) { Rule::NothingAccepted } else { Rule::EnumValueRemoved },
+        String::new(),
+    )
 }
 
 /// The rule and place by which the document that reads refuses an instance.

@@ -59,7 +59,10 @@ impl<'a> Node<'a> {
 
     /// The names of a map below a keyword.
     pub(super) fn names(&self, keyword: &str) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.get(keyword).and_then(Value::as_object).into_iter().flat_map(|map| map.keys().map(String::as_str))
+        self.get(keyword)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|map| map.keys().map(String::as_str))
     }
 
     /// The number of a counting keyword such as `minLength`; `2.0` counts as 2.
@@ -105,7 +108,9 @@ impl<'a> All<'a> {
 
     /// Whether nothing is said.
     pub(super) fn is_anything(&self) -> bool {
-        self.values.is_none() && self.types == Types::ALL && self.nodes.iter().all(|node| says_nothing(node.schema))
+        self.values.is_none()
+            && self.types == Types::ALL
+            && self.nodes.iter().all(|node| says_nothing(node.schema))
     }
 
     /// Whether one of the schemas is plainly false.

@@ -152,7 +152,8 @@ pub(super) fn equal(one: &Value, two: &Value) -> bool {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| equal(one, two))
         }
         (Value::Object(one), Value::Object(two)) => {
-            one.len() == two.len() && one.iter().all(|(name, one)| two.get(name).is_some_and(|two| equal(one, two)))
+            one.len() == two.len()
+                && one.iter().all(|(name, one)| two.get(name).is_some_and(|two| equal(one, two)))
         }
         _ => one == two,
     }

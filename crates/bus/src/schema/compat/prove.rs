@@ -101,7 +101,10 @@ impl<'d, 'a> Prover<'d, 'a> {
             let node = Node { at: at.into(), ..reads };
             self.fail(Fail { rule, node: &node, at: &[&keyword], writes: None, tries: Vec::new() }, &shape);
         } else if !self.all(&All::of(vec![writes]), &reads) && self.findings.is_empty() {
-            self.fail(Fail { rule: Rule::TooComplex, node: &reads, at: &[], writes: None, tries: Vec::new() }, &shape);
+            self.fail(
+                Fail { rule: Rule::TooComplex, node: &reads, at: &[], writes: None, tries: Vec::new() },
+                &shape,
+            );
         }
         self.look_for_any_example();
         (self.findings, self.steps)
@@ -176,7 +179,10 @@ impl<'d, 'a> Prover<'d, 'a> {
 
     fn too_complex(&mut self, reads: &Node<'a>) -> bool {
         let shape = Shape::new(Types::ALL, None);
-        self.fail(Fail { rule: Rule::TooComplex, node: reads, at: &[], writes: None, tries: Vec::new() }, &shape)
+        self.fail(
+            Fail { rule: Rule::TooComplex, node: reads, at: &[], writes: None, tries: Vec::new() },
+            &shape,
+        )
     }
 
     /// Everything of a shape, `reads` accepts.
@@ -206,7 +212,13 @@ impl<'d, 'a> Prover<'d, 'a> {
         let Some(schema) = reads.object() else {
             return reads.schema == &Value::Bool(true)
                 || self.fail(
-                    Fail { rule: Rule::NothingAccepted, node: reads, at: &[], writes: None, tries: Vec::new() },
+                    Fail {
+                        rule: Rule::NothingAccepted,
+                        node: reads,
+                        at: &[],
+                        writes: None,
+                        tries: Vec::new(),
+                    },
                     shape,
                 );
         };
@@ -222,7 +234,13 @@ impl<'d, 'a> Prover<'d, 'a> {
             Some(Err(_)) => {
                 let at = &["$ref"];
                 proved &= self.fail(
-                    Fail { rule: Rule::ReferenceUnresolvable, node: reads, at, writes: None, tries: Vec::new() },
+                    Fail {
+                        rule: Rule::ReferenceUnresolvable,
+                        node: reads,
+                        at,
+                        writes: None,
+                        tries: Vec::new(),
+                    },
                     shape,
                 );
             }
@@ -282,7 +300,8 @@ impl<'d, 'a> Prover<'d, 'a> {
         let instance_path: String = self.frames.iter().map(|frame| frame.shown.as_str()).collect();
         let key = (fail.rule, format!("{path} {subject:?}"), instance_path.clone());
         let known = self.reported.get(&key).copied();
-        let decided = known.and_then(|known| self.findings.get(known)).is_some_and(|one| one.example.is_some());
+        let decided =
+            known.and_then(|known| self.findings.get(known)).is_some_and(|one| one.example.is_some());
         if decided || (known.is_none() && self.findings.len() >= FINDINGS_MAX) {
             return false;
         }

@@ -128,7 +128,11 @@ impl fmt::Display for Finding {
         write!(out, ". {}", self.fix)?;
         if let Some(example) = &self.example {
             let (accepts, refuses) = self.direction.sides();
-            write!(out, "\n  the {accepts} schema accepts and the {refuses} one refuses: {}", shown(Some(example)))?;
+            write!(
+                out,
+                "\n  the {accepts} schema accepts and the {refuses} one refuses: {}",
+                shown(Some(example))
+            )?;
         }
         Ok(())
     }

@@ -11,16 +11,49 @@ use super::shape::Docs;
 
 /// Keywords below which there are schemas.
 const SCHEMAS: [&str; 14] = [
-    "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "items", "prefixItems", "additionalItems", "contains",
-    "additionalProperties", "propertyNames", "unevaluatedItems",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "additionalProperties",
+    "propertyNames",
+    "unevaluatedItems",
 ];
 /// Keywords below which there are names of schemas.
 const MAPS: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
 /// Keywords below which there is data.
 const DATA: [&str; 24] = [
-    "type", "enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-    "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains",
-    "minProperties", "maxProperties", "dependentRequired", "contentEncoding", "contentMediaType", "$dynamicAnchor",
+    "type",
+    "enum",
+    "const",
+    "required",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minContains",
+    "maxContains",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "contentEncoding",
+    "contentMediaType",
+    "$dynamicAnchor",
 ];
 /// Steps into each other that are compared, at most.
 const DEPTH_MAX: usize = 160;

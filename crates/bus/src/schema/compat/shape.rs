@@ -43,7 +43,10 @@ impl<'a> Docs<'a> {
     /// Whether all of it accepts a value, as far as that can be told.
     pub(super) fn may_accept(&self, all: &All<'a>, value: &Value) -> bool {
         Types::of_value(value).within(all.types)
-            && all.values.as_ref().is_none_or(|values| values.iter().any(|one| super::number::equal(one, value)))
+            && all
+                .values
+                .as_ref()
+                .is_none_or(|values| values.iter().any(|one| super::number::equal(one, value)))
             && all.nodes.iter().all(|node| self.accepts(node, value) != Some(false))
     }
 }
@@ -110,7 +113,9 @@ impl<'a> Shape<'a> {
                 self.present.iter().all(|name| object.contains_key(name))
                     && !self.absent.iter().any(|name| object.contains_key(name))
                     && self.fields.iter().all(|(name, values)| {
-                        object.get(name).is_none_or(|value| values.iter().any(|one| super::number::equal(one, value)))
+                        object
+                            .get(name)
+                            .is_none_or(|value| values.iter().any(|one| super::number::equal(one, value)))
                     })
             }
             _ => true,

@@ -12,23 +12,29 @@ fn run(old: &Value, new: &Value) -> (Verdict, u64) {
 }
 
 fn nested(depth: usize, leaf: &Value) -> Value {
-    (0..depth).fold(leaf.clone(), |inner, _| json!({ "type": "object", "properties": { "a": inner }, "required": ["a"] }))
+    (0..depth).fold(
+        leaf.clone(),
+        |inner, _| json!({ "type": "object", "properties": { "a": inner }, "required": ["a"] }),
+    )
 }
 
 #[test]
 fn deep_schemas() {
-    let (verdict, steps) = run(&nested(60, &json!({ "type": "integer" })), &nested(60, &json!({ "type": "number" })));
+    let (verdict, steps) =
+        run(&nested(60, &json!({ "type": "integer" })), &nested(60, &json!({ "type": "number" })));
     assert_eq!(verdict, Verdict::Compatible);
     assert!(steps < 2_000, "{steps}");
-    let (verdict, _) = run(&nested(60, &json!({ "type": "number" })), &nested(60, &json!({ "type": "integer" })));
+    let (verdict, _) =
+        run(&nested(60, &json!({ "type": "number" })), &nested(60, &json!({ "type": "integer" })));
     assert_ne!(verdict, Verdict::Compatible);
 }
 
 #[test]
 fn large_schemas() {
     let properties = |kind: &str| -> Value {
-        let map: serde_json::Map<String, Value> =
-            (0..3_000).map(|n| (format!("property_{n}"), json!({ "type": kind, "description": "x".repeat(20) }))).collect();
+        let map: serde_json::Map<String, Value> = (0..3_000)
+            .map(|n| (format!("property_{n}"), json!({ "type": kind, "description": "x".repeat(20) })))
+            .collect();
         json!({ "type": "object", "properties": map, "additionalProperties": false })
     };
     let (verdict, steps) = run(&properties("integer"), &properties("number"));
@@ -39,7 +45,8 @@ fn large_schemas() {
 #[test]
 fn wide_unions() {
     let union = |keyword: &str, count: u32| {
-        let member = |n| json!({ "type": "object", "properties": { "kind": { "const": n } }, "required": ["kind"] });
+        let member =
+            |n| json!({ "type": "object", "properties": { "kind": { "const": n } }, "required": ["kind"] });
         json!({ keyword: (0..count).map(member).collect::<Vec<_>>() })
     };
     assert_eq!(run(&union("oneOf", 40), &union("oneOf", 40)).0, Verdict::Compatible);
@@ -59,7 +66,10 @@ fn products_of_unions() {
     let mut defs = serde_json::Map::new();
     for n in 0..30 {
         let next = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
-        defs.insert(format!("d{n}"), json!({ "anyOf": [next, { "not": next }, { "allOf": [next, { "minLength": n }] }] }));
+        defs.insert(
+            format!("d{n}"),
+            json!({ "anyOf": [next, { "not": next }, { "allOf": [next, { "minLength": n }] }] }),
+        );
     }
     defs.insert("d30".into(), json!({ "type": "string" }));
     let steep = json!({ "$defs": defs, "$ref": "#/$defs/d0" });
@@ -74,7 +84,10 @@ fn references_that_share() {
         for n in 0..40 {
             let next = format!("#/$defs/d{}", n + 1);
             let both = json!({ "l": { "$ref": next }, "r": { "$ref": next } });
-            defs.insert(format!("d{n}"), json!({ "type": "object", "properties": both, "additionalProperties": false }));
+            defs.insert(
+                format!("d{n}"),
+                json!({ "type": "object", "properties": both, "additionalProperties": false }),
+            );
         }
         defs.insert("d40".into(), json!({ "type": leaf }));
         json!({ "$defs": defs, "$ref": "#/$defs/d0" })

@@ -10,8 +10,20 @@ use super::node::{Node, join};
 
 /// Keywords that say nothing about which instances are accepted, in both drafts.
 pub(super) const ANNOTATIONS: [&str; 14] = [
-    "title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "$schema", "$id",
-    "$anchor", "$defs", "definitions", "contentSchema",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$comment",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$schema",
+    "$id",
+    "$anchor",
+    "$defs",
+    "definitions",
+    "contentSchema",
 ];
 
 pub(super) fn is_annotation(keyword: &str) -> bool {
@@ -21,7 +33,8 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
 /// Below these is data.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
 /// Below these is a map from names to schemas.
-const MAPS: [&str; 6] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+const MAPS: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Below these is a schema, or a list of them, about the same place of an instance.
 const IN_PLACE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 
@@ -69,9 +82,10 @@ fn note<'a>(seen: &mut Seen<'a>, at: &str, schema: &'a Map<String, Value>) {
         }
     }
     let below_root = ["$id", "$schema"].into_iter().filter(|_| !at.is_empty());
-    let odd = ["$dynamicRef", "$recursiveRef"].into_iter().chain(below_root).find(|key| {
-        schema.get(*key).is_some_and(Value::is_string)
-    });
+    let odd = ["$dynamicRef", "$recursiveRef"]
+        .into_iter()
+        .chain(below_root)
+        .find(|key| schema.get(*key).is_some_and(Value::is_string));
     if let Some(keyword) = odd {
         seen.odd.get_or_insert_with(|| (at.to_owned(), keyword.to_owned()));
     }
@@ -143,9 +157,15 @@ fn below<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
     for keyword in ["properties", "patternProperties"] {
         nodes.extend(node.names(keyword).filter_map(|name| node.entry(keyword, name)));
     }
-    for keyword in
-        ["additionalProperties", "propertyNames", "items", "additionalItems", "contains", "unevaluatedItems", "unevaluatedProperties"]
-    {
+    for keyword in [
+        "additionalProperties",
+        "propertyNames",
+        "items",
+        "additionalItems",
+        "contains",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    ] {
         nodes.extend(node.child(keyword));
     }
     for keyword in ["items", "prefixItems"] {

@@ -19,9 +19,13 @@ fn both_drafts_are_read_and_others_refused() {
 
 #[test]
 fn a_draft_has_its_own_rules() {
-    let schema = |draft: &str| json!({ "$schema": draft, "items": [{ "type": "string" }], "additionalItems": false });
+    let schema =
+        |draft: &str| json!({ "$schema": draft, "items": [{ "type": "string" }], "additionalItems": false });
     assert!(compile(&schema("http://json-schema.org/draft-07/schema#")).unwrap().is_valid(&json!(["a"])));
-    assert!(matches!(compile(&schema("https://json-schema.org/draft/2020-12/schema")), Err(BadSchema::Invalid { .. })));
+    assert!(matches!(
+        compile(&schema("https://json-schema.org/draft/2020-12/schema")),
+        Err(BadSchema::Invalid { .. })
+    ));
 }
 
 #[test]
@@ -44,7 +48,9 @@ fn references_stay_inside_and_patterns_linear() {
 
 #[test]
 fn a_bad_schema_says_where() {
-    let Err(BadSchema::Invalid { path, .. }) = compile(&json!({ "properties": { "a": { "type": "strin" } } })) else {
+    let Err(BadSchema::Invalid { path, .. }) =
+        compile(&json!({ "properties": { "a": { "type": "strin" } } }))
+    else {
         panic!("compiled");
     };
     assert_eq!(path, "/properties/a/type");

@@ -67,7 +67,14 @@ fn keyword() -> impl Strategy<Value = Value> {
     let numbers = (select(vec!["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]), small());
     let counts = (
         select(vec![
-            "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+            "minContains",
+            "maxContains",
         ]),
         count(),
     );
@@ -168,7 +175,8 @@ fn collect(value: &Value, at: String, names: bool, places: &mut Vec<String>) {
                 let data = ["enum", "const", "required", "type", "dependentRequired", "default"];
                 if names || !data.contains(&key.as_str()) {
                     let step = key.replace('~', "~0").replace('/', "~1");
-                    let maps = ["properties", "patternProperties", "$defs", "dependentSchemas", "dependencies"];
+                    let maps =
+                        ["properties", "patternProperties", "$defs", "dependentSchemas", "dependencies"];
                     collect(value, format!("{at}/{step}"), !names && maps.contains(&key.as_str()), places);
                 }
             }
@@ -255,8 +263,25 @@ pub(super) fn near(schema: &Value, seed: u64) -> Vec<Value> {
 
 fn grown(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
     let plain = |dice: &mut Dice| {
-        let some = [json!(null), json!(true), json!(false), json!(0), json!(1), json!(1.5), json!(-1), json!("a"), json!(""),
-            json!("ab"), json!("zzz"), json!([]), json!({}), json!([1, 1]), json!({ "a": 1 }), json!({ "q": "x", "b": 2 }), json!("12")];
+        let some = [
+            json!(null),
+            json!(true),
+            json!(false),
+            json!(0),
+            json!(1),
+            json!(1.5),
+            json!(-1),
+            json!("a"),
+            json!(""),
+            json!("ab"),
+            json!("zzz"),
+            json!([]),
+            json!({}),
+            json!([1, 1]),
+            json!({ "a": 1 }),
+            json!({ "q": "x", "b": 2 }),
+            json!("12"),
+        ];
         some[dice.roll(some.len())].clone()
     };
     let Some(map) = schema.as_object().filter(|_| depth > 0) else { return plain(dice) };
@@ -276,7 +301,9 @@ fn grown(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
             Some(target) => grown(root, target, dice, depth - 1),
             None => plain(dice),
         },
-        ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => grown(root, &list[dice.roll(list.len())], dice, depth - 1),
+        ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => {
+            grown(root, &list[dice.roll(list.len())], dice, depth - 1)
+        }
         ("not" | "if" | "then" | "else", schema) => grown(root, schema, dice, depth - 1),
         ("minLength" | "maxLength", Value::Number(length)) => {
             let length = usize::try_from(length.as_u64().unwrap_or(0)).unwrap() + dice.roll(3);
@@ -290,7 +317,8 @@ fn grown(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
             json!((0..dice.roll(4)).map(|_| grown(root, schema, dice, depth - 1)).collect::<Vec<_>>())
         }
         ("prefixItems" | "items", Value::Array(list)) => {
-            let mut items: Vec<Value> = list.iter().map(|schema| grown(root, schema, dice, depth - 1)).collect();
+            let mut items: Vec<Value> =
+                list.iter().map(|schema| grown(root, schema, dice, depth - 1)).collect();
             match dice.roll(3) {
                 0 => items.push(plain(dice)),
                 1 => items.truncate(1),
@@ -299,7 +327,9 @@ fn grown(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
             json!(items)
         }
         ("type", said) => of_type(said, dice),
-        ("format", _) => json!(["2024-01-01", "1.2.3.4", "123e4567-e89b-12d3-a456-426614174000", "x"][dice.roll(4)]),
+        ("format", _) => {
+            json!(["2024-01-01", "1.2.3.4", "123e4567-e89b-12d3-a456-426614174000", "x"][dice.roll(4)])
+        }
         _ => plain(dice),
     }
 }
@@ -320,7 +350,10 @@ fn grown_object(root: &Value, map: &Map<String, Value>, dice: &mut Dice, depth: 
     }
     if dice.roll(3) == 0 {
         let schema = map.get("additionalProperties").unwrap_or(&Value::Null);
-        object.insert(["q", "a", "b", "ab", "kind", "z", "12"][dice.roll(7)].into(), grown(root, schema, dice, depth - 1));
+        object.insert(
+            ["q", "a", "b", "ab", "kind", "z", "12"][dice.roll(7)].into(),
+            grown(root, schema, dice, depth - 1),
+        );
     }
     Value::Object(object)
 }
@@ -336,7 +369,9 @@ fn of_type(said: &Value, dice: &mut Dice) -> Value {
         "number" => json!([json!(0.5), json!(3), json!(-1.5), json!(2.5)][dice.roll(4)]),
         "string" => json!(["", "a", "b", "ab", "abc", "12"][dice.roll(6)]),
         "array" => json!([json!([]), json!([1]), json!([1, "a", null]), json!([{}, {}])][dice.roll(4)]),
-        "object" => json!([json!({}), json!({ "a": 1 }), json!({ "a": "x", "b": null }), json!({ "q": 1 })][dice.roll(4)]),
+        "object" => json!(
+            [json!({}), json!({ "a": 1 }), json!({ "a": "x", "b": null }), json!({ "q": 1 })][dice.roll(4)]
+        ),
         _ => Value::Null,
     }
 }

@@ -19,7 +19,8 @@ fn holds(root: &Value, nodes: &[&Value], value: &Value, depth: usize) -> bool {
                     declares(root, way, name) && holds(root, &below(way, name), value, depth - 1)
                 }),
                 Value::Array(items) => items.iter().enumerate().all(|(index, item)| {
-                    let nodes: Vec<&Value> = way.iter().filter_map(|node| item_of(root, node, index)).collect();
+                    let nodes: Vec<&Value> =
+                        way.iter().filter_map(|node| item_of(root, node, index)).collect();
                     holds(root, &nodes, item, depth - 1)
                 }),
                 _ => true,
@@ -60,7 +61,9 @@ fn ways<'a>(root: &'a Value, mut nodes: Vec<&'a Value>, depth: usize) -> Vec<Vec
             for union in unions {
                 all = all
                     .iter()
-                    .flat_map(|some: &Vec<&Value>| union.iter().map(|more| [some.clone(), more.clone()].concat()))
+                    .flat_map(|some: &Vec<&Value>| {
+                        union.iter().map(|more| [some.clone(), more.clone()].concat())
+                    })
                     .collect();
             }
             let rest = |choice: &Vec<&'a Value>| {
@@ -96,17 +99,19 @@ fn accepts(root: &Value, node: &Value, value: &Value) -> bool {
 fn declares(root: &Value, way: &[&Value], name: &str) -> bool {
     let has = |node: &Value, keyword: &str| node.get(keyword).is_some_and(|map| map.get(name).is_some());
     let says = |node: &Value, keyword: &str| node.get(keyword).is_some_and(|said| said != &json!(false));
-    let open = |node: &&Value| {
-        says(node, "additionalProperties") || (says(node, "unevaluatedProperties"))
-    };
-    let lists = |node: &&Value| node.get("properties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    let open = |node: &&Value| says(node, "additionalProperties") || (says(node, "unevaluatedProperties"));
+    let lists =
+        |node: &&Value| node.get("properties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     if !way.iter().any(lists) || way.iter().any(open) {
         return true;
     }
     let _ = root;
     way.iter().any(|node| {
         has(node, "properties")
-            || node.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|one| one == name))
+            || node
+                .get("required")
+                .and_then(Value::as_array)
+                .is_some_and(|names| names.iter().any(|one| one == name))
             || matching(node, name).next().is_some()
     })
 }
@@ -114,15 +119,21 @@ fn declares(root: &Value, way: &[&Value], name: &str) -> bool {
 fn matching<'a>(node: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     let name = json!(name);
     let map = node.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
-    map.filter(move |(pattern, _)| compile(&json!({ "pattern": pattern })).is_ok_and(|one| one.is_valid(&name)))
-        .map(|(_, schema)| schema)
+    map.filter(move |(pattern, _)| {
+        compile(&json!({ "pattern": pattern })).is_ok_and(|one| one.is_valid(&name))
+    })
+    .map(|(_, schema)| schema)
 }
 
 fn below<'a>(way: &[&'a Value], name: &str) -> Vec<&'a Value> {
     let mut nodes = Vec::new();
     for node in way {
-        let own: Vec<&Value> =
-            node.get("properties").and_then(|map| map.get(name)).into_iter().chain(matching(node, name)).collect();
+        let own: Vec<&Value> = node
+            .get("properties")
+            .and_then(|map| map.get(name))
+            .into_iter()
+            .chain(matching(node, name))
+            .collect();
         if own.is_empty() {
             nodes.extend(node.get("additionalProperties"));
         }

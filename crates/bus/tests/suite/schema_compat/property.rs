@@ -25,7 +25,8 @@ fn cases() -> u32 {
 fn what_is_called_compatible_is_never_refuted() {
     let config = ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() };
     let seen: RefCell<BTreeMap<(bool, &str), u32>> = RefCell::default();
-    let pair = (schema(), schema(), any::<u64>(), any::<bool>(), prop::collection::vec(instance(), INSTANCES));
+    let pair =
+        (schema(), schema(), any::<u64>(), any::<bool>(), prop::collection::vec(instance(), INSTANCES));
     let outcome = TestRunner::new(config).run(&pair, |(base, other, seed, related, instances)| {
         let (old, new) = if related { (base.clone(), mutated(&base, seed)) } else { (base, other) };
         if compile(&old).is_err() || compile(&new).is_err() {
@@ -86,7 +87,8 @@ fn look(
 
 #[test]
 fn a_schema_fits_itself() {
-    let config = ProptestConfig { cases: cases() / 5, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: cases() / 5, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config)
         .run(&schema(), |schema| {
             if compile(&schema).is_ok() {
@@ -96,5 +98,8 @@ fn a_schema_fits_itself() {
             Ok(())
         })
         .unwrap();
-    assert_eq!(check(&json!({}), &json!(true), Direction::Forward, Undeclared::Any).verdict, Verdict::Compatible);
+    assert_eq!(
+        check(&json!({}), &json!(true), Direction::Forward, Undeclared::Any).verdict,
+        Verdict::Compatible
+    );
 }

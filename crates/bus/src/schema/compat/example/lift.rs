@@ -32,7 +32,9 @@ pub(in super::super) fn lift<'a>(docs: &Docs<'a>, frames: &[Frame<'a>], value: V
     for frame in frames.iter().rev() {
         let sampler = Sampler::new(docs);
         let above = |value: &Value| match &frame.step {
-            Step::Name(name) => [false, true].map(|full| object_with(&sampler, &frame.shape, name, value, full)).to_vec(),
+            Step::Name(name) => {
+                [false, true].map(|full| object_with(&sampler, &frame.shape, name, value, full)).to_vec()
+            }
             Step::Index(index) => sampler.lists_with(&frame.shape, *index, value),
             Step::Key => key(&sampler, &frame.shape, value),
         };

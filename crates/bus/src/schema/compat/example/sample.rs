@@ -77,10 +77,14 @@ impl<'d, 'a> Sampler<'d, 'a> {
                 Types::STRING => text::of_shape(&one),
                 Types::ARRAY => {
                     let least = usize::try_from(shape.items_min().min(LENGTH_MAX)).unwrap_or(0);
-                    let lists = [least, least + 1].into_iter().filter_map(|length| self.list(&one, length, depth));
+                    let lists =
+                        [least, least + 1].into_iter().filter_map(|length| self.list(&one, length, depth));
                     lists.map(Value::Array).collect()
                 }
-                _ => vec![Value::Object(self.object(&one, depth, false)), Value::Object(self.object(&one, depth, true))],
+                _ => vec![
+                    Value::Object(self.object(&one, depth, false)),
+                    Value::Object(self.object(&one, depth, true)),
+                ],
             };
             some.into_iter().find(|value| one.may_be(self.docs, value))
         })
@@ -139,7 +143,11 @@ impl<'d, 'a> Sampler<'d, 'a> {
             if let Some(node) = part.child("contains") {
                 let times = part.count("minContains").unwrap_or(1).clamp(1, 8);
                 let some = self.of_all(&All::of(vec![node]), depth + 1);
-                contained.extend((0..times).filter_map(|time| some.get(usize::try_from(time).ok()? % some.len().max(1)).cloned()));
+                contained.extend(
+                    (0..times).filter_map(|time| {
+                        some.get(usize::try_from(time).ok()? % some.len().max(1)).cloned()
+                    }),
+                );
             }
         }
         let alike = shape.prefix_len(self.docs);
@@ -159,7 +167,8 @@ impl<'d, 'a> Sampler<'d, 'a> {
             let item = match fitting {
                 Some(place) => contained.remove(place),
                 None => {
-                    let fresh = |one: &&Value| !shape.is_unique() || !items.iter().any(|item| equal(item, one));
+                    let fresh =
+                        |one: &&Value| !shape.is_unique() || !items.iter().any(|item| equal(item, one));
                     some.iter().find(fresh)?.clone()
                 }
             };
@@ -249,7 +258,13 @@ impl<'d, 'a> Sampler<'d, 'a> {
 }
 
 /// An object that holds a property, with as little else as possible or with all that is named.
-pub(super) fn object_with<'a>(sampler: &Sampler<'_, 'a>, shape: &Shape<'a>, name: &str, value: &Value, full: bool) -> Value {
+pub(super) fn object_with<'a>(
+    sampler: &Sampler<'_, 'a>,
+    shape: &Shape<'a>,
+    name: &str,
+    value: &Value,
+    full: bool,
+) -> Value {
     let mut with = shape.clone();
     with.present.insert(name.to_owned());
     let mut object = sampler.object(&with, 2, full);
@@ -264,10 +279,23 @@ fn numbers(shape: &Shape<'_>) -> Vec<Value> {
     }
     let steps = shape.all("multipleOf").filter_map(Value::as_f64);
     values.extend(steps.flat_map(|step| [step, step * 2.0, step * 3.0, step * 7.0, -step]).map(Value::from));
-    values.extend([json!(0), json!(1), json!(-1), json!(1.5), json!(0.25), json!(1000), json!(-1e6), json!(1e12)]);
+    values.extend([
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(1.5),
+        json!(0.25),
+        json!(1000),
+        json!(-1e6),
+        json!(1e12),
+    ]);
     values.sort_by(|one, two| {
         let size = |value: &Value| value.as_f64().map_or(Exact::Whole(0), |float| Exact::Float(float.abs()));
-        if let (Exact::Float(one), Exact::Float(two)) = (size(one), size(two)) { one.total_cmp(&two) } else { Ordering::Equal }
+        if let (Exact::Float(one), Exact::Float(two)) = (size(one), size(two)) {
+            one.total_cmp(&two)
+        } else {
+            Ordering::Equal
+        }
     });
     values.dedup();
     values
@@ -291,7 +319,12 @@ pub(in super::super) fn texts_of_length(shape: &Shape<'_>, length: u64, above: b
 }
 
 /// Lists of a shape, one short of a length or one above it.
-pub(in super::super) fn lists_of_length<'a>(docs: &Docs<'a>, shape: &Shape<'a>, length: u64, above: bool) -> Vec<Value> {
+pub(in super::super) fn lists_of_length<'a>(
+    docs: &Docs<'a>,
+    shape: &Shape<'a>,
+    length: u64,
+    above: bool,
+) -> Vec<Value> {
     let wanted = if above { length.saturating_add(1) } else { length.saturating_sub(1) };
     let wanted = if above { wanted.max(shape.items_min()) } else { wanted };
     let Ok(wanted) = usize::try_from(wanted.min(LENGTH_MAX)) else { return Vec::new() };
@@ -313,7 +346,11 @@ pub(in super::super) fn lists_with_twins<'a>(docs: &Docs<'a>, shape: &Shape<'a>)
 }
 
 /// Lists that hold many, and none, of what is asked for.
-pub(in super::super) fn lists_for_contains<'a>(docs: &Docs<'a>, shape: &Shape<'a>, asked: &Node<'a>) -> Vec<Value> {
+pub(in super::super) fn lists_for_contains<'a>(
+    docs: &Docs<'a>,
+    shape: &Shape<'a>,
+    asked: &Node<'a>,
+) -> Vec<Value> {
     let sampler = Sampler::new(docs);
     let least = usize::try_from(shape.items_min().clamp(1, 64)).unwrap_or(1);
     let item = shape.item(docs, shape.prefix_len(docs));
@@ -332,7 +369,12 @@ pub(in super::super) fn lists_for_contains<'a>(docs: &Docs<'a>, shape: &Shape<'a
 }
 
 /// Objects of a shape, one short of a number of properties or one above it.
-pub(in super::super) fn objects_of_size<'a>(docs: &Docs<'a>, shape: &Shape<'a>, size: u64, above: bool) -> Vec<Value> {
+pub(in super::super) fn objects_of_size<'a>(
+    docs: &Docs<'a>,
+    shape: &Shape<'a>,
+    size: u64,
+    above: bool,
+) -> Vec<Value> {
     let sampler = Sampler::new(docs);
     let mut object = sampler.object(shape, 0, false);
     let wanted = if above { size.saturating_add(1) } else { size.saturating_sub(1) };

@@ -6,7 +6,8 @@ use crate::schema::compat::shape::Shape;
 
 /// Strings that many patterns are about.
 const COMMON: [&str; 18] = [
-    "", "a", "A", "0", "1", "-", " ", "ab", "abc", "ABC", "a1", "123", "a-b", "a.b", "a@b.co", "1.5", "true", "Zz_9",
+    "", "a", "A", "0", "1", "-", " ", "ab", "abc", "ABC", "a1", "123", "a-b", "a.b", "a@b.co", "1.5", "true",
+    "Zz_9",
 ];
 
 /// A text of each format, and one of none.
@@ -41,7 +42,9 @@ pub(super) fn of_shape(shape: &Shape<'_>) -> Vec<Value> {
     }
     texts.extend(COMMON.map(str::to_owned));
     for keyword in ["examples", "default"] {
-        let said = shape.all(keyword).flat_map(|said| said.as_array().cloned().unwrap_or_else(|| vec![said.clone()]));
+        let said = shape
+            .all(keyword)
+            .flat_map(|said| said.as_array().cloned().unwrap_or_else(|| vec![said.clone()]));
         texts.extend(said.filter_map(|value| value.as_str().map(str::to_owned)));
     }
     texts.into_iter().map(Value::from).collect()
@@ -187,7 +190,9 @@ impl<'p> Writer<'p> {
             }
         }
         if negated {
-            return "xA0- _~é".chars().find(|one| !ranges.iter().any(|(first, last)| first <= one && one <= last));
+            return "xA0- _~é"
+                .chars()
+                .find(|one| !ranges.iter().any(|(first, last)| first <= one && one <= last));
         }
         let (first, last) = *ranges.get(self.pick % ranges.len().max(1))?;
         Some(if self.extra > 0 { last } else { first })

@@ -8,8 +8,20 @@ fn exact(value: Value) -> Exact {
 
 #[test]
 fn numbers_compare_by_value() {
-    let ordered = [json!(-1e300), json!(-3), json!(-2.5), json!(0), json!(0.5), json!(1.0), json!(1.5), json!(2),
-        json!(9_007_199_254_740_993_u64), json!(u64::MAX), json!(1e20), json!(1e300)];
+    let ordered = [
+        json!(-1e300),
+        json!(-3),
+        json!(-2.5),
+        json!(0),
+        json!(0.5),
+        json!(1.0),
+        json!(1.5),
+        json!(2),
+        json!(9_007_199_254_740_993_u64),
+        json!(u64::MAX),
+        json!(1e20),
+        json!(1e300),
+    ];
     for (one, first) in ordered.iter().enumerate() {
         for (two, second) in ordered.iter().enumerate() {
             let order = exact(first.clone()).compare(exact(second.clone()));

@@ -25,13 +25,15 @@ impl<'a> Prover<'_, 'a> {
                 let asked = reads.count(keyword).unwrap_or(0);
                 let tries = example::lists_of_length(self.docs, shape, asked, keyword == "maxItems");
                 let writes = shape.all(keyword).next().cloned();
-                let fail = Fail { rule: Rule::ItemCountTightened, node: reads, at: &[keyword], writes, tries };
+                let fail =
+                    Fail { rule: Rule::ItemCountTightened, node: reads, at: &[keyword], writes, tries };
                 proved &= self.fail(fail, shape);
             }
         }
         if reads.get("uniqueItems") == Some(&Value::Bool(true)) && !shape.is_unique() && most > 1 {
             let tries = example::lists_with_twins(self.docs, shape);
-            let fail = Fail { rule: Rule::UniqueItemsAdded, node: reads, at: &["uniqueItems"], writes: None, tries };
+            let fail =
+                Fail { rule: Rule::UniqueItemsAdded, node: reads, at: &["uniqueItems"], writes: None, tries };
             proved &= self.fail(fail, shape);
         }
         proved &= self.items(shape, reads, most);
@@ -55,7 +57,8 @@ impl<'a> Prover<'_, 'a> {
                 self.frames.push(frame);
                 let item = Shape::new(Types::ALL, None);
                 let item = super::flatten(self.docs, &own).into_iter().next().unwrap_or(item);
-                let fail = Fail { rule: Rule::ItemsNarrowed, node: asked, at: &[], writes: None, tries: Vec::new() };
+                let fail =
+                    Fail { rule: Rule::ItemsNarrowed, node: asked, at: &[], writes: None, tries: Vec::new() };
                 proved &= self.fail(fail, &item);
                 self.frames.pop();
                 continue;
@@ -85,8 +88,13 @@ impl<'a> Prover<'_, 'a> {
         let tries = example::lists_for_contains(self.docs, shape, &asked);
         if !enough {
             let writes = shape.all("contains").next().cloned();
-            let fail =
-                Fail { rule: Rule::ContainsChanged, node: reads, at: &["contains"], writes, tries: tries.clone() };
+            let fail = Fail {
+                rule: Rule::ContainsChanged,
+                node: reads,
+                at: &["contains"],
+                writes,
+                tries: tries.clone(),
+            };
             proved &= self.fail(fail, shape);
         }
         if let Some(asked_max) = asked_max
@@ -137,6 +145,9 @@ impl<'a> Prover<'_, 'a> {
             return true;
         }
         let at = &["unevaluatedItems"];
-        self.fail(Fail { rule: Rule::UnsupportedKeyword, node: reads, at, writes: None, tries: Vec::new() }, shape)
+        self.fail(
+            Fail { rule: Rule::UnsupportedKeyword, node: reads, at, writes: None, tries: Vec::new() },
+            shape,
+        )
     }
 }

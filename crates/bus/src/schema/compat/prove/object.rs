@@ -36,15 +36,21 @@ impl<'a> Prover<'_, 'a> {
 
     fn required(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
         let own = shape.required(self.docs);
-        let asked = reads.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let asked =
+            reads.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         let missing: Vec<&str> = asked.filter(|name| !own.contains(name)).collect();
         let writes = Some(Value::from(own.iter().copied().collect::<Vec<_>>()));
         let mut proved = true;
         for name in missing {
             // The finding is at the keyword, and its fix names the property.
             let without = Shape { absent: [name.to_owned()].into(), ..shape.clone() };
-            let fail =
-                Fail { rule: Rule::RequiredAdded, node: reads, at: &["required"], writes: writes.clone(), tries: Vec::new() };
+            let fail = Fail {
+                rule: Rule::RequiredAdded,
+                node: reads,
+                at: &["required"],
+                writes: writes.clone(),
+                tries: Vec::new(),
+            };
             self.subject = Some(name.to_owned());
             proved &= self.fail(fail, &without);
         }
@@ -54,14 +60,21 @@ impl<'a> Prover<'_, 'a> {
     fn property_count(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
         let mut proved = true;
         for (keyword, implied) in [
-            ("minProperties", reads.count("minProperties").is_none_or(|asked| shape.properties_min(self.docs) >= asked)),
-            ("maxProperties", reads.count("maxProperties").is_none_or(|asked| shape.properties_max(self.docs) <= asked)),
+            (
+                "minProperties",
+                reads.count("minProperties").is_none_or(|asked| shape.properties_min(self.docs) >= asked),
+            ),
+            (
+                "maxProperties",
+                reads.count("maxProperties").is_none_or(|asked| shape.properties_max(self.docs) <= asked),
+            ),
         ] {
             if !implied {
                 let asked = reads.count(keyword).unwrap_or(0);
                 let tries = example::objects_of_size(self.docs, shape, asked, keyword == "maxProperties");
                 let writes = shape.all(keyword).next().cloned();
-                let fail = Fail { rule: Rule::PropertyCountTightened, node: reads, at: &[keyword], writes, tries };
+                let fail =
+                    Fail { rule: Rule::PropertyCountTightened, node: reads, at: &[keyword], writes, tries };
                 proved &= self.fail(fail, shape);
             }
         }
@@ -82,7 +95,14 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// One property, or with `shown` as `*` one that stands for many.
-    fn one_property(&mut self, shape: &Shape<'a>, own: &All<'a>, name: &str, shown: &str, asked: &Node<'a>) -> bool {
+    fn one_property(
+        &mut self,
+        shape: &Shape<'a>,
+        own: &All<'a>,
+        name: &str,
+        shown: &str,
+        asked: &Node<'a>,
+    ) -> bool {
         let added = shown != "*" && own.is_anything() && !says_anything_of(shape, name);
         if !added || self.quiet > 0 {
             return self.below(through_name(shape, name, shown), own, asked);
@@ -132,7 +152,9 @@ impl<'a> Prover<'_, 'a> {
             let listed = reads.entry("properties", &name).is_some();
             // A pattern that cannot be matched is taken as not matching: the property must pass both ways.
             let mut patterns = reads.names("patternProperties");
-            if listed || patterns.any(|pattern| self.docs.of(reads.side).matches(pattern, &name) == Some(true)) {
+            if listed
+                || patterns.any(|pattern| self.docs.of(reads.side).matches(pattern, &name) == Some(true))
+            {
                 continue;
             }
             let own = shape.property(self.docs, &name);
@@ -164,7 +186,15 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// A property that the reader does not allow at all.
-    fn refused(&mut self, shape: &Shape<'a>, own: &All<'a>, name: &str, shown: &str, at: &Node<'a>, rule: Rule) -> bool {
+    fn refused(
+        &mut self,
+        shape: &Shape<'a>,
+        own: &All<'a>,
+        name: &str,
+        shown: &str,
+        at: &Node<'a>,
+        rule: Rule,
+    ) -> bool {
         let shapes = flatten(self.docs, own);
         let Some(value) = shapes.iter().find(|shape| !self.is_empty(shape)).cloned() else { return true };
         self.frames.push(through_name(shape, name, shown));
@@ -188,7 +218,13 @@ impl<'a> Prover<'_, 'a> {
             let value = flatten(self.docs, &shape.property(self.docs, &name)).into_iter().next();
             let value = value.unwrap_or_else(|| Shape::new(Types::ALL, None));
             self.subject = Some(name);
-            let fail = Fail { rule: Rule::PropertyNamesNarrowed, node: &asked, at: &[], writes: None, tries: Vec::new() };
+            let fail = Fail {
+                rule: Rule::PropertyNamesNarrowed,
+                node: &asked,
+                at: &[],
+                writes: None,
+                tries: Vec::new(),
+            };
             proved &= self.fail(fail, &value);
             self.frames.pop();
         }
@@ -214,7 +250,8 @@ impl<'a> Prover<'_, 'a> {
                 let mut without = with.clone();
                 without.absent.insert(missing.to_owned());
                 let at = &[keyword, name];
-                let fail = Fail { rule: Rule::DependencyAdded, node: reads, at, writes: None, tries: Vec::new() };
+                let fail =
+                    Fail { rule: Rule::DependencyAdded, node: reads, at, writes: None, tries: Vec::new() };
                 proved &= self.is_empty(&with) || self.fail(fail, &without);
             }
         }
@@ -243,11 +280,17 @@ impl<'a> Prover<'_, 'a> {
             return true;
         }
         let at = &["unevaluatedProperties"];
-        self.fail(Fail { rule: Rule::UnsupportedKeyword, node: reads, at, writes: None, tries: Vec::new() }, shape)
+        self.fail(
+            Fail { rule: Rule::UnsupportedKeyword, node: reads, at, writes: None, tries: Vec::new() },
+            shape,
+        )
     }
 }
 
 /// Whether a shape says anything of a property, be it that it may hold anything.
 fn says_anything_of(shape: &Shape<'_>, name: &str) -> bool {
-    shape.parts.iter().any(|part| part.entry("properties", name).is_some() || part.get("additionalProperties").is_some())
+    shape
+        .parts
+        .iter()
+        .any(|part| part.entry("properties", name).is_some() || part.get("additionalProperties").is_some())
 }

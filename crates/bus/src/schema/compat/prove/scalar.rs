@@ -23,7 +23,11 @@ impl<'a> Prover<'_, 'a> {
             let low = keyword.ends_with("inimum");
             let own = if low { shape.low() } else { shape.high() };
             let implied = own.is_some_and(|own| {
-                if low { own.low_implies(asked, shape.is_whole()) } else { own.high_implies(asked, shape.is_whole()) }
+                if low {
+                    own.low_implies(asked, shape.is_whole())
+                } else {
+                    own.high_implies(asked, shape.is_whole())
+                }
             });
             if !implied {
                 let writes = bound_said(shape, low);
@@ -37,7 +41,8 @@ impl<'a> Prover<'_, 'a> {
         {
             let writes = shape.all("multipleOf").next().cloned();
             let tries = reads.get("multipleOf").map(example::around).unwrap_or_default();
-            let fail = Fail { rule: Rule::MultipleOfChanged, node: reads, at: &["multipleOf"], writes, tries };
+            let fail =
+                Fail { rule: Rule::MultipleOfChanged, node: reads, at: &["multipleOf"], writes, tries };
             proved &= self.fail(fail, shape);
         }
         proved
@@ -53,10 +58,17 @@ impl<'a> Prover<'_, 'a> {
         let most = shape.at_most("maxLength");
         for (keyword, implied) in [
             ("minLength", reads.count("minLength").is_none_or(|asked| least >= asked)),
-            ("maxLength", reads.count("maxLength").is_none_or(|asked| most.is_some_and(|most| most <= asked))),
+            (
+                "maxLength",
+                reads.count("maxLength").is_none_or(|asked| most.is_some_and(|most| most <= asked)),
+            ),
         ] {
             if !implied {
-                let tries = example::texts_of_length(shape, reads.count(keyword).unwrap_or(0), keyword == "maxLength");
+                let tries = example::texts_of_length(
+                    shape,
+                    reads.count(keyword).unwrap_or(0),
+                    keyword == "maxLength",
+                );
                 let writes = shape.all(keyword).next().cloned();
                 let fail = Fail { rule: Rule::LengthTightened, node: reads, at: &[keyword], writes, tries };
                 proved &= self.fail(fail, shape);
@@ -66,7 +78,8 @@ impl<'a> Prover<'_, 'a> {
             && !shape.says("pattern", pattern)
         {
             let writes = shape.all("pattern").next().cloned();
-            let fail = Fail { rule: Rule::PatternChanged, node: reads, at: &["pattern"], writes, tries: Vec::new() };
+            let fail =
+                Fail { rule: Rule::PatternChanged, node: reads, at: &["pattern"], writes, tries: Vec::new() };
             proved &= self.fail(fail, shape);
         }
         let doc = self.docs.of(reads.side);
@@ -75,7 +88,8 @@ impl<'a> Prover<'_, 'a> {
             && !shape.has_format(self.docs, format, doc.draft())
         {
             let writes = shape.all("format").next().cloned();
-            let fail = Fail { rule: Rule::FormatAdded, node: reads, at: &["format"], writes, tries: Vec::new() };
+            let fail =
+                Fail { rule: Rule::FormatAdded, node: reads, at: &["format"], writes, tries: Vec::new() };
             proved &= self.fail(fail, shape);
         }
         if doc.is_draft_7() {
@@ -87,15 +101,21 @@ impl<'a> Prover<'_, 'a> {
     /// Draft 7 checks what is inside of strings. The two keywords work together, so both must be as they were.
     fn content(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
         let keywords = ["contentEncoding", "contentMediaType"];
-        let Some(first) = keywords.into_iter().find(|keyword| reads.get(keyword).is_some()) else { return true };
+        let Some(first) = keywords.into_iter().find(|keyword| reads.get(keyword).is_some()) else {
+            return true;
+        };
         let same = |part: &Node<'a>| {
-            self.docs.of(part.side).is_draft_7() && keywords.iter().all(|keyword| part.get(keyword) == reads.get(keyword))
+            self.docs.of(part.side).is_draft_7()
+                && keywords.iter().all(|keyword| part.get(keyword) == reads.get(keyword))
         };
         if shape.parts.iter().any(same) {
             return true;
         }
         let writes = shape.all(first).next().cloned();
-        self.fail(Fail { rule: Rule::ContentChanged, node: reads, at: &[first], writes, tries: Vec::new() }, shape)
+        self.fail(
+            Fail { rule: Rule::ContentChanged, node: reads, at: &[first], writes, tries: Vec::new() },
+            shape,
+        )
     }
 }
 

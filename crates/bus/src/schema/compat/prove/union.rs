@@ -41,8 +41,10 @@ impl<'a> Prover<'_, 'a> {
             // What is denied shows itself best by an instance of both.
             let both = shape.and(self.docs, &not).into_iter().next().unwrap_or_else(|| shape.clone());
             let writes = shape.all("not").next().cloned();
-            proved &=
-                self.fail(Fail { rule: Rule::NotAdded, node: reads, at: &["not"], writes, tries: Vec::new() }, &both);
+            proved &= self.fail(
+                Fail { rule: Rule::NotAdded, node: reads, at: &["not"], writes, tries: Vec::new() },
+                &both,
+            );
         }
         proved && self.condition(shape, reads, hops)
     }
@@ -65,11 +67,21 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    fn condition_part(&mut self, shape: &Shape<'a>, reads: &Node<'a>, part: &Node<'a>, at: &str, hops: usize) -> bool {
+    fn condition_part(
+        &mut self,
+        shape: &Shape<'a>,
+        reads: &Node<'a>,
+        part: &Node<'a>,
+        at: &str,
+        hops: usize,
+    ) -> bool {
         if self.quietly(|prover| prover.node(shape, part, hops + 1)) {
             return true;
         }
-        self.fail(Fail { rule: Rule::ConditionChanged, node: reads, at: &[at], writes: None, tries: Vec::new() }, shape)
+        self.fail(
+            Fail { rule: Rule::ConditionChanged, node: reads, at: &[at], writes: None, tries: Vec::new() },
+            shape,
+        )
     }
 
     fn union(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
@@ -80,7 +92,8 @@ impl<'a> Prover<'_, 'a> {
     fn fits_one(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
         self.quietly(|prover| {
             union.members.iter().enumerate().any(|(index, member)| {
-                prover.shape(shape, member) && (union.keyword == "anyOf" || prover.no_other(shape, union, index))
+                prover.shape(shape, member)
+                    && (union.keyword == "anyOf" || prover.no_other(shape, union, index))
             })
         })
     }
@@ -100,7 +113,8 @@ impl<'a> Prover<'_, 'a> {
         }
         let mut proved = true;
         for (piece, splits) in pieces {
-            proved &= self.is_empty(&piece) || self.piece_fits(&piece, union) || self.split(&piece, union, splits);
+            proved &=
+                self.is_empty(&piece) || self.piece_fits(&piece, union) || self.split(&piece, union, splits);
             if !proved && self.quiet > 0 {
                 return false;
             }
@@ -121,7 +135,8 @@ impl<'a> Prover<'_, 'a> {
     /// Whether each value fits a member, and of `oneOf` only one.
     fn values_fit(&mut self, values: &[Value], _at: &Node<'a>, union: &Union<'_, 'a>) -> bool {
         values.iter().all(|value| {
-            let answers: Vec<_> = union.members.iter().map(|member| self.docs.accepts(member, value)).collect();
+            let answers: Vec<_> =
+                union.members.iter().map(|member| self.docs.accepts(member, value)).collect();
             let taken = answers.iter().filter(|answer| **answer == Some(true)).count();
             let unknown = answers.contains(&None);
             if union.keyword == "anyOf" { taken > 0 } else { taken == 1 && !unknown }
@@ -165,7 +180,9 @@ impl<'a> Prover<'_, 'a> {
                 for part in &way.parts {
                     let telling = |name: &&str| {
                         let said = part.entry("properties", name);
-                        said.is_some_and(|said| ["const", "enum", "$ref"].iter().any(|keyword| said.get(keyword).is_some()))
+                        said.is_some_and(|said| {
+                            ["const", "enum", "$ref"].iter().any(|keyword| said.get(keyword).is_some())
+                        })
                     };
                     names.extend(part.names("properties").filter(telling).map(str::to_owned));
                 }

@@ -9,7 +9,10 @@ fn a_finding_reads_as_a_sentence() {
     let new = json!({ "properties": { "id": { "type": "integer" } }, "required": ["id"] });
     let report = check(&old, &new, Direction::Backward, Undeclared::Any);
     let text = report.to_string();
-    assert!(text.starts_with("incompatible at /required: required_added ([] -> [\"id\"]). Make `id` optional"), "{text}");
+    assert!(
+        text.starts_with("incompatible at /required: required_added ([] -> [\"id\"]). Make `id` optional"),
+        "{text}"
+    );
     assert!(text.contains("\n  the old schema accepts and the new one refuses: {}"), "{text}");
     let value = serde_json::to_value(&report).unwrap();
     assert_eq!(value["verdict"], "incompatible");

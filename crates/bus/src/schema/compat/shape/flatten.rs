@@ -10,6 +10,7 @@ use super::{Docs, Shape};
 use crate::schema::compat::node::{All, Node, Side};
 use crate::schema::compat::number::Exact;
 use crate::schema::compat::types::Types;
+use crate::schema::compat::walk::is_annotation;
 
 /// Ways of one schema that are looked at; past it its unions are left out.
 const SHAPES_MAX: usize = 64;
@@ -72,8 +73,10 @@ impl<'a> Growing<'a> {
         }
         let doc = docs.of(node.side);
         if let Some(target) = doc.reference(schema) {
+            let only = || schema.keys().all(|keyword| keyword == "$ref" || is_annotation(keyword));
+            let resolved = target.is_ok();
             self.todo.extend(target.ok());
-            if doc.is_draft_7() {
+            if doc.is_draft_7() || (resolved && only()) {
                 return vec![self];
             }
         }
@@ -134,7 +137,8 @@ impl<'a> Growing<'a> {
                 self = self.without(docs, member)?;
             }
         } else if only(&["required"])
-            && let Some([Value::String(name)]) = not.get("required").and_then(Value::as_array).map(Vec::as_slice)
+            && let Some([Value::String(name)]) =
+                not.get("required").and_then(Value::as_array).map(Vec::as_slice)
         {
             self.shape.types = self.shape.types.and(Types::OBJECT);
             self.shape.absent.insert(name.clone());
@@ -164,13 +168,20 @@ fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
     let mut unions = Vec::new();
     let any = node.list("anyOf");
     if !any.is_empty() {
-        unions.push(any.into_iter().map(|member| Choice { holds: vec![member], ..Choice::default() }).collect());
+        unions.push(
+            any.into_iter().map(|member| Choice { holds: vec![member], ..Choice::default() }).collect(),
+        );
     }
     let one = node.list("oneOf");
     if !one.is_empty() {
         let choice = |(index, member): (usize, &Node<'a>)| Choice {
             holds: vec![member.clone()],
-            fails: one.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other.clone()).collect(),
+            fails: one
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index)
+                .map(|(_, other)| other.clone())
+                .collect(),
             ..Choice::default()
         };
         unions.push(one.iter().enumerate().map(choice).collect());
@@ -181,7 +192,11 @@ fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
             let met = [condition.clone()].into_iter().chain(then).collect();
             unions.push(vec![
                 Choice { holds: met, ..Choice::default() },
-                Choice { holds: otherwise.into_iter().collect(), fails: vec![condition], ..Choice::default() },
+                Choice {
+                    holds: otherwise.into_iter().collect(),
+                    fails: vec![condition],
+                    ..Choice::default()
+                },
             ]);
         }
     }

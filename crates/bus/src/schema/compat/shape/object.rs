@@ -17,8 +17,18 @@ pub(in super::super) struct Others<'a> {
 }
 
 /// Keywords that make a schema see more properties than its own.
-const SEES_MORE: [&str; 10] =
-    ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "dependencies", "additionalProperties", "$dynamicRef"];
+const SEES_MORE: [&str; 10] = [
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "dependentSchemas",
+    "dependencies",
+    "additionalProperties",
+    "$dynamicRef",
+];
 
 /// What a part says about properties that it does not list.
 pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Option<Node<'a>> {
@@ -95,7 +105,10 @@ impl<'a> Shape<'a> {
         }
         all.values = self.fields.get(name).cloned();
         let undeclared = self.is_closed_by_reading(docs) && !self.is_declared(docs, name);
-        if self.absent.contains(name) || undeclared || (self.is_full(docs) && !self.required(docs).contains(name)) {
+        if self.absent.contains(name)
+            || undeclared
+            || (self.is_full(docs) && !self.required(docs).contains(name))
+        {
             all.values = Some(Vec::new());
         }
         all
@@ -128,7 +141,9 @@ impl<'a> Shape<'a> {
         let mut rest = with(split.and_then(|part| additional(docs, part)));
         if self.is_closed_by_reading(docs) {
             let matched = pattern.is_some_and(|pattern| {
-                self.parts.iter().any(|part| part.side == Side::Writes && part.entry("patternProperties", pattern).is_some())
+                self.parts.iter().any(|part| {
+                    part.side == Side::Writes && part.entry("patternProperties", pattern).is_some()
+                })
             });
             if !matched {
                 rest.values = Some(Vec::new());
@@ -137,7 +152,10 @@ impl<'a> Shape<'a> {
         others.push(Others { all: rest, pattern: None });
         if let Some(part) = split {
             for pattern in part.names("patternProperties") {
-                others.push(Others { all: with(part.entry("patternProperties", pattern)), pattern: Some(pattern) });
+                others.push(Others {
+                    all: with(part.entry("patternProperties", pattern)),
+                    pattern: Some(pattern),
+                });
             }
             // Patterns of further parts: their properties may be declared there only.
             if self.is_closed_by_reading(docs) {
@@ -160,7 +178,8 @@ impl<'a> Shape<'a> {
             && !self.lossy
             && own().any(|part| part.names("properties").next().is_some())
             && !own().any(|part| {
-                let said = |keyword: &str| part.get(keyword).is_some_and(|value| value != &Value::Bool(false));
+                let said =
+                    |keyword: &str| part.get(keyword).is_some_and(|value| value != &Value::Bool(false));
                 said("additionalProperties") || said("unevaluatedProperties")
             })
     }
@@ -171,8 +190,12 @@ impl<'a> Shape<'a> {
             let required = part.get("required").and_then(Value::as_array);
             listed("properties")
                 || required.is_some_and(|names| names.iter().any(|one| one == name))
-                || dependent_names(docs, part).iter().any(|(_, one, more)| *one == name || more.contains(&name))
-                || part.names("patternProperties").any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))
+                || dependent_names(docs, part)
+                    .iter()
+                    .any(|(_, one, more)| *one == name || more.contains(&name))
+                || part
+                    .names("patternProperties")
+                    .any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))
         })
     }
 
