@@ -88,7 +88,7 @@ impl<'a> Growing<'a> {
         self.todo.extend(node.list("allOf"));
         let mut ways = vec![self];
         if let Some(not) = node.child("not") {
-            ways = ways.into_iter().filter_map(|way| way.without(docs, not.clone())).collect();
+            ways = ways.into_iter().filter_map(|way| way.without(not.clone())).collect();
         }
         for choices in choices_of(docs, node) {
             if !unions {
@@ -111,8 +111,7 @@ impl<'a> Growing<'a> {
         way.shape.present.extend(choice.present.map(str::to_owned));
         way.shape.absent.extend(choice.absent.map(str::to_owned));
         for node in &choice.holds {
-            let plain = !(hides_its_type(node));
-            if plain {
+            if !hides_its_type(node) {
                 way.shape.types = way.shape.types.and(Types::of_keyword(node.get("type")));
             }
         }
@@ -120,7 +119,7 @@ impl<'a> Growing<'a> {
     }
 
     /// Takes out what a schema accepts; `None` when nothing is left.
-    fn without(mut self, docs: &Docs<'a>, not: Node<'a>) -> Option<Self> {
+    fn without(mut self, not: Node<'a>) -> Option<Self> {
         let Some(schema) = not.object() else {
             return (not.schema == &Value::Bool(false)).then_some(self);
         };
@@ -134,7 +133,7 @@ impl<'a> Growing<'a> {
             self.todo.extend(not.child("not"));
         } else if only(&["anyOf"]) {
             for member in not.list("anyOf") {
-                self = self.without(docs, member)?;
+                self = self.without(member)?;
             }
         } else if only(&["required"])
             && let Some([Value::String(name)]) =

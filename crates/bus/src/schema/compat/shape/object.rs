@@ -193,6 +193,7 @@ impl<'a> Shape<'a> {
                 || dependent_names(docs, part)
                     .iter()
                     .any(|(_, one, more)| *one == name || more.contains(&name))
+                || dependent_schemas(docs, part).iter().any(|(one, _)| *one == name)
                 || part
                     .names("patternProperties")
                     .any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))
