@@ -261,29 +261,31 @@ pub(super) fn near(schema: &Value, seed: u64) -> Vec<Value> {
     (0..40).map(|_| grown(schema, schema, &mut dice, 5)).collect()
 }
 
+/// A value that is not about the schema.
+fn plain(dice: &mut Dice) -> Value {
+    let some = [
+        json!(null),
+        json!(true),
+        json!(false),
+        json!(0),
+        json!(1),
+        json!(1.5),
+        json!(-1),
+        json!("a"),
+        json!(""),
+        json!("ab"),
+        json!("zzz"),
+        json!([]),
+        json!({}),
+        json!([1, 1]),
+        json!({ "a": 1 }),
+        json!({ "q": "x", "b": 2 }),
+        json!("12"),
+    ];
+    some[dice.roll(some.len())].clone()
+}
+
 fn grown(root: &Value, schema: &Value, dice: &mut Dice, depth: usize) -> Value {
-    let plain = |dice: &mut Dice| {
-        let some = [
-            json!(null),
-            json!(true),
-            json!(false),
-            json!(0),
-            json!(1),
-            json!(1.5),
-            json!(-1),
-            json!("a"),
-            json!(""),
-            json!("ab"),
-            json!("zzz"),
-            json!([]),
-            json!({}),
-            json!([1, 1]),
-            json!({ "a": 1 }),
-            json!({ "q": "x", "b": 2 }),
-            json!("12"),
-        ];
-        some[dice.roll(some.len())].clone()
-    };
     let Some(map) = schema.as_object().filter(|_| depth > 0) else { return plain(dice) };
     let keys: Vec<&String> = map.keys().collect();
     if keys.is_empty() || dice.roll(12) == 0 {
