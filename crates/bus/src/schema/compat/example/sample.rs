@@ -357,9 +357,11 @@ pub(in super::super) fn lists_for_contains<'a>(
     let (mut wanted, mut other) = (sampler.of_all(&item, 1), sampler.of_all(&item, 1));
     wanted.extend(sampler.of_all(&All::of(vec![asked.clone()]), 1));
     wanted.retain(|value| docs.accepts(asked, value) == Some(true));
+    other.extend(super::anything_but(docs, asked).into_iter().filter(|value| docs.may_accept(&item, value)));
     other.retain(|value| docs.accepts(asked, value) == Some(false));
     let mut lists = Vec::new();
     for some in [other, wanted] {
+        lists.extend(some.iter().map(|one| Value::from(vec![one.clone(); least])));
         for length in [least, least + 1, least + 2, least + 4] {
             lists.extend(some.first().map(|one| Value::from(vec![one.clone(); length])));
             lists.push(Value::from(some.iter().take(length).cloned().collect::<Vec<_>>()));
