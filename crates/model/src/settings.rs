@@ -72,7 +72,8 @@ pub enum Undeclared {
     /// They can be there with any value, so giving one a type is a change.
     #[default]
     Any,
-    /// Publishers do not send them, so adding an optional one with a type is none.
+    /// Publishers do not send them, so adding an optional one with a type is none. Objects that name no property at
+    /// all, and those that say something of `additionalProperties`, are read as they are written.
     Absent,
 }
 

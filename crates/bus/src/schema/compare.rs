@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_model::{Compat, TopicName, TopicSettings, Undeclared};
+use promethean_model::{Compat, TopicName, TopicSettings};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -86,10 +86,7 @@ pub(super) async fn compare(
     if directions.is_empty() {
         return Ok(compared);
     }
-    let undeclared = match settings.undeclared {
-        Undeclared::Any => compat::Undeclared::Any,
-        Undeclared::Absent => compat::Undeclared::Absent,
-    };
+    let undeclared = settings.undeclared;
     let new = Arc::new(new.value().clone());
     for version in numbers {
         let old = book::stored(core, topic, version).await?;

@@ -30,7 +30,8 @@ mod walk;
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+pub use promethean_model::Undeclared;
+use serde::Serialize;
 use serde_json::Value;
 
 pub use report::{Finding, Report, Rule, Verdict};
@@ -67,18 +68,6 @@ impl fmt::Display for Direction {
             Self::Forward => "forward",
         })
     }
-}
-
-/// What an open object is taken to hold beside its declared properties.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Undeclared {
-    /// Anything, as JSON Schema has it.
-    #[default]
-    Any,
-    /// Nothing. Objects that declare no property at all, and those that say something of `additionalProperties`, are
-    /// read as they are written.
-    Absent,
 }
 
 /// How much a check may do.
