@@ -53,7 +53,7 @@ pub(crate) struct AddArgs {
     file: PathBuf,
     /// Its number, above that of the latest version
     #[arg(long = "as-version", value_name = "N")]
-    version: Option<u32>,
+    number: Option<u32>,
     /// Register it also if the comparison cannot decide
     #[arg(long)]
     force: bool,
@@ -75,7 +75,8 @@ pub(crate) struct ListArgs {
 pub(crate) struct ShowArgs {
     topic: TopicName,
     /// The latest if left out
-    version: Option<u32>,
+    #[arg(value_name = "VERSION")]
+    number: Option<u32>,
     #[command(flatten)]
     common: Common,
 }
@@ -135,7 +136,7 @@ pub(crate) struct ValidateArgs {
     file: PathBuf,
     /// The latest if left out
     #[arg(long = "against-version", value_name = "N")]
-    version: Option<u32>,
+    number: Option<u32>,
     #[command(flatten)]
     common: Common,
 }
@@ -153,7 +154,8 @@ pub(crate) struct MigrateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     topic: TopicName,
-    version: u32,
+    #[arg(value_name = "VERSION")]
+    number: u32,
     #[command(flatten)]
     common: Common,
 }

@@ -6,6 +6,7 @@
 use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator};
 use serde_json::Value;
 
+mod depth;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ pub enum BadSchema {
 /// Compiles a schema.
 pub fn compile(schema: &Value) -> Result<Validator, BadSchema> {
     let draft = draft_of(schema)?;
+    depth::check(schema).map_err(|reason| BadSchema::Invalid { path: String::new(), reason })?;
     options(draft).build(schema).map_err(|error| BadSchema::Invalid {
         path: error.instance_path().to_string(),
         reason: error.to_string(),

@@ -30,11 +30,11 @@ pub(super) async fn run(command: &SchemaCommand) -> Result<bool> {
 }
 
 async fn add(args: &AddArgs) -> Result<bool> {
-    let AddArgs { topic, version, force, dry_run, common, .. } = args;
+    let AddArgs { topic, number, force, dry_run, common, .. } = args;
     let schema = read_schema(&args.file)?;
     let mut path = format!("/schemas/{topic}?force={}&dry_run={}", u8::from(*force), u8::from(*dry_run));
-    if let Some(version) = version {
-        path.push_str(&format!("&version={version}"));
+    if let Some(number) = number {
+        path.push_str(&format!("&version={number}"));
     }
     let said = ask(common, Method::POST, &path, schema.text().to_owned()).await?;
     if said.code() == "schema_incompatible" {
@@ -105,7 +105,7 @@ fn rows(common: &Common, body: &Value, field: &str, row: impl Fn(&Value) -> Stri
 }
 
 async fn show(args: &ShowArgs) -> Result<bool> {
-    let version = args.version.map_or_else(|| "latest".to_owned(), |version| version.to_string());
+    let version = args.number.map_or_else(|| "latest".to_owned(), |version| version.to_string());
     let body = fetch(&args.common, args.topic.as_str(), &version).await?;
     match args.common.json {
         true => print(&body),
@@ -156,8 +156,8 @@ async fn diff(args: &DiffArgs) -> Result<bool> {
 }
 
 async fn validate(args: &ValidateArgs) -> Result<bool> {
-    let ValidateArgs { topic, version, common, .. } = args;
-    let version = version.map_or_else(String::new, |version| format!("?version={version}"));
+    let ValidateArgs { topic, number, common, .. } = args;
+    let version = number.map_or_else(String::new, |version| format!("?version={version}"));
     let said =
         ask(common, Method::POST, &format!("/schemas/{topic}/validate{version}"), read(&args.file)?).await?;
     if said.code() == "schema_rejected" {
@@ -205,12 +205,12 @@ async fn migrate(args: &MigrateArgs) -> Result<bool> {
 }
 
 async fn delete(args: &DeleteArgs) -> Result<bool> {
-    let path = format!("/schemas/{}/{}", args.topic, args.version);
+    let path = format!("/schemas/{}/{}", args.topic, args.number);
     let body = ask(&args.common, Method::DELETE, &path, String::new()).await?.ok()?;
     if args.common.json {
         return print(&body);
     }
-    print_line(&format!("version {} of `{}` is gone", args.version, args.topic))?;
+    print_line(&format!("version {} of `{}` is gone", args.number, args.topic))?;
     Ok(true)
 }
 

@@ -65,3 +65,30 @@ fn a_part_is_compiled_by_its_pointer() {
         assert!(part.is_valid(&json!("x")) && !part.is_valid(&json!(1)));
     }
 }
+
+fn chain(parts: usize, last: Value, part: impl Fn(Value) -> Value) -> Value {
+    let name = |n: usize| format!("d{n}");
+    let next = |n: usize| match n + 1 == parts {
+        true => last.clone(),
+        false => part(json!({"$ref": format!("#/$defs/{}", name(n + 1))})),
+    };
+    let parts: serde_json::Map<String, Value> = (0..parts).map(|n| (name(n), next(n))).collect();
+    json!({"$ref": "#/$defs/d0", "$defs": parts})
+}
+
+#[test]
+fn references_lead_only_so_far_down() {
+    let all_of = |next: Value| json!({"allOf": [next]});
+    let deep = chain(1_000, json!({"type": "number"}), all_of);
+    let compiled = compile(&deep).unwrap();
+    assert!(compiled.is_valid(&json!(1)) && !compiled.is_valid(&json!("1")));
+    let deeper = chain(2_000, json!({"type": "number"}), all_of);
+    assert!(compile(&deeper).unwrap_err().to_string().contains("levels down"));
+    // A payload as deep as payloads may be, and a schema that leads back to itself on each of its levels.
+    let back = json!({"type": ["array", "number"], "items": {"$ref": "#/$defs/d0"}});
+    let recursive = compile(&chain(30, back.clone(), all_of)).unwrap();
+    let payload = (0..120).fold(json!(1), |inner, _| json!([inner]));
+    assert!(recursive.is_valid(&payload));
+    assert_eq!(recursive.iter_errors(&payload).count(), 0);
+    assert!(compile(&chain(60, back, all_of)).unwrap_err().to_string().contains("themselves"));
+}
