@@ -11,21 +11,24 @@ const FORMATS: [&str; 4] = ["date", "ipv4", "uuid", "nickname"];
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
 /// A whole document: one or the other draft, with two definitions that may ask for each other.
-pub(super) fn schema() -> impl Strategy<Value = Value> {
-    (node(), node(), node(), prop::bool::weighted(0.2)).prop_map(|(mut root, one, two, seventh)| {
-        if !root.is_object() {
-            root = json!({ "anyOf": [root] });
-        }
-        let map = root.as_object_mut().unwrap();
-        map.insert("$defs".into(), json!({ "one": one, "two": two }));
-        if seventh {
-            map.insert("$schema".into(), json!("http://json-schema.org/draft-07/schema#"));
-        }
-        root
-    })
+pub(super) fn schema() -> BoxedStrategy<Value> {
+    let parts = (node(), node(), node(), prop::bool::weighted(0.2));
+    parts
+        .prop_map(|(mut root, one, two, seventh)| {
+            if !root.is_object() {
+                root = json!({ "anyOf": [root] });
+            }
+            let map = root.as_object_mut().unwrap();
+            map.insert("$defs".into(), json!({ "one": one, "two": two }));
+            if seventh {
+                map.insert("$schema".into(), json!("http://json-schema.org/draft-07/schema#"));
+            }
+            root
+        })
+        .boxed()
 }
 
-fn node() -> impl Strategy<Value = Value> {
+fn node() -> BoxedStrategy<Value> {
     let leaf = prop_oneof![
         8 => vec(keyword(), 0..4).prop_map(merged),
         2 => select(TYPES.to_vec()).prop_map(|name| json!({ "type": name })),
@@ -35,6 +38,7 @@ fn node() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 20, 4, |inner| {
         vec(prop_oneof![2 => keyword(), 3 => applicator(inner)], 1..4).prop_map(merged)
     })
+    .boxed()
 }
 
 fn merged(keywords: Vec<Value>) -> Value {
@@ -45,24 +49,25 @@ fn merged(keywords: Vec<Value>) -> Value {
     Value::Object(all)
 }
 
-fn small() -> impl Strategy<Value = Value> {
-    prop_oneof![3 => (-2_i64..6).prop_map(Value::from), 1 => (-4_i64..12).prop_map(|half| json!(half as f64 / 2.0))]
+fn small() -> BoxedStrategy<Value> {
+    prop_oneof![3 => (-2_i64..6).prop_map(Value::from), 1 => (-4_i64..12).prop_map(|half| json!(half as f64 / 2.0))].boxed()
 }
 
-fn name() -> impl Strategy<Value = &'static str> {
-    select(NAMES.to_vec())
+fn name() -> BoxedStrategy<&'static str> {
+    select(NAMES.to_vec()).boxed()
 }
 
-fn scalar() -> impl Strategy<Value = Value> {
+fn scalar() -> BoxedStrategy<Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         small(),
         select(vec!["", "a", "ab", "b", "x", "12", "2024-01-01", "1.2.3.4"]).prop_map(Value::from),
     ]
+    .boxed()
 }
 
-fn keyword() -> impl Strategy<Value = Value> {
+fn keyword() -> BoxedStrategy<Value> {
     let count = || 0_u8..4;
     let numbers = (select(vec!["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]), small());
     let counts = (
@@ -102,9 +107,10 @@ fn keyword() -> impl Strategy<Value = Value> {
         1 => (name(), name()).prop_map(|(one, two)| json!({ "dependencies": { one: [two] } })),
         1 => Just(json!({ "title": "t", "default": 1 })),
     ]
+    .boxed()
 }
 
-fn applicator(inner: impl Strategy<Value = Value> + Clone + 'static) -> impl Strategy<Value = Value> {
+fn applicator(inner: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let one = move || inner.clone();
     let (many, map) = (one.clone(), one.clone());
     let several = move || vec(many(), 1..4);
@@ -127,16 +133,19 @@ fn applicator(inner: impl Strategy<Value = Value> + Clone + 'static) -> impl Str
         1 => (name(), one()).prop_map(|(name, schema)| json!({ "dependentSchemas": { name: schema } })),
         1 => one().prop_map(|schema| json!({ "unevaluatedProperties": schema })),
     ]
+    .boxed()
 }
 
 /// An instance that is not about any schema.
-pub(super) fn instance() -> impl Strategy<Value = Value> {
-    scalar().prop_recursive(3, 12, 4, |inner| {
-        prop_oneof![
-            vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(name(), inner, 0..4).prop_map(|map| json!(map)),
-        ]
-    })
+pub(super) fn instance() -> BoxedStrategy<Value> {
+    scalar()
+        .prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(name(), inner, 0..4).prop_map(|map| json!(map)),
+            ]
+        })
+        .boxed()
 }
 
 /// A small generator whose numbers follow from a seed.
