@@ -8,6 +8,7 @@ mod publisher;
 mod rules;
 mod run;
 mod schema;
+mod schema_compat;
 mod simulation;
 mod support;
 mod verdict;

@@ -15,7 +15,7 @@ use crate::schema::validator::{self, BadSchema};
 /// Where a document is in its own registry.
 const ADDRESS: &str = "urn:promethean:compared";
 /// Parts of one document that are compiled, at most. Past it values are not evaluated, which costs decisions only.
-const PARTS_MAX: u32 = 2_000;
+const PARTS_MAX: u32 = 1_000;
 
 /// One of the two documents.
 pub(super) struct Doc<'a> {

@@ -122,7 +122,12 @@ pub(super) fn around(value: &Value) -> Vec<Value> {
                 let rest = object.iter().filter(|(other, _)| *other != name);
                 Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
             };
-            object.keys().take(8).map(without).collect()
+            let changed = |name: &String| {
+                let mut object = object.clone();
+                object.insert(name.clone(), Value::Null);
+                Value::Object(object)
+            };
+            object.keys().take(8).flat_map(|name| [without(name), changed(name)]).collect()
         }
         _ => Vec::new(),
     }

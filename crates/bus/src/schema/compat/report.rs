@@ -177,14 +177,20 @@ pub(super) fn fix(rule: Rule, direction: Direction, undeclared: Undeclared, name
             by("Keep every value of the old schema.", "Add no value that the old schema does not know.")
         }
         Rule::ConstChanged => by("Keep the old constant, or list both in an enum.", "Keep the old constant."),
-        Rule::NothingAccepted => format!("The {narrower} schema accepts nothing here: let it accept what the {wider} one does."),
+        Rule::NothingAccepted => {
+            format!("The {narrower} schema accepts nothing here: let it accept what the {wider} one does.")
+        }
         Rule::RequiredAdded => by(
             &format!("Make {name} optional in the new schema; a default does not fill it in."),
             &format!("Keep {name} required in the new schema."),
         ),
         Rule::PropertyAddedToOpenObject if undeclared == Undeclared::Any => by(
-            &format!("The old object is open, so it may hold any {name}: close it with additionalProperties false in a version before this one, or set the topic's undeclared = \"absent\"."),
-            &format!("The new object is open, so it may hold any {name}: keep {name} in it, close it with additionalProperties false, or set the topic's undeclared = \"absent\"."),
+            &format!(
+                "The old object is open, so it may hold any {name}: close it with additionalProperties false in a version before this one, or set the topic's undeclared = \"absent\"."
+            ),
+            &format!(
+                "The new object is open, so it may hold any {name}: keep {name} in it, close it with additionalProperties false, or set the topic's undeclared = \"absent\"."
+            ),
         ),
         Rule::PropertyAddedToOpenObject => by(
             &format!("Let {name} accept every value, or declare it under the old schema's terms."),
@@ -205,34 +211,60 @@ pub(super) fn fix(rule: Rule, direction: Direction, undeclared: Undeclared, name
         Rule::PropertyNamesNarrowed => {
             by("Allow every name that was allowed.", "Allow only names that the old schema allows.")
         }
-        Rule::PropertyCountTightened => by("Loosen the number of properties.", "Keep the number of properties within the old limits."),
-        Rule::DependencyAdded => by(
-            &format!("Remove what {name} asks for."),
-            &format!("Keep what {name} asks for."),
-        ),
-        Rule::BoundTightened => by("Loosen the bound to the old one.", "Keep the bound at least as tight as the old one."),
-        Rule::MultipleOfChanged => by(
-            "Use a divisor of the old step, or none.",
-            "Use a multiple of the old step.",
-        ),
-        Rule::LengthTightened => by("Loosen the length to the old one.", "Keep the length at least as tight as the old one."),
+        Rule::PropertyCountTightened => {
+            by("Loosen the number of properties.", "Keep the number of properties within the old limits.")
+        }
+        Rule::DependencyAdded => {
+            by(&format!("Remove what {name} asks for."), &format!("Keep what {name} asks for."))
+        }
+        Rule::BoundTightened => {
+            by("Loosen the bound to the old one.", "Keep the bound at least as tight as the old one.")
+        }
+        Rule::MultipleOfChanged => {
+            by("Use a divisor of the old step, or none.", "Use a multiple of the old step.")
+        }
+        Rule::LengthTightened => {
+            by("Loosen the length to the old one.", "Keep the length at least as tight as the old one.")
+        }
         Rule::PatternChanged => by("Keep the old pattern, or use none.", "Keep the old pattern."),
         Rule::FormatAdded => by("Keep the old format, or use none.", "Keep the old format."),
-        Rule::ContentChanged => by("Keep the old content keywords, or use none.", "Keep the old content keywords."),
-        Rule::ItemsNarrowed => by("Let items be what they were.", "Let items be only what the old schema lets them."),
-        Rule::ItemCountTightened => by("Loosen the number of items.", "Keep the number of items within the old limits."),
+        Rule::ContentChanged => {
+            by("Keep the old content keywords, or use none.", "Keep the old content keywords.")
+        }
+        Rule::ItemsNarrowed => {
+            by("Let items be what they were.", "Let items be only what the old schema lets them.")
+        }
+        Rule::ItemCountTightened => {
+            by("Loosen the number of items.", "Keep the number of items within the old limits.")
+        }
         Rule::UniqueItemsAdded => by("Do not ask for unique items.", "Keep asking for unique items."),
-        Rule::ContainsChanged => by("Ask no more of contains than before.", "Ask as much of contains as the old schema."),
+        Rule::ContainsChanged => {
+            by("Ask no more of contains than before.", "Ask as much of contains as the old schema.")
+        }
         Rule::UnionMemberRemoved => by(
             "Keep a member of the union for everything that the old schema accepts.",
             "Add no member to the union that the old schema has none for.",
         ),
-        Rule::UnionOverlap => format!("An instance may match two members of the {narrower} schema's oneOf: use anyOf, or give each member a constant of its own."),
-        Rule::NotAdded => by("Do not forbid what was allowed.", "Keep forbidding what the old schema forbids."),
-        Rule::ConditionChanged => by("Keep if, then and else as they were, or ask for less.", "Keep if, then and else as they were, or ask for more."),
+        Rule::UnionOverlap => format!(
+            "An instance may match two members of the {narrower} schema's oneOf: use anyOf, or give each member a constant of its own."
+        ),
+        Rule::NotAdded => {
+            by("Do not forbid what was allowed.", "Keep forbidding what the old schema forbids.")
+        }
+        Rule::ConditionChanged => by(
+            "Keep if, then and else as they were, or ask for less.",
+            "Keep if, then and else as they were, or ask for more.",
+        ),
+        _ => fix_unseen(rule, name),
+    }
+}
+
+/// What to change where the check could not look.
+fn fix_unseen(rule: Rule, name: &str) -> String {
+    match rule {
         Rule::ReferenceUnresolvable => format!("Point {name} at a part of the same document."),
         Rule::UnsupportedKeyword => format!("The check cannot see through {name}: keep it and its neighbours unchanged, or say the same with plain keywords."),
-        Rule::InvalidSchema => name.to_owned(),
         Rule::TooComplex => "The schemas are too large or too entangled to compare within the limits: simplify unions and references here.".into(),
+        _ => name.to_owned(),
     }
 }

@@ -58,7 +58,7 @@ fn a_bad_schema_says_where() {
 
 #[test]
 fn a_part_is_compiled_by_its_pointer() {
-    let document = json!({ "$defs": { "a b/c": { "type": "string" }, "n": { "$ref": "#/$defs/a b~1c" } } });
+    let document = json!({ "$defs": { "a b/c": { "type": "string" }, "n": { "$ref": "#/$defs/a%20b~1c" } } });
     let registry = Registry::new().add("urn:part", &document).unwrap().prepare().unwrap();
     for pointer in ["/$defs/a b~1c", "/$defs/n"] {
         let part = compile_part(&registry, Draft::Draft202012, "urn:part", pointer).unwrap();

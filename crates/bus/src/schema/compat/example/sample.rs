@@ -41,12 +41,53 @@ impl<'d, 'a> Sampler<'d, 'a> {
         if !self.may_work(depth) || all.is_nothing() {
             return Vec::new();
         }
+        if all.is_anything() {
+            return anything();
+        }
         let mut values = Vec::new();
         for shape in flatten(self.docs, all).iter().take(12) {
             values.extend(self.of_shape(shape, depth));
         }
         values.truncate(VALUES_MAX * 2);
         values
+    }
+
+    /// One value that all of the schemas accept, as small as can be.
+    fn one(&self, all: &All<'a>, depth: usize) -> Option<Value> {
+        if !self.may_work(depth) || all.is_nothing() {
+            return None;
+        }
+        if all.is_anything() {
+            return Some(Value::Null);
+        }
+        flatten(self.docs, all).iter().take(12).find_map(|shape| self.one_of_shape(shape, depth))
+    }
+
+    fn one_of_shape(&self, shape: &Shape<'a>, depth: usize) -> Option<Value> {
+        if let Some(values) = shape.finite(self.docs) {
+            return values.into_iter().next();
+        }
+        Types::EACH.into_iter().find_map(|types| {
+            let one = shape.only(types);
+            let some = match types {
+                _ if one.types.is_empty() => Vec::new(),
+                Types::NULL => vec![Value::Null],
+                Types::BOOLEAN => vec![json!(false), json!(true)],
+                Types::NUMBER => numbers(&one),
+                Types::STRING => text::of_shape(&one),
+                Types::ARRAY => {
+                    let least = usize::try_from(shape.items_min().min(LENGTH_MAX)).unwrap_or(0);
+                    let lists =
+                        [least, least + 1].into_iter().filter_map(|length| self.list(&one, length, depth));
+                    lists.map(Value::Array).collect()
+                }
+                _ => vec![
+                    Value::Object(self.object(&one, depth, false)),
+                    Value::Object(self.object(&one, depth, true)),
+                ],
+            };
+            some.into_iter().find(|value| one.may_be(self.docs, value))
+        })
     }
 
     /// Values of a shape.
@@ -114,7 +155,11 @@ impl<'d, 'a> Sampler<'d, 'a> {
         let mut items: Vec<Value> = Vec::with_capacity(length);
         for index in 0..length {
             let all = shape.item(self.docs, index);
-            let some = if index <= alike { self.of_all(&all, depth + 1) } else { rest.clone() };
+            let some = match index {
+                _ if index > alike => rest.clone(),
+                _ if shape.is_unique() => self.of_all(&all, depth + 1),
+                _ => self.one(&all, depth + 1).into_iter().collect(),
+            };
             if index >= alike && rest.is_empty() {
                 rest.clone_from(&some);
             }
@@ -188,11 +233,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
                 continue;
             }
             let all = shape.property(self.docs, name);
-            let value = if all.is_anything() {
-                Some(Value::Null)
-            } else {
-                self.of_all(&all, depth + 1).into_iter().next()
-            };
+            let value = self.one(&all, depth + 1);
             object.extend(value.map(|value| (name.to_owned(), value)));
         }
         self.fill(shape, &mut object, shape.properties_min(self.docs), depth);
@@ -210,7 +251,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
             if object.contains_key(&name) || shape.absent.contains(&name) || !self.may_work(depth + 1) {
                 continue;
             }
-            let value = self.of_all(&shape.property(self.docs, &name), depth + 1).into_iter().next();
+            let value = self.one(&shape.property(self.docs, &name), depth + 1);
             object.extend(value.map(|value| (name, value)));
         }
     }
@@ -316,9 +357,11 @@ pub(in super::super) fn lists_for_contains<'a>(
     let (mut wanted, mut other) = (sampler.of_all(&item, 1), sampler.of_all(&item, 1));
     wanted.extend(sampler.of_all(&All::of(vec![asked.clone()]), 1));
     wanted.retain(|value| docs.accepts(asked, value) == Some(true));
+    other.extend(super::anything_but(docs, asked).into_iter().filter(|value| docs.may_accept(&item, value)));
     other.retain(|value| docs.accepts(asked, value) == Some(false));
     let mut lists = Vec::new();
     for some in [other, wanted] {
+        lists.extend(some.iter().map(|one| Value::from(vec![one.clone(); least])));
         for length in [least, least + 1, least + 2, least + 4] {
             lists.extend(some.first().map(|one| Value::from(vec![one.clone(); length])));
             lists.push(Value::from(some.iter().take(length).cloned().collect::<Vec<_>>()));

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Fail, Prover};
+use crate::schema::compat::Undeclared;
 use crate::schema::compat::example::{self, Frame, Step};
 use crate::schema::compat::node::{All, Node};
 use crate::schema::compat::report::Rule;
@@ -113,6 +114,10 @@ impl<'a> Prover<'_, 'a> {
             let counts = !self.docs.of(part.side).is_draft_7();
             let min = if counts { part.count("minContains").unwrap_or(1) } else { 1 };
             let Some(own) = part.child("contains").filter(|_| min >= asked_min) else { return false };
+            // What `contains` matches it does not declare: an item is read by `items`, and may hold more.
+            if self.docs.undeclared == Undeclared::Absent {
+                return self.same.are(self.docs, &own, asked);
+            }
             let frame = self.through_item(shape, 0, true);
             self.quietly(|prover| prover.below(frame, &All::of(vec![own]), asked))
         })

@@ -238,10 +238,8 @@ impl<'a> Prover<'_, 'a> {
     }
 
     fn dependent_required(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
-        let keyword =
-            if self.docs.of(reads.side).is_draft_7() { "dependencies" } else { "dependentRequired" };
         let mut proved = true;
-        for (name, asked) in dependent_names(self.docs, reads) {
+        for (keyword, name, asked) in dependent_names(self.docs, reads) {
             if shape.property(self.docs, name).is_nothing() {
                 continue;
             }

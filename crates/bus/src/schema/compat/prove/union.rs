@@ -124,16 +124,13 @@ impl<'a> Prover<'_, 'a> {
 
     fn piece_fits(&mut self, piece: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
         match piece.finite(self.docs) {
-            Some(values) => {
-                let at = Node { at: union.node.at.clone(), ..union.node.clone() };
-                self.quietly(|prover| prover.values_fit(&values, &at, union))
-            }
+            Some(values) => self.values_fit(&values, union),
             None => self.fits_one(piece, union),
         }
     }
 
     /// Whether each value fits a member, and of `oneOf` only one.
-    fn values_fit(&mut self, values: &[Value], _at: &Node<'a>, union: &Union<'_, 'a>) -> bool {
+    fn values_fit(&self, values: &[Value], union: &Union<'_, 'a>) -> bool {
         values.iter().all(|value| {
             let answers: Vec<_> =
                 union.members.iter().map(|member| self.docs.accepts(member, value)).collect();

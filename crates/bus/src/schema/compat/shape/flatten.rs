@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::object::dependent_schemas;
 use super::{Docs, Shape};
 use crate::schema::compat::node::{All, Node, Side};
+use crate::schema::compat::number::Exact;
 use crate::schema::compat::types::Types;
+use crate::schema::compat::walk::is_annotation;
 
 /// Ways of one schema that are looked at; past it its unions are left out.
 const SHAPES_MAX: usize = 64;
@@ -71,17 +73,22 @@ impl<'a> Growing<'a> {
         }
         let doc = docs.of(node.side);
         if let Some(target) = doc.reference(schema) {
+            let only = || schema.keys().all(|keyword| keyword == "$ref" || is_annotation(keyword));
+            let resolved = target.is_ok();
             self.todo.extend(target.ok());
-            if doc.is_draft_7() {
+            if doc.is_draft_7() || (resolved && only()) {
                 return vec![self];
             }
         }
         self.shape.types = self.shape.types.and(Types::of_keyword(node.get("type")));
+        if matches!(node.get("multipleOf").and_then(Exact::of_value), Some(Exact::Whole(_))) {
+            self.shape.types = self.shape.types.without(Types::FRACTION);
+        }
         self.shape.parts.push(node.clone());
         self.todo.extend(node.list("allOf"));
         let mut ways = vec![self];
         if let Some(not) = node.child("not") {
-            ways = ways.into_iter().filter_map(|way| way.without(docs, not.clone())).collect();
+            ways = ways.into_iter().filter_map(|way| way.without(not.clone())).collect();
         }
         for choices in choices_of(docs, node) {
             if !unions {
@@ -104,8 +111,7 @@ impl<'a> Growing<'a> {
         way.shape.present.extend(choice.present.map(str::to_owned));
         way.shape.absent.extend(choice.absent.map(str::to_owned));
         for node in &choice.holds {
-            let plain = !(hides_its_type(node));
-            if plain {
+            if !hides_its_type(node) {
                 way.shape.types = way.shape.types.and(Types::of_keyword(node.get("type")));
             }
         }
@@ -113,7 +119,7 @@ impl<'a> Growing<'a> {
     }
 
     /// Takes out what a schema accepts; `None` when nothing is left.
-    fn without(mut self, docs: &Docs<'a>, not: Node<'a>) -> Option<Self> {
+    fn without(mut self, not: Node<'a>) -> Option<Self> {
         let Some(schema) = not.object() else {
             return (not.schema == &Value::Bool(false)).then_some(self);
         };
@@ -127,7 +133,7 @@ impl<'a> Growing<'a> {
             self.todo.extend(not.child("not"));
         } else if only(&["anyOf"]) {
             for member in not.list("anyOf") {
-                self = self.without(docs, member)?;
+                self = self.without(member)?;
             }
         } else if only(&["required"])
             && let Some([Value::String(name)]) =

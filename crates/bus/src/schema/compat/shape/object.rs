@@ -17,7 +17,7 @@ pub(in super::super) struct Others<'a> {
 }
 
 /// Keywords that make a schema see more properties than its own.
-const SEES_MORE: [&str; 9] = [
+const SEES_MORE: [&str; 10] = [
     "$ref",
     "allOf",
     "anyOf",
@@ -25,6 +25,7 @@ const SEES_MORE: [&str; 9] = [
     "not",
     "if",
     "dependentSchemas",
+    "dependencies",
     "additionalProperties",
     "$dynamicRef",
 ];
@@ -38,23 +39,33 @@ pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Opti
     })
 }
 
-/// The lists of `dependentRequired`, and those of draft 7's `dependencies`.
-pub(in super::super) fn dependent_names<'a>(
-    docs: &Docs<'a>,
-    part: &Node<'a>,
-) -> Vec<(&'a str, Vec<&'a str>)> {
-    let keyword = if docs.of(part.side).is_draft_7() { "dependencies" } else { "dependentRequired" };
-    let Some(Value::Object(map)) = part.get(keyword) else { return Vec::new() };
-    let list = |(name, value): (&'a String, &'a Value)| {
-        Some((name.as_str(), value.as_array()?.iter().filter_map(Value::as_str).collect()))
-    };
-    map.iter().filter_map(list).collect()
+/// One entry of `dependentRequired`: the keyword, the property, and what must be there beside it.
+type DependentNames<'a> = (&'static str, &'a str, Vec<&'a str>);
+
+/// The keywords of dependencies. The validator reads the old one in the new draft, too.
+fn dependent_keywords(docs: &Docs<'_>, part: &Node<'_>, own: &'static str) -> Vec<&'static str> {
+    if docs.of(part.side).is_draft_7() { vec!["dependencies"] } else { vec![own, "dependencies"] }
 }
 
-/// The schemas of `dependentSchemas`, and those of draft 7's `dependencies`.
+/// The lists of `dependentRequired` and `dependencies`.
+pub(in super::super) fn dependent_names<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<DependentNames<'a>> {
+    let mut all = Vec::new();
+    for keyword in dependent_keywords(docs, part, "dependentRequired") {
+        let Some(Value::Object(map)) = part.get(keyword) else { continue };
+        for (name, list) in map {
+            if let Some(list) = list.as_array() {
+                all.push((keyword, name.as_str(), list.iter().filter_map(Value::as_str).collect()));
+            }
+        }
+    }
+    all
+}
+
+/// The schemas of `dependentSchemas` and `dependencies`.
 pub(in super::super) fn dependent_schemas<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<(&'a str, Node<'a>)> {
-    let keyword = if docs.of(part.side).is_draft_7() { "dependencies" } else { "dependentSchemas" };
-    part.names(keyword).filter_map(|name| Some((name, part.entry(keyword, name)?))).collect()
+    let keywords = dependent_keywords(docs, part, "dependentSchemas").into_iter();
+    let all = keywords.flat_map(|keyword| part.names(keyword).map(move |name| (keyword, name)));
+    all.filter_map(|(keyword, name)| Some((name, part.entry(keyword, name)?))).collect()
 }
 
 impl<'a> Shape<'a> {
@@ -65,7 +76,7 @@ impl<'a> Shape<'a> {
         let dependent: Vec<_> = self.parts.iter().flat_map(|part| dependent_names(docs, part)).collect();
         loop {
             let known = names.len();
-            for (name, more) in &dependent {
+            for (_, name, more) in &dependent {
                 if names.contains(name) {
                     names.extend(more);
                 }
@@ -93,14 +104,26 @@ impl<'a> Shape<'a> {
             all.nodes.extend(property_of(docs, part, name).unwrap_or_default());
         }
         all.values = self.fields.get(name).cloned();
-        if self.absent.contains(name) || (self.is_closed_by_reading(docs) && !self.is_declared(docs, name)) {
+        let undeclared = self.is_closed_by_reading(docs) && !self.is_declared(docs, name);
+        if self.absent.contains(name)
+            || undeclared
+            || (self.is_full(docs) && !self.required(docs).contains(name))
+        {
             all.values = Some(Vec::new());
         }
         all
     }
 
+    /// Whether what is required is all that there is room for.
+    fn is_full(&self, docs: &Docs<'a>) -> bool {
+        self.at_most("maxProperties").is_some_and(|most| self.required(docs).len() as u64 >= most)
+    }
+
     /// What holds for properties that are not named. With a pattern, only for those that match it.
     pub(in super::super) fn others(&self, docs: &Docs<'a>, pattern: Option<&str>) -> Vec<Others<'a>> {
+        if self.is_full(docs) {
+            return Vec::new();
+        }
         let mut base = Vec::new();
         let mut split: Option<&Node<'a>> = None;
         for part in &self.parts {
@@ -167,7 +190,10 @@ impl<'a> Shape<'a> {
             let required = part.get("required").and_then(Value::as_array);
             listed("properties")
                 || required.is_some_and(|names| names.iter().any(|one| one == name))
-                || dependent_names(docs, part).iter().any(|(one, more)| *one == name || more.contains(&name))
+                || dependent_names(docs, part)
+                    .iter()
+                    .any(|(_, one, more)| *one == name || more.contains(&name))
+                || dependent_schemas(docs, part).iter().any(|(one, _)| *one == name)
                 || part
                     .names("patternProperties")
                     .any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))

@@ -1,0 +1,6 @@
+//! Whether a new schema fits an old one.
+
+mod make;
+mod only_declared;
+mod property;
+mod table;
