@@ -180,8 +180,9 @@ fn compile(code: &str) -> Result<Filter<Kind>, BadProgram> {
         let at = found.map_or(code.get(code.len()..).unwrap_or_default(), |token| token.as_str());
         bad(code, format!("expected {}", expected.as_str()), at)
     })?;
-    let main = Def { name: MAIN, args: Vec::new(), body };
-    let definitions = names::definitions().chain([main]).map(rewrite::definition);
+    let mut definitions: Vec<Def<&str>> = names::definitions();
+    definitions.push(Def { name: MAIN, args: Vec::new(), body });
+    let definitions = definitions.into_iter().map(rewrite::definition);
     let arena = Arena::default();
     let none = || bad(code, "not a program".to_owned(), code);
     let file = File { code: MAIN, path: () };

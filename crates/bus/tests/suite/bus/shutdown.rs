@@ -24,7 +24,7 @@ async fn closing_ends_everything(kind: Kind) {
     let mut unborn = world.subscribe(request("unborn", "g")).await;
     let held = take(&mut one, 2).await;
     take(&mut pattern, 4).await;
-    assert_eq!(world.bus.tasks(), 6);
+    world.until_tasks(6).await;
     soon("close", world.bus.close()).await;
     assert_eq!(world.bus.tasks(), 0);
     for subscription in [&mut one, &mut pattern, &mut waiting, &mut unborn] {

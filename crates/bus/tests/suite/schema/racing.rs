@@ -47,7 +47,7 @@ async fn every_stamp_is_true(kind: Kind) {
         tasks.spawn(publish_some(world.bus.clone(), seed, Arc::clone(&changed)));
     }
     let bus = world.bus.clone();
-    let changes = tokio::task::spawn(async move {
+    tasks.spawn(async move {
         for n in 0..CHANGES {
             register(&bus, "t", [V1, V2, V3][n % 3]).await.unwrap();
             if n % 4 == 3 {
@@ -59,8 +59,7 @@ async fn every_stamp_is_true(kind: Kind) {
             changed.fetch_add(1, Ordering::Relaxed);
         }
     });
-    soon("changes", changes).await.unwrap();
-    while let Some(done) = soon("publishers", tasks.join_next()).await {
+    while let Some(done) = soon("publishers and changes", tasks.join_next()).await {
         done.unwrap();
     }
     let world = world.restart().await;
