@@ -3,7 +3,8 @@
 //! A program comes from the configuration, so it is the operator's; what is guarded against is a mistake, not an attack.
 //! It sees its input and nothing else: no other input, no environment, no files, no time. It runs on a thread of its own
 //! pool with a large stack, and every step of it is counted. A step too many, recursion too deep, a value or an output
-//! too large end the call; a call that takes too long marks the program as stuck.
+//! too large end the call, and so does its time. A program that does not give its thread back, or takes too long three
+//! times in a row, is stuck and not run again.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -68,8 +69,8 @@ pub enum RunError {
         /// Its message, at most 1 KiB of it.
         message: String,
     },
-    /// It took too long, in this call or in an earlier one.
-    #[error("the program took too long and is stuck; repair it and load it again")]
+    /// It took too long, in this call or in earlier ones.
+    #[error("the program took too long, or is stuck since it did; repair it and load it again")]
     Stuck,
     /// It ran for too many steps.
     #[error("the program took more than {max} steps; look for a loop without an end")]

@@ -35,11 +35,10 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 /// Functions written in jq.
-pub(super) fn definitions<'s>() -> impl Iterator<Item = Def<&'s str>> {
+pub(super) fn definitions() -> Vec<Def<&'static str>> {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     // `range` with fewer arguments is defined over ours.
-    let kept = all.filter(|def| def.name == "range" || !LEFT_OUT.contains(&def.name));
-    kept.map(|def| -> Def<&'s str> { def })
+    all.filter(|def| def.name == "range" || !LEFT_OUT.contains(&def.name)).collect()
 }
 
 /// Functions written in Rust.

@@ -90,14 +90,46 @@ pub(crate) struct Shift {
     beat: AtomicU32,
     /// The call that is to end.
     over: AtomicU32,
-    /// Where to note that the program of this call is stuck.
-    stuck: Mutex<Option<Arc<AtomicBool>>>,
+    /// Where to note that the program of this call took too long.
+    pace: Mutex<Option<Arc<Pace>>>,
+}
+
+/// How a program has done. A call that was ended may have had bad luck, on a machine that is too busy; one that did not
+/// give its thread back, or the third in a row, had not.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    slow: AtomicU32,
+    stuck: AtomicBool,
+}
+
+/// Calls in a row that take too long, after which a program is stuck.
+const SLOW_MAX: u32 = 3;
+
+impl Pace {
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
+    }
+
+    /// A call ended in its time.
+    pub(super) fn kept(&self) {
+        self.slow.store(0, Ordering::Relaxed);
+    }
+
+    fn missed(&self) {
+        if self.slow.fetch_add(1, Ordering::AcqRel) + 1 >= SLOW_MAX {
+            self.lost();
+        }
+    }
+
+    fn lost(&self) {
+        self.stuck.store(true, Ordering::Release);
+    }
 }
 
 impl Shift {
     /// The next call begins.
-    pub(super) fn begin(&self, stuck: &Arc<AtomicBool>) {
-        *self.stuck.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(stuck));
+    pub(super) fn begin(&self, pace: &Arc<Pace>) {
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(pace));
         self.beat.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -108,12 +140,19 @@ impl Shift {
 
     /// Ends the call that has taken too long.
     fn end(&self, beat: u32) {
-        let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        let pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         if self.beat.load(Ordering::Acquire) == beat
-            && let Some(stuck) = &*stuck
+            && self.over.swap(beat, Ordering::AcqRel) != beat
+            && let Some(pace) = &*pace
         {
-            stuck.store(true, Ordering::Release);
-            self.over.store(beat, Ordering::Release);
+            pace.missed();
+        }
+    }
+
+    /// The call did not end.
+    fn lost(&self) {
+        if let Some(pace) = &*self.pace.lock().unwrap_or_else(PoisonError::into_inner) {
+            pace.lost();
         }
     }
 }
@@ -245,6 +284,7 @@ impl Pool {
             let orphans = if state.workers == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
             drop(state);
             for mut running in given_up {
+                running.shift.lost();
                 if let Some(lost) = running.lost.take() {
                     lost(&running.shift);
                 }

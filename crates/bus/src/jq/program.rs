@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use jaq_core::load::lex::Lexer;
 use jaq_core::load::parse::{Def, Parser};
@@ -11,7 +10,7 @@ use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
 use thiserror::Error;
 
 use super::guard::{Budget, Kind, Run, Stop, TOO_LARGE};
-use super::pool::{Lost, STACK_BYTES, Shift, work};
+use super::pool::{Lost, Pace, STACK_BYTES, Shift, work};
 use super::{Caps, RunError, names, rewrite, text};
 
 /// The longest program.
@@ -24,7 +23,7 @@ const MAIN: &str = "promethean_main";
 pub struct Program {
     filter: Arc<Filter<Kind>>,
     text: Arc<str>,
-    stuck: Arc<AtomicBool>,
+    pace: Arc<Pace>,
 }
 
 /// A text that is no program.
@@ -53,7 +52,7 @@ impl Program {
         });
         let none = || BadProgram { message: "the compiler failed".to_owned(), line: 1, column: 1 };
         let filter = Arc::new(compiled.ok_or_else(none)??);
-        Ok(Self { filter, text: text.into(), stuck: Arc::default() })
+        Ok(Self { filter, text: text.into(), pace: Arc::default() })
     }
 
     /// Its text.
@@ -61,9 +60,9 @@ impl Program {
         &self.text
     }
 
-    /// Whether it took too long once. It is not run again.
+    /// Whether it took too long, three times in a row or without an end. It is not run again.
     pub fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Acquire)
+        self.pace.is_stuck()
     }
 
     /// Runs it on JSON text; what it gives, each as JSON text.
@@ -88,11 +87,15 @@ impl Program {
         if self.is_stuck() {
             return Err(RunError::Stuck);
         }
-        shift.begin(&self.stuck);
+        shift.begin(&self.pace);
         let steps = caps.steps.min(Caps::STEPS_MAX);
         // Values are dropped here too: nothing of them is seen afterwards.
         let run = AssertUnwindSafe(|| self.evaluate(shift, input, steps, caps));
-        match catch_unwind(run) {
+        let ended = catch_unwind(run);
+        if !shift.is_over() {
+            self.pace.kept();
+        }
+        match ended {
             Ok(outputs) => outputs,
             Err(thrown) => Err(match thrown.downcast_ref::<Stop>() {
                 Some(Stop::Steps) => RunError::Steps { max: steps },
@@ -177,8 +180,9 @@ fn compile(code: &str) -> Result<Filter<Kind>, BadProgram> {
         let at = found.map_or(code.get(code.len()..).unwrap_or_default(), |token| token.as_str());
         bad(code, format!("expected {}", expected.as_str()), at)
     })?;
-    let main = Def { name: MAIN, args: Vec::new(), body };
-    let definitions = names::definitions().chain([main]).map(rewrite::definition);
+    let mut definitions: Vec<Def<&str>> = names::definitions();
+    definitions.push(Def { name: MAIN, args: Vec::new(), body });
+    let definitions = definitions.into_iter().map(rewrite::definition);
     let arena = Arena::default();
     let none = || bad(code, "not a program".to_owned(), code);
     let file = File { code: MAIN, path: () };

@@ -17,7 +17,7 @@ use super::names::{MUL, SIZED, SMALL};
 /// No program can name it.
 const ADDEND: &str = "$!y";
 
-pub(super) fn definition<'s>(def: Def<&'s str>) -> Def<&'s str> {
+pub(super) fn definition(def: Def<&str>) -> Def<&str> {
     Def { body: term(def.body), ..def }
 }
 
@@ -78,7 +78,7 @@ fn text<'s>(format: Option<&'s str>, parts: Vec<StrPart<&'s str, Term<&'s str>>>
     if grows { sized(text) } else { text }
 }
 
-fn pattern<'s>(old: Pattern<&'s str>) -> Pattern<&'s str> {
+fn pattern(old: Pattern<&str>) -> Pattern<&str> {
     match old {
         Pattern::Var(_) => old,
         Pattern::Arr(items) => Pattern::Arr(items.into_iter().map(pattern).collect()),
@@ -88,7 +88,7 @@ fn pattern<'s>(old: Pattern<&'s str>) -> Pattern<&'s str> {
     }
 }
 
-fn step<'s>(part: Part<Term<&'s str>>) -> Part<Term<&'s str>> {
+fn step(part: Part<Term<&str>>) -> Part<Term<&str>> {
     match part {
         Part::Index(index) => Part::Index(term(index)),
         Part::Range(from, to) => Part::Range(from.map(term), to.map(term)),

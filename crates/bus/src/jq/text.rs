@@ -60,7 +60,8 @@ pub(super) fn message(error: &impl std::fmt::Display) -> String {
     let mut out = Capped { text: String::new(), left: MESSAGE_BYTES_MAX };
     // What does not fit is left out.
     let _ = write!(out, "{error}");
-    out.text
+    // What `error("text")` says is the text, not its JSON.
+    serde_json::from_str::<String>(&out.text).unwrap_or(out.text)
 }
 
 struct Capped {

@@ -49,7 +49,7 @@ pub struct FolderError {
     /// What is wrong and what to change.
     pub reason: String,
     /// The refusal of the bus, if it was one.
-    pub refusal: Option<BusError>,
+    pub refusal: Option<Box<BusError>>,
 }
 
 /// What was done with a folder.
@@ -253,5 +253,5 @@ fn fail(path: &Path, reason: impl ToString) -> FolderError {
 }
 
 fn refused(path: &Path, error: BusError) -> FolderError {
-    FolderError { path: path.to_owned(), reason: error.to_string(), refusal: Some(error) }
+    FolderError { path: path.to_owned(), reason: error.to_string(), refusal: Some(Box::new(error)) }
 }

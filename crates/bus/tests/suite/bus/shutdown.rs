@@ -24,13 +24,7 @@ async fn closing_ends_everything(kind: Kind) {
     let mut unborn = world.subscribe(request("unborn", "g")).await;
     let held = take(&mut one, 2).await;
     take(&mut pattern, 4).await;
-    // Those that made the groups have answered, and are about to end.
-    let ended = async {
-        while world.bus.tasks() != 6 {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("six tasks are left", ended).await;
+    world.until_tasks(6).await;
     soon("close", world.bus.close()).await;
     assert_eq!(world.bus.tasks(), 0);
     for subscription in [&mut one, &mut pattern, &mut waiting, &mut unborn] {

@@ -243,11 +243,12 @@ async fn a_version_in_flight_cannot_be_deleted(kind: Kind) {
     let bus = world.bus.clone();
     // With an expectation, so that it is a commit.
     let event = Publish::new(topic("t"), r#"{"n":1}"#).expected_offset(promethean_model::Offset(0));
-    let publishing = tokio::task::spawn(async move { bus.publish(event).await });
+    let mut publishing = tokio::task::JoinSet::new();
+    publishing.spawn(async move { bus.publish(event).await });
     held.reached().await;
     assert_eq!(code(world.bus.delete_schema(&topic("t"), 1).await), "schema_in_use");
     held.release();
-    publishing.await.unwrap().unwrap();
+    soon("publish", publishing.join_next()).await.unwrap().unwrap().unwrap();
     assert_eq!(world.bus.schemas(&topic("t")).len(), 1);
 }
 
