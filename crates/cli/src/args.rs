@@ -14,6 +14,7 @@ pub(crate) use self::bench::{
     GatewayMeasurement, Measurement, SeedArgs, StoreKind,
 };
 use crate::config::Overrides;
+use crate::generate::GenerateArgs;
 use crate::schema::SchemaCommand;
 use crate::token::TokenCommand;
 
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     /// Register schemas of topics, compare them, and try them
     #[command(subcommand)]
     Schema(SchemaCommand),
+    /// Write types of payloads from schemas
+    Generate(GenerateArgs),
     /// Measure this machine and what runs on it
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -5,6 +5,7 @@
 mod bench;
 mod bench_gateway;
 mod bench_seed;
+mod generate;
 mod help;
 mod kill;
 mod token;
