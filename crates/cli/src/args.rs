@@ -15,6 +15,7 @@ pub(crate) use self::bench::{
 };
 use crate::config::Overrides;
 use crate::generate::GenerateArgs;
+use crate::lint::LintArgs;
 use crate::schema::SchemaCommand;
 use crate::token::TokenCommand;
 
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Schema(SchemaCommand),
     /// Write types of payloads from schemas
     Generate(GenerateArgs),
+    /// Say what is wrong in a configuration, in schemas and on a server; exits with 1 if anything is
+    Lint(LintArgs),
     /// Measure this machine and what runs on it
     #[command(subcommand)]
     Bench(BenchCommand),

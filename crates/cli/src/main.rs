@@ -5,6 +5,7 @@ mod bench;
 mod config;
 mod data_dir;
 mod generate;
+mod lint;
 mod output;
 mod remote;
 mod schema;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Generate(args) => generate::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Schema(command) => schema::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Token(command) => token::run(&command),

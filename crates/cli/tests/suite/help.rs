@@ -7,7 +7,7 @@ fn help_names_the_commands_and_hides_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let help = promethean(dir.path(), &["--help"]);
     assert!(help.status.success());
-    for word in ["bench", "generate", "schema", "token", "verify"] {
+    for word in ["bench", "generate", "lint", "schema", "token", "verify"] {
         assert!(stdout(&help).contains(word), "{word}");
     }
     let help = promethean(dir.path(), &["bench", "--help"]);

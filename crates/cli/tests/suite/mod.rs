@@ -8,6 +8,8 @@ mod bench_seed;
 mod generate;
 mod help;
 mod kill;
+mod lint;
+mod served;
 mod token;
 mod verify;
 
