@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::bench::{
     BenchArgs, BenchCommand, BusArgs, BusMeasurement, ChildArgs, ChildTask, CommonArgs, GatewayArgs,
-    GatewayMeasurement, Measurement, SeedArgs, StoreKind,
+    GatewayMeasurement, Measurement, SchemaBenchArgs, SeedArgs, StoreKind,
 };
 use crate::config::Overrides;
 use crate::generate::GenerateArgs;
