@@ -209,6 +209,12 @@ fn a_server_is_asked_if_it_is_named() {
     ];
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     expect(dir.path(), &["--server", &url], 1, &expected);
+    let people = stdout(&promethean(dir.path(), &["lint", "--server", &url]));
+    assert!(
+        people.contains("events have the header `Trace`") && people.contains("publish it as `x-trace`"),
+        "{people}"
+    );
+    assert_eq!(people.matches("header_name").count(), 1, "{people}");
     let folder = ["schema_differs orders.placed/v1.json", "schema_unregistered orders.placed/v2.json"];
     expect(dir.path(), &["--server", &url, "--schemas", "s"], 1, &[&expected, &folder[..]].concat());
 
