@@ -11,9 +11,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::bench::{
     BenchArgs, BenchCommand, BusArgs, BusMeasurement, ChildArgs, ChildTask, CommonArgs, GatewayArgs,
-    GatewayMeasurement, Measurement, SeedArgs, StoreKind,
+    GatewayMeasurement, Measurement, SchemaBenchArgs, SeedArgs, StoreKind,
 };
 use crate::config::Overrides;
+use crate::generate::GenerateArgs;
+use crate::lint::LintArgs;
 use crate::schema::SchemaCommand;
 use crate::token::TokenCommand;
 
@@ -32,6 +34,10 @@ pub(crate) enum Command {
     /// Register schemas of topics, compare them, and try them
     #[command(subcommand)]
     Schema(SchemaCommand),
+    /// Write types of payloads from schemas
+    Generate(GenerateArgs),
+    /// Say what is wrong in a configuration, in schemas and on a server; exits with 1 if anything is
+    Lint(LintArgs),
     /// Measure this machine and what runs on it
     #[command(subcommand)]
     Bench(BenchCommand),

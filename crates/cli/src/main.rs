@@ -4,9 +4,12 @@ mod args;
 mod bench;
 mod config;
 mod data_dir;
+mod generate;
+mod lint;
 mod output;
 mod remote;
 mod schema;
+mod schema_files;
 mod serve;
 mod token;
 mod verify;
@@ -23,6 +26,8 @@ const EXIT_FAILED: u8 = 2;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Generate(args) => generate::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Schema(command) => schema::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Token(command) => token::run(&command),

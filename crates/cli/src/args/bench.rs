@@ -12,6 +12,8 @@ pub(crate) enum BenchCommand {
     Bus(BusArgs),
     /// Measure a server over WebSocket and HTTP on this machine, one JSON object per line
     Gateway(GatewayArgs),
+    /// Measure what it costs to hold payloads against a schema, one JSON object per line
+    Schema(SchemaBenchArgs),
     /// Publish N events and say how many went through per second
     Publish(SeedArgs),
     /// Publish N events, receive them, and say how long each was on its way, in milliseconds
@@ -196,6 +198,14 @@ pub(crate) struct SeedArgs {
     /// What the server is to know us by
     #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
+}
+
+/// How much `bench schema` measures.
+#[derive(Debug, Args)]
+pub(crate) struct SchemaBenchArgs {
+    /// Events of each measurement
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(20..))]
+    pub(crate) events: u64,
 }
 
 /// Where a bus inside this process keeps events.

@@ -1,5 +1,6 @@
 //! `promethean bench`: one JSON line per measurement, each in a module of its own. This folder is `bench log`; `bus` is
-//! `bench bus`, `gateway` is `bench gateway`, `seed` is `bench publish` and `bench subscribe`.
+//! `bench bus`, `gateway` is `bench gateway`, `schema` is `bench schema`, `seed` is `bench publish` and `bench
+//! subscribe`.
 //!
 //! `run` goes through the measurements, `plan` says how much, `load` makes events, `publish` publishes them, `timing`
 //! holds the stopwatch, `wire` is the client of a server.
@@ -18,6 +19,7 @@ mod raw;
 mod read;
 mod reopen;
 mod run;
+mod schema;
 mod scratch;
 mod seed;
 mod single;
@@ -71,6 +73,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<()> {
         BenchCommand::Log(args) => run_log(args),
         BenchCommand::Bus(args) => bus::run(args),
         BenchCommand::Gateway(args) => gateway::run(args),
+        BenchCommand::Schema(args) => schema::run(args),
         BenchCommand::Publish(args) => seed::publish(args),
         BenchCommand::Subscribe(args) => seed::subscribe(args),
         BenchCommand::Child(args) => child::run(args),

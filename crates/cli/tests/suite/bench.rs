@@ -67,3 +67,16 @@ fn the_bus_is_measured_beside_the_log() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
 }
+
+#[test]
+fn schemas_are_measured_beside_publishing_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = promethean(dir.path(), &["bench", "schema", "--events", "2000"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = lines(&stdout(&output));
+    let steps: Vec<&str> = lines.iter().filter_map(|line| line["step"].as_str()).collect();
+    assert_eq!(steps, ["parse", "validate", "prepare", "publish"]);
+    assert!(lines[2]["us_with"].as_f64().unwrap() > lines[2]["us_without"].as_f64().unwrap(), "{}", lines[2]);
+    assert_eq!((&lines[4]["bench"], &lines[4]["of"]), (&"summary".into(), &2.into()));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+}

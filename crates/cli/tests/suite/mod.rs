@@ -5,9 +5,12 @@
 mod bench;
 mod bench_gateway;
 mod bench_seed;
+mod generate;
 mod help;
 mod kill;
+mod lint;
 mod schema;
+mod served;
 mod token;
 mod verify;
 

@@ -1,0 +1,120 @@
+//! What was found.
+
+use serde::Serialize;
+
+/// How grave it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Severity {
+    Error,
+    Warning,
+}
+
+/// What can be found. The words are stable; docs/schema-tools.md has a row for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Rule {
+    ConfigInvalid,
+    SettingsContradict,
+    Exposure,
+    ExposurePlain,
+    FileMissing,
+    TopicName,
+    TopicSystem,
+    TopicVersion,
+    TopicLong,
+    TopicSingleWord,
+    SchemaFile,
+    SchemaInvalid,
+    SchemaIncompatible,
+    SchemaUndecidable,
+    SchemaRequired,
+    SchemaMissing,
+    SchemaIgnored,
+    SchemaDiffers,
+    SchemaUnregistered,
+    UpcasterInvalid,
+    UpcasterDangling,
+    UpcasterMissing,
+    FolderRefused,
+    HeaderName,
+    TopicUnused,
+    NotAllSeen,
+}
+
+impl Rule {
+    pub(super) fn severity(self) -> Severity {
+        match self {
+            Self::SettingsContradict
+            | Self::ExposurePlain
+            | Self::TopicLong
+            | Self::TopicSingleWord
+            | Self::SchemaUndecidable
+            | Self::SchemaMissing
+            | Self::SchemaIgnored
+            | Self::SchemaUnregistered
+            | Self::UpcasterMissing
+            | Self::HeaderName
+            | Self::TopicUnused
+            | Self::NotAllSeen => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+
+    /// The stable word.
+    pub(super) fn word(self) -> String {
+        serde_json::to_value(self).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
+    }
+}
+
+/// One thing to look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    pub(super) rule: Rule,
+    /// A file, a section, a topic or a server.
+    #[serde(rename = "where")]
+    pub(super) place: String,
+    pub(super) what: String,
+    pub(super) fix: String,
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub(super) struct Findings(Vec<Finding>);
+
+impl Findings {
+    pub(super) fn add(
+        &mut self,
+        rule: Rule,
+        place: impl Into<String>,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        let (place, what, fix) = (place.into(), what.into(), fix.into());
+        self.0.push(Finding { severity: rule.severity(), rule, place, what, fix });
+    }
+
+    /// Errors first, then by place.
+    pub(super) fn sorted(mut self) -> Vec<Finding> {
+        self.0.sort_by(|one, other| {
+            (one.severity, &one.place, one.rule).cmp(&(other.severity, &other.place, other.rule))
+        });
+        self.0.dedup();
+        self.0
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.0.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let grave = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        write!(out, "{grave}[{}] {}: {}; {}", self.rule.word(), self.place, self.what, self.fix)
+    }
+}

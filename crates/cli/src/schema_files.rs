@@ -1,0 +1,126 @@
+//! A folder of schemas, read with all that is wrong in it. The server reads the same layout with
+//! `promethean_bus::schema::folder` and stops at the first mistake.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use promethean_bus::jq::Program;
+use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText};
+
+/// A folder.
+#[derive(Debug, Default)]
+pub(crate) struct SchemaFiles {
+    /// By the names of their folders, which need not be names of topics.
+    pub(crate) topics: BTreeMap<String, TopicFiles>,
+    /// What is there and means nothing.
+    pub(crate) strays: Vec<PathBuf>,
+}
+
+/// What a topic's folder has.
+#[derive(Debug, Default)]
+pub(crate) struct TopicFiles {
+    pub(crate) path: PathBuf,
+    pub(crate) versions: BTreeMap<u32, SchemaFile>,
+    pub(crate) programs: Vec<ProgramFile>,
+}
+
+/// A version's file, and its text or why it is none.
+#[derive(Debug)]
+pub(crate) struct SchemaFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: Result<SchemaText, String>,
+}
+
+/// A program from one version to another, and why it cannot run if it cannot.
+#[derive(Debug)]
+pub(crate) struct ProgramFile {
+    pub(crate) path: PathBuf,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) fault: Option<String>,
+}
+
+impl SchemaFiles {
+    pub(crate) fn read(root: &Path) -> Result<Self> {
+        let mut files = Self::default();
+        for path in entries(root)? {
+            if path.is_dir() {
+                let topic = TopicFiles::read(&path, &mut files.strays)?;
+                files.topics.insert(name_of(&path), topic);
+            } else {
+                files.strays.push(path);
+            }
+        }
+        Ok(files)
+    }
+}
+
+impl TopicFiles {
+    fn read(folder: &Path, strays: &mut Vec<PathBuf>) -> Result<Self> {
+        let mut files = Self { path: folder.to_owned(), ..Self::default() };
+        for path in entries(folder)? {
+            match meaning(&name_of(&path)) {
+                Some(Meaning::Schema(version)) => {
+                    let text = text(&path)
+                        .and_then(|text| SchemaText::parse(text).map_err(|error| error.to_string()));
+                    files.versions.insert(version, SchemaFile { path, text });
+                }
+                Some(Meaning::Program(from, to)) => {
+                    let compiled =
+                        text(&path).and_then(|text| Program::compile(&text).map_err(|e| e.to_string()));
+                    files.programs.push(ProgramFile { path, from, to, fault: compiled.err() });
+                }
+                None => strays.push(path),
+            }
+        }
+        Ok(files)
+    }
+}
+
+enum Meaning {
+    Schema(u32),
+    Program(u32, u32),
+}
+
+fn meaning(name: &str) -> Option<Meaning> {
+    let number = |text: &str| {
+        let digits = text.strip_prefix('v')?;
+        let number: u32 = digits.parse().ok()?;
+        (number.to_string() == digits).then_some(number)
+    };
+    if let Some(version) = name.strip_suffix(".json") {
+        return number(version).filter(|version| *version > 0).map(Meaning::Schema);
+    }
+    let (from, to) = name.strip_suffix(".jq")?.split_once("-to-")?;
+    let (from, to) = (number(from)?, number(to)?);
+    (from != to && to > 0).then_some(Meaning::Program(from, to))
+}
+
+/// What is in a folder and not passed over, by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = || format!("cannot read the folder `{}`", folder.display());
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(failed)? {
+        let path = entry.with_context(failed)?.path();
+        let name = name_of(&path);
+        if !name.starts_with('.') && name != "README.md" {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Nothing is read that would be refused for its length.
+fn text(path: &Path) -> Result<String, String> {
+    let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if bytes > SCHEMA_BYTES_MAX as u64 {
+        return Err(format!("it has {bytes} bytes; the limit is {SCHEMA_BYTES_MAX}"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}

@@ -1,0 +1,53 @@
+//! A server in memory, for commands that ask one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+pub(crate) struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    /// Starts it in `dir`, and waits until it listens.
+    pub(crate) fn start(dir: &Path, args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
+        command.current_dir(dir).args(["serve", "--store", "memory", "--listen", "127.0.0.1:0"]).args(args);
+        command.env_remove("PROMETHEAN_LISTEN").stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let said = line.strip_prefix("promethean listens on ").unwrap_or_else(|| panic!("{line}"));
+        let address = said.split_once(';').unwrap().0.to_owned();
+        Self { child, address }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Asks, and demands that it is done.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        // HTTP/1.0 ends an answer by closing, so that nothing has to be taken apart.
+        let media = if path.ends_with("/batch") { "application/x-ndjson" } else { "application/json" };
+        let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: {media}\r\n");
+        write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{method} {path}: {answer}");
+        body.to_owned()
+    }
+}
+
+/// A test that fails leaves no server behind.
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
