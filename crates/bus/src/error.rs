@@ -351,6 +351,12 @@ pub enum BusError {
         /// What went wrong.
         reason: String,
     },
+    /// Nothing is wrong, but there is too much to do.
+    #[error("the server is busy with {what}; try again")]
+    Busy {
+        /// What there is too much of.
+        what: &'static str,
+    },
     /// The bus is shutting down.
     #[error("the server is shutting down; connect again")]
     Closed,

@@ -190,7 +190,8 @@ pub(crate) async fn commit(
         finished.map_err(|error| if many { error.in_batch(index) } else { error })?;
     }
     let asked = prepared.len();
-    for copy in schema::copies(core, &prepared).await? {
+    let events: Vec<&AppendEvent> = prepared.iter().map(|prepared| &prepared.event).collect();
+    for copy in schema::copies(core, &events).await? {
         if core.settings.get(&copy.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }

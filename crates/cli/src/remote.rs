@@ -1,5 +1,6 @@
 //! Asks a running server.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(crate) struct ServerArgs {
     /// Ask this server
     #[arg(long, value_name = "URL", env = "PROMETHEAN_SERVER", default_value = "http://127.0.0.1:8090")]
     pub(crate) server: String,
-    /// What the server is to know us by
+    /// What the server is to know us by; better in the environment, where others do not see it
     #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<Secret>,
     /// Trust the certificate authorities in this file instead of the machine's
@@ -87,7 +88,12 @@ impl Remote {
         let authority = uri.authority().with_context(bad)?;
         ensure!(!authority.as_str().contains('@'), "the URL has a user in it; give --token instead");
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        ensure!(matches!(uri.path(), "" | "/") && uri.query().is_none(), bad());
+        let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
         let tls = match uri.scheme_str() {
+            Some("http") if args.token.is_some() && !local => {
+                bail!("the token would be sent over plain http to another machine; use https")
+            }
             Some("http") => None,
             Some("https") => Some(connector(args)?),
             _ => bail!(bad()),
@@ -111,8 +117,9 @@ impl Remote {
             None => exchange(stream, request).await,
             Some(connector) => {
                 let name = ServerName::try_from(self.host.clone()).context("the host's name")?;
-                let stream = connector.connect(name, stream).await;
-                exchange(stream.context("the server's certificate is not trusted")?, request).await
+                let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await;
+                let stream = connecting.context("no TLS within 5 s")?;
+                exchange(stream.with_context(|| format!("TLS with {} failed", self.uri))?, request).await
             }
         }
     }
@@ -152,7 +159,11 @@ async fn exchange(
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| anyhow!("the answer was cut short: {error}"))?.to_bytes();
-        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let body = match serde_json::from_slice(&body) {
+            Ok(body) => body,
+            Err(_) if !(200..300).contains(&status) => Value::Null,
+            Err(_) => bail!("the answer is not JSON; check that --server names a Promethean server"),
+        };
         Ok(Said { status, body })
     };
     // The connection must be driven for the answer to come. When it ends first, the answer knows.

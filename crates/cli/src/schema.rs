@@ -23,7 +23,7 @@ pub(crate) enum SchemaCommand {
     Add(AddArgs),
     /// List topics with schemas, or the versions of one
     List(ListArgs),
-    /// Print a version as it was registered
+    /// Print a version
     Show(ShowArgs),
     /// Say whether a schema fits a topic's versions, or another file; exits with 1 if it does not
     Check(CheckArgs),

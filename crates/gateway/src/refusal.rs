@@ -157,7 +157,7 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::TooManySchemas { .. }
         | BusError::TooManyTopics { .. } => StatusCode::CONFLICT,
         BusError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
-        BusError::Closed | BusError::Fenced { .. } | BusError::Poisoned { .. } => {
+        BusError::Busy { .. } | BusError::Closed | BusError::Fenced { .. } | BusError::Poisoned { .. } => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         BusError::CorruptRange { .. }

@@ -76,10 +76,12 @@ impl WatchHub {
         }));
         // Pairs with the fence in `moved`: either we read the new end or the mover finds `followed` above 0.
         fence(Ordering::SeqCst);
-        if followed.lock().raise(end()) {
-            followed.wake_all();
-        }
+        let moved = followed.lock().raise(end());
         let (seat, seen) = followed.sit_down();
+        drop(topics);
+        if moved {
+            self.wake(Arc::clone(&followed));
+        }
         EndWatch { topic: topic.clone(), hub: Arc::clone(self), followed, seen, seat }
     }
 

@@ -82,8 +82,13 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
     let drop_schema = |row: Row| StateOp::from(RowOp::Delete { table: Table::Schemas, key: row.key });
     let state =
         versions.into_iter().map(drop_schema).chain([TopicOp::Delete(topic.clone()).into()]).collect();
-    core.store.commit(Batch { state, ..Batch::new() }).await?;
+    // Before the commit: what is stamped with a version that is gone would say something untrue.
+    let known = core.schemas.get(topic);
     core.schemas.forget(topic);
+    if let Err(error) = core.store.commit(Batch { state, ..Batch::new() }).await {
+        core.schemas.restore(topic, known);
+        return Err(error.into());
+    }
     core.letters.forget(topic, None);
     core.settings.put(topic, None);
     core.metrics.forget_topic(topic);

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::turns::Turns;
 use super::types::Now;
@@ -32,16 +32,24 @@ struct Shared {
 pub struct Fill {
     bytes: AtomicUsize,
     max: usize,
+    /// Whether somebody found it full since it was last said that there is room.
+    refused: AtomicBool,
 }
 
 impl Fill {
     /// Full from so many bytes on.
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), max: bytes_max }
+        Self { bytes: AtomicUsize::new(0), max: bytes_max, refused: AtomicBool::new(false) }
     }
 
     fn is_full(&self) -> bool {
-        self.bytes.load(Ordering::SeqCst) >= self.max
+        let full = || self.bytes.load(Ordering::SeqCst) >= self.max;
+        if !full() {
+            return false;
+        }
+        self.refused.store(true, Ordering::SeqCst);
+        // Again: whoever makes room after this sees the mark.
+        full()
     }
 
     /// So much was put there.
@@ -49,10 +57,11 @@ impl Fill {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// So much was taken from there; whether it was full and is no longer.
+    /// So much was taken from there; whether those who found it full are to look again. Not before half of it is free,
+    /// so that they look seldom.
     pub(crate) fn remove(&self, bytes: usize) -> bool {
-        let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        before >= self.max && before - bytes < self.max
+        let left = self.bytes.fetch_sub(bytes, Ordering::SeqCst).saturating_sub(bytes);
+        left <= self.max / 2 && self.refused.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -234,7 +243,7 @@ mod tests {
         assert_eq!((credit.free(), credit.take_up_to(1)), (3, 1));
         fill.add(9);
         assert_eq!((credit.free(), credit.take_up_to(1), other.free()), (0, 0, 0));
-        assert_eq!((fill.remove(8), fill.remove(1), fill.remove(9)), (false, true, false));
+        assert_eq!((fill.remove(8), fill.remove(5), fill.remove(5)), (false, true, false));
         assert_eq!((credit.free(), other.take_up_to(3)), (2, 3));
     }
 

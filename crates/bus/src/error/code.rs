@@ -52,6 +52,7 @@ impl BusError {
             Self::VersionTaken { .. } => "version_taken",
             Self::TooManySchemas { .. } => "too_many_schemas",
             Self::DowncastFailed { .. } => "downcast_failed",
+            Self::Busy { .. } => "busy",
             Self::Closed => "closed",
             Self::Store { code, .. } => code,
         }
@@ -89,6 +90,7 @@ impl BusError {
         matches!(
             self,
             Self::Fenced { .. }
+                | Self::Busy { .. }
                 | Self::Closed
                 | Self::Poisoned { .. }
                 | Self::UnknownOutcome { .. }
@@ -100,6 +102,7 @@ impl BusError {
     pub const fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_ms } => Some(*retry_after_ms),
+            Self::Busy { .. } => Some(1_000),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// At most so many bytes, and what is read from the log at once.
+    /// At most so many bytes, and what each topic reads from the log at once.
     pub fn new(bytes_max: usize) -> Self {
         Self { fill: Arc::new(Fill::new(bytes_max)), links: Arc::default() }
     }

@@ -131,6 +131,9 @@ impl Inbox {
     /// Removes leases, ascending, that ended before anybody looked at them; tells of the others whoever keeps them.
     pub(crate) fn revoke(&self, owner: &Arc<Owner>, leases: &[LeaseRef]) {
         let mut state = self.lock();
+        if state.ended.is_some() {
+            return;
+        }
         let mut seen: Vec<LeaseRef> = if state.keeps { leases.to_vec() } else { Vec::new() };
         let mut unread = 0;
         state.items.retain_mut(|item| match item {
@@ -159,6 +162,9 @@ impl Inbox {
     /// Removes all leases of an owner that has ended.
     pub(crate) fn forget(&self, owner: &Arc<Owner>) {
         let mut state = self.lock();
+        if state.ended.is_some() {
+            return;
+        }
         let mut unread = 0;
         state.items.retain(|item| {
             let gone = matches!(item, Item::Leases(from, _) if Arc::ptr_eq(from, owner));

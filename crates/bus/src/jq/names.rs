@@ -6,7 +6,8 @@ use jaq_core::{Cv, Error, Exn, ValXs};
 use jaq_json::Val;
 
 use super::guard::{Kind, multiplied, sized, too_large};
-use super::text::weigh;
+use super::text::{read, weigh};
+use crate::publish::minify;
 
 /// Multiplies.
 pub(super) const MUL: &str = "!mul";
@@ -32,6 +33,7 @@ const LEFT_OUT: &[&str] = &[
     "strflocaltime",
     "tobytes",
     "range",
+    "fromjson",
 ];
 
 /// Functions written in jq.
@@ -44,7 +46,7 @@ pub(super) fn definitions() -> Vec<Def<&'static str>> {
 /// Functions written in Rust.
 pub(super) fn functions() -> impl Iterator<Item = Fun<Kind>> {
     let all = jaq_core::funs::<Kind>().chain(jaq_std::funs()).chain(jaq_json::funs());
-    let ours: [(&'static str, usize, jaq_core::RunPtr<Kind>); 4] = [
+    let ours: [(&'static str, usize, jaq_core::RunPtr<Kind>); 5] = [
         (MUL, 2, |(mut context, _)| {
             let right = context.pop_var();
             bome(multiplied(context.pop_var(), right))
@@ -52,9 +54,22 @@ pub(super) fn functions() -> impl Iterator<Item = Fun<Kind>> {
         (SIZED, 0, |(_, value)| bome(sized(value))),
         (SMALL, 0, |(_, value)| bome(weigh(&value).map(|()| value).map_err(|_| too_large()))),
         ("range", 3, range),
+        ("fromjson", 0, |(_, value)| bome(from_json(&value))),
     ];
     let ours = ours.into_iter().map(|(name, arguments, pointer)| run::<Kind>((name, v(arguments), pointer)));
     all.filter(|(name, ..)| !LEFT_OUT.contains(name)).chain(ours)
+}
+
+/// As the interpreter's own, which goes down as deep as the text: a payload can hold any text.
+fn from_json(value: &Val) -> Result<Val, Error<Val>> {
+    let text = match value {
+        Val::TStr(text) | Val::BStr(text) => str::from_utf8(text).ok(),
+        _ => None,
+    };
+    let refuse = |reason: &str| Error::new(Val::utf8_str(format!("fromjson: {reason}").into_bytes()));
+    let text = text.ok_or_else(|| refuse("the input is no text"))?;
+    let text = minify(text).map_err(|error| refuse(&error.to_string()))?;
+    read(&text).map_err(|error| refuse(&error.to_string()))
 }
 
 /// As the interpreter's own, but each number is a step: a list is filled from it without any other.

@@ -167,6 +167,13 @@ impl Book {
         Some(kept)
     }
 
+    /// It is not, after all.
+    pub(crate) fn restore(&self, topic: &TopicName, known: Option<Arc<Versions>>) {
+        if let Some(known) = known {
+            self.put(topic, Versions::clone(&known));
+        }
+    }
+
     /// The topic is gone, with all its versions.
     pub(crate) fn forget(&self, topic: &TopicName) {
         self.put(topic, Versions::default());
@@ -220,7 +227,7 @@ pub(super) async fn compile(
 
 /// Messages quote the schema.
 fn short(reason: String) -> String {
-    if reason.len() <= 1024 { reason } else { reason.chars().take(1000).chain(['…']).collect() }
+    if reason.len() <= 1024 { reason } else { reason.chars().take(1000).chain(['\u{2026}']).collect() }
 }
 
 /// Does work that may take long on a thread for that, a bounded time and a bounded number at once. Work that takes
@@ -231,8 +238,10 @@ pub(super) async fn aside<T: Send + 'static>(
 ) -> Result<T, BusError> {
     let slow =
         || BusError::BadSchema { at: String::new(), reason: "it takes too long; simplify it".to_owned() };
-    let done = async {
-        let permit = Arc::clone(&core.schemas.work).acquire_owned().await.ok();
+    let permit = Arc::clone(&core.schemas.work).acquire_owned();
+    let busy = |_| BusError::Busy { what: "compiling schemas" };
+    let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(busy)?.ok();
+    let done = async move {
         let work = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(permit);

@@ -34,7 +34,7 @@ impl Compiled {
         if self.validator.is_valid(&value) {
             return Ok(());
         }
-        let rejected = SchemaRejected::new(&self.topic, self.version, &self.validator, &value);
+        let rejected = SchemaRejected::new(&self.topic, self.version, &self.validator, &value, payload.len());
         Err(BusError::SchemaRejected(Box::new(rejected)))
     }
 }

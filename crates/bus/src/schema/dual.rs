@@ -13,9 +13,9 @@ use crate::jq::{Caps, Lost, RunError, work};
 use crate::publish::Prepared;
 
 /// The old forms of those events that are to have one, in their order. They go into the same commit.
-pub(crate) async fn copies(core: &Core, events: &[Prepared]) -> Result<Vec<Prepared>, BusError> {
+pub(crate) async fn copies(core: &Core, events: &[&AppendEvent]) -> Result<Vec<Prepared>, BusError> {
     let mut copies = Vec::new();
-    for Prepared { event, .. } in events {
+    for event in events {
         if let Some(dual) = core.schemas.dual(&event.topic) {
             copies.push(copy(core, event, dual).await?);
         }
@@ -27,8 +27,13 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
     let version = dual.version;
     let failed = |reason: String| BusError::DowncastFailed { topic: event.topic.clone(), version, reason };
     let topic = event.topic.versioned(version)?;
-    let payload = if event.payload == gate::TOMBSTONE {
+    let mut meta = EventMeta::decode(&event.meta).map_err(|error| failed(error.to_string()))?;
+    let stamp = meta.headers.as_ref().and_then(|headers| headers.get(VERSION_HEADER)).map(String::as_str);
+    let payload = if event.payload == gate::TOMBSTONE || stamp == Some(&version.to_string()) {
         event.payload.clone()
+    } else if let Some(stamp) = stamp.filter(|stamp| *stamp != dual.from.to_string()) {
+        let from = dual.from;
+        return Err(failed(format!("it is of version {stamp}, and the downcaster takes version {from}")));
     } else {
         let info = find(core, &event.topic, WhichSchema::Version(version))?;
         let compiled = book::compiled(core, &event.topic, &info).await?;
@@ -38,7 +43,10 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
             compiled.check(&old).map_err(|error| format!("what the downcaster gives is refused: {error}"))?;
             Ok::<String, String>(old)
         });
-        let lost = |lost: Lost| failed(RunError::from(lost).to_string());
+        let lost = |lost: Lost| match lost {
+            Lost::Busy => BusError::Busy { what: "programs" },
+            lost => failed(RunError::from(lost).to_string()),
+        };
         done.await.unwrap_or(Err(Lost::Busy)).map_err(lost)?.map_err(failed)?
     };
     let none = EventMeta::default();
@@ -48,7 +56,6 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         EventIdSource::Minted(id) => EventIdSource::Minted(copy_id(&event.topic, version, &id)),
         EventIdSource::Given(id) => EventIdSource::Given(copy_id(&event.topic, version, &id)),
     };
-    let mut meta = EventMeta::decode(&event.meta).map_err(|error| failed(error.to_string()))?;
     if payload != gate::TOMBSTONE {
         meta.headers.get_or_insert_default().insert(VERSION_HEADER.to_owned(), version.to_string());
     }

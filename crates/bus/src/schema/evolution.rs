@@ -25,6 +25,9 @@ pub struct Upcaster {
 /// Publishes the old form of every event too, to `<topic>.v<version>`, in the same commit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DualWrite {
+    /// The version that the program takes. Events of the old version are published as they are, those of any other
+    /// are refused.
+    pub from: u32,
     /// The old version.
     pub version: u32,
     /// From a payload of the latest version to one of the old.

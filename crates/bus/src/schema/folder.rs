@@ -136,7 +136,7 @@ impl TopicFiles {
         } else if self.dual.is_some() {
             return Err(fail(&path, "events are published in one old form only; keep one downcaster"));
         } else {
-            self.dual = Some((path, from, DualWrite { version: to, program }));
+            self.dual = Some((path, from, DualWrite { from, version: to, program }));
         }
         Ok(())
     }

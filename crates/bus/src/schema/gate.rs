@@ -31,11 +31,12 @@ pub(crate) fn stamp(
     checked: &mut Checked,
     settings: &TopicSettings,
 ) -> Result<Option<Stamp>, BusError> {
+    // Whatever the rule is: readers take it for ours.
+    let named = checked.take_header(VERSION_HEADER);
     if settings.schema == SchemaRule::Off {
         return Ok(None);
     }
     let versions = core.schemas.get(checked.topic());
-    let named = checked.take_header(VERSION_HEADER);
     if checked.payload() == TOMBSTONE {
         return Ok(None);
     }
@@ -64,13 +65,17 @@ pub(crate) fn stamp(
 
 /// Checks what [`stamp`] could not.
 pub(crate) async fn finish(core: &Core, prepared: &mut Prepared) -> Result<(), BusError> {
-    let Some(stamp) = prepared.stamp.as_mut().filter(|stamp| stamp.unchecked) else { return Ok(()) };
+    let Some(stamp) = &mut prepared.stamp else { return Ok(()) };
     let topic = &prepared.event.topic;
-    let version = stamp.version;
     let versions = core.schemas.get(topic);
-    let info = versions.and_then(|versions| versions.find(version).map(|known| known.info.clone()));
-    // The topic, and its schemas with it, can be deleted meanwhile.
-    let info = info.ok_or_else(|| BusError::TopicDeleted { topic: topic.clone() })?;
+    let known = versions.as_ref().and_then(|versions| versions.find(stamp.version));
+    // The topic, and its schemas with it, can be deleted meanwhile, and others be registered.
+    let known = known.filter(|known| Arc::ptr_eq(&known.uses, &stamp.uses));
+    let known = known.ok_or_else(|| BusError::TopicDeleted { topic: topic.clone() })?;
+    if !stamp.unchecked {
+        return Ok(());
+    }
+    let info = known.info.clone();
     let compiled = book::compiled(core, topic, &info).await?;
     compiled.check(&prepared.event.payload).inspect_err(|error| count(core, error))?;
     stamp.unchecked = false;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use promethean_model::{Compat, TopicName, Undeclared};
+use promethean_model::limits::EventParts;
+use promethean_model::{Compat, EventMeta, TopicName, Undeclared};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde::Serialize;
 
@@ -179,6 +180,9 @@ impl Bus {
         payload: &str,
         version: Option<u32>,
     ) -> Result<Option<u32>, BusError> {
+        let none = EventMeta::default();
+        let parts = EventParts { key: None, payload_bytes: payload.len(), meta: &none };
+        self.core.options.limits.check_event(&parts)?;
         let payload = crate::publish::minify(payload)?;
         if version.is_none() && self.core.schemas.get(topic).is_none() {
             return Ok(None);
@@ -277,7 +281,12 @@ async fn register(
 /// makes sure of, since every event that was sequenced meanwhile has moved the end.
 async fn delete(core: &Core, topic: &TopicName, version: u32) -> Result<(), BusError> {
     find(core, topic, WhichSchema::Version(version))?;
+    let since = core.schemas.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
     let used = |reason| BusError::SchemaInUse { topic: topic.clone(), version, reason };
+    // Before it is taken out, or publishes meanwhile would be held to another version, or to none.
+    if since.is_some_and(|end| core.store.durable_end(topic) > end) {
+        return Err(used("events were published since it was registered"));
+    }
     let before = core.schemas.take_out(topic, version);
     let before = before.ok_or_else(|| used("an event is being published with it"))?;
     let end = before.find(version).map(|known| known.end).unwrap_or_default();

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub const VIOLATIONS_MAX: usize = 32;
 /// Violations that are counted.
 const COUNTED_MAX: usize = 1_000;
+/// Bytes of a payload of which all violations are told; of a larger one it is the first.
+const ALL_TOLD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a message and of a path.
 const TEXT_BYTES_MAX: usize = 256;
 
@@ -32,7 +34,7 @@ pub struct SchemaRejected {
     pub version: u32,
     /// The first 32.
     pub violations: Vec<Violation>,
-    /// How many there are; 1,000 stands for as many or more.
+    /// How many there are; 1,000 stands for as many or more. Of a payload above 16 KiB only the first is looked for.
     pub total: usize,
     /// Which event of its batch it is, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,9 +43,15 @@ pub struct SchemaRejected {
 
 impl SchemaRejected {
     /// What the validator says of a payload that it refused.
-    pub(crate) fn new(topic: &TopicName, version: u32, validator: &Validator, payload: &Value) -> Self {
+    pub(crate) fn new(
+        topic: &TopicName,
+        version: u32,
+        validator: &Validator,
+        payload: &Value,
+        bytes: usize,
+    ) -> Self {
         let (mut violations, mut total) = (Vec::new(), 0);
-        for error in validator.iter_errors(payload).take(COUNTED_MAX) {
+        let mut add = |error: jsonschema::ValidationError<'_>| {
             total += 1;
             if violations.len() < VIOLATIONS_MAX {
                 violations.push(Violation {
@@ -52,6 +60,12 @@ impl SchemaRejected {
                     message: short(error.to_string()),
                 });
             }
+        };
+        // All errors are collected before the first is seen, and each quotes what it is about.
+        if bytes > ALL_TOLD_BYTES_MAX {
+            validator.validate(payload).err().into_iter().for_each(&mut add);
+        } else {
+            validator.iter_errors(payload).take(COUNTED_MAX).for_each(&mut add);
         }
         Self { topic: topic.clone(), version, violations, total, index: None }
     }
@@ -82,7 +96,7 @@ fn short(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
-        text.push('…');
+        text.push('\u{2026}');
     }
     text
 }

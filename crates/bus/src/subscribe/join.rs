@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use promethean_model::TopicName;
+use promethean_model::{MemberId, TopicName};
 use promethean_store::port::{Batch, RowOp, Table};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot};
@@ -37,24 +37,7 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
     request.validate()?;
     let entering = enter(Arc::clone(core), request.clone());
     let Inside { entered, row, pass } = to_the_end(core, entering).await?;
-    let name = match (row.options.partitions, &request.member.member_id) {
-        (None, _) if request.member.liveness == Liveness::Heartbeat => {
-            return Err(BusError::BadOption {
-                option: "liveness",
-                given: "heartbeat".to_owned(),
-                fix: "only members of a partitioned group have heartbeats; leave it out",
-            });
-        }
-        (None, _) => None,
-        (Some(_), Some(name)) => Some(name.clone()),
-        (Some(_), None) => {
-            return Err(BusError::BadOption {
-                option: "memberId",
-                given: "missing".to_owned(),
-                fix: "members of a partitioned group need a name each",
-            });
-        }
-    };
+    let name = name_of(&request.member, &row)?;
     let seat = Arc::new(Seat::new(core, &request.member, row));
     let link = Arc::new(Link {
         credit: seat.allowance.credit.clone(),
@@ -102,6 +85,24 @@ pub(crate) async fn subscribe(core: &Arc<Core>, request: Subscribe) -> Result<Su
     }
     subscription.leaving = Leaving::Lost;
     Ok(subscription)
+}
+
+/// What a member is called, in a partitioned group.
+fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, BusError> {
+    match (row.options.partitions, &member.member_id) {
+        (None, _) if member.liveness == Liveness::Heartbeat => Err(BusError::BadOption {
+            option: "liveness",
+            given: "heartbeat".to_owned(),
+            fix: "only members of a partitioned group have heartbeats; leave it out",
+        }),
+        (None, _) => Ok(None),
+        (Some(_), Some(name)) => Ok(Some(name.clone())),
+        (Some(_), None) => Err(BusError::BadOption {
+            option: "memberId",
+            given: "missing".to_owned(),
+            fix: "members of a partitioned group need a name each",
+        }),
+    }
 }
 
 /// Who has entered a group and has yet to join its owners.

@@ -7,7 +7,7 @@ use hyper::Method;
 use promethean_model::TopicName;
 use serde_json::Value;
 
-use super::table::{self, text};
+use super::table::{self, at, text};
 use super::{
     AddArgs, CheckArgs, Common, DeleteArgs, DiffArgs, ListArgs, MigrateArgs, SchemaCommand, ShowArgs,
     ValidateArgs, compare, read, read_schema,
@@ -44,7 +44,7 @@ async fn add(args: &AddArgs) -> Result<bool> {
     if common.json {
         return print(&body);
     }
-    let (version, done) = (&body["version"], |field: &str| body[field] == true);
+    let (version, done) = (at(&body, "version"), |field: &str| *at(&body, field) == true);
     print_line(&match () {
         () if done("unchanged") => format!("`{topic}` has this schema already, as version {version}"),
         () if done("dry_run") => format!("`{topic}` would get version {version}"),
@@ -59,8 +59,8 @@ fn incompatible(common: &Common, said: &Said) -> Result<bool> {
         print(&said.body)?;
         return Ok(false);
     }
-    print_line(text(&said.body["message"]))?;
-    for line in table::comparisons(&said.body["compared"]) {
+    print_line(text(at(&said.body, "message")))?;
+    for line in table::comparisons(at(&said.body, "compared")) {
         print_line(&line)?;
     }
     Ok(false)
@@ -71,12 +71,12 @@ async fn list(args: &ListArgs) -> Result<bool> {
     if let Some(topic) = &args.topic {
         let body = remote.get(&format!("/schemas/{topic}")).await?;
         return rows(&args.common, &body, "versions", |version| {
-            let forced = if version["forced"] == true { "  forced" } else { "" };
+            let forced = if *at(version, "forced") == true { "  forced" } else { "" };
             format!(
                 "v{}  {}  {}{forced}",
-                version["version"],
-                text(&version["fingerprint"]),
-                text(&version["compat"])
+                at(version, "version"),
+                text(at(version, "fingerprint")),
+                text(at(version, "compat"))
             )
         });
     }
@@ -84,7 +84,12 @@ async fn list(args: &ListArgs) -> Result<bool> {
     loop {
         let body = remote.get(&format!("/schemas{after}")).await?;
         rows(&args.common, &body, "topics", |topic| {
-            format!("{}  v{}  {} version(s)", text(&topic["topic"]), topic["latest"], topic["versions"])
+            format!(
+                "{}  v{}  {} version(s)",
+                text(at(topic, "topic")),
+                at(topic, "latest"),
+                at(topic, "versions")
+            )
         })?;
         match body.get("next").and_then(Value::as_str) {
             Some(next) => after = format!("?after={next}"),
@@ -98,7 +103,7 @@ fn rows(common: &Common, body: &Value, field: &str, row: impl Fn(&Value) -> Stri
     if common.json {
         return print(body);
     }
-    for entry in body[field].as_array().into_iter().flatten() {
+    for entry in at(body, field).as_array().into_iter().flatten() {
         print_line(&row(entry))?;
     }
     Ok(true)
@@ -110,7 +115,7 @@ async fn show(args: &ShowArgs) -> Result<bool> {
     match args.common.json {
         true => print(&body),
         false => {
-            print_line(&serde_json::to_string_pretty(&body["schema"])?)?;
+            print_line(&serde_json::to_string_pretty(at(&body, "schema"))?)?;
             Ok(true)
         }
     }
@@ -132,12 +137,12 @@ async fn check(args: &CheckArgs) -> Result<bool> {
     if args.common.json {
         print(&body)?;
     } else {
-        for line in table::comparisons(&body["compared"]) {
+        for line in table::comparisons(at(&body, "compared")) {
             print_line(&line)?;
         }
-        print_line(&format!("with what `{topic}` has: {}", text(&body["verdict"])))?;
+        print_line(&format!("with what `{topic}` has: {}", text(at(&body, "verdict"))))?;
     }
-    Ok(body["verdict"] == "compatible")
+    Ok(*at(&body, "verdict") == "compatible")
 }
 
 async fn diff(args: &DiffArgs) -> Result<bool> {
@@ -152,7 +157,7 @@ async fn diff(args: &DiffArgs) -> Result<bool> {
     };
     let old = fetch(&args.common, topic.as_str(), &number(from)?).await?;
     let new = fetch(&args.common, topic.as_str(), &number(to)?).await?;
-    compare::diff(&old["schema"], &new["schema"], args)
+    compare::diff(at(&old, "schema"), at(&new, "schema"), args)
 }
 
 async fn validate(args: &ValidateArgs) -> Result<bool> {
@@ -164,7 +169,7 @@ async fn validate(args: &ValidateArgs) -> Result<bool> {
         if common.json {
             print(&said.body)?;
         } else {
-            print_line(&format!("does not fit version {} of `{topic}`:", said.body["version"]))?;
+            print_line(&format!("does not fit version {} of `{topic}`:", at(&said.body, "version")))?;
             for line in table::violations(&said.body) {
                 print_line(&line)?;
             }
@@ -175,7 +180,7 @@ async fn validate(args: &ValidateArgs) -> Result<bool> {
     if common.json {
         return print(&body);
     }
-    print_line(&match body["version"].as_u64() {
+    print_line(&match at(&body, "version").as_u64() {
         Some(version) => format!("fits version {version} of `{topic}`"),
         None => format!("`{topic}` has no schema, so everything fits"),
     })?;
@@ -185,21 +190,24 @@ async fn validate(args: &ValidateArgs) -> Result<bool> {
 async fn migrate(args: &MigrateArgs) -> Result<bool> {
     let path = format!("/schemas/{}/migrate", args.topic);
     let body = ask(&args.common, Method::POST, &path, String::new()).await?.ok()?;
-    let good = body["failed"] == 0;
+    let good = *at(&body, "failed") == 0;
     if args.common.json {
         print(&body)?;
         return Ok(good);
     }
     print_line(&format!(
         "{} events: {} would be lifted, {} stay as they are, {} fail",
-        body["events"], body["lifted"], body["same"], body["failed"]
+        at(&body, "events"),
+        at(&body, "lifted"),
+        at(&body, "same"),
+        at(&body, "failed")
     ))?;
-    for (version, count) in body["versions"].as_object().into_iter().flatten() {
+    for (version, count) in at(&body, "versions").as_object().into_iter().flatten() {
         print_line(&format!("  version {version}: {count}"))?;
     }
-    for failure in body["failures"].as_array().into_iter().flatten() {
-        let (offset, version) = (&failure["offset"], &failure["version"]);
-        print_line(&format!("  offset {offset}, version {version}: {}", text(&failure["reason"])))?;
+    for failure in at(&body, "failures").as_array().into_iter().flatten() {
+        let (offset, version) = (at(failure, "offset"), at(failure, "version"));
+        print_line(&format!("  offset {offset}, version {version}: {}", text(at(failure, "reason"))))?;
     }
     Ok(good)
 }

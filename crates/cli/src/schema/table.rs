@@ -21,14 +21,14 @@ pub(super) fn heading(direction: Direction, verdict: Verdict) -> String {
 pub(super) fn comparisons(compared: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for one in compared.as_array().into_iter().flatten() {
-        let (version, verdict) = (&one["version"], text(&one["verdict"]));
-        lines.push(format!("{} with version {version}: {verdict}", text(&one["direction"])));
-        for finding in one["findings"].as_array().into_iter().flatten() {
-            let place = match text(&finding["path"]) {
+        let (version, verdict) = (at(one, "version"), text(at(one, "verdict")));
+        lines.push(format!("{} with version {version}: {verdict}", text(at(one, "direction"))));
+        for finding in at(one, "findings").as_array().into_iter().flatten() {
+            let place = match text(at(finding, "path")) {
                 "" => "the schema",
                 path => path,
             };
-            lines.push(format!("  {place}: {}. {}", text(&finding["rule"]), text(&finding["fix"])));
+            lines.push(format!("  {place}: {}. {}", text(at(finding, "rule")), text(at(finding, "fix"))));
             if let Some(example) = finding.get("example") {
                 lines.push(format!("    for example: {}", short(&example.to_string())));
             }
@@ -40,13 +40,18 @@ pub(super) fn comparisons(compared: &Value) -> Vec<String> {
 /// The violations of a payload, a line each.
 pub(super) fn violations(refused: &Value) -> Vec<String> {
     let line = |violation: &Value| {
-        let path = match text(&violation["path"]) {
+        let path = match text(at(violation, "path")) {
             "" => "/",
             path => path,
         };
-        format!("  {path}: {}", text(&violation["message"]))
+        format!("  {path}: {}", text(at(violation, "message")))
     };
-    refused["violations"].as_array().into_iter().flatten().map(line).collect()
+    at(refused, "violations").as_array().into_iter().flatten().map(line).collect()
+}
+
+/// A field; nothing if it is not there.
+pub(super) fn at<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&Value::Null)
 }
 
 pub(super) fn text(value: &Value) -> &str {
@@ -58,7 +63,7 @@ const SHOWN_MAX: usize = 160;
 
 fn short(text: &str) -> String {
     match text.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        Some((end, _)) => format!("{}\u{2026}", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
 }

@@ -225,7 +225,7 @@ impl Connection {
     }
 
     pub(super) fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
-        self.subscriptions.find(&target.topic, &target.group).ok_or_else(|| not_subscribed(target))
+        self.subscriptions.find_exact(&target.topic, &target.group).ok_or_else(|| not_subscribed(target))
     }
 
     fn pause(&mut self, corr: Corr<'_>, target: &Target<'_>, paused: bool) -> Result<(), Refusal> {

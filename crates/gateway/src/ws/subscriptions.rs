@@ -215,8 +215,16 @@ impl Subscriptions {
         self.slots.len()
     }
 
+    /// The subscription with exactly this text.
+    pub(super) fn find_exact(&mut self, topic: &str, group: &str) -> Option<(u64, &mut Subscribed)> {
+        if !self.has(topic, group) {
+            return None;
+        }
+        self.find(topic, group)
+    }
+
     /// The subscription with this text, or one with a pattern that matches.
-    pub(super) fn find(&mut self, topic: &str, group: &str) -> Option<(u64, &mut Subscribed)> {
+    fn find(&mut self, topic: &str, group: &str) -> Option<(u64, &mut Subscribed)> {
         self.name.clear();
         self.name.extend([topic, "\0", group]);
         let number = match self.names.get(&self.name) {

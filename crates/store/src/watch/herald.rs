@@ -68,18 +68,27 @@ impl Drop for Herald {
     }
 }
 
+/// However the thread ends, nobody is left waiting for it.
+struct Over<'a>(&'a Shared);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.lock().stopped = true;
+        for followed in std::mem::take(&mut self.0.lock().due) {
+            followed.wake_all();
+        }
+    }
+}
+
 impl Shared {
     fn run(&self) {
+        let _over = Over(self);
         while let Some(due) = self.wait() {
             let woken: u32 = due.iter().map(|followed| followed.wake_all()).sum();
             let pace = PACE.saturating_mul(woken).min(PACE_MAX);
             let state = self.lock();
             let waited = self.changed.wait_timeout_while(state, pace, |state| !state.stopped);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
-        }
-        // Nobody is left waiting.
-        for followed in std::mem::take(&mut self.lock().due) {
-            followed.wake_all();
         }
     }
 

@@ -246,12 +246,15 @@ impl Work {
         })
     }
 
-    async fn commit(&mut self, step: Step) -> Result<(), BusError> {
+    async fn commit(&mut self, mut step: Step) -> Result<(), BusError> {
         let (core, topic, group) = (&self.core, &self.on.topic, &self.on.group);
+        let events = step.batch.events.len();
+        let old_forms = crate::schema::copies(core, &step.batch.events.iter().collect::<Vec<_>>()).await?;
+        step.batch.events.extend(old_forms.into_iter().map(|copy| copy.event));
         if !step.batch.is_empty() {
             let receipt = core.store.commit(step.batch).await?;
             let mut counts = publishing::Counts::new(core);
-            receipt.events.iter().for_each(|placed| counts.add(topic, *placed));
+            receipt.events.iter().take(events).for_each(|placed| counts.add(topic, *placed));
         }
         core.letters.add(&core.metrics, topic, group, -step.closed);
         if !step.redriven.is_empty() {

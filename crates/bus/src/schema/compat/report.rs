@@ -164,11 +164,23 @@ fn shown(value: Option<&Value>) -> String {
 
 /// One sentence on what to change. `name` is the property, word or keyword that it is about.
 pub(super) fn fix(rule: Rule, direction: Direction, undeclared: Undeclared, name: &str) -> String {
-    let back = direction == Direction::Backward;
+    fix_object(rule, direction, undeclared, name)
+        .or_else(|| fix_value(rule, direction))
+        .unwrap_or_else(|| fix_unseen(rule, name))
+}
+
+/// Only the new schema can still be changed: backward it must accept more, forward it must allow less.
+fn by(direction: Direction, backward: &str, forward: &str) -> String {
+    match direction {
+        Direction::Backward => backward.to_owned(),
+        Direction::Forward => forward.to_owned(),
+    }
+}
+
+fn fix_value(rule: Rule, direction: Direction) -> Option<String> {
     let (wider, narrower) = direction.sides();
-    // Only the new schema can still be changed: backward it must accept more, forward it must allow less.
-    let by = |backward: &str, forward: &str| if back { backward.to_owned() } else { forward.to_owned() };
-    match rule {
+    let by = |backward: &str, forward: &str| by(direction, backward, forward);
+    Some(match rule {
         Rule::TypeNarrowed => by(
             "Keep every type of the old schema in the new one.",
             "Allow only types of the old schema in the new one.",
@@ -179,43 +191,6 @@ pub(super) fn fix(rule: Rule, direction: Direction, undeclared: Undeclared, name
         Rule::ConstChanged => by("Keep the old constant, or list both in an enum.", "Keep the old constant."),
         Rule::NothingAccepted => {
             format!("The {narrower} schema accepts nothing here: let it accept what the {wider} one does.")
-        }
-        Rule::RequiredAdded => by(
-            &format!("Make {name} optional in the new schema; a default does not fill it in."),
-            &format!("Keep {name} required in the new schema."),
-        ),
-        Rule::PropertyAddedToOpenObject if undeclared == Undeclared::Any => by(
-            &format!(
-                "The old object is open, so it may hold any {name}: close it with additionalProperties false in a version before this one, or set the topic's undeclared = \"absent\"."
-            ),
-            &format!(
-                "The new object is open, so it may hold any {name}: keep {name} in it, close it with additionalProperties false, or set the topic's undeclared = \"absent\"."
-            ),
-        ),
-        Rule::PropertyAddedToOpenObject => by(
-            &format!("Let {name} accept every value, or declare it under the old schema's terms."),
-            &format!("Keep {name} as the old schema has it."),
-        ),
-        Rule::PropertyRemovedFromClosedObject => by(
-            &format!("Keep {name} in the new schema, or open the new object."),
-            &format!("The old object is closed and does not know {name}: leave it out of the new schema."),
-        ),
-        Rule::AdditionalClosed => by(
-            "Leave the new object open, or close the old one first; undeclared = \"absent\" on the topic says that nobody sends undeclared properties.",
-            "Close the new object with additionalProperties false, as the old one is.",
-        ),
-        Rule::AdditionalNarrowed => by(
-            "Let additional properties hold what they held.",
-            "Let additional properties hold only what the old schema lets them.",
-        ),
-        Rule::PropertyNamesNarrowed => {
-            by("Allow every name that was allowed.", "Allow only names that the old schema allows.")
-        }
-        Rule::PropertyCountTightened => {
-            by("Loosen the number of properties.", "Keep the number of properties within the old limits.")
-        }
-        Rule::DependencyAdded => {
-            by(&format!("Remove what {name} asks for."), &format!("Keep what {name} asks for."))
         }
         Rule::BoundTightened => {
             by("Loosen the bound to the old one.", "Keep the bound at least as tight as the old one.")
@@ -255,8 +230,52 @@ pub(super) fn fix(rule: Rule, direction: Direction, undeclared: Undeclared, name
             "Keep if, then and else as they were, or ask for less.",
             "Keep if, then and else as they were, or ask for more.",
         ),
-        _ => fix_unseen(rule, name),
-    }
+        _ => return None,
+    })
+}
+
+fn fix_object(rule: Rule, direction: Direction, undeclared: Undeclared, name: &str) -> Option<String> {
+    let by = |backward: &str, forward: &str| by(direction, backward, forward);
+    Some(match rule {
+        Rule::RequiredAdded => by(
+            &format!("Make {name} optional in the new schema; a default does not fill it in."),
+            &format!("Keep {name} required in the new schema."),
+        ),
+        Rule::PropertyAddedToOpenObject if undeclared == Undeclared::Any => by(
+            &format!(
+                "The old object is open, so it may hold any {name}: close it with additionalProperties false in a version before this one, or set the topic's undeclared = \"absent\"."
+            ),
+            &format!(
+                "The new object is open, so it may hold any {name}: keep {name} in it, close it with additionalProperties false, or set the topic's undeclared = \"absent\"."
+            ),
+        ),
+        Rule::PropertyAddedToOpenObject => by(
+            &format!("Let {name} accept every value, or declare it under the old schema's terms."),
+            &format!("Keep {name} as the old schema has it."),
+        ),
+        Rule::PropertyRemovedFromClosedObject => by(
+            &format!("Keep {name} in the new schema, or open the new object."),
+            &format!("The old object is closed and does not know {name}: leave it out of the new schema."),
+        ),
+        Rule::AdditionalClosed => by(
+            "Leave the new object open, or close the old one first; undeclared = \"absent\" on the topic says that nobody sends undeclared properties.",
+            "Close the new object with additionalProperties false, as the old one is.",
+        ),
+        Rule::AdditionalNarrowed => by(
+            "Let additional properties hold what they held.",
+            "Let additional properties hold only what the old schema lets them.",
+        ),
+        Rule::PropertyNamesNarrowed => {
+            by("Allow every name that was allowed.", "Allow only names that the old schema allows.")
+        }
+        Rule::PropertyCountTightened => {
+            by("Loosen the number of properties.", "Keep the number of properties within the old limits.")
+        }
+        Rule::DependencyAdded => {
+            by(&format!("Remove what {name} asks for."), &format!("Keep what {name} asks for."))
+        }
+        _ => return None,
+    })
 }
 
 /// What to change where the check could not look.

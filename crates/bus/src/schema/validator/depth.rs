@@ -9,18 +9,28 @@ const LEVELS_MAX: usize = 4_096;
 /// Levels of what leads back to itself. Each is gone down once for every level of a payload, which has up to 120.
 const CYCLE_LEVELS_MAX: usize = 160;
 
-/// Refuses a schema that is too deep, with the reason.
+/// Ways through references from the root. Each is gone for every payload.
+const WAYS_MAX: u64 = 50_000;
+
+/// Refuses a schema that is too deep or branches too often, with the reason.
 pub(super) fn check(schema: &Value) -> Result<(), String> {
-    let mut targets = BTreeMap::new();
-    let mut found = references(schema);
+    let mut targets = Targets::new();
+    let root = references(schema);
+    let mut found: BTreeSet<String> = root.keys().cloned().collect();
     while let Some(reference) = found.pop_first() {
         if targets.contains_key(&reference) {
             continue;
         }
         let target = resolve(schema, &reference);
         let further = references(target);
-        found.extend(further.iter().cloned());
+        found.extend(further.keys().cloned());
         targets.insert(reference, (depth(target), further));
+    }
+    let ways = ways(&root, &targets, &mut BTreeMap::new());
+    if ways > WAYS_MAX {
+        return Err(format!(
+            "its references branch into {ways} ways, of at most {WAYS_MAX}; refer to the same part less often"
+        ));
     }
     let levels = depth(schema) + targets.values().map(|(depth, _)| depth).sum::<usize>();
     if levels > LEVELS_MAX {
@@ -36,13 +46,36 @@ pub(super) fn check(schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-type Targets = BTreeMap<String, (usize, BTreeSet<String>)>;
+/// How often each reference occurs.
+type References = BTreeMap<String, u64>;
+/// By reference: how deep what it leads to is, and the references in that.
+type Targets = BTreeMap<String, (usize, References)>;
+
+/// How many ways lead on from these references. One that is being followed already leads no further: whether it does is
+/// up to the payload, which ends.
+fn ways(from: &References, targets: &Targets, known: &mut BTreeMap<String, u64>) -> u64 {
+    let mut sum: u64 = 1;
+    for (reference, times) in from {
+        let each = match known.get(reference) {
+            Some(ways) => *ways,
+            None => {
+                known.insert(reference.clone(), 1);
+                let further = targets.get(reference).map(|(_, further)| further);
+                let ways = further.map_or(1, |further| ways(further, targets, known));
+                known.insert(reference.clone(), ways);
+                ways
+            }
+        };
+        sum = sum.saturating_add(each.saturating_mul(*times));
+    }
+    sum
+}
 
 fn leads_to_itself(name: &str, targets: &Targets) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec![name];
     while let Some(at) = next.pop() {
-        for further in targets.get(at).into_iter().flat_map(|(_, further)| further) {
+        for further in targets.get(at).into_iter().flat_map(|(_, further)| further.keys()) {
             if further == name {
                 return true;
             }
@@ -55,8 +88,8 @@ fn leads_to_itself(name: &str, targets: &Targets) -> bool {
 }
 
 /// All references in a value, wherever they are: what is none does no harm.
-fn references(value: &Value) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+fn references(value: &Value) -> References {
+    let mut found = References::new();
     let mut next = vec![value];
     while let Some(value) = next.pop() {
         match value {
@@ -65,7 +98,7 @@ fn references(value: &Value) -> BTreeSet<String> {
                     if let ("$ref" | "$dynamicRef" | "$recursiveRef", Some(text)) =
                         (name.as_str(), member.as_str())
                     {
-                        found.insert(text.to_owned());
+                        *found.entry(text.to_owned()).or_default() += 1;
                     }
                     next.push(member);
                 }

@@ -92,3 +92,10 @@ fn references_lead_only_so_far_down() {
     assert_eq!(recursive.iter_errors(&payload).count(), 0);
     assert!(compile(&chain(60, back, all_of)).unwrap_err().to_string().contains("themselves"));
 }
+
+#[test]
+fn references_branch_only_so_often() {
+    let twice = |next: Value| json!({"allOf": [next.clone(), next]});
+    assert!(compile(&chain(10, json!({"type": "number"}), twice)).is_ok());
+    assert!(compile(&chain(40, json!({"type": "number"}), twice)).unwrap_err().to_string().contains("ways"));
+}

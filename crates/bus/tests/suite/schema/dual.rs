@@ -16,7 +16,7 @@ on_both_stores!(
 );
 
 pub(super) fn dual(program: &str) -> DualWrite {
-    DualWrite { version: 1, program: Program::compile(program).unwrap() }
+    DualWrite { from: 2, version: 1, program: Program::compile(program).unwrap() }
 }
 
 async fn ready(world: &World) {

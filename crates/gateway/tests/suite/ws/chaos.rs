@@ -260,10 +260,11 @@ async fn whatever_clients_do_nothing_is_lost() {
         let options = GatewayOptions { ping_every_ms: 1 << 40, ..GatewayOptions::default() };
         let world = Arc::new(World::with(kind, options, Arc::new(Open)).await);
         let ledger = Shared::default();
-        let acting = (0..CLIENTS).map(|n| tokio::spawn(act(world.clone(), seed * 1_000 + n, ledger.clone())));
-        for actor in acting.collect::<Vec<_>>() {
-            soon("a client is done", actor).await.unwrap();
+        let mut acting = tokio::task::JoinSet::new();
+        for n in 0..CLIENTS {
+            acting.spawn(act(world.clone(), seed * 1_000 + n, ledger.clone()));
         }
+        soon("the clients are done", acting.join_all()).await;
         soon("everything is accounted for", collect(&world, &ledger)).await;
         Arc::into_inner(world).unwrap().close().await;
     }

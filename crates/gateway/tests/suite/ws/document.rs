@@ -96,6 +96,7 @@ fn its_codes_are_those_of_the_code() {
 }
 
 /// Codes of one word.
-const NO_UNDERSCORE: [&str; 6] = ["unauthorized", "forbidden", "conflict", "fenced", "poisoned", "closed"];
+const NO_UNDERSCORE: [&str; 7] =
+    ["busy", "unauthorized", "forbidden", "conflict", "fenced", "poisoned", "closed"];
 /// Fields in the same places.
 const NO_CODES: [&str; 2] = ["retry_after_ms", "delay_ms"];

@@ -190,7 +190,7 @@ impl<'p> Writer<'p> {
             }
         }
         if negated {
-            return "xA0- _~é"
+            return "xA0- _~\u{e9}"
                 .chars()
                 .find(|one| !ranges.iter().any(|(first, last)| first <= one && one <= last));
         }
