@@ -22,6 +22,8 @@ fn programs_do_what_jq_does() {
         (r#". + {b: "x"}"#, r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#),
         (r#""\(.a)-\(.b | tojson)""#, r#"{"a":1,"b":["x"]}"#, r#""1-[\"x\"]""#),
         ("[range(4)] | add", "null", "6"),
+        (r#".a | tonumber + 1"#, r#"{"a":"41"}"#, "42"),
+        ("fromjson", r#""{\"a\":[1,2.5]}""#, r#"{"a":[1,2.5]}"#),
         ("[range(10; 0; -3)]", "null", "[10,7,4,1]"),
         ("[range(0, 1; 3, 4)]", "null", "[0,1,2,0,1,2,3,1,2,1,2,3]"),
         (".a += 1 | .b *= 2", r#"{"a":1,"b":3}"#, r#"{"a":2,"b":6}"#),
@@ -234,4 +236,15 @@ async fn many_calls_at_once_are_all_answered() {
     }
     let now = status();
     assert!(now.workers <= 4 && now.lost <= 8, "{now:?}");
+}
+
+#[test]
+fn text_within_a_payload_is_read_within_bounds() {
+    for text in ["[".repeat(1 << 20), "9".repeat(1 << 20), "[1,".to_owned(), "1e999".to_owned()] {
+        let input = format!("\"{text}\"");
+        for program in ["fromjson", "tonumber"] {
+            let outcome = Program::compile(program).unwrap().run_blocking(&input, Caps::default());
+            assert!(outcome.is_err(), "{program} of {} bytes: {outcome:?}", text.len());
+        }
+    }
 }

@@ -12,6 +12,8 @@ on_both_stores!(
     a_retry_gives_no_second_copy,
     what_has_no_old_form_is_refused,
     batches_and_expectations_hold,
+    what_is_of_the_old_version_already_is_copied,
+    a_redriven_event_has_an_old_form_too,
     it_can_end,
 );
 
@@ -44,6 +46,40 @@ async fn the_old_form_is_published_too(kind: Kind) {
     world.bus.set_topic(&topic("t.v1"), partitioned).await.unwrap();
     publish(&world.bus, "t", r#"{"count":8}"#).await.unwrap();
     assert!(EventMeta::decode(world.events("t.v1").await[2].meta()).unwrap().partition.is_some());
+}
+
+async fn what_is_of_the_old_version_already_is_copied(kind: Kind) {
+    let world = World::new(kind).await;
+    versions(&world.bus, "t", &[V1, V2, V3]).await;
+    // It would make `null` of what has no count.
+    world.bus.set_dual_write(&topic("t"), Some(dual("{n: .count}"))).unwrap();
+    publish_as(&world.bus, "t", r#"{"n":5}"#, "1").await.unwrap();
+    publish_as(&world.bus, "t", r#"{"count":6}"#, "2").await.unwrap();
+    let old = world.events("t.v1").await;
+    assert_eq!(old.iter().map(payload).collect::<Vec<_>>(), [r#"{"n":5}"#, r#"{"n":6}"#]);
+    let error = publish(&world.bus, "t", r#"{"count":7,"unit":"x"}"#).await.unwrap_err();
+    assert_eq!(error.code(), "downcast_failed");
+    assert!(
+        error.to_string().contains("version 3") && error.to_string().contains("takes version 2"),
+        "{error}"
+    );
+    assert_eq!((world.events("t").await.len(), world.events("t.v1").await.len()), (2, 2));
+}
+
+async fn a_redriven_event_has_an_old_form_too(kind: Kind) {
+    use promethean_bus::admin::{LetterChoice, RedriveTo};
+    let world = World::new(kind).await;
+    ready(&world).await;
+    publish(&world.bus, "t", r#"{"count":7}"#).await.unwrap();
+    let mut subscription = world.subscribe(attempts(request("t", "g"), 1)).await;
+    let given = take(&mut subscription, 1).await;
+    subscription.nack(&given, Some(0)).await.unwrap();
+    world.until("t", "g", |seen| seen.lag == 0).await;
+    world.bus.redrive(&topic("t"), &group("g"), LetterChoice::All, RedriveTo::Topic).await.unwrap();
+    let (new, old) = (world.events("t").await, world.events("t.v1").await);
+    assert_eq!((new.len(), old.len()), (2, 2));
+    assert_eq!(payload(&old[1]), r#"{"n":7}"#);
+    assert_eq!(EventMeta::decode(old[1].meta()).unwrap().caused_by, Some(vec![new[1].id]));
 }
 
 async fn a_retry_gives_no_second_copy(kind: Kind) {
