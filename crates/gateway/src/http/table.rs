@@ -40,9 +40,13 @@ pub(super) enum Found {
 
 /// Looks a request up.
 pub(super) fn find(verb: Option<Verb>, path: &str) -> Found {
+    let fits = |operation: &'static Operation| Some((operation, matches(operation.path, path)?));
+    let mut found: Vec<_> = operations().filter_map(fits).collect();
+    // A word that is named in a path is no name: `/schemas/t/check` has no version `check`.
+    let names = found.iter().map(|(_, words)| words.len()).min();
+    found.retain(|(_, words)| Some(words.len()) == names);
     let mut others = Vec::new();
-    for operation in operations() {
-        let Some(words) = matches(operation.path, path) else { continue };
+    for (operation, words) in found {
         if Some(operation.verb) != verb {
             others.push(operation.verb);
             continue;

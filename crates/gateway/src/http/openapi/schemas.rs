@@ -236,12 +236,18 @@ fn schemas() -> Value {
     let (int, count) = (json!({"type": "integer"}), json!({"type": "integer", "minimum": 0}));
     let types = json!({"enum": ["array", "boolean", "integer", "null", "number", "object", "string"]});
     let drafts = ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"];
-    let schema = json!({"anyOf": [flag, {"type": "object", "properties": {
-        "$schema": {"enum": drafts}, "type": types, "title": text, "description": text,
-        "properties": {"type": "object", "additionalProperties": form("JsonSchema")},
-        "required": {"type": "array", "items": text, "uniqueItems": true},
-        "additionalProperties": form("JsonSchema"),
-    }}]});
+    let schema = |first: Value| {
+        let mut keywords = json!({
+            "type": types, "title": text, "description": text,
+            "properties": {"type": "object", "additionalProperties": form("SubSchema")},
+            "required": {"type": "array", "items": text, "uniqueItems": true},
+            "additionalProperties": form("SubSchema"),
+        });
+        if let (Value::Object(keywords), Value::Object(first)) = (&mut keywords, first) {
+            keywords.extend(first);
+        }
+        json!({"anyOf": [flag, {"type": "object", "properties": keywords}]})
+    };
     let words = json!({"type": "string", "pattern": "^[a-z_]+$"});
     let version = json!({"version": count, "fingerprint": text, "compat": words, "undeclared": words, "forced": flag,
         "created": int, "bytes": count});
@@ -266,7 +272,8 @@ fn schemas() -> Value {
     let migration = json!({"events": count, "versions": {"type": "object", "additionalProperties": count},
         "lifted": count, "same": count, "failed": count, "failures": list(failure), "end": count});
     json!({
-        "JsonSchema": schema,
+        "JsonSchema": schema(json!({"$schema": {"enum": drafts}})),
+        "SubSchema": schema(json!({})),
         "Compared": compared,
         "SchemaTopics": object(json!({"topics": list(topic)}), json!({"next": text})),
         "SchemaVersions": object(json!({"topic": text, "versions": list(object(version, json!({})))}), json!({})),

@@ -89,6 +89,8 @@ async fn what_cannot_be_registered_says_why_and_changes_nothing() {
     post(&world, "/schemas/t.dlq", ONE).await.refused(400, "reserved_name");
     world.get("/schemas/t/9").await.refused(404, "unknown_schema");
     world.get("/schemas/t/newest").await.refused(400, "bad_request");
+    let other = world.get("/schemas/t/check").await;
+    assert_eq!((other.status.as_u16(), &other.headers["allow"]), (405, &"POST, OPTIONS".parse().unwrap()));
     world.get("/schemas/none/latest").await.refused(404, "unknown_schema");
     assert_eq!(world.get("/schemas/t").await.json(200)["versions"].as_array().unwrap().len(), 1);
     world.stop().await;
