@@ -35,7 +35,7 @@ const FINISH: Duration = Duration::from_secs(5);
 const TURN_MAX: usize = 256;
 /// Messages read before the others have their turn. Few: the first events of a burst are on their way to the disk while
 /// the next are read.
-const READ_TURN_MAX: usize = 32;
+const READ_TURN_MAX: usize = 128;
 /// Closes a connection whose client is not or no longer known.
 pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
 
