@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -14,14 +13,12 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use promethean_gateway::auth::Secret;
+use promethean_gateway::trust;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Time to reach a server. What it does may take as long as it takes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -178,23 +175,7 @@ async fn exchange(
 }
 
 fn connector(args: &ServerArgs) -> Result<TlsConnector> {
-    let mut roots = RootCertStore::empty();
-    match &args.ca_file {
-        Some(path) => {
-            let text = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-            for certificate in CertificateDer::pem_slice_iter(&text) {
-                let certificate = certificate.with_context(|| format!("`{}` is no PEM", path.display()))?;
-                roots.add(certificate).with_context(|| format!("a certificate of `{}`", path.display()))?;
-            }
-        }
-        // Some of a machine's certificates are often of no use; the others do.
-        None => _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
-    }
-    ensure!(!roots.is_empty(), "no certificate authorities are known; give --ca-file");
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .context("https is not available")?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    let Some(path) = &args.ca_file else { return Ok(trust::connector(None)?) };
+    let text = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    trust::connector(Some(&text)).with_context(|| format!("`{}`", path.display()))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use promethean_bus::jq::Program;
-use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText};
+use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText, folder};
 
 /// A folder.
 #[derive(Debug, Default)]
@@ -57,16 +57,16 @@ impl SchemaFiles {
 }
 
 impl TopicFiles {
-    fn read(folder: &Path, strays: &mut Vec<PathBuf>) -> Result<Self> {
-        let mut files = Self { path: folder.to_owned(), ..Self::default() };
-        for path in entries(folder)? {
-            match meaning(&name_of(&path)) {
-                Some(Meaning::Schema(version)) => {
+    fn read(path: &Path, strays: &mut Vec<PathBuf>) -> Result<Self> {
+        let mut files = Self { path: path.to_owned(), ..Self::default() };
+        for path in entries(path)? {
+            match folder::parse(&name_of(&path)) {
+                Some(folder::Name::Schema(version)) => {
                     let text = text(&path)
                         .and_then(|text| SchemaText::parse(text).map_err(|error| error.to_string()));
                     files.versions.insert(version, SchemaFile { path, text });
                 }
-                Some(Meaning::Program(from, to)) => {
+                Some(folder::Name::Program(from, to)) => {
                     let compiled =
                         text(&path).and_then(|text| Program::compile(&text).map_err(|e| e.to_string()));
                     files.programs.push(ProgramFile { path, from, to, fault: compiled.err() });
@@ -78,33 +78,13 @@ impl TopicFiles {
     }
 }
 
-enum Meaning {
-    Schema(u32),
-    Program(u32, u32),
-}
-
-fn meaning(name: &str) -> Option<Meaning> {
-    let number = |text: &str| {
-        let digits = text.strip_prefix('v')?;
-        let number: u32 = digits.parse().ok()?;
-        (number.to_string() == digits).then_some(number)
-    };
-    if let Some(version) = name.strip_suffix(".json") {
-        return number(version).filter(|version| *version > 0).map(Meaning::Schema);
-    }
-    let (from, to) = name.strip_suffix(".jq")?.split_once("-to-")?;
-    let (from, to) = (number(from)?, number(to)?);
-    (from != to && to > 0).then_some(Meaning::Program(from, to))
-}
-
 /// What is in a folder and not passed over, by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = || format!("cannot read the folder `{}`", folder.display());
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(failed)? {
         let path = entry.with_context(failed)?.path();
-        let name = name_of(&path);
-        if !name.starts_with('.') && name != "README.md" {
+        if !folder::passed_over(&name_of(&path)) {
             paths.push(path);
         }
     }

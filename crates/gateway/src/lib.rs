@@ -9,6 +9,7 @@
 //! | `http` | routes |
 //! | `events` | events on their way in and out, whatever they come over |
 //! | `refusal` | every answer that says no |
+//! | [`trust`] | which servers we believe, where we are the client |
 
 mod app;
 pub mod auth;
@@ -18,6 +19,7 @@ mod http;
 mod listen;
 pub mod options;
 mod refusal;
+pub mod trust;
 mod ws;
 
 pub use gateway::Gateway;

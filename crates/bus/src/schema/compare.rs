@@ -78,7 +78,7 @@ pub(super) async fn compare(
     versions: Option<&Arc<Versions>>,
     new: &SchemaText,
 ) -> Result<Vec<Compared>, BusError> {
-    let (directions, all) = rule(settings.compat);
+    let (directions, all) = Direction::asked_by(settings.compat);
     let numbers = versions.into_iter().flat_map(|versions| versions.list.iter().rev());
     let numbers: Vec<u32> =
         numbers.map(|known| known.info.version).take(if all { usize::MAX } else { 1 }).collect();
@@ -108,12 +108,10 @@ pub(super) fn judge(
     compared: &[Compared],
     force: bool,
 ) -> Result<bool, BusError> {
-    let is = |verdict| compared.iter().any(|compared| compared.report.verdict == verdict);
-    let verdict = match (is(Verdict::Incompatible), is(Verdict::Undecidable)) {
-        (true, _) => Verdict::Incompatible,
-        (false, true) if force => return Ok(true),
-        (false, true) => Verdict::Undecidable,
-        (false, false) => return Ok(false),
+    let verdict = match Verdict::worst(compared.iter().map(|compared| compared.report.verdict)) {
+        Verdict::Compatible => return Ok(false),
+        Verdict::Undecidable if force => return Ok(true),
+        bad => bad,
     };
     let mut bad: Vec<Compared> =
         compared.iter().filter(|compared| compared.report.verdict != Verdict::Compatible).cloned().collect();
@@ -125,18 +123,4 @@ pub(super) fn judge(
         verdict,
         compared: bad,
     })))
-}
-
-/// Which ways, and whether with every version.
-const fn rule(compat: Compat) -> (&'static [Direction], bool) {
-    use Direction::{Backward, Forward};
-    match compat {
-        Compat::None => (&[], false),
-        Compat::Backward => (&[Backward], false),
-        Compat::Forward => (&[Forward], false),
-        Compat::Full => (&[Backward, Forward], false),
-        Compat::BackwardTransitive => (&[Backward], true),
-        Compat::ForwardTransitive => (&[Forward], true),
-        Compat::FullTransitive => (&[Backward, Forward], true),
-    }
 }

@@ -30,6 +30,7 @@ mod walk;
 
 use std::fmt;
 
+use promethean_model::Compat;
 pub use promethean_model::Undeclared;
 use serde::Serialize;
 use serde_json::Value;
@@ -52,6 +53,20 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Which ways a topic's rule asks for, and whether against every version.
+    #[must_use]
+    pub const fn asked_by(compat: Compat) -> (&'static [Self], bool) {
+        match compat {
+            Compat::None => (&[], false),
+            Compat::Backward => (&[Self::Backward], false),
+            Compat::Forward => (&[Self::Forward], false),
+            Compat::Full => (&[Self::Backward, Self::Forward], false),
+            Compat::BackwardTransitive => (&[Self::Backward], true),
+            Compat::ForwardTransitive => (&[Self::Forward], true),
+            Compat::FullTransitive => (&[Self::Backward, Self::Forward], true),
+        }
+    }
+
     /// The schema whose instances are looked at, and the one that must accept them.
     fn sides(self) -> (&'static str, &'static str) {
         match self {

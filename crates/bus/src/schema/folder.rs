@@ -202,12 +202,17 @@ impl Bus {
     }
 }
 
-enum Name {
+/// What a file of a topic's folder is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// A version.
     Schema(u32),
+    /// A program from one version to another.
     Program(u32, u32),
 }
 
-fn parse(name: &str) -> Option<Name> {
+/// What the name of a file says; `None` if nothing.
+pub fn parse(name: &str) -> Option<Name> {
     let number = |text: &str| {
         let digits = text.strip_prefix('v')?;
         let number: u32 = digits.parse().ok()?;
@@ -221,7 +226,8 @@ fn parse(name: &str) -> Option<Name> {
     (from != to && to > 0).then_some(Name::Program(from, to))
 }
 
-fn passed_over(name: &str) -> bool {
+/// Whether a file is nothing of ours.
+pub fn passed_over(name: &str) -> bool {
     name.starts_with('.') || name == "README.md"
 }
 

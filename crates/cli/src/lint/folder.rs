@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use promethean_bus::schema::compat::{self, Direction, Report, Undeclared, Verdict};
+use promethean_bus::schema::compat::{self, Direction, Report, Verdict};
 use promethean_bus::schema::validator;
 use promethean_model::name::SystemSuffix;
-use promethean_model::{Compat, SchemaRule, TopicName, TopicSettings, Undeclared as Setting};
+use promethean_model::{Compat, SchemaRule, TopicName, TopicSettings};
 use serde_json::Value;
 
 use super::config::Configured;
@@ -90,13 +90,13 @@ fn compatibility(
     settings: &TopicSettings,
     findings: &mut Findings,
 ) {
-    let (directions, transitive) = rule(settings.compat);
+    let (directions, transitive) = Direction::asked_by(settings.compat);
     for (version, new) in usable {
         let place = path_of(files, *version);
         let versions = usable.range(..version).rev().take(if transitive { usize::MAX } else { 1 });
         for (before, old) in versions {
             for direction in directions {
-                let report = compat::check(old, new, *direction, undeclared(settings.undeclared));
+                let report = compat::check(old, new, *direction, settings.undeclared);
                 tell(&report, *direction, *before, &place, settings.compat, findings);
             }
         }
@@ -157,7 +157,7 @@ fn unlifted(
     settings: &TopicSettings,
     findings: &mut Findings,
 ) {
-    if rule(settings.compat).0.contains(&Direction::Backward) {
+    if Direction::asked_by(settings.compat).0.contains(&Direction::Backward) {
         // It was told as a mistake.
         return;
     }
@@ -167,7 +167,7 @@ fn unlifted(
         if lifted {
             continue;
         }
-        let report = compat::check(old, new, Direction::Backward, undeclared(settings.undeclared));
+        let report = compat::check(old, new, Direction::Backward, settings.undeclared);
         if report.verdict == Verdict::Incompatible {
             let what = format!("it refuses payloads of version {before}, and nothing lifts those");
             let fix =
@@ -180,25 +180,4 @@ fn unlifted(
 fn path_of(files: &TopicFiles, version: u32) -> String {
     let path: &Path = files.versions.get(&version).map_or(&files.path, |file| &file.path);
     path.display().to_string()
-}
-
-fn undeclared(setting: Setting) -> Undeclared {
-    match setting {
-        Setting::Any => Undeclared::Any,
-        Setting::Absent => Undeclared::Absent,
-    }
-}
-
-/// Which ways, and whether with every version.
-fn rule(compat: Compat) -> (&'static [Direction], bool) {
-    use Direction::{Backward, Forward};
-    match compat {
-        Compat::None => (&[], false),
-        Compat::Backward => (&[Backward], false),
-        Compat::Forward => (&[Forward], false),
-        Compat::Full => (&[Backward, Forward], false),
-        Compat::BackwardTransitive => (&[Backward], true),
-        Compat::ForwardTransitive => (&[Forward], true),
-        Compat::FullTransitive => (&[Backward, Forward], true),
-    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use promethean_bus::schema::compat::{self, Direction, Report, Undeclared, Verdict};
 use promethean_bus::schema::validator;
+use promethean_model::Compat;
 use serde_json::{Value, json};
 
 use super::{Beside, CheckArgs, DiffArgs, Rule, read_schema, table};
@@ -25,11 +26,12 @@ pub(super) fn check(args: &CheckArgs) -> Result<bool> {
         bail!("with --against give one file, the new schema");
     };
     let (old, new) = (usable(against)?, usable(Path::new(file))?);
-    let directions: &[Direction] = match args.compat {
-        Rule::Backward => &[Direction::Backward],
-        Rule::Forward => &[Direction::Forward],
-        Rule::Full => &[Direction::Backward, Direction::Forward],
+    let compat = match args.compat {
+        Rule::Backward => Compat::Backward,
+        Rule::Forward => Compat::Forward,
+        Rule::Full => Compat::Full,
     };
+    let (directions, _) = Direction::asked_by(compat);
     let reports = compared(&old, &new, directions, args.undeclared);
     show(&reports, args.common.json)?;
     Ok(reports.iter().all(|(_, report)| report.verdict == Verdict::Compatible))

@@ -193,7 +193,7 @@ impl Connection {
         if !self.may(&Access::Subscribe(&subject, Some(&group_name))) {
             return Err(Refusal::forbidden_on("subscribe", &subject));
         }
-        if self.subscriptions.has(topic, group) {
+        if self.subscriptions.number(topic, group).is_some() {
             let message = format!("`{topic}` in group `{group}` is subscribed to already; unsubscribe first");
             return Err(Refusal::new(StatusCode::CONFLICT, "already_subscribed", message));
         }
@@ -225,7 +225,9 @@ impl Connection {
     }
 
     pub(super) fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
-        self.subscriptions.find_exact(&target.topic, &target.group).ok_or_else(|| not_subscribed(target))
+        let number = self.subscriptions.number(&target.topic, &target.group);
+        let found = number.and_then(|number| Some((number, self.subscriptions.get_mut(number)?)));
+        found.ok_or_else(|| not_subscribed(target))
     }
 
     fn pause(&mut self, corr: Corr<'_>, target: &Target<'_>, paused: bool) -> Result<(), Refusal> {

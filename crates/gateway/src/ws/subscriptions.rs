@@ -215,34 +215,11 @@ impl Subscriptions {
         self.slots.len()
     }
 
-    /// The subscription with exactly this text.
-    pub(super) fn find_exact(&mut self, topic: &str, group: &str) -> Option<(u64, &mut Subscribed)> {
-        if !self.has(topic, group) {
-            return None;
-        }
-        self.find(topic, group)
-    }
-
-    /// The subscription with this text, or one with a pattern that matches.
-    fn find(&mut self, topic: &str, group: &str) -> Option<(u64, &mut Subscribed)> {
+    /// The number of the subscription with exactly this text.
+    pub(super) fn number(&mut self, topic: &str, group: &str) -> Option<u64> {
         self.name.clear();
         self.name.extend([topic, "\0", group]);
-        let number = match self.names.get(&self.name) {
-            Some(number) => *number,
-            None => {
-                let topic: TopicName = topic.parse().ok()?;
-                let matches =
-                    |sub: &Subscribed| &*sub.group == group && sub.subscription.subject().matches(&topic);
-                *self.slots.iter().find(|(_, sub)| matches(sub))?.0
-            }
-        };
-        self.slots.get_mut(&number).map(|sub| (number, sub))
-    }
-
-    pub(super) fn has(&mut self, topic: &str, group: &str) -> bool {
-        self.name.clear();
-        self.name.extend([topic, "\0", group]);
-        self.names.contains_key(&self.name)
+        self.names.get(&self.name).copied()
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Subscribed> {
@@ -252,8 +229,8 @@ impl Subscriptions {
     /// The subscriptions that events of this topic and group may have come over, the likeliest first: patterns overlap,
     /// and whoever acks by the event's topic need not know which of them delivered it.
     pub(super) fn find_all(&mut self, topic: &str, group: &str) -> Vec<u64> {
-        let Some((first, _)) = self.find(topic, group) else { return Vec::new() };
-        let mut all = vec![first];
+        let exact = self.number(topic, group);
+        let mut all: Vec<u64> = exact.into_iter().collect();
         // Most connections have none, and this is asked for every ack.
         if self.patterns > 0
             && let Ok(topic) = topic.parse::<TopicName>()
@@ -261,7 +238,7 @@ impl Subscriptions {
             let matches = |sub: &Subscribed| {
                 *sub.group == *group && sub.is_pattern() && sub.subscription.subject().matches(&topic)
             };
-            let others = self.slots.values().filter(|sub| sub.number != first && matches(sub));
+            let others = self.slots.values().filter(|sub| Some(sub.number) != exact && matches(sub));
             all.extend(others.map(|sub| sub.number));
         }
         all

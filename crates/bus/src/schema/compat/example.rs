@@ -1,16 +1,17 @@
 //! Instances that show what was found, and that they do.
 
+mod bounds;
 mod lift;
 mod sample;
 mod text;
 
 use serde_json::{Value, json};
 
-pub(super) use lift::{Frame, Step, lift};
-pub(super) use sample::{
-    lists_for_contains, lists_of_length, lists_with_twins, name_like, objects_of_size, of_all, of_shape,
-    texts_of_length,
+pub(super) use bounds::{
+    lists_for_contains, lists_of_length, lists_with_twins, name_like, objects_of_size, texts_of_length,
 };
+pub(super) use lift::{Frame, Step, lift};
+pub(super) use sample::{of_all, of_shape};
 
 use super::node::{All, Node};
 use super::report::Rule;

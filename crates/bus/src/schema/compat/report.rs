@@ -22,6 +22,18 @@ pub enum Verdict {
     Undecidable,
 }
 
+impl Verdict {
+    /// The worst of several; compatible if there is none.
+    #[must_use]
+    pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
+        verdicts.into_iter().fold(Self::Compatible, |worst, verdict| match (worst, verdict) {
+            (Self::Incompatible, _) | (_, Self::Incompatible) => Self::Incompatible,
+            (Self::Undecidable, _) | (_, Self::Undecidable) => Self::Undecidable,
+            (Self::Compatible, Self::Compatible) => Self::Compatible,
+        })
+    }
+}
+
 /// Which rule a finding breaks, from the schema that wrote an instance to the one that reads it. The words are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]

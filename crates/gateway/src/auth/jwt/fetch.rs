@@ -1,7 +1,6 @@
 //! Fetches a JWK set, with bounds on size and time.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,12 +13,10 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{JwksUrl, JwtError};
+use crate::trust;
 
 /// Time for all of a fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,7 +63,8 @@ impl Fetcher {
             Some("https") => {
                 let name = ServerName::try_from(host.clone());
                 let name = name.map_err(|_| JwtError::Url("has a host that cannot have a certificate"))?;
-                (443, Some((connector(url.authorities.as_deref())?, name)))
+                let connector = trust::connector(url.authorities.as_deref());
+                (443, Some((connector.map_err(|error| JwtError::Url(error.said()))?, name)))
             }
             Some("http") if url.plain_http || is_loopback(&host) => (80, None),
             Some("http") => {
@@ -137,36 +135,6 @@ impl Fetcher {
 
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, JwtError> {
-    let mut roots = RootCertStore::empty();
-    match authorities {
-        Some(text) => {
-            for certificate in CertificateDer::pem_slice_iter(text) {
-                let certificate =
-                    certificate.map_err(|_| JwtError::Url("has authorities that are no PEM"))?;
-                let added = roots.add(certificate);
-                added.map_err(|_| JwtError::Url("has an authority that is no certificate"))?;
-            }
-        }
-        None => {
-            // Some of a machine's certificates are often of no use; the others do.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        return Err(JwtError::Url(
-            "is https, but this machine lists no certificate authorities; install `ca-certificates`, or give \
-             `jwks_ca_file`",
-        ));
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|_| JwtError::Url("is https, which is not available"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 impl std::fmt::Debug for Fetcher {

@@ -184,12 +184,7 @@ async fn check(call: &mut Call) -> Reply {
     let topic = call.topic()?;
     let text = schema(call).await?;
     let compared = call.app.bus.check_schema(&topic, text).await?;
-    let verdicts = || compared.iter().map(|compared| compared.report.verdict);
-    let verdict = match () {
-        () if verdicts().any(|verdict| verdict == Verdict::Incompatible) => Verdict::Incompatible,
-        () if verdicts().any(|verdict| verdict == Verdict::Undecidable) => Verdict::Undecidable,
-        () => Verdict::Compatible,
-    };
+    let verdict = Verdict::worst(compared.iter().map(|compared| compared.report.verdict));
     reply::json(&json!({"topic": topic, "verdict": verdict, "compared": compared}))
 }
 

@@ -1,0 +1,65 @@
+//! Which servers we believe to be who they say, when we are the client.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Why nobody can be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the server {}", self.said())]
+pub enum TrustError {
+    /// The file of authorities is none.
+    NotPem,
+    /// One of the authorities is none.
+    NotACertificate,
+    /// There are no authorities.
+    Nobody,
+    /// There is no TLS.
+    Unavailable,
+}
+
+impl TrustError {
+    /// What is wrong with an address, as the end of a sentence about it.
+    pub(crate) const fn said(self) -> &'static str {
+        match self {
+            Self::NotPem => "has authorities that are no PEM",
+            Self::NotACertificate => "has an authority that is no certificate",
+            Self::Nobody => {
+                "is https, but this machine lists no certificate authorities; install `ca-certificates`, or give a \
+                 file of them"
+            }
+            Self::Unavailable => "is https, which is not available",
+        }
+    }
+}
+
+/// Connects to those whom these authorities vouch for, PEM; without any, those whom the machine trusts.
+pub fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, TrustError> {
+    let mut roots = RootCertStore::empty();
+    match authorities {
+        Some(text) => {
+            for certificate in CertificateDer::pem_slice_iter(text) {
+                let certificate = certificate.map_err(|_| TrustError::NotPem)?;
+                roots.add(certificate).map_err(|_| TrustError::NotACertificate)?;
+            }
+        }
+        None => {
+            // Some of a machine's certificates are often of no use; the others do.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(TrustError::Nobody);
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| TrustError::Unavailable)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
