@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::changing::Changing;
 use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
+use crate::follower::Followers;
 use crate::group::{Committer, Owners};
 use crate::letter_book::LetterBook;
 use crate::limits::BucketSet;
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     /// Becomes true when the bus closes, for tasks that wait for something else.
     pub(crate) shutdown: watch::Sender<bool>,
     pub(crate) members: Members,
+    pub(crate) followers: Followers,
     pub(crate) changing: Changing,
     next_member: AtomicU64,
 }
@@ -87,6 +89,7 @@ impl Core {
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
             members: Members::default(),
+            followers: Followers::default(),
             changing: Changing::default(),
             next_member: AtomicU64::new(1),
         }

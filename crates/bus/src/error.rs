@@ -197,6 +197,14 @@ pub enum BusError {
         /// How many partitions there are.
         partitions: u32,
     },
+    /// The group is the server's own.
+    #[error(
+        "group `{group}` belongs to a projector, which alone moves it; use another group, or rebuild the projector"
+    )]
+    ProjectorGroup {
+        /// The group.
+        group: GroupName,
+    },
     /// The group is in use.
     #[error("group `{group}` has {members} members; stop them first")]
     GroupBusy {

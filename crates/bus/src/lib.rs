@@ -48,6 +48,7 @@
 //! | `changing` | one change of a name at a time, done to the end |
 //! | [`delivery`] | the delivery of one claim |
 //! | [`coordinator`] | which member owns which partition |
+//! | [`follower`] | groups that the server itself works for |
 //! | [`pattern`], [`filter`] | which topics and events a group is given |
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
@@ -68,6 +69,7 @@ pub mod delivery;
 pub mod error;
 pub mod exactly_once;
 pub mod filter;
+pub mod follower;
 mod group;
 pub mod jq;
 mod letter_book;

@@ -19,6 +19,20 @@ pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<R
     commit_each(core, ready, None).await
 }
 
+/// Publishes what the server itself derives: to topics of the system too, and whatever their rate.
+pub(crate) async fn publish_derived(
+    core: &Core,
+    events: Vec<Publish<'_>>,
+) -> Vec<Result<Published, BusError>> {
+    let mut settings = LastSettings::new(core);
+    let mut ready = Vec::with_capacity(events.len());
+    for event in events {
+        let writer = if event.topic().is_system() { Writer::System } else { Writer::User };
+        ready.push(prepare_as(core, event, &mut settings, writer));
+    }
+    commit_each(core, ready, None).await
+}
+
 /// Commits events that were prepared, and answers for those that were not.
 pub(crate) async fn commit_each(
     core: &Core,
@@ -236,14 +250,11 @@ fn take_rates(core: &Core, events: &[Publish<'_>]) -> Result<(), BusError> {
 }
 
 /// What can be said of an event before its settings are looked at.
-fn check_event(core: &Core, event: Publish<'_>, rated: bool) -> Result<Checked, BusError> {
+fn check_event(core: &Core, event: Publish<'_>, writer: Writer) -> Result<Checked, BusError> {
     if core.is_closed() {
         return Err(BusError::Closed);
     }
-    if rated && core.topic_rates.is_some() {
-        take_rates(core, std::slice::from_ref(&event))?;
-    }
-    check(event, Writer::User, &core.options.limits)
+    check(event, writer, &core.options.limits)
 }
 
 /// Checks an event as far as that can be done at once.
@@ -253,7 +264,19 @@ pub(crate) fn prepare(
     settings: &mut LastSettings<'_>,
     rated: bool,
 ) -> Result<Prepared, BusError> {
-    let mut checked = check_event(core, event, rated)?;
+    if rated && core.topic_rates.is_some() {
+        take_rates(core, std::slice::from_ref(&event))?;
+    }
+    prepare_as(core, event, settings, Writer::User)
+}
+
+fn prepare_as(
+    core: &Core,
+    event: Publish<'_>,
+    settings: &mut LastSettings<'_>,
+    writer: Writer,
+) -> Result<Prepared, BusError> {
+    let mut checked = check_event(core, event, writer)?;
     let settings = settings.get(checked.topic());
     let stamp = schema::stamp(core, &mut checked, settings)?;
     let prepared = checked.prepare(settings, &core.mint, core.clock.wall_ms())?;
@@ -275,7 +298,8 @@ async fn check_topics(core: &Core, events: &[Prepared]) -> Result<(), BusError> 
         return Ok(());
     }
     for Prepared { event, .. } in events {
-        if core.store.topic_info(&event.topic).await?.is_none() {
+        // Those of the system come with what they are about.
+        if !event.topic.is_system() && core.store.topic_info(&event.topic).await?.is_none() {
             return Err(BusError::AutoCreateOff { topic: event.topic.clone() });
         }
     }

@@ -45,6 +45,7 @@ impl Bus {
     ) -> Result<SeekReport, BusError> {
         let core = &self.core;
         let (_, row) = group_on(core, group, topic).await?;
+        row.open_to_consumers(group)?;
         let to = floor_of(core, group, topic, to).await?;
         let report = self.seek_report(topic, group, to).await?;
         if dry_run {
@@ -91,7 +92,9 @@ impl Bus {
         let (core, subject, group) = (Arc::clone(&self.core), subject.clone(), group.clone());
         to_the_end(&self.core, async move {
             let _lock = core.members.lock(&group).await;
-            let row = GroupRow { paused, ..require_group(&core, &group, &subject).await? };
+            let row = require_group(&core, &group, &subject).await?;
+            row.open_to_consumers(&group)?;
+            let row = GroupRow { paused, ..row };
             let key = GroupKey::encode(&group, &subject);
             let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
             core.store.commit(Batch::new().with(op)).await?;

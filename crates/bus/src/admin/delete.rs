@@ -99,6 +99,11 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
 async fn delete_group(core: &Arc<Core>, subject: &Subject, group: &GroupName) -> Result<(), BusError> {
     let unknown = || BusError::UnknownGroup { group: group.clone(), subject: subject.to_string() };
     let row = stored_row(core, group, subject).await?.ok_or_else(unknown)?;
+    if let Subject::Topic(topic) = subject
+        && core.followers.contains(group, topic)
+    {
+        return Err(BusError::ProjectorGroup { group: group.clone() });
+    }
     let members = core.members.count(&(group.clone(), subject.clone()));
     if members > 0 {
         return Err(BusError::GroupBusy { group: group.clone(), members });

@@ -98,18 +98,23 @@ impl Bus {
             });
         }
         let (floor, end, lag) = self.committed_progress(topic, group).await?;
-        let reason = if lag == 0 { Reason::CaughtUp } else { Reason::NoMembers };
+        let following = self.core.followers.get(group, topic);
+        let reason = match (lag, &following) {
+            (0, _) => Some(Reason::CaughtUp),
+            (_, None) => Some(Reason::NoMembers),
+            (_, Some(_)) => None,
+        };
         Ok(GroupProgress {
             topic: topic.clone(),
             floor,
             end,
             lag,
             in_flight: 0,
-            members: 0,
-            reason: Some(reason),
+            members: usize::from(following.is_some()),
+            reason,
             expired: 0,
             blocked_keys: Vec::new(),
-            failure: None,
+            failure: following.flatten(),
         })
     }
 

@@ -171,6 +171,9 @@ impl Bus {
             filter.validate()?;
         }
         let (_, row) = group_on(core, group, topic).await?;
+        if action == Action::ToGroup {
+            row.open_to_consumers(group)?;
+        }
         let wanted = Wanted { topic: topic.clone(), group: group.clone(), row };
         self.run(Work::new(Arc::clone(core), wanted, action), Chosen::These(which)).await
     }

@@ -38,8 +38,19 @@ pub fn post(
     attempts: &Attempts,
     redrives: u32,
 ) -> Result<(Option<AppendEvent>, LetterRow), BusError> {
+    post_because(group, event, attempts, redrives, reason_word(attempts.last_failure))
+}
+
+/// As [`post`], with a reason in more than a word.
+pub(crate) fn post_because(
+    group: &GroupName,
+    event: &StoredEvent,
+    attempts: &Attempts,
+    redrives: u32,
+    reason: &str,
+) -> Result<(Option<AppendEvent>, LetterRow), BusError> {
     let letter = dead_letter_topic(&event.topic)
-        .map(|topic| append(topic, group, event, attempts, redrives))
+        .map(|topic| append(topic, group, event, attempts, redrives, reason))
         .transpose()?;
     let row = LetterRow::open(letter.as_ref().map(|letter| letter.id.id()), attempts, redrives);
     Ok((letter, row))
@@ -81,6 +92,7 @@ pub const fn reason_word(failure: Failure) -> &'static str {
         Failure::Nack => "nack",
         Failure::Expired => "expired",
         Failure::MemberLost => "member_lost",
+        Failure::Projection => "projection",
     }
 }
 
@@ -95,11 +107,12 @@ fn append(
     event: &StoredEvent,
     attempts: &Attempts,
     redrives: u32,
+    reason: &str,
 ) -> Result<AppendEvent, BusError> {
     let letter = Letter {
         event: user_event(event)?,
         group: group.clone(),
-        reason: reason_word(attempts.last_failure).to_owned(),
+        reason: reason.to_owned(),
         attempts: attempts.failed,
         first_ts: attempts.first_ms,
         last_ts: attempts.last_ms,

@@ -4,4 +4,5 @@ mod event;
 mod letter;
 
 pub use event::user_event;
+pub(crate) use letter::post_because;
 pub use letter::{Letter, letter_id, post, reason_word, redrive_id};

@@ -79,6 +79,8 @@ pub enum Failure {
     Expired,
     /// The member went away.
     MemberLost,
+    /// A projector could not make anything of it.
+    Projection,
 }
 
 /// How a member left.

@@ -34,6 +34,7 @@ impl BusError {
             Self::BadPattern { .. } => "bad_pattern",
             Self::PartitionsInUse { .. } => "partitions_in_use",
             Self::GroupBusy { .. } => "group_busy",
+            Self::ProjectorGroup { .. } => "projector_group",
             Self::TooManyTopics { .. } => "too_many_topics",
             Self::TopicDeleted { .. } => "topic_deleted",
             Self::TooLarge { .. } => "too_large",

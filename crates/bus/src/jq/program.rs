@@ -13,6 +13,8 @@ use super::guard::{Budget, Kind, Run, Stop, TOO_LARGE};
 use super::pool::{Lost, Pace, STACK_BYTES, Shift, work};
 use super::{Caps, RunError, names, rewrite, text};
 
+/// Calls of one job, so that others get their turn.
+const CHUNK: usize = 64;
 /// The longest program.
 const PROGRAM_BYTES_MAX: usize = 64 << 10;
 /// What the program is called where it is compiled.
@@ -75,6 +77,41 @@ impl Program {
     pub fn run_blocking(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
         let answer = self.start(input, caps).blocking_recv();
         answer.unwrap_or(Err(Lost::Busy)).unwrap_or_else(|lost| Err(lost.into()))
+    }
+
+    /// Runs it on each input by itself. Many inputs cost one job for a few dozen of them.
+    pub async fn run_each(&self, inputs: Vec<String>, caps: Caps) -> Vec<Result<Vec<String>, RunError>> {
+        let mut results = Vec::with_capacity(inputs.len());
+        let mut inputs = inputs.into_iter().peekable();
+        while inputs.peek().is_some() {
+            let chunk: Vec<String> = inputs.by_ref().take(CHUNK).collect();
+            let (program, count) = (self.clone(), chunk.len());
+            let job = move |shift: &Shift| -> Vec<Outputs> {
+                chunk.iter().map(|input| program.call(shift, input, &caps)).collect()
+            };
+            let done = work(caps.time, job).await.unwrap_or(Err(Lost::Busy));
+            results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into()); count]));
+        }
+        results
+    }
+
+    /// Folds: each step's input is `{"state": ..., "event": ...}` and its one output the next state. Starts with a state,
+    /// gives the last one.
+    pub async fn fold(&self, state: String, events: Vec<String>, caps: Caps) -> Result<String, RunError> {
+        let mut state = state;
+        let mut events = events.into_iter().peekable();
+        while events.peek().is_some() {
+            let chunk: Vec<String> = events.by_ref().take(CHUNK).collect();
+            let (program, before) = (self.clone(), state);
+            let job = move |shift: &Shift| {
+                chunk.iter().try_fold(before, |state, event| {
+                    program.call_one(shift, &format!(r#"{{"state":{state},"event":{event}}}"#))
+                })
+            };
+            let done = work(caps.time, job).await.unwrap_or(Err(Lost::Busy));
+            state = done.unwrap_or_else(|lost| Err(lost.into()))?;
+        }
+        Ok(state)
     }
 
     fn start(&self, input: &str, caps: Caps) -> tokio::sync::oneshot::Receiver<Result<Outputs, Lost>> {

@@ -8,6 +8,7 @@ pub(super) const fn number(failure: Failure) -> u8 {
         Failure::Nack => 1,
         Failure::Expired => 2,
         Failure::MemberLost => 3,
+        Failure::Projection => 4,
     }
 }
 
@@ -16,6 +17,7 @@ pub(super) const fn of_number(number: u8) -> Option<Failure> {
         1 => Some(Failure::Nack),
         2 => Some(Failure::Expired),
         3 => Some(Failure::MemberLost),
+        4 => Some(Failure::Projection),
         _ => None,
     }
 }

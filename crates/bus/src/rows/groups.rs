@@ -1,9 +1,11 @@
 //! Groups.
 
+use promethean_model::GroupName;
 use serde::{Deserialize, Serialize};
 
 use super::options::GroupOptions;
 use super::{RowError, bad};
+use crate::error::BusError;
 
 const TABLE: &str = "Groups";
 const VERSION: u32 = 1;
@@ -23,6 +25,9 @@ pub struct GroupRow {
     /// The last epoch of its partitions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: u64,
+    /// Whether the server itself works for it, so that nobody else may.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub follower: bool,
     /// Whether it is being deleted: it is there no more, but for what is to be removed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleting: bool,
@@ -41,6 +46,16 @@ struct Version {
 }
 
 impl GroupRow {
+    /// A group that is new.
+    pub const fn new(options: GroupOptions, created: i64) -> Self {
+        Self { options, paused: false, created, epoch: 0, follower: false, deleting: false }
+    }
+
+    /// Refuses what only consumers may do with a group.
+    pub fn open_to_consumers(&self, group: &GroupName) -> Result<(), BusError> {
+        if self.follower { Err(BusError::ProjectorGroup { group: group.clone() }) } else { Ok(()) }
+    }
+
     /// The bytes.
     pub fn encode(&self) -> Result<Vec<u8>, RowError> {
         serde_json::to_vec(&Written { v: VERSION, row: self }).map_err(|error| bad(TABLE, error.to_string()))
@@ -80,13 +95,7 @@ mod tests {
     use crate::rows::{AskedOptions, Start};
 
     fn row() -> GroupRow {
-        GroupRow {
-            options: AskedOptions::default().create(5),
-            paused: false,
-            created: 9,
-            epoch: 0,
-            deleting: false,
-        }
+        GroupRow::new(AskedOptions::default().create(5), 9)
     }
 
     #[test]
@@ -101,11 +110,14 @@ mod tests {
             partitions: Some(8),
             max_attempts: Some(2),
         };
-        let most =
-            GroupRow { options: options.create(5), paused: true, created: 1, epoch: 3, deleting: false };
+        let most = GroupRow { paused: true, epoch: 3, ..GroupRow::new(options.create(5), 1) };
         let json = r#"{"v":1,"options":{"from":{"ts":-4},"filter":{"key":"k"},"order":"key","partitions":8,"maxAttempts":2},"paused":true,"created":1,"epoch":3}"#;
         assert_eq!(String::from_utf8(most.encode().unwrap()).unwrap(), json);
         assert_eq!(GroupRow::decode(json.as_bytes()), Ok(most));
+        let own = GroupRow { follower: true, ..row() };
+        let json = r#"{"v":1,"options":{"from":"latest","order":"none","maxAttempts":5},"paused":false,"created":9,"follower":true}"#;
+        assert_eq!(String::from_utf8(own.encode().unwrap()).unwrap(), json);
+        assert_eq!(GroupRow::decode(json.as_bytes()), Ok(own));
         let going = GroupRow { deleting: true, ..row() };
         let json = r#"{"v":1,"options":{"from":"latest","order":"none","maxAttempts":5},"paused":false,"created":9,"deleting":true}"#;
         assert_eq!(String::from_utf8(going.encode().unwrap()).unwrap(), json);

@@ -65,6 +65,7 @@ pub(super) async fn find_or_create(core: &Arc<Core>, request: &Subscribe) -> Res
 
 /// An existing group stays as it is, but for the number of partitions while nobody is in it.
 async fn keep(core: &Core, request: &Subscribe, row: GroupRow) -> Result<GroupRow, BusError> {
+    row.open_to_consumers(&request.group)?;
     row.options.agree(&request.group, &request.options)?;
     let Some(asked) = request.options.partitions.filter(|asked| row.options.partitions != Some(*asked))
     else {
@@ -109,7 +110,7 @@ async fn create(core: &Arc<Core>, request: &Subscribe) -> Result<Option<GroupRow
     let options = request.options.clone().create(max_attempts);
     check_alone(core, request, &options).await?;
     let from = options.from;
-    let row = GroupRow { options, paused: false, created: core.clock.wall_ms(), epoch: 0, deleting: false };
+    let row = GroupRow::new(options, core.clock.wall_ms());
     let key = GroupKey::encode(&request.group, &request.subject);
     let created = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: true };
     let mut batch = Batch::new();
@@ -136,6 +137,7 @@ async fn create(core: &Arc<Core>, request: &Subscribe) -> Result<Option<GroupRow
 /// The partitions of a group are dealt out for one subject. Two that meet in a topic would deal them out twice.
 async fn check_alone(core: &Core, request: &Subscribe, options: &GroupOptions) -> Result<(), BusError> {
     for (key, row) in group_rows(core, &group_prefix(&request.group)).await? {
+        row.open_to_consumers(&request.group)?;
         if key.subject != request.subject
             && (options.partitions.is_some() || row.options.partitions.is_some())
         {
