@@ -20,7 +20,7 @@ use crate::error::BusError;
 use crate::pattern::Subject;
 use crate::publish::{Publish, Published};
 use crate::publishing;
-use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, LetterRow, Start, group_prefix};
+use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, LetterRow, Start, group_prefix, topic_prefix};
 use crate::subscribe::stored_row;
 
 /// Those that run now, and why they do not get on, if so.
@@ -172,10 +172,20 @@ impl Follower {
         Ok(())
     }
 
-    /// Whether an event was given up and not dropped or published again since.
-    pub async fn is_buried(&self, offset: Offset) -> Result<bool, BusError> {
-        let key = EventKey::encode(&self.group, &self.topic, offset);
-        Ok(self.core.store.row(Table::DeadLetters, &key).await?.is_some())
+    /// Counts events that were worked on, and says how many are left.
+    pub fn count(&self, events: u64, lag: u64) {
+        let metrics = self.core.metrics.group(&self.topic, &self.group);
+        metrics.delivered.add(events);
+        metrics.acked.add(events);
+        metrics.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));
+    }
+
+    /// Events at or after an offset that were given up and are open dead letters still, at most 1,000.
+    pub async fn buried_from(&self, offset: Offset) -> Result<Vec<Offset>, BusError> {
+        let prefix = topic_prefix(&self.group, &self.topic);
+        let after = offset.prev().map(|before| EventKey::encode(&self.group, &self.topic, before));
+        let rows = self.core.store.rows(Table::DeadLetters, &prefix, after.as_deref(), 1_000).await?;
+        rows.iter().map(|row| Ok(EventKey::decode(&row.key, "DeadLetters")?.offset)).collect()
     }
 }
 

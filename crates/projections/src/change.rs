@@ -10,7 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use promethean_model::{CollectionName, Offset, TopicName};
+use promethean_bus::publish::{Payload, Publish};
+use promethean_model::{CollectionName, EventId, Offset, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
@@ -81,6 +82,23 @@ pub struct Emit {
     /// fails at its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_key_offset: Option<Offset>,
+}
+
+impl Emit {
+    /// The event, under an id that follows from what it is derived from.
+    pub(crate) fn into_event(self, id: EventId) -> Publish<'static> {
+        let mut event = Publish::new(self.topic, Payload::from(self.payload)).id(id);
+        if let Some(key) = self.key {
+            event = event.key(key);
+        }
+        if !self.headers.is_empty() {
+            event = event.headers(self.headers);
+        }
+        match self.expected_key_offset {
+            Some(offset) => event.expected_key_offset(Some(offset)),
+            None => event,
+        }
+    }
 }
 
 impl Change {

@@ -1,12 +1,90 @@
 //! State beside the log: projectors, collections, snapshots, and the state of a key at any time.
 //!
+//! A projector is a pure function from an event to changes. Its documents and its cursor are one commit, so each event
+//! counts once, through any crash:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use promethean_bus::publish::Publish;
+//! use promethean_bus::{Bus, BusOptions};
+//! use promethean_model::{Event, SystemClock};
+//! use promethean_projections::{Change, CollectionDeclared, Declared, Logic, Projections, Projector};
+//! use promethean_store::memory::{MemoryStore, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = Arc::new(SystemClock::new());
+//! let store = Arc::new(MemoryStore::new(clock.clone(), Options::default()));
+//! let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await?;
+//!
+//! let count = |event: &Event| {
+//!     let Some(key) = &event.key else { return Ok(Vec::new()) };
+//!     let collection = "orders".parse().map_err(|_| "no name")?;
+//!     Ok(vec![Change::upsert(collection, key).inc("seen", 1)])
+//! };
+//! let projector = Projector::new("order-count".parse()?, "orders.placed".parse()?, Logic::rust(count))
+//!     .writes(["orders".parse()?]);
+//! let declared = Declared {
+//!     collections: vec![CollectionDeclared::new("orders".parse()?)],
+//!     projectors: vec![projector],
+//!     ..Declared::default()
+//! };
+//! let projections = Projections::open(bus.clone(), store, clock, declared).await?;
+//!
+//! bus.publish(Publish::new("orders.placed".parse()?, "{}").key("7")).await?;
+//! let orders = "orders".parse()?;
+//! let order = loop {
+//!     match projections.document(&orders, "7").await {
+//!         Ok(order) => break order,
+//!         Err(_) => tokio::task::yield_now().await,
+//!     }
+//! };
+//! assert!(order.body.contains(r#""seen":1"#));
+//! projections.close().await;
+//! bus.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | holds |
 //! | --- | --- |
-//! | [`change`] | what a projector makes of an event |
+//! | [`projections`] | the handle that users hold |
+//! | [`collections`] | reading what projectors keep |
+//! | [`definition`] | what is declared |
+//! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, and how it is written |
+//! | `runner`, `start`, `status` | a projector at work, from where it was, and how it is |
+//! | `attempt`, `drafts`, `document`, `target` | a page of events: what they publish, then documents and cursor at once |
+//! | `timer` | programs that look at documents again and again |
+//! | `rebuild`, [`hash`] | state made anew beside the old, and whether it is the same |
+//! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
 
+mod attempt;
 pub mod change;
+pub mod changelog;
+pub mod collections;
+pub mod definition;
+mod document;
+mod drafts;
 pub mod error;
+pub mod hash;
+pub mod logic;
+pub mod projections;
+mod rebuild;
+mod row;
+mod runner;
+mod start;
+mod status;
+mod target;
+mod timer;
 
-pub use change::{Change, Emit, Upsert};
+pub use change::{Change, Emit, Removal, Upsert};
+pub use changelog::{Changelog, ChangelogPrograms};
+pub use definition::{CollectionDeclared, Declared, From, OnFailure, Projector, Timer};
 pub use error::ProjectionError;
+pub use logic::{Logic, Project};
+pub use projections::Projections;
+pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index};
+pub use promethean_store::value::FieldType;
+pub use status::{Activity, ProjectorStatus, RebuildStatus};

@@ -162,6 +162,13 @@ pub enum CollectionOp {
     Declare(Collection),
     /// Drops it with its documents, in a batch of the class it is kept by. One that is not there stays so.
     Drop(CollectionName),
+    /// Gives a collection the name of another, which is dropped if it is there; in a batch of the class both are kept by.
+    Rename {
+        /// What it is called.
+        from: CollectionName,
+        /// What it is called then.
+        to: CollectionName,
+    },
 }
 
 /// Marks an id as done.

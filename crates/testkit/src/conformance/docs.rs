@@ -18,6 +18,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     unique_indexes(make().await).await;
     declarations(make().await).await;
     a_dropped_collection_is_gone_at_once(make().await).await;
+    a_renamed_collection_takes_the_others_place(make().await).await;
     classes_do_not_mix(make().await).await;
     bad_documents(make().await).await;
 }
@@ -263,6 +264,39 @@ async fn a_dropped_collection_is_gone_at_once<S: Subject>(subject: S) {
     assert_eq!((doc(&store, "new").await, store.collections(None, 9).await.unwrap()), (None, vec![]));
     let error = store.docs_by_key(&collection("people"), None, 10).await.unwrap_err();
     assert_eq!(error, ReadError::UnknownCollection { collection: collection("people") });
+}
+
+async fn a_renamed_collection_takes_the_others_place<S: Subject>(subject: S) {
+    let store = subject.store();
+    declare(&store, Keeping::Derived).await;
+    let shadow = Collection { name: collection("people:next"), ..people(Keeping::Derived) };
+    let put_next = |key: &str, body: &str| DocPut { collection: shadow.name.clone(), ..put(key, 1, body) };
+    commit(&store, Batch::derived().with(put("a", 1, "{\"mail\":\"old\"}")).with(put("b", 1, "{}"))).await;
+    commit(&store, Batch::derived().with(CollectionOp::Declare(shadow.clone()))).await;
+    commit(&store, Batch::derived().with(put_next("a", "{\"mail\":\"new\"}"))).await;
+    let rename = CollectionOp::Rename { from: shadow.name.clone(), to: collection("people") };
+    assert_eq!(refused(&store, Batch::new().with(rename.clone())).await.code(), "wrong_keeping");
+    commit(&store, Batch::derived().with(rename.clone())).await;
+    let check = async |store: &Arc<dyn Store>| {
+        assert_eq!(doc(store, "a").await.unwrap().body, "{\"mail\":\"new\"}");
+        assert_eq!((doc(store, "b").await, docs(store).await), (None, 1));
+        assert_eq!(store.collection(&shadow.name).await.unwrap(), None);
+        let info = store.collection(&collection("people")).await.unwrap().unwrap();
+        assert_eq!(info.collection, people(Keeping::Derived));
+    };
+    check(&store).await;
+    // What was in the way is gone, with its unique values.
+    commit(&store, Batch::derived().with(put("c", 1, "{\"mail\":\"old\"}")).with(delete("c"))).await;
+    assert_eq!(
+        refused(&store, Batch::derived().with(put("d", 1, "{\"mail\":\"new\"}"))).await.code(),
+        "unique_violation"
+    );
+    assert_eq!(refused(&store, Batch::derived().with(rename)).await.code(), "unknown_collection");
+    let store = match subject.reopen().await {
+        Some(subject) => subject.store(),
+        None => store,
+    };
+    check(&store).await;
 }
 
 async fn classes_do_not_mix<S: Subject>(subject: S) {

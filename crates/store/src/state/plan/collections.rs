@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use promethean_model::CollectionName;
+
 use super::super::keys::collection::{self, Declared};
 use super::super::keys::counter::Counter;
 use super::super::{Space, Staged, read};
@@ -18,15 +20,38 @@ const FIELD_NAME_BYTES_MAX: usize = 255;
 pub(super) fn apply(staged: &mut Staged<'_>, class: Class, op: &CollectionOp) -> Result<(), CommitError> {
     match op {
         CollectionOp::Declare(wanted) => declare(staged, class, wanted),
-        CollectionOp::Drop(name) => {
-            let Some(declared) = read::declared(staged, name)? else { return Ok(()) };
-            check_class(class, &declared.collection)?;
-            staged.delete(Space::Meta, collection::key(name));
-            staged.delete(Space::Meta, collection::count_key(declared.number));
-            staged.put(Space::Meta, collection::dropped_key(declared.number), Vec::new());
-            Ok(())
-        }
+        CollectionOp::Drop(name) => drop_if_there(staged, class, name),
+        CollectionOp::Rename { from, to } => rename(staged, class, from, to),
     }
+}
+
+fn drop_if_there(staged: &mut Staged<'_>, class: Class, name: &CollectionName) -> Result<(), CommitError> {
+    let Some(declared) = read::declared(staged, name)? else { return Ok(()) };
+    check_class(class, &declared.collection)?;
+    staged.delete(Space::Meta, collection::key(name));
+    staged.delete(Space::Meta, collection::count_key(declared.number));
+    staged.put(Space::Meta, collection::dropped_key(declared.number), Vec::new());
+    Ok(())
+}
+
+/// Documents and index entries are under the collection's number, which stays.
+fn rename(
+    staged: &mut Staged<'_>,
+    class: Class,
+    from: &CollectionName,
+    to: &CollectionName,
+) -> Result<(), CommitError> {
+    let unknown = || CommitError::UnknownCollection { collection: from.clone() };
+    let Declared { number, collection } = read::declared(staged, from)?.ok_or_else(unknown)?;
+    check_class(class, &collection)?;
+    if from == to {
+        return Ok(());
+    }
+    drop_if_there(staged, class, to)?;
+    staged.delete(Space::Meta, collection::key(from));
+    let renamed = Declared { number, collection: Collection { name: to.clone(), ..collection } };
+    staged.put(Space::Meta, collection::key(to), collection::value(&renamed));
+    Ok(())
 }
 
 /// A collection is declared, written and dropped by batches of one class only. Were they mixed, a power cut could undo

@@ -1,0 +1,228 @@
+//! What is declared: collections, projectors, and who writes what.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use promethean_bus::jq::Program;
+use promethean_model::{CollectionName, GroupName, TopicName};
+use promethean_store::port::{Collection, Field, Index, Keeping};
+
+use crate::error::ProjectionError;
+use crate::logic::Logic;
+
+/// What the end of a collection's name says that it is being rebuilt.
+pub(crate) const SHADOW: &str = ":rebuild";
+
+/// Events of one commit of a projector, by default.
+pub const BATCH_DEFAULT: usize = 200;
+/// Events of one commit of a changelog projector, by default.
+pub const CHANGELOG_BATCH_DEFAULT: usize = 500;
+/// Events of one commit, at most.
+pub const BATCH_MAX: usize = 10_000;
+/// How often an event is tried again, by default.
+pub const RETRIES_DEFAULT: u32 = 3;
+
+/// Everything that is declared.
+#[derive(Debug, Clone, Default)]
+pub struct Declared {
+    /// Collections.
+    pub collections: Vec<CollectionDeclared>,
+    /// Projectors.
+    pub projectors: Vec<Projector>,
+    /// The collection of `/snap` and `/list`.
+    pub default_collection: Option<CollectionName>,
+}
+
+/// A collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectionDeclared {
+    /// Its name.
+    pub name: CollectionName,
+    /// The fields queries may name.
+    pub fields: Vec<Field>,
+    /// Its indexes.
+    pub indexes: Vec<Index>,
+    /// Whether every change of it is an event of `<name>.changed`.
+    pub history: bool,
+}
+
+/// Where a projector that is new begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum From {
+    /// With the first event there is.
+    #[default]
+    Earliest,
+    /// With the next one.
+    Latest,
+}
+
+/// What becomes of an event that was tried often enough.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It becomes a dead letter, and the projector goes on.
+    #[default]
+    DeadLetter,
+    /// The projector stops there.
+    Halt,
+}
+
+/// A projector.
+#[derive(Debug, Clone)]
+pub struct Projector {
+    /// Its name, and that of its group.
+    pub name: GroupName,
+    /// The topic it reads.
+    pub topic: TopicName,
+    /// What it makes of events.
+    pub logic: Logic,
+    /// The collections it writes, alone.
+    pub collections: Vec<CollectionName>,
+    /// Where it begins.
+    pub from: From,
+    /// Events of one commit, at most.
+    pub batch: usize,
+    /// How often an event is tried again.
+    pub retries: u32,
+    /// What then becomes of it.
+    pub on_failure: OnFailure,
+    /// Whether old events are lifted to the latest version of their schema.
+    pub normalize: bool,
+    /// Whether it goes on where retention took events that it had not read.
+    pub accept_loss: bool,
+    /// A program that runs again and again.
+    pub timer: Option<Timer>,
+}
+
+/// A program that looks at every document of a collection again and again, and may publish.
+#[derive(Debug, Clone)]
+pub struct Timer {
+    /// How often.
+    pub every: Duration,
+    /// Of which collection.
+    pub over: CollectionName,
+    /// Its input is `{now, key, doc}`, each of its outputs `{publish: ...}`.
+    pub program: Program,
+}
+
+impl Projector {
+    /// A projector with every option at its default.
+    pub fn new(name: GroupName, topic: TopicName, logic: Logic) -> Self {
+        Self {
+            name,
+            topic,
+            logic,
+            collections: Vec::new(),
+            from: From::Earliest,
+            batch: BATCH_DEFAULT,
+            retries: RETRIES_DEFAULT,
+            on_failure: OnFailure::DeadLetter,
+            normalize: false,
+            accept_loss: false,
+            timer: None,
+        }
+    }
+
+    /// With collections to write.
+    #[must_use]
+    pub fn writes(mut self, collections: impl IntoIterator<Item = CollectionName>) -> Self {
+        self.collections.extend(collections);
+        self
+    }
+
+    /// What its state depends on, in a number.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut text = format!("{}\0{}\0{}", self.topic, self.normalize, self.logic.text());
+        for collection in &self.collections {
+            text.push('\0');
+            text.push_str(collection.as_str());
+        }
+        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+    }
+}
+
+impl CollectionDeclared {
+    /// A collection without fields and indexes.
+    pub fn new(name: CollectionName) -> Self {
+        Self { name, fields: Vec::new(), indexes: Vec::new(), history: false }
+    }
+
+    pub(crate) fn to_store(&self, name: CollectionName) -> Collection {
+        let (fields, indexes) = (self.fields.clone(), self.indexes.clone());
+        Collection { name, keeping: Keeping::Derived, fields, indexes }
+    }
+}
+
+impl Declared {
+    /// Refuses what cannot work together.
+    pub fn validate(&self) -> Result<(), ProjectionError> {
+        let mut known = BTreeSet::new();
+        for collection in &self.collections {
+            let name = &collection.name;
+            let what = || format!("collection `{name}`");
+            if name.as_str().ends_with(SHADOW) {
+                return Err(bad(
+                    what(),
+                    format!("names that end in `{SHADOW}` are kept for rebuilds; take another"),
+                ));
+            }
+            shadow(name)?;
+            if collection.history && name.changed_topic().is_err() {
+                return Err(bad(
+                    what(),
+                    "with `history` its name must be a topic's name too; take another".to_owned(),
+                ));
+            }
+            if !known.insert(name) {
+                return Err(bad(what(), "is declared twice; declare it once".to_owned()));
+            }
+        }
+        if let Some(default) = &self.default_collection
+            && !known.contains(default)
+        {
+            return Err(bad(format!("collection `{default}`"), "is the default and not declared".to_owned()));
+        }
+        self.validate_projectors(&known)
+    }
+
+    fn validate_projectors(&self, known: &BTreeSet<&CollectionName>) -> Result<(), ProjectionError> {
+        let (mut names, mut writers) = (BTreeSet::new(), BTreeMap::new());
+        for projector in &self.projectors {
+            let name = &projector.name;
+            let what = || format!("projector `{name}`");
+            if !names.insert(name) {
+                return Err(bad(what(), "is declared twice; give each a name of its own".to_owned()));
+            }
+            if !(1..=BATCH_MAX).contains(&projector.batch) {
+                return Err(bad(what(), format!("`batch` is {}; give 1 to {BATCH_MAX}", projector.batch)));
+            }
+            let over = projector.timer.as_ref().map(|timer| &timer.over);
+            if let Some(unknown) = projector.collections.iter().chain(over).find(|name| !known.contains(name))
+            {
+                return Err(bad(what(), format!("names collection `{unknown}`; declare that")));
+            }
+            if projector.timer.as_ref().is_some_and(|timer| timer.every < Duration::from_millis(10)) {
+                return Err(bad(what(), "`every` is less than 10ms; give more".to_owned()));
+            }
+            for collection in &projector.collections {
+                if let Some(other) = writers.insert(collection, name) {
+                    let reason =
+                        format!("writes `{collection}`, as `{other}` does; let one of them write it");
+                    return Err(bad(what(), reason));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a collection is called while it is being rebuilt.
+pub(crate) fn shadow(name: &CollectionName) -> Result<CollectionName, ProjectionError> {
+    format!("{name}{SHADOW}").parse().map_err(|_| {
+        let reason = format!("its name with `{SHADOW}` at its end is too long; take a shorter one");
+        bad(format!("collection `{name}`"), reason)
+    })
+}
+
+pub(crate) fn bad(what: String, reason: String) -> ProjectionError {
+    ProjectionError::BadDeclaration { what, reason }
+}

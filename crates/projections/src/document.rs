@@ -1,0 +1,188 @@
+//! Documents as changes leave them.
+
+use promethean_store::port::Doc;
+use serde_json::{Map, Number, Value};
+
+use crate::change::Upsert;
+
+/// The key.
+pub(crate) const KEY: &str = "_key";
+/// The time of the event that wrote it last, epoch ms.
+pub(crate) const TS: &str = "_ts";
+/// The offset of that event in the projector's topic.
+pub(crate) const OFFSET: &str = "_offset";
+/// Its version, where the projector has versions.
+pub(crate) const VERSION: &str = "_v";
+
+/// The largest document, as JSON text.
+pub(crate) const DOC_BYTES_MAX: usize = 1 << 20;
+
+/// A document in the making.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Draft {
+    pub(crate) fields: Map<String, Value>,
+    pub(crate) ts: i64,
+    pub(crate) version: Option<i64>,
+}
+
+/// Where the change comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) ts: i64,
+    pub(crate) offset: u64,
+}
+
+impl Draft {
+    /// What is stored.
+    pub(crate) fn read(doc: &Doc) -> Result<Self, String> {
+        let fields = serde_json::from_str(&doc.body)
+            .map_err(|error| format!("document `{}` cannot be read: {error}", doc.key))?;
+        Ok(Self { fields, ts: doc.ts, version: doc.version })
+    }
+
+    /// The document after an upsert; `None` if it is as it was, because it has this version or a later one.
+    pub(crate) fn upsert(
+        before: Option<&Self>,
+        upsert: &Upsert,
+        source: Source,
+    ) -> Result<Option<Self>, String> {
+        let version = before.and_then(|before| before.version);
+        if let (Some(there), Some(given)) = (version, upsert.version)
+            && there >= given
+        {
+            return Ok(None);
+        }
+        let mut fields = before.map(|before| before.fields.clone()).unwrap_or_default();
+        if before.is_none() {
+            fields.extend(upsert.set_on_insert.clone());
+        }
+        fields.extend(upsert.set.clone());
+        for name in &upsert.unset {
+            fields.remove(name);
+        }
+        for (name, by) in &upsert.inc {
+            let sum = add(fields.get(name), by).map_err(|what| {
+                format!("field `{name}` of document `{}` {what}, so nothing can be added to it", upsert.key)
+            })?;
+            fields.insert(name.clone(), Value::Number(sum));
+        }
+        let version = upsert.version.or(version);
+        fields.insert(KEY.to_owned(), Value::String(upsert.key.clone()));
+        fields.insert(TS.to_owned(), source.ts.into());
+        fields.insert(OFFSET.to_owned(), source.offset.into());
+        match version {
+            Some(version) => fields.insert(VERSION.to_owned(), version.into()),
+            None => fields.remove(VERSION),
+        };
+        Ok(Some(Self { fields, ts: source.ts, version }))
+    }
+
+    /// As it is stored and served.
+    pub(crate) fn body(&self, key: &str) -> Result<String, String> {
+        let body = serde_json::to_string(&self.fields).map_err(|error| error.to_string())?;
+        if body.len() > DOC_BYTES_MAX {
+            let bytes = body.len();
+            return Err(format!(
+                "document `{key}` has {bytes} bytes, more than {DOC_BYTES_MAX}; keep less in it"
+            ));
+        }
+        Ok(body)
+    }
+}
+
+/// Whole numbers exactly where they fit 64 bits, everything else as 64-bit floats.
+fn add(there: Option<&Value>, by: &Number) -> Result<Number, &'static str> {
+    let there = match there {
+        None => return Ok(by.clone()),
+        Some(Value::Number(there)) => there,
+        Some(_) => return Err("is no number"),
+    };
+    if let (Some(a), Some(b)) = (whole(there), whole(by)) {
+        let sum = a + b;
+        if let Ok(sum) = i64::try_from(sum) {
+            return Ok(sum.into());
+        }
+        if let Ok(sum) = u64::try_from(sum) {
+            return Ok(sum.into());
+        }
+    }
+    let sum = there.as_f64().zip(by.as_f64()).map(|(a, b)| a + b);
+    sum.and_then(Number::from_f64).ok_or("would be too large")
+}
+
+fn whole(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::change::Change;
+
+    const SOURCE: Source = Source { ts: 5, offset: 9 };
+
+    fn upsert(json: Value) -> Upsert {
+        let mut json = json;
+        json["collection"] = "c".into();
+        json["key"] = "k".into();
+        match serde_json::from_str(&json!({"upsert": json}).to_string()).unwrap() {
+            Change::Upsert(upsert) => upsert,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn after(before: Option<&Draft>, change: Value) -> Draft {
+        Draft::upsert(before, &upsert(change), SOURCE).unwrap().unwrap()
+    }
+
+    #[test]
+    fn fields_are_set_added_to_and_removed() {
+        let first = after(
+            None,
+            json!({"set": {"a": 1, "_ts": 77}, "set_on_insert": {"born": true}, "inc": {"n": 2}}),
+        );
+        assert_eq!(
+            Value::Object(first.fields.clone()),
+            json!({"_key": "k", "_ts": 5, "_offset": 9, "a": 1, "born": true, "n": 2})
+        );
+        let second = after(
+            Some(&first),
+            json!({"set": {"a": {"b": 2}}, "set_on_insert": {"born": false}, "inc": {"n": 1}, "unset": ["x", "born"]}),
+        );
+        assert_eq!(
+            Value::Object(second.fields),
+            json!({"_key": "k", "_ts": 5, "_offset": 9, "a": {"b": 2}, "n": 3})
+        );
+    }
+
+    #[test]
+    fn only_a_later_version_is_written() {
+        let first = after(None, json!({"set": {"a": 1}, "version": 3}));
+        assert_eq!(first.fields["_v"], 3);
+        for version in [3, 2, -1] {
+            let change = upsert(json!({"set": {"a": 2}, "version": version}));
+            assert_eq!(Draft::upsert(Some(&first), &change, SOURCE), Ok(None));
+        }
+        let later = after(Some(&first), json!({"set": {"a": 2}, "version": 4}));
+        assert_eq!((later.fields["_v"].clone(), later.version), (4.into(), Some(4)));
+        let without = after(Some(&later), json!({"set": {"a": 3}}));
+        assert_eq!(without.version, Some(4), "a change without a version leaves it");
+    }
+
+    #[test]
+    fn sums_are_exact_as_long_as_they_can_be() {
+        let sum = |there: Value, by: Value| {
+            let by: Number = serde_json::from_value(by).unwrap();
+            add(Some(&there), &by).map(Value::Number)
+        };
+        assert_eq!(sum(json!(i64::MAX), json!(1)), Ok(json!(9_223_372_036_854_775_808_u64)));
+        assert_eq!(sum(json!(u64::MAX), json!(-1)), Ok(json!(18_446_744_073_709_551_614_u64)));
+        assert_eq!(sum(json!(u64::MAX), json!(1)), Ok(json!(18_446_744_073_709_551_616.0)));
+        assert_eq!(sum(json!(1), json!(0.5)), Ok(json!(1.5)));
+        assert_eq!(sum(json!(f64::MAX), json!(f64::MAX)), Err("would be too large"));
+        assert_eq!(sum(json!("1"), json!(1)), Err("is no number"));
+        assert_eq!(sum(json!(null), json!(1)), Err("is no number"));
+    }
+}

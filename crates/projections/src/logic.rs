@@ -1,0 +1,151 @@
+//! From events to changes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use promethean_bus::StoredEvent;
+use promethean_bus::dead_letter::user_event;
+use promethean_bus::jq::{Caps, Program, RunError};
+use promethean_model::Event;
+
+use crate::change::Change;
+
+/// Most changes that one event may make.
+pub const CHANGES_MAX: usize = 1_000;
+
+/// A projector written in Rust: a pure function from an event to changes. It must give the same for the same event,
+/// whenever it is asked.
+pub trait Project: Send + Sync + 'static {
+    /// The changes that an event makes, or why it makes none that could be written.
+    fn project(&self, event: &Event) -> Result<Vec<Change>, String>;
+}
+
+impl<F: Fn(&Event) -> Result<Vec<Change>, String> + Send + Sync + 'static> Project for F {
+    fn project(&self, event: &Event) -> Result<Vec<Change>, String> {
+        self(event)
+    }
+}
+
+/// What turns events into changes.
+#[derive(Clone)]
+pub enum Logic {
+    /// Rust.
+    Rust(Arc<dyn Project>),
+    /// A jq program: its input is the event, each of its outputs a change.
+    Jq(Program),
+}
+
+/// Why there are no changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// The event is at fault, or the program at this event.
+    Event(String),
+    /// The program took too long and is not run again.
+    Stuck(String),
+    /// Going on would make it worse.
+    Halt(String),
+    /// Nothing is wrong with either: later it may work.
+    Later(String),
+}
+
+pub(crate) type Projected = Result<Vec<Change>, Failed>;
+
+impl Logic {
+    /// A projector in Rust.
+    pub fn rust(project: impl Project) -> Self {
+        Self::Rust(Arc::new(project))
+    }
+
+    /// What was written, so that another text is recognised; the same for whatever is written in Rust.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Rust(_) => "rust",
+            Self::Jq(program) => program.text(),
+        }
+    }
+
+    /// The changes of each event.
+    pub(crate) async fn project(&self, events: &[StoredEvent]) -> Vec<Projected> {
+        match self {
+            Self::Rust(project) => rust(project, events).await,
+            Self::Jq(program) => jq(program, events).await,
+        }
+    }
+}
+
+async fn rust(project: &Arc<dyn Project>, events: &[StoredEvent]) -> Vec<Projected> {
+    let (project, events) = (Arc::clone(project), events.to_vec());
+    let count = events.len();
+    let run = move || events.iter().map(|event| rust_one(&*project, event)).collect::<Vec<_>>();
+    let done = tokio::task::spawn_blocking(run).await;
+    // Panics are caught below; what is left is a runtime that shuts down.
+    done.unwrap_or_else(|error| vec![Err(Failed::Later(error.to_string())); count])
+}
+
+fn rust_one(project: &dyn Project, event: &StoredEvent) -> Projected {
+    let event = user_event(event).map_err(|error| Failed::Event(error.to_string()))?;
+    // A projector that panics has no state of its own that could be left half changed.
+    let changes = catch_unwind(AssertUnwindSafe(|| project.project(&event)));
+    let changes =
+        changes.unwrap_or_else(|thrown| Err(format!("the projector panicked: {}", text_of(&*thrown))));
+    changes.and_then(bounded).map_err(Failed::Event)
+}
+
+fn bounded(changes: Vec<Change>) -> Result<Vec<Change>, String> {
+    if changes.len() <= CHANGES_MAX {
+        return Ok(changes);
+    }
+    Err(format!("{} changes of one event; make at most {CHANGES_MAX}", changes.len()))
+}
+
+fn text_of(thrown: &(dyn std::any::Any + Send)) -> &str {
+    let text = thrown.downcast_ref::<&str>().copied();
+    text.or_else(|| thrown.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
+}
+
+async fn jq(program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
+    let mut inputs = Vec::with_capacity(events.len());
+    for event in events {
+        let read = user_event(event).map_err(|error| error.to_string());
+        let json = read.and_then(|event| serde_json::to_string(&event).map_err(|error| error.to_string()));
+        match json {
+            Ok(json) => inputs.push(json),
+            // Others wait behind it: what comes before is projected first.
+            Err(error) => {
+                let mut done = jq_all(program, inputs).await;
+                done.push(Err(Failed::Event(error)));
+                return done;
+            }
+        }
+    }
+    jq_all(program, inputs).await
+}
+
+async fn jq_all(program: &Program, inputs: Vec<String>) -> Vec<Projected> {
+    let caps = Caps { outputs: CHANGES_MAX, ..Caps::default() };
+    let outputs = program.run_each(inputs, caps).await;
+    outputs.into_iter().map(|outputs| jq_changes(program, outputs)).collect()
+}
+
+fn jq_changes(program: &Program, outputs: Result<Vec<String>, RunError>) -> Projected {
+    let outputs = outputs.map_err(|error| match error {
+        RunError::NoThread => Failed::Later(error.to_string()),
+        _ if program.is_stuck() => Failed::Stuck(error.to_string()),
+        _ => Failed::Event(error.to_string()),
+    })?;
+    outputs.iter().map(|output| read_change(output).map_err(Failed::Event)).collect()
+}
+
+/// A change as a program gives it.
+pub(crate) fn read_change(json: &str) -> Result<Change, String> {
+    serde_json::from_str(json).map_err(|error| {
+        let shown: String = json.chars().take(200).collect();
+        format!("`{shown}` is no change ({error}); give {{upsert: ...}}, {{delete: ...}} or {{publish: ...}}")
+    })
+}
+
+impl std::fmt::Debug for Logic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Logic").field(&self.text()).finish()
+    }
+}

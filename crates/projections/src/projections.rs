@@ -1,0 +1,126 @@
+//! The handle that users hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use promethean_bus::Bus;
+use promethean_model::{Clock, CollectionName, GroupName, TopicName};
+use promethean_store::port::Store;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::definition::Declared;
+use crate::error::ProjectionError;
+use crate::runner::{Command, Parts};
+use crate::start::{Reach, Ready, prepare};
+use crate::status::ProjectorStatus;
+
+/// Projectors at work and the collections they keep. Cheap to clone.
+#[derive(Clone)]
+pub struct Projections {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) parts: Arc<Parts>,
+    /// Collections whose changes are events.
+    histories: BTreeSet<CollectionName>,
+    pub(crate) default_collection: Option<CollectionName>,
+    projectors: BTreeMap<GroupName, Reach>,
+    stopping: watch::Sender<bool>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Projections {
+    /// Starts what is declared over a bus and the store that it is over, both of which stay the caller's to close, after
+    /// this. If one projector cannot be started none is; one that has a reason to wait for a person says so in its
+    /// status.
+    pub async fn open(
+        bus: Bus,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        declared: Declared,
+    ) -> Result<Self, ProjectionError> {
+        declared.validate()?;
+        let Declared { collections, projectors, default_collection } = declared;
+        let parts = Arc::new(Parts { bus, store, clock });
+        let stopping = watch::channel(false).0;
+        let (mut reaches, mut ready) = (BTreeMap::new(), Vec::new());
+        for projector in projectors {
+            let name = projector.name.clone();
+            let (one, reach) = prepare(&parts, projector, &collections, stopping.subscribe()).await?;
+            reaches.insert(name, reach);
+            ready.push(one);
+        }
+        let mut tasks = JoinSet::new();
+        for Ready { runner, halted } in ready {
+            tasks.spawn(runner.run(halted));
+        }
+        let inner = Inner {
+            parts,
+            histories: collections.into_iter().filter(|one| one.history).map(|one| one.name).collect(),
+            default_collection,
+            projectors: reaches,
+            stopping,
+            tasks: Mutex::new(tasks),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// How every projector is, by name.
+    pub fn projectors(&self) -> Vec<ProjectorStatus> {
+        self.inner.projectors.values().map(|reach| reach.shown.get()).collect()
+    }
+
+    /// How one is.
+    pub fn projector(&self, name: &GroupName) -> Result<ProjectorStatus, ProjectionError> {
+        Ok(self.reach(name)?.shown.get())
+    }
+
+    /// The topic of a collection's changes.
+    pub fn feed_of(&self, collection: &CollectionName) -> Result<TopicName, ProjectionError> {
+        let feed = self.inner.histories.get(collection).and_then(|name| name.changed_topic().ok());
+        feed.ok_or_else(|| ProjectionError::NoHistory { collection: collection.clone() })
+    }
+
+    /// Who writes a collection.
+    pub fn writer_of(&self, collection: &CollectionName) -> Option<GroupName> {
+        let writes = |reach: &Reach| reach.shown.get().collections.contains(collection);
+        self.inner.projectors.iter().find(|(_, reach)| writes(reach)).map(|(name, _)| name.clone())
+    }
+
+    /// Begins to make a projector's state anew beside the one that is served, which it replaces when it is done. Refused
+    /// if the beginning of the topic is gone, unless that is accepted.
+    pub async fn rebuild(&self, name: &GroupName, accept_loss: bool) -> Result<(), ProjectionError> {
+        let (begun, answer) = oneshot::channel();
+        self.tell(name, Command::Rebuild { accept_loss, begun }).await?;
+        answer.await.unwrap_or(Err(ProjectionError::Closed))
+    }
+
+    /// Lets a projector that is halted go on, at the event that it halted at.
+    pub async fn resume(&self, name: &GroupName) -> Result<(), ProjectionError> {
+        self.tell(name, Command::Resume).await
+    }
+
+    async fn tell(&self, name: &GroupName, command: Command) -> Result<(), ProjectionError> {
+        self.reach(name)?.commands.send(command).await.map_err(|_| ProjectionError::Closed)
+    }
+
+    fn reach(&self, name: &GroupName) -> Result<&Reach, ProjectionError> {
+        let unknown = || ProjectionError::UnknownProjector { name: name.clone() };
+        self.inner.projectors.get(name).ok_or_else(unknown)
+    }
+
+    /// Ends every projector after the page it is at, and waits for them.
+    pub async fn close(&self) {
+        self.inner.stopping.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+impl std::fmt::Debug for Projections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Projections").field("projectors", &self.projectors()).finish_non_exhaustive()
+    }
+}

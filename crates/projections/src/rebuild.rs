@@ -1,0 +1,183 @@
+//! A projector's state made anew beside the one that is served, and put in its place.
+//!
+//! It reads the same topic from its beginning into collections of other names, publishes nothing and runs no timer: what
+//! was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
+//! is where the projector is, neither moves while one takes the place of the other, in one commit.
+
+use promethean_model::{CollectionName, Offset};
+use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, StateOp};
+
+use crate::attempt::Attempt;
+use crate::definition::Projector;
+use crate::error::ProjectionError;
+use crate::hash::state_hash;
+use crate::logic::Failed;
+use crate::row::ProjectorRow;
+use crate::runner::Parts;
+use crate::status::RebuildStatus;
+use crate::target::Target;
+
+/// Events of one commit.
+const BATCH: usize = 2_000;
+const PAGE_BYTES: usize = 4 << 20;
+
+/// A rebuild on its way.
+pub(crate) struct Rebuild {
+    target: Target,
+    next: Offset,
+    skipped: u64,
+}
+
+/// What a step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is more to do.
+    More,
+    /// It is where the projector is.
+    Abreast,
+}
+
+impl Rebuild {
+    /// Begins with empty collections.
+    pub(crate) async fn begin(
+        parts: &Parts,
+        projector: &Projector,
+        live: &Target,
+        accept_loss: bool,
+    ) -> Result<Self, ProjectionError> {
+        let info = parts.store.topic_info(&projector.topic).await?;
+        let earliest = info.map_or(Offset::ZERO, |info| info.earliest);
+        if earliest > Offset::ZERO && !accept_loss {
+            let limit = PageLimit { events: 1, ..PageLimit::default() };
+            let first = parts.store.read(&projector.topic, earliest, limit).await?;
+            return Err(ProjectionError::HistoryGone {
+                topic: projector.topic.clone(),
+                earliest: first.events.first().map(|event| event.ts),
+                fix: "rebuild with `accept_loss` to do without it",
+            });
+        }
+        let target = live.shadow()?;
+        let mut batch = Batch::derived();
+        // What an earlier one left behind.
+        batch.state.extend(target.drops().map(StateOp::from));
+        batch.state.extend(target.declarations().map(StateOp::from));
+        parts.store.commit(batch).await?;
+        Ok(Self { target, next: earliest, skipped: 0 })
+    }
+
+    pub(crate) fn status(&self) -> RebuildStatus {
+        RebuildStatus {
+            running: true,
+            position: self.next.get(),
+            skipped: self.skipped,
+            equal: None,
+            hash: None,
+            error: None,
+        }
+    }
+
+    /// The offset of its next event.
+    pub(crate) const fn position(&self) -> Offset {
+        self.next
+    }
+
+    /// Projects some more events, up to where the projector is.
+    pub(crate) async fn step(
+        &mut self,
+        parts: &Parts,
+        projector: &Projector,
+        live: Offset,
+    ) -> Result<Step, String> {
+        if self.next >= live {
+            return Ok(Step::Abreast);
+        }
+        let limit = PageLimit { events: BATCH, bytes: PAGE_BYTES };
+        let page =
+            parts.store.read(&projector.topic, self.next, limit).await.map_err(|error| error.to_string())?;
+        let mut events = page.events;
+        events.retain(|event| event.offset < live);
+        let next = page.next.min(live);
+        if next <= self.next {
+            return Err(format!("topic `{}` has nothing at {}", projector.topic, self.next));
+        }
+        if projector.normalize {
+            events = parts.bus.lift_all(events).await;
+        }
+        let attempt =
+            Attempt { store: &*parts.store, projector, target: &self.target, follower: None, epoch: 0 };
+        let mut left = events.as_slice();
+        while !left.is_empty() {
+            let outcome = attempt.run(left, next).await;
+            left = left.get(outcome.done..).unwrap_or_default();
+            match outcome.failed {
+                None => {}
+                // It failed when it was first projected, too.
+                Some(Failed::Event(_)) => {
+                    self.skipped += 1;
+                    left = left.get(1..).unwrap_or_default();
+                }
+                Some(Failed::Stuck(reason) | Failed::Halt(reason) | Failed::Later(reason)) => {
+                    return Err(reason);
+                }
+            }
+        }
+        self.next = next;
+        Ok(Step::More)
+    }
+
+    /// Takes the place of what is served.
+    pub(crate) async fn finish(
+        &self,
+        parts: &Parts,
+        projector: &Projector,
+        live: &Target,
+        epoch: u64,
+    ) -> RebuildStatus {
+        let mut status = RebuildStatus { running: false, ..self.status() };
+        match self.replace(parts, projector, live, epoch).await {
+            Ok((before, after)) => {
+                status.equal = Some(before == Some(after));
+                status.hash = Some(format!("{after:032x}"));
+            }
+            Err(error) => status = self.failed(parts, error.to_string()).await,
+        }
+        status
+    }
+
+    async fn replace(
+        &self,
+        parts: &Parts,
+        projector: &Projector,
+        live: &Target,
+        epoch: u64,
+    ) -> Result<(Option<u128>, u128), ProjectionError> {
+        let stored = |target: &Target| -> Vec<CollectionName> {
+            target.names().into_iter().map(|(_, stored_as)| stored_as.clone()).collect()
+        };
+        // One whose declaration was refused may not be there.
+        let before = state_hash(&*parts.store, &stored(live)).await.ok();
+        let after = state_hash(&*parts.store, &stored(&self.target)).await?;
+        let mut batch = Batch::derived();
+        batch.state.extend(live.replacements(&self.target).into_iter().map(StateOp::from));
+        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint());
+        let row =
+            row.put(&projector.name).map_err(|reason| crate::definition::bad("row".to_owned(), reason))?;
+        let cursor = CursorOp::Put {
+            group: projector.name.clone(),
+            topic: projector.topic.clone(),
+            cursor: Cursor { floor: self.next, epoch, data: Vec::new() },
+            expected_epoch: epoch,
+        };
+        parts.store.commit(batch.with(row).with(cursor)).await?;
+        Ok((before, after))
+    }
+
+    /// Drops what was made.
+    pub(crate) async fn failed(&self, parts: &Parts, reason: String) -> RebuildStatus {
+        let mut batch = Batch::derived();
+        batch.state.extend(self.target.drops().map(StateOp::from));
+        // If not now, then when the next one begins.
+        let _ = parts.store.commit(batch).await;
+        RebuildStatus { running: false, error: Some(reason), ..self.status() }
+    }
+}

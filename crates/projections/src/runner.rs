@@ -1,0 +1,229 @@
+//! A projector at work: one task, which reads, projects and commits, one page after the other.
+//!
+//! - `page`: the next events, whatever becomes of each
+//! - `rebuilding`: a rebuild beside them
+
+mod page;
+mod rebuilding;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_bus::Bus;
+use promethean_bus::follower::Follower;
+use promethean_model::{Clock, Offset};
+use promethean_store::port::{EndWatch, Store};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tracing::{error, warn};
+
+use self::rebuilding::Rebuilt;
+use crate::definition::Projector;
+use crate::error::ProjectionError;
+use crate::rebuild::Rebuild;
+use crate::status::{Activity, Shown};
+use crate::target::Target;
+use crate::timer;
+
+/// How long to wait before an event is tried again, times the number of tries.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// The longest wait for a store that does not work.
+const LATER_MAX: Duration = Duration::from_secs(5);
+
+/// What all projectors share.
+pub(crate) struct Parts {
+    pub(crate) bus: Bus,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What a projector can be told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Begins a rebuild. `accept_loss`: also if the beginning of the topic is gone.
+    Rebuild { accept_loss: bool, begun: oneshot::Sender<Result<(), ProjectionError>> },
+    /// Goes on after it was halted.
+    Resume,
+}
+
+/// A projector at work.
+pub(crate) struct Runner {
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) projector: Projector,
+    pub(crate) target: Target,
+    pub(crate) follower: Follower,
+    pub(crate) shown: Shown,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) watch: EndWatch,
+    /// The offset of the next event.
+    pub(crate) next: Offset,
+    pub(crate) epoch: u64,
+    /// Events from there on that were given up before the cursor was rolled back.
+    pub(crate) buried: BTreeSet<Offset>,
+    pub(crate) rebuild: Option<Rebuild>,
+}
+
+/// Why the work is interrupted.
+enum Interrupted {
+    /// It is to end.
+    Stop,
+    /// It cannot go on by itself.
+    Halt(Activity, String),
+}
+
+impl Runner {
+    /// Works until it is told to stop. `halted`: why it cannot begin.
+    pub(crate) async fn run(mut self, mut halted: Option<String>) {
+        let mut due = self.projector.timer.as_ref().map(|timer| Instant::now() + timer.every);
+        loop {
+            let worked = match halted.take() {
+                Some(reason) => Err(Interrupted::Halt(Activity::Halted, reason)),
+                None => self.work(&mut due).await,
+            };
+            match worked {
+                Ok(()) => {}
+                Err(Interrupted::Stop) => break,
+                Err(Interrupted::Halt(activity, reason)) => {
+                    error!(projector = %self.projector.name, %reason, "projector halted");
+                    let end = self.watch.end();
+                    self.show_place(end);
+                    self.say(activity, Some(reason));
+                    if self.wait_for_a_person().await.is_err() {
+                        break;
+                    }
+                    self.say(Activity::Running, None);
+                }
+            }
+        }
+        self.say(Activity::Stopped, None);
+    }
+
+    /// Does the next thing that is to be done, or waits for one.
+    async fn work(&mut self, due: &mut Option<Instant>) -> Result<(), Interrupted> {
+        if *self.stopping.borrow() {
+            return Err(Interrupted::Stop);
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command).await;
+        }
+        if due.is_some_and(|due| due <= Instant::now()) {
+            self.run_timer().await;
+            *due = self.projector.timer.as_ref().map(|timer| Instant::now() + timer.every);
+        }
+        let worked = self.page().await?;
+        let rebuilt = self.rebuild_step(self.next).await;
+        if worked || rebuilt != Rebuilt::Nothing {
+            // Others have their turn too.
+            tokio::task::yield_now().await;
+            return Ok(());
+        }
+        let timer = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(*due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let command = tokio::select! {
+            end = self.watch.changed() => return end.map(drop).ok_or(Interrupted::Stop),
+            () = timer => return Ok(()),
+            () = stopped(&mut self.stopping) => return Err(Interrupted::Stop),
+            command = self.commands.recv() => command.ok_or(Interrupted::Stop)?,
+        };
+        self.obey(command).await;
+        Ok(())
+    }
+
+    async fn run_timer(&mut self) {
+        let Some(timer) = &self.projector.timer else { return };
+        let run = timer::Run {
+            timer,
+            projector: &self.projector.name,
+            follower: &self.follower,
+            store: &*self.parts.store,
+            now_ms: self.parts.clock.wall_ms(),
+        };
+        let done = run.all().await;
+        self.shown.change(|shown| shown.timer_runs += 1);
+        if let Err(reason) = done {
+            let reason = format!("the timer failed {reason}");
+            warn!(projector = %self.projector.name, %reason, "timer failed");
+            self.shown.change(|shown| shown.failures += 1);
+            self.say(Activity::Running, Some(reason));
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Resume => {}
+            Command::Rebuild { accept_loss, begun } => {
+                let result = match self.rebuild {
+                    Some(_) => Err(ProjectionError::Rebuilding { name: self.projector.name.clone() }),
+                    None => self.begin_rebuild(accept_loss).await,
+                };
+                // Whoever asked may have gone away.
+                let _ = begun.send(result);
+            }
+        }
+    }
+
+    /// While it is halted: until someone tells it to go on, or a rebuild has taken its place.
+    async fn wait_for_a_person(&mut self) -> Result<(), Interrupted> {
+        loop {
+            if *self.stopping.borrow() {
+                return Err(Interrupted::Stop);
+            }
+            let end = self.watch.end();
+            match self.rebuild_step(end).await {
+                Rebuilt::Nothing => {}
+                Rebuilt::Done => return Ok(()),
+                Rebuilt::Some | Rebuilt::Failed => continue,
+            }
+            let command = tokio::select! {
+                () = stopped(&mut self.stopping) => return Err(Interrupted::Stop),
+                command = self.commands.recv() => command.ok_or(Interrupted::Stop)?,
+            };
+            match command {
+                Command::Resume => return Ok(()),
+                command => self.obey(command).await,
+            }
+        }
+    }
+
+    /// Waits because something else does not work.
+    async fn later(&mut self, reason: &str, waits: u32) -> Result<(), Interrupted> {
+        self.say(Activity::Retrying, Some(reason.to_owned()));
+        self.wait((RETRY_AFTER * waits).min(LATER_MAX)).await
+    }
+
+    async fn wait(&mut self, time: Duration) -> Result<(), Interrupted> {
+        match tokio::time::timeout(time, stopped(&mut self.stopping)).await {
+            Ok(()) => Err(Interrupted::Stop),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn show_place(&self, end: Offset) {
+        let lag = end.since(self.next);
+        self.shown.change(|shown| {
+            self.follower.count(self.next.get().saturating_sub(shown.position), lag);
+            (shown.position, shown.end, shown.lag) = (self.next.get(), end.get(), lag);
+        });
+    }
+
+    fn say(&self, activity: Activity, error: Option<String>) {
+        let failure = (activity != Activity::Running).then(|| error.clone()).flatten();
+        self.follower.set_failure(failure);
+        self.shown.change(|shown| {
+            shown.activity = activity;
+            shown.last_error = error.or_else(|| shown.last_error.take());
+        });
+    }
+}
+
+/// Ends when all is to end.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // Whoever could say so is gone: that is as good.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}

@@ -1,0 +1,184 @@
+//! The next events, whatever becomes of each.
+
+use promethean_bus::StoredEvent;
+use promethean_bus::follower::GivenUp;
+use promethean_model::Offset;
+use promethean_store::port::PageLimit;
+use tracing::warn;
+
+use super::{Interrupted, RETRY_AFTER, Runner};
+use crate::attempt::{Attempt, Outcome, Refused};
+use crate::definition::OnFailure;
+use crate::logic::Failed;
+use crate::status::Activity;
+
+/// Bytes of events of one page, but for the last event.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// How often an event was tried.
+#[derive(Debug, Default)]
+struct Tries {
+    failed: u32,
+    waits: u32,
+    first_ms: Option<i64>,
+}
+
+impl Runner {
+    /// Projects the next page; whether there was one.
+    pub(super) async fn page(&mut self) -> Result<bool, Interrupted> {
+        let end = self.watch.end();
+        self.show_place(end);
+        if end < self.next {
+            let (topic, next) = (&self.projector.topic, self.next);
+            let reason = format!(
+                "topic `{topic}` ends at {end}, before this projector's position {next}: it was deleted, or lost its tail; rebuild the projector"
+            );
+            return Err(Interrupted::Halt(Activity::Halted, reason));
+        }
+        if end == self.next {
+            return Ok(false);
+        }
+        let limit = PageLimit { events: self.projector.batch, bytes: PAGE_BYTES };
+        let page = match self.parts.store.read(&self.projector.topic, self.next, limit).await {
+            Ok(page) => page,
+            Err(error) => {
+                // Damage does not heal; anything else may.
+                if error.code() == "corrupt_range" {
+                    return Err(Interrupted::Halt(Activity::Halted, error.to_string()));
+                }
+                self.later(&error.to_string(), 1).await?;
+                return Ok(true);
+            }
+        };
+        if page.expired > 0 && !self.projector.accept_loss {
+            return Err(Interrupted::Halt(Activity::Halted, self.loss(page.expired)));
+        }
+        if page.next <= self.next {
+            return Ok(false);
+        }
+        let mut events = page.events;
+        if self.projector.normalize {
+            events = self.parts.bus.lift_all(events).await;
+        }
+        self.project(&events, page.next).await?;
+        self.show_place(end);
+        Ok(true)
+    }
+
+    fn loss(&self, expired: u64) -> String {
+        format!(
+            "retention took {expired} events of topic `{}` from offset {} on before they were projected; set `accept_loss = true` to go on without them, or rebuild",
+            self.projector.topic, self.next
+        )
+    }
+
+    /// Projects events to the end, whatever becomes of each.
+    async fn project(&mut self, mut events: &[StoredEvent], next: Offset) -> Result<(), Interrupted> {
+        if events.is_empty() {
+            return self.pass(next).await;
+        }
+        let mut tries = Tries::default();
+        while let Some(first) = events.first() {
+            if self.buried.remove(&first.offset) {
+                let after = events.get(1).map_or(next, |event| event.offset);
+                self.pass(after).await?;
+                events = events.get(1..).unwrap_or_default();
+                continue;
+            }
+            // What was given up is passed over by itself.
+            let buried = events.iter().position(|event| self.buried.contains(&event.offset));
+            // An event that failed is tried alone, so that those behind it are not published before it.
+            let count = if tries.failed > 0 { 1 } else { buried.unwrap_or(events.len()) };
+            let part = events.get(..count).unwrap_or_default();
+            let after = events.get(count).map_or(next, |event| event.offset);
+            let Outcome { done, failed } = self.attempt().run(part, after).await;
+            if done > 0 {
+                tries = Tries::default();
+                self.shown.change(|shown| shown.projected += done as u64);
+                events = events.get(done..).unwrap_or_default();
+                self.next = events.first().map_or(next, |event| event.offset);
+                self.say(Activity::Running, None);
+            }
+            let (Some(failed), Some(event)) = (failed, events.first()) else { continue };
+            if self.failed(event, failed, &mut tries).await? {
+                let after = events.get(1).map_or(next, |event| event.offset);
+                self.pass(after).await?;
+                events = events.get(1..).unwrap_or_default();
+                tries = Tries::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes of a failure: waiting, or that the event is given up, which is answered with true.
+    async fn failed(
+        &mut self,
+        event: &StoredEvent,
+        failed: Failed,
+        tries: &mut Tries,
+    ) -> Result<bool, Interrupted> {
+        let reason = match failed {
+            Failed::Event(reason) => reason,
+            Failed::Stuck(reason) => return Err(Interrupted::Halt(Activity::Stuck, reason)),
+            Failed::Halt(reason) => return Err(Interrupted::Halt(Activity::Halted, reason)),
+            Failed::Later(reason) => {
+                tries.waits += 1;
+                self.later(&reason, tries.waits).await?;
+                return Ok(false);
+            }
+        };
+        let now = self.parts.clock.wall_ms();
+        tries.failed += 1;
+        let first_ms = *tries.first_ms.get_or_insert(now);
+        let reason = format!("at offset {}: {reason}", event.offset);
+        self.shown.change(|shown| shown.failures += 1);
+        if tries.failed <= self.projector.retries {
+            self.say(Activity::Retrying, Some(reason));
+            self.wait(RETRY_AFTER * tries.failed).await?;
+            return Ok(false);
+        }
+        if self.projector.on_failure == OnFailure::Halt {
+            return Err(Interrupted::Halt(Activity::Halted, reason));
+        }
+        let given_up = GivenUp { reason: reason.clone(), attempts: tries.failed, first_ms };
+        while let Err(error) = self.follower.bury(event, &given_up).await {
+            tries.waits += 1;
+            self.later(&error.to_string(), tries.waits).await?;
+        }
+        warn!(projector = %self.projector.name, %reason, "event became a dead letter");
+        self.shown.change(|shown| shown.dead_letters += 1);
+        self.say(Activity::Running, Some(reason));
+        Ok(true)
+    }
+
+    /// Moves the cursor without projecting anything.
+    async fn pass(&mut self, next: Offset) -> Result<(), Interrupted> {
+        let mut waits = 0;
+        loop {
+            let refused = self.attempt().commit(Vec::new(), next).await;
+            match refused.map_err(Refused::into_failed) {
+                Ok(()) => {
+                    self.next = next;
+                    return Ok(());
+                }
+                Err(Failed::Later(reason) | Failed::Event(reason)) => {
+                    waits += 1;
+                    self.later(&reason, waits).await?;
+                }
+                Err(Failed::Halt(reason) | Failed::Stuck(reason)) => {
+                    return Err(Interrupted::Halt(Activity::Halted, reason));
+                }
+            }
+        }
+    }
+
+    fn attempt(&self) -> Attempt<'_> {
+        Attempt {
+            store: &*self.parts.store,
+            projector: &self.projector,
+            target: &self.target,
+            follower: Some(&self.follower),
+            epoch: self.epoch,
+        }
+    }
+}

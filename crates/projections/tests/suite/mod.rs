@@ -1,0 +1,6 @@
+mod crash;
+mod failures;
+mod feed;
+mod projector;
+mod rebuild;
+mod world;
