@@ -13,7 +13,9 @@ pub(crate) use self::bench::{
     BenchArgs, BenchCommand, BusArgs, BusMeasurement, ChildArgs, ChildTask, CommonArgs, GatewayArgs,
     GatewayMeasurement, Measurement, SchemaBenchArgs, SeedArgs, StoreKind,
 };
+use crate::collections::CollectionsCommand;
 use crate::config::Overrides;
+use crate::dev::DevArgs;
 use crate::generate::GenerateArgs;
 use crate::lint::LintArgs;
 use crate::schema::SchemaCommand;
@@ -31,6 +33,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve the bus over WebSocket and HTTP until stopped
     Serve(ServeArgs),
+    /// Serve an example in memory, with a service that reports to it, and say where to look
+    Dev(DevArgs),
+    /// Look at the documents that projectors keep
+    #[command(subcommand)]
+    Collections(CollectionsCommand),
     /// Register schemas of topics, compare them, and try them
     #[command(subcommand)]
     Schema(SchemaCommand),

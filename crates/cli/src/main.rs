@@ -2,8 +2,10 @@
 
 mod args;
 mod bench;
+mod collections;
 mod config;
 mod data_dir;
+mod dev;
 mod generate;
 mod lint;
 mod output;
@@ -26,6 +28,8 @@ const EXIT_FAILED: u8 = 2;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Collections(command) => collections::run(&command),
+        Command::Dev(args) => dev::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Schema(command) => schema::run(&command),

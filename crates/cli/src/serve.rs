@@ -1,5 +1,6 @@
 //! `promethean serve`: the server, until it is told to stop.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use promethean_bus::Bus;
 use promethean_bus::schema::folder::{Folder, TopicReport};
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};
+use promethean_projections::Projections;
 use promethean_store::embedded::{EmbeddedStore, Options};
 use promethean_store::memory::{self, MemoryStore};
 use promethean_store::port::Store;
@@ -24,8 +26,19 @@ const STOP_WITHIN: Duration = Duration::from_secs(8);
 /// How often what time has ended is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
+/// Everything that serves, in the order it is started in.
+pub(crate) struct Server {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    bus: Bus,
+    projections: Projections,
+    gateway: Gateway,
+    /// Who is let in, for people.
+    exposure: String,
+}
+
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
-    start_log(args);
+    start_log(args.log_level, args.log_format);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start a runtime")?;
     runtime.block_on(serve(args))?;
@@ -33,12 +46,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 }
 
 /// Writes what happens to standard error, a line each.
-fn start_log(args: &ServeArgs) {
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(args.log_level)
-        .with_writer(std::io::stderr)
-        .with_ansi(false);
-    match args.log_format {
+pub(crate) fn start_log(level: tracing::Level, format: LogFormat) {
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),
     }
@@ -49,39 +59,68 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     let mut interrupted = signal(SignalKind::interrupt()).context("listen for signals")?;
     let mut terminated = signal(SignalKind::terminate()).context("listen for signals")?;
     let config = config::resolve(args.config.as_deref(), args.overrides())?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let auth = config.authenticator(&clock)?;
-    config.check_exposure(&*auth)?;
-    let store = open_store(&config, &clock).await?;
-    let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), config.bus_options()).await?;
-    for (topic, settings) in &config.topics {
-        let set = bus.set_topic(topic, settings.clone()).await;
-        set.with_context(|| format!("set topic `{topic}` as the configuration says"))?;
-    }
-    if let Some(folder) = &config.schemas {
-        apply_schemas(&bus, folder).await?;
-    }
-    let described = config.describe_exposure(&*auth);
-    let parts =
-        Parts { bus: bus.clone(), auth, clock: Arc::clone(&clock), options: config.gateway_options() };
-    let gateway = Gateway::start(parts, &config.listen).await?;
-    for address in gateway.addresses() {
+    let server = Server::start(&config).await?;
+    for address in server.addresses() {
         info!(%address, "listening");
-        eprintln!("promethean listens on {address}; it {described}");
+        eprintln!("promethean listens on {address}; it {}", server.exposure);
     }
-    let sweeping = sweep(&*store, &*clock);
     tokio::select! {
         _ = interrupted.recv() => {}
         _ = terminated.recv() => {}
-        () = sweeping => {}
+        () = sweep(&*server.store, &*server.clock) => {}
     }
-    info!("stopping");
-    if tokio::time::timeout(STOP_WITHIN, gateway.stop()).await.is_err() {
-        warn!("some clients did not take their leave in time");
-    }
-    bus.close().await;
-    store.close().await;
+    server.stop().await;
     Ok(())
+}
+
+impl Server {
+    /// Starts everything that is configured.
+    pub(crate) async fn start(config: &Config) -> Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let auth = config.authenticator(&clock)?;
+        config.check_exposure(&*auth)?;
+        let store = open_store(config, &clock).await?;
+        let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), config.bus_options()).await?;
+        for (topic, settings) in &config.topics {
+            let set = bus.set_topic(topic, settings.clone()).await;
+            set.with_context(|| format!("set topic `{topic}` as the configuration says"))?;
+        }
+        if let Some(folder) = &config.schemas {
+            apply_schemas(&bus, folder).await?;
+        }
+        let state = config.state.clone();
+        let projections = Projections::open(bus.clone(), Arc::clone(&store), Arc::clone(&clock), state).await;
+        let projections = projections.context("start the projectors")?;
+        let exposure = config.describe_exposure(&*auth);
+        let parts = Parts {
+            bus: bus.clone(),
+            projections: Some(projections.clone()),
+            auth,
+            clock: Arc::clone(&clock),
+            options: config.gateway_options(),
+        };
+        let gateway = Gateway::start(parts, &config.listen).await?;
+        Ok(Self { store, clock, bus, projections, gateway, exposure })
+    }
+
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        self.gateway.addresses()
+    }
+
+    pub(crate) const fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Stops in the opposite order.
+    pub(crate) async fn stop(self) {
+        info!("stopping");
+        if tokio::time::timeout(STOP_WITHIN, self.gateway.stop()).await.is_err() {
+            warn!("some clients did not take their leave in time");
+        }
+        self.projections.close().await;
+        self.bus.close().await;
+        self.store.close().await;
+    }
 }
 
 /// Registers what a folder has and the topics lack. Nothing is served before: no event comes in between.

@@ -29,7 +29,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Arc::new(MemoryStore::new(Arc::clone(&clock), memory::Options::default())),
     };
     let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), BusOptions::default()).await?;
-    let parts = Parts { bus: bus.clone(), auth: Arc::new(Open), clock, options: GatewayOptions::default() };
+    let parts = Parts {
+        bus: bus.clone(),
+        projections: None,
+        auth: Arc::new(Open),
+        clock,
+        options: GatewayOptions::default(),
+    };
     let gateway = Gateway::start(parts, &[address]).await?;
     eprintln!("listening on {:?}", gateway.addresses());
     tokio::signal::ctrl_c().await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use promethean_bus::Bus;
 use promethean_model::Clock;
+use promethean_projections::Projections;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +23,8 @@ pub(crate) struct App {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) bus: Bus,
+    /// What is derived from its events; `None` where nothing is.
+    pub(crate) projections: Option<Projections>,
     pub(crate) auth: Arc<dyn Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: GatewayOptions,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use promethean_bus::Bus;
 use promethean_model::Clock;
+use promethean_projections::Projections;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +29,8 @@ pub struct Gateway {
 pub struct Parts {
     /// The bus, which stays the caller's to close, after the gateway.
     pub bus: Bus,
+    /// What is derived from its events, which stays the caller's to close too.
+    pub projections: Option<Projections>,
     /// Who may do what.
     pub auth: Arc<dyn Authenticator>,
     /// The bus's clock.
@@ -55,11 +58,11 @@ pub enum StartError {
 impl Gateway {
     /// Serves on all addresses; port 0 takes a free one.
     pub async fn start(parts: Parts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
-        let Parts { bus, auth, clock, options } = parts;
+        let Parts { bus, projections, auth, clock, options } = parts;
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         let metrics = GatewayMetrics::new(&bus);
         let origins = Origins::of(&options, auth.is_open(), addresses);
-        let inner = Inner { bus, auth, clock, options, origins, metrics, tasks, stopping };
+        let inner = Inner { bus, projections, auth, clock, options, origins, metrics, tasks, stopping };
         let app = App { inner: Arc::new(inner) };
         let addresses = listen::start(&app, addresses).await?;
         Ok(Self { app, addresses })

@@ -14,6 +14,7 @@
 mod args;
 mod call;
 pub(crate) mod dispatch;
+mod etag;
 mod intake;
 mod kind;
 pub(crate) mod metrics;

@@ -31,6 +31,8 @@ pub struct GatewayOptions {
     pub publish_rate: Option<Rate>,
     /// How fast one subscription is delivered to. Default: any.
     pub delivery_rate: Option<Rate>,
+    /// How long a document may be kept before it is asked for again. Default: 5 s.
+    pub snap_max_age_secs: u32,
     /// Origins besides the same and loopback that browsers may connect from.
     pub allowed_origins: Vec<String>,
     /// Certificate and key, to serve over TLS only. Default: none.
@@ -51,6 +53,7 @@ impl Default for GatewayOptions {
             write_timeout_ms: 30_000,
             publish_rate: None,
             delivery_rate: None,
+            snap_max_age_secs: 5,
             allowed_origins: Vec::new(),
             tls: None,
         }

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use promethean_bus::BusError;
 use promethean_bus::pattern::Subject;
 use promethean_model::Offset;
+use promethean_projections::ProjectionError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::error;
@@ -103,6 +104,43 @@ impl From<BusError> for Refusal {
     }
 }
 
+impl From<ProjectionError> for Refusal {
+    fn from(error: ProjectionError) -> Self {
+        let status = match &error {
+            ProjectionError::Bus(error) => return error.clone().into(),
+            ProjectionError::UnknownProjector { .. }
+            | ProjectionError::UnknownDocument { .. }
+            | ProjectionError::UnknownAt { .. }
+            | ProjectionError::NoDefault
+            | ProjectionError::NoHistory { .. } => StatusCode::NOT_FOUND,
+            ProjectionError::Rebuilding { .. } | ProjectionError::CollectionInUse { .. } => {
+                StatusCode::CONFLICT
+            }
+            ProjectionError::HistoryGone { .. } => StatusCode::GONE,
+            ProjectionError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            ProjectionError::ReducerFailed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            ProjectionError::Closed => StatusCode::SERVICE_UNAVAILABLE,
+            error => match error.code() {
+                "unknown_collection" => StatusCode::NOT_FOUND,
+                "unknown_field" | "wrong_type" => StatusCode::BAD_REQUEST,
+                "closed" => StatusCode::SERVICE_UNAVAILABLE,
+                _ => {
+                    error!(%error, "the store failed");
+                    let message = "storage failed; the server's log says why";
+                    return Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.code(), message);
+                }
+            },
+        };
+        let refusal = Self::new(status, error.code(), error.to_string());
+        match error {
+            ProjectionError::HistoryGone { earliest, .. } => {
+                refusal.with("earliest", earliest.map_or(Value::Null, Into::into))
+            }
+            _ => refusal,
+        }
+    }
+}
+
 /// What clients read. Reasons of the store can name files of the server, so those are for its log.
 fn message(error: &BusError) -> String {
     let public = match error {
@@ -150,6 +188,7 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::GroupConflict { .. }
         | BusError::PartitionsInUse { .. }
         | BusError::GroupBusy { .. }
+        | BusError::ProjectorGroup { .. }
         | BusError::TopicDeleted { .. }
         | BusError::SchemaIncompatible(_)
         | BusError::SchemaInUse { .. }

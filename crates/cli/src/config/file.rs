@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use promethean_bus::limits::Rate;
 use promethean_gateway::auth::{Secret, TokenHash};
-use promethean_model::{Limits, Millis, TopicName, TopicSettings};
+use promethean_model::{CollectionName, Limits, Millis, TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
 
 use super::moment::Moment;
+use super::state::{ChangelogSection, CollectionSection, ProjectorSection};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,6 +27,11 @@ pub(super) struct File {
     pub(super) topics: BTreeMap<TopicName, TopicSettings>,
     /// A folder of schemas and of programs between their versions.
     pub(super) schemas: Option<PathBuf>,
+    pub(super) collections: BTreeMap<CollectionName, CollectionSection>,
+    pub(super) projectors: Vec<ProjectorSection>,
+    pub(super) changelogs: Vec<ChangelogSection>,
+    /// How long a document may be kept before it is asked for again.
+    pub(super) max_age_seconds: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]

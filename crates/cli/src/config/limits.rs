@@ -25,6 +25,7 @@ impl Config {
             write_timeout_ms: ms(limits.write_timeout, default.write_timeout_ms),
             publish_rate: limits.publish_rate,
             delivery_rate: limits.delivery_rate,
+            snap_max_age_secs: self.max_age_seconds.unwrap_or(default.snap_max_age_secs),
             allowed_origins: self.allowed_origins.clone(),
             tls: self.tls.as_ref().map(|tls| {
                 let files = TlsFiles::new(&tls.certificate, &tls.key);

@@ -7,6 +7,7 @@
 //! | `limits` | from that to the options of bus and gateway |
 //! | `overrides` | what the environment and flags say |
 //! | `exposure` | who may be served without authentication |
+//! | `state` | collections and projectors |
 //! | `moment` | dates |
 
 mod auth;
@@ -15,6 +16,7 @@ mod file;
 mod limits;
 pub(crate) mod moment;
 mod overrides;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use promethean_gateway::auth::Secret;
 use promethean_gateway::options::check_origins;
 use promethean_model::{TopicName, TopicSettings};
+use promethean_projections::Declared;
 
 pub(crate) use self::auth::read_secret;
 use self::file::{File, LimitsSection, TlsSection};
@@ -51,6 +54,9 @@ pub(crate) struct Config {
     pub(crate) topics: BTreeMap<TopicName, TopicSettings>,
     /// A folder of schemas, which are registered at the start.
     pub(crate) schemas: Option<PathBuf>,
+    /// Collections and projectors.
+    pub(crate) state: Declared,
+    max_age_seconds: Option<u32>,
     allowed_origins: Vec<String>,
     auto_create: bool,
     auth: auth::Auth,
@@ -70,6 +76,8 @@ impl Default for Config {
             insecure: false,
             topics: BTreeMap::new(),
             schemas: None,
+            state: Declared::default(),
+            max_age_seconds: None,
             allowed_origins: Vec::new(),
             auto_create: true,
             auth: auth::Auth::default(),
@@ -95,7 +103,8 @@ pub(crate) fn resolve(path: Option<&Path>, flags: Overrides) -> Result<Config> {
     Ok(config)
 }
 
-fn parse(text: &str, dir: &Path) -> Result<Config> {
+/// Reads a file's text. Paths in it are relative to `dir`.
+pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
     let file: File = toml::from_str(text).map_err(|error| explain(text, &error))?;
     let default = Config::default();
     let listen = file.listen.map_or(default.listen, file::OneOrMany::into_vec);
@@ -108,6 +117,11 @@ fn parse(text: &str, dir: &Path) -> Result<Config> {
         settings.validate().with_context(|| format!("[topics.\"{name}\"]"))?;
     }
     file.limits.events.validate().context("[limits.events]")?;
+    let sections = state::Sections {
+        collections: file.collections,
+        projectors: file.projectors,
+        changelogs: file.changelogs,
+    };
     Ok(Config {
         listen,
         data: file.data.map_or(default.data, |data| dir.join(data)),
@@ -115,6 +129,8 @@ fn parse(text: &str, dir: &Path) -> Result<Config> {
         insecure: false,
         topics: file.topics,
         schemas: file.schemas.map(|schemas| dir.join(schemas)),
+        state: sections.declared(dir)?,
+        max_age_seconds: file.max_age_seconds,
         allowed_origins: file.allowed_origins,
         auto_create: file.auto_create_topics.unwrap_or(true),
         auth: file.auth.map(|section| auth::Auth::read(section, dir)).transpose()?.unwrap_or_default(),

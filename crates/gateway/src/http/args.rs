@@ -7,10 +7,15 @@ use axum::http::HeaderMap;
 use super::operation::{Operation, Param, Place, Times};
 use crate::refusal::Refusal;
 
+/// Names that only the client knows, at most.
+const FIELDS_MAX: usize = 32;
+
 /// Parameters by name, each of the type that the table says.
 #[derive(Debug, Default)]
 pub(super) struct Args {
     values: Vec<(&'static str, String)>,
+    /// Those that only the client names.
+    fields: Vec<(String, String)>,
 }
 
 impl Args {
@@ -29,6 +34,10 @@ impl Args {
         }
         for (name, value) in pairs(query.unwrap_or_default())? {
             let Some(param) = of(Place::Query).find(|param| param.name == name) else {
+                if of(Place::Fields).next().is_some() {
+                    args.add_field(name, value)?;
+                    continue;
+                }
                 return Err(unknown(&name, of(Place::Query).map(|param| param.name).collect()));
             };
             args.add(param, value)?;
@@ -70,6 +79,23 @@ impl Args {
         }
         self.values.push((param.name, value));
         Ok(())
+    }
+
+    fn add_field(&mut self, name: String, value: String) -> Result<(), Refusal> {
+        if self.fields.iter().any(|(known, _)| *known == name) {
+            let message = format!("`{name}` comes more than once; a field has one value");
+            return Err(Refusal::bad_request(message).with("parameter", name));
+        }
+        if self.fields.len() == FIELDS_MAX {
+            return Err(Refusal::bad_request(format!("more than {FIELDS_MAX} fields; name fewer")));
+        }
+        self.fields.push((name, value));
+        Ok(())
+    }
+
+    /// What only the client names.
+    pub(super) fn fields(&self) -> &[(String, String)] {
+        &self.fields
     }
 
     /// The value of a parameter.

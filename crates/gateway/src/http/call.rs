@@ -7,7 +7,8 @@ use bytes::Bytes;
 use promethean_bus::Publisher;
 use promethean_bus::pattern::Subject;
 use promethean_bus::publish::minify;
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{CollectionName, GroupName, TopicName};
+use promethean_projections::Projections;
 use serde::de::DeserializeOwned;
 
 use super::args::Args;
@@ -44,6 +45,23 @@ impl Call {
     /// The group it is about.
     pub(super) fn group(&self) -> Result<GroupName, Refusal> {
         self.args.need("group")
+    }
+
+    /// What is derived from events.
+    pub(super) fn state(&self) -> Result<&Projections, Refusal> {
+        let none = || {
+            let message = "this server keeps no collections; declare them in its configuration";
+            Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
+        };
+        self.app.projections.as_ref().ok_or_else(none)
+    }
+
+    /// The collection it is about; the default one where none is named.
+    pub(super) fn collection(&self) -> Result<CollectionName, Refusal> {
+        match self.args.parse("collection")? {
+            Some(name) => Ok(name),
+            None => Ok(self.state()?.default_collection()?),
+        }
     }
 
     /// Whether the client may. Nobody may anything.
@@ -87,6 +105,13 @@ impl Call {
             Need::Any => {
                 let subject = self.subject()?;
                 deny(self.may_see(&subject), "subscribe", &subject)
+            }
+            Need::ReadCollection => {
+                let collection = self.collection()?;
+                match self.may(&Access::Read(collection.as_str())) {
+                    true => Ok(()),
+                    false => Err(Refusal::forbidden(&format!("read:{collection}"))),
+                }
             }
             Need::Manage => {
                 let subject = self.subject()?;

@@ -1,7 +1,7 @@
 //! Types of parameters: what is accepted, and how that is described. The two must say the same.
 
 use promethean_bus::pattern::Subject;
-use promethean_model::{EventId, GroupName, TopicName};
+use promethean_model::{CollectionName, EventId, GroupName, TopicName};
 use serde_json::{Value, json};
 
 use crate::refusal::Refusal;
@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Subject,
     /// The name of a group.
     Group,
+    /// The name of a collection.
+    Collection,
     /// The id of an event.
     Id,
     /// Any text.
@@ -56,6 +58,9 @@ impl Kind {
                 value.parse::<TopicName>().map(drop).map_err(|error| named(error.into()))
             }
             Self::Group => value.parse::<GroupName>().map(drop).map_err(|error| named(error.into())),
+            Self::Collection => {
+                value.parse::<CollectionName>().map(drop).map_err(|error| named(error.into()))
+            }
             Self::Subject => value.parse::<Subject>().map(drop).map_err(named),
             Self::Id => value.parse::<EventId>().map(drop).map_err(|error| {
                 Refusal::bad_request(format!("`{name}` is {error}")).with("parameter", name)
@@ -112,7 +117,9 @@ impl Kind {
                 json!({"type": "string", "maxLength": 180,
                     "anyOf": [topic(WORD), {"pattern": "^([a-z0-9-][a-z0-9_-]*\\.)+\\*\\*?$"}]})
             }
-            Self::Group => json!({"type": "string", "pattern": "^[A-Za-z0-9_.:-]+$", "maxLength": 120}),
+            Self::Group | Self::Collection => {
+                json!({"type": "string", "pattern": "^[A-Za-z0-9_.:-]+$", "maxLength": 120})
+            }
             Self::Id => json!({"type": "string", "format": "uuid",
                 "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}),
             Self::Text => json!({"type": "string"}),

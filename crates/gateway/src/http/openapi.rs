@@ -43,7 +43,9 @@ fn describe(operation: &Operation) -> Value {
     });
     if let Value::Object(fields) = &mut described {
         if !operation.params.is_empty() {
-            fields.insert("parameters".into(), operation.params.iter().map(parameter).collect());
+            // Names that only the client knows have no place in a description.
+            let named = operation.params.iter().filter(|param| param.place != Place::Fields);
+            fields.insert("parameters".into(), named.map(parameter).collect());
         }
         if let Some(body) = operation.body {
             let content = content(body.media, body.schema);
@@ -56,7 +58,7 @@ fn describe(operation: &Operation) -> Value {
 fn parameter(param: &Param) -> Value {
     let place = match param.place {
         Place::Path => "path",
-        Place::Query => "query",
+        Place::Query | Place::Fields => "query",
         Place::Header => "header",
     };
     let (required, schema) = match param.times {
@@ -91,8 +93,8 @@ fn answers(operation: &Operation) -> Value {
     refusals.extend(operation.refusals);
     for status in refusals {
         let mut answer = json!({"description": reason(status)});
-        // What the connection refuses before it knows the request has no body.
-        if let (Value::Object(fields), true) = (&mut answer, status != 431) {
+        // What the connection refuses before it knows the request has no body, and what did not change neither.
+        if let (Value::Object(fields), true) = (&mut answer, ![304, 431].contains(&status)) {
             fields.insert("content".into(), content(Media::Json, "Refusal"));
         }
         answers.insert(status.to_string(), answer);
@@ -118,12 +120,14 @@ fn content(media: Media, schema: &str) -> Value {
 
 fn reason(status: u16) -> &'static str {
     match status {
+        304 => "It is as the client knows it",
         400 => "Something in the request is wrong; the message says what to change",
         401 => "A token is needed, or is not valid",
         403 => "The token may not, or the page's origin may not",
-        404 => "Unknown topic, group, event or mark",
+        404 => "Unknown topic, group, event, mark or document",
         408 => "The body did not arrive in time",
         409 => "Conflicts with what is there",
+        410 => "What is asked for is no longer kept",
         413 => "Too large",
         414 => "Path and query are too long",
         415 => "The body's type or encoding is not understood",

@@ -76,6 +76,8 @@ pub(super) struct Param {
 pub(super) enum Place {
     Path,
     Query,
+    /// Any name in the query that no other parameter has.
+    Fields,
     Header,
 }
 
@@ -103,6 +105,10 @@ impl Param {
 
     pub(super) const fn header(name: &'static str, kind: Kind, about: &'static str) -> Self {
         Self { place: Place::Header, name, kind, times: Times::AtMostOnce, about }
+    }
+
+    pub(super) const fn fields(about: &'static str) -> Self {
+        Self { place: Place::Fields, name: "fields", kind: Kind::Text, times: Times::AtMostOnce, about }
     }
 
     pub(super) const fn times(mut self, least: usize, most: usize) -> Self {
@@ -172,6 +178,8 @@ pub(super) enum Need {
     ReadLetters,
     /// `publish`, `subscribe` or `manage` on the topic.
     Any,
+    /// `read:collection`; without a parameter of that name, the default collection.
+    ReadCollection,
     /// `manage:topic`.
     Manage,
     /// As `Manage`, also on the topic's dead letters.
@@ -191,6 +199,7 @@ impl Need {
             Self::SubscribeAs => "subscribe:{topic}@{group}",
             Self::ReadLetters => "subscribe:{topic}@{group}, which is nowhere denied for {topic}.dlq",
             Self::Any => "publish:{topic}, subscribe:{topic} or manage:{topic}",
+            Self::ReadCollection => "read:{collection}",
             Self::Manage => "manage:{topic}",
             Self::ManageLetters => "manage:{topic}, which is nowhere denied for {topic}.dlq",
             Self::Admin => "admin",

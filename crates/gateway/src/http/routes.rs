@@ -1,11 +1,13 @@
 //! The handlers, by what they are about; each file begins with its part of the table.
 
 pub(super) mod batch;
+pub(super) mod collections;
 pub(super) mod dedupe;
 pub(super) mod export;
 pub(super) mod groups;
 pub(super) mod letters;
 pub(super) mod lookup;
+pub(super) mod projectors;
 pub(super) mod publish;
 pub(super) mod replay;
 pub(super) mod schemas;

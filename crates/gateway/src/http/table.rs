@@ -17,6 +17,8 @@ pub(super) const ALL: &[&[Operation]] = &[
     routes::topics::OPERATIONS,
     routes::schemas::OPERATIONS,
     routes::dedupe::OPERATIONS,
+    routes::collections::OPERATIONS,
+    routes::projectors::OPERATIONS,
     routes::server::OPERATIONS,
 ];
 

@@ -40,7 +40,7 @@ async fn start(files: TlsFiles, head_timeout_ms: u64) -> Gateway {
     let store = Arc::new(MemoryStore::new(Arc::clone(&clock) as _, Default::default()));
     let bus = Bus::open(store, Arc::clone(&clock) as _, BusOptions::default()).await.unwrap();
     let options = GatewayOptions { tls: Some(files), head_timeout_ms, ..GatewayOptions::default() };
-    let parts = Parts { bus, auth: Arc::new(Open), clock, options };
+    let parts = Parts { bus, projections: None, auth: Arc::new(Open), clock, options };
     Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap()
 }
 
@@ -175,7 +175,13 @@ async fn files_of_no_use_stop_the_start_with_a_reason() {
         ((FIRST.0, ""), "has no private key"),
     ] {
         let options = GatewayOptions { tls: Some(write(dir.path(), pair)), ..GatewayOptions::default() };
-        let parts = Parts { bus: bus.clone(), auth: Arc::new(Open), clock: Arc::clone(&clock) as _, options };
+        let parts = Parts {
+            bus: bus.clone(),
+            projections: None,
+            auth: Arc::new(Open),
+            clock: Arc::clone(&clock) as _,
+            options,
+        };
         let error = Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
@@ -183,7 +189,7 @@ async fn files_of_no_use_stop_the_start_with_a_reason() {
         tls: Some(TlsFiles::new("/no/such.pem", "/no/such.key")),
         ..GatewayOptions::default()
     };
-    let parts = Parts { bus, auth: Arc::new(Open), clock, options };
+    let parts = Parts { bus, projections: None, auth: Arc::new(Open), clock, options };
     let error = Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap_err().to_string();
     assert!(error.contains("cannot read `/no/such.pem`"), "{error}");
 }

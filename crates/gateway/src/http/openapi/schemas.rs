@@ -34,7 +34,7 @@ fn or_null(schema: Value) -> Value {
 /// All of them.
 pub(super) fn all() -> Value {
     let mut forms = Map::new();
-    for part in [shared(), events(), groups(), letters(), topics(), schemas(), server()] {
+    for part in [shared(), events(), groups(), letters(), topics(), schemas(), state(), server()] {
         if let Value::Object(part) = part {
             forms.extend(part);
         }
@@ -292,6 +292,39 @@ fn schemas() -> Value {
     })
 }
 
+fn state() -> Value {
+    let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let document = json!({"type": "object", "required": ["_key", "_ts"]});
+    let index = object(json!({"fields": text, "unique": flag}), json!({}));
+    let kinds = json!({"type": "object", "additionalProperties": {"enum": ["string", "number", "bool"]}});
+    let collection = json!({"name": text, "documents": count, "fields": kinds, "indexes": list(index),
+        "default": flag, "history": flag, "projector": or_null(text.clone())});
+    let rebuild = object(
+        json!({"running": flag, "position": count, "skipped": count}),
+        json!({"equal": flag, "hash": text, "error": text}),
+    );
+    let activities = json!({"enum": ["running", "retrying", "halted", "stuck", "stopped"]});
+    let projector = object(
+        json!({"name": text, "topic": text, "collections": list(text.clone()), "activity": activities,
+            "position": count, "end": count, "lag": count, "projected": count, "failures": count,
+            "dead_letters": count, "timer_runs": count, "changed": flag}),
+        json!({"last_error": text, "rebuild": rebuild}),
+    );
+    json!({
+        "Document": document,
+        "Documents": object(
+            json!({"offset": count, "limit": count, "count": count, "items": list(form("Document"))}),
+            json!({}),
+        ),
+        "Collection": object(collection, json!({})),
+        "Collections": object(json!({"collections": list(form("Collection"))}), json!({})),
+        "DroppedCollection": object(json!({"collection": text, "dropped": {"const": true}}), json!({})),
+        "Projector": projector,
+        "Projectors": object(json!({"projectors": list(form("Projector"))}), json!({})),
+    })
+}
+
 fn server() -> Value {
     let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
     let count = json!({"type": "integer", "minimum": 0});
@@ -306,7 +339,7 @@ fn server() -> Value {
         "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count}), json!({})),
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(
-            json!({"groups": list(form("Group")), "projectors": list(json!({"type": "object"}))}),
+            json!({"groups": list(form("Group")), "projectors": list(form("Projector"))}),
             json!({"store": store}),
         ),
         "Mark": object(mark, json!({})),

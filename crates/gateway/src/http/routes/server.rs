@@ -5,6 +5,7 @@ use promethean_bus::Health;
 use serde_json::{Value, json};
 
 use super::groups::visible;
+use super::projectors;
 use crate::auth::Access;
 use crate::http::call::Call;
 use crate::http::openapi;
@@ -129,7 +130,7 @@ async fn metrics(call: &mut Call) -> Reply {
 
 async fn ops(call: &mut Call) -> Reply {
     let infos = call.app.bus.groups(None).await?;
-    let mut page = json!({"groups": visible(call, infos), "projectors": []});
+    let mut page = json!({"groups": visible(call, infos), "projectors": projectors::visible(call)});
     if call.may(&Access::Admin)
         && let Value::Object(fields) = &mut page
     {

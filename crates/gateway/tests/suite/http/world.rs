@@ -22,6 +22,7 @@ pub(super) struct World {
     pub(super) clock: Arc<ManualClock>,
     pub(super) bus: Bus,
     pub(super) store: Arc<dyn Store>,
+    pub(super) projections: Projections,
     pub(super) gateway: Gateway,
     _folder: Option<tempfile::TempDir>,
 }
@@ -40,6 +41,15 @@ impl World {
     }
 
     pub(super) async fn with(options: GatewayOptions, auth: Arc<dyn Authenticator>, on_disk: bool) -> Self {
+        Self::with_state(options, auth, on_disk, Declared::default()).await
+    }
+
+    pub(super) async fn with_state(
+        options: GatewayOptions,
+        auth: Arc<dyn Authenticator>,
+        on_disk: bool,
+        declared: Declared,
+    ) -> Self {
         let manual = Arc::new(ManualClock::new(NOW));
         let clock: Arc<dyn Clock> = manual.clone();
         let folder = on_disk.then(|| tempfile::tempdir().unwrap());
@@ -51,9 +61,11 @@ impl World {
             None => Arc::new(MemoryStore::new(clock.clone(), memory::Options::default())),
         };
         let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await.unwrap();
-        let parts = Parts { bus: bus.clone(), auth, clock, options };
+        let projections =
+            Projections::open(bus.clone(), store.clone(), clock.clone(), declared).await.unwrap();
+        let parts = Parts { bus: bus.clone(), projections: Some(projections.clone()), auth, clock, options };
         let gateway = Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
-        Self { clock: manual, bus, store, gateway, _folder: folder }
+        Self { clock: manual, bus, projections, store, gateway, _folder: folder }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -81,6 +93,7 @@ impl World {
     pub(super) async fn stop(self) {
         let all = async {
             self.gateway.stop().await;
+            self.projections.close().await;
             self.bus.close().await;
             self.store.close().await;
         };

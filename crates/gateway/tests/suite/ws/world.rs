@@ -58,7 +58,7 @@ impl World {
             }
         };
         let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await.unwrap();
-        let parts = Parts { bus: bus.clone(), auth, clock: clock.clone(), options };
+        let parts = Parts { bus: bus.clone(), projections: None, auth, clock: clock.clone(), options };
         let gateway = Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap();
         World { clock, bus, gateway, store, _dir: dir }
     }
