@@ -11,6 +11,7 @@ mod reading;
 mod schemas;
 mod server;
 mod smuggling;
+mod state;
 mod streaming;
 mod tokens;
 mod world;

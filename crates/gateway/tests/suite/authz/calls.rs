@@ -8,7 +8,7 @@ use super::rule::{GROUP, Need};
 const ID: &str = "00000000-0000-7000-8000-0000000000ff";
 
 /// A route: method, path as in `/openapi.json`, query, body, what it needs. Those that destroy come last.
-pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 38] = [
+pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 48] = [
     ("GET", "/health", "", "", Need::Nothing),
     ("GET", "/ready", "", "", Need::Nothing),
     ("GET", "/", "", "", Need::Known),
@@ -17,6 +17,17 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 38] = [
     ("GET", "/groups", "", "", Need::Known),
     ("GET", "/schemas", "", "", Need::Known),
     ("GET", "/ops", "", "", Need::Known),
+    ("GET", "/projectors", "", "", Need::Known),
+    ("GET", "/collections", "", "", Need::Known),
+    // Of the default collection, and here is none.
+    ("GET", "/snap/{key}", "", "", Need::Known),
+    ("GET", "/list", "", "", Need::Known),
+    ("GET", "/collections/{collection}", "", "", Need::Read),
+    ("GET", "/collections/{collection}/snap/{key}", "", "", Need::Read),
+    ("GET", "/collections/{collection}/list", "?limit=1", "", Need::Read),
+    ("POST", "/projectors/{projector}/rebuild", "", "", Need::Admin),
+    ("POST", "/projectors/{projector}/resume", "", "", Need::Admin),
+    ("DELETE", "/collections/{collection}", "", "", Need::Admin),
     ("GET", "/metrics", "", "", Need::Admin),
     ("POST", "/publish/{topic}", "", "1", Need::Publish),
     ("POST", "/publish/{topic}/batch", "", "{\"payload\":1}", Need::Publish),
@@ -51,7 +62,15 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 38] = [
 
 /// A path with its names filled in.
 pub(super) fn filled(template: &str, topic: &str) -> String {
-    template.replace("{topic}", topic).replace("{group}", GROUP).replace("{id}", ID).replace("{version}", "1")
+    let names = [
+        ("{topic}", topic),
+        ("{collection}", topic),
+        ("{group}", GROUP),
+        ("{projector}", GROUP),
+        ("{id}", ID),
+    ];
+    let template = names.iter().fold(template.to_owned(), |path, (name, text)| path.replace(name, text));
+    template.replace("{version}", "1").replace("{key}", "k")
 }
 
 /// Every op but AUTH. Subscribing comes last: after it the others would find a subscription.

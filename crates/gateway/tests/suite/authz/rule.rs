@@ -13,6 +13,8 @@ pub(super) enum Need {
     Manage,
     ManageLetters,
     Admin,
+    /// Of collections, which are called as the topic is.
+    Read,
     /// Of frames: a subscription, which the connection does not have.
     Subscription,
 }
@@ -55,6 +57,7 @@ pub(super) fn allowed(need: Need, scopes: &str, topic: &str) -> bool {
         Need::Any => {
             may(scopes, "publish", topic, None) || may(scopes, "subscribe", topic, None) || manage(topic)
         }
+        Need::Read => may(scopes, "read", topic, None),
         Need::Admin => may(scopes, "admin", topic, None),
     }
 }

@@ -67,7 +67,10 @@ impl Client {
         }
         let request = request.body(Full::new(body.into())).unwrap();
         match &mut self.sender {
-            Sender::One(sender) => sender.send_request(request).await.unwrap(),
+            Sender::One(sender) => {
+                sender.ready().await.unwrap();
+                sender.send_request(request).await.unwrap()
+            }
             Sender::Two(sender) => sender.send_request(request).await.unwrap(),
         }
     }
@@ -102,6 +105,10 @@ impl Answer {
         assert_eq!(json["request_id"], self.headers["x-request-id"].to_str().unwrap());
         assert_eq!(self.headers["cache-control"], "no-store");
         json
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
     pub(super) fn text(&self) -> String {

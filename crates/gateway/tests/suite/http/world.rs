@@ -8,6 +8,7 @@ use promethean_gateway::auth::{Authenticator, Open};
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_gateway::options::GatewayOptions;
 use promethean_model::Clock;
+use promethean_projections::{Declared, Projections};
 use promethean_testkit::ManualClock;
 use promethean_testkit::store::embedded::{self, EmbeddedStore};
 use promethean_testkit::store::memory::{self, MemoryStore};
