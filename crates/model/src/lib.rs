@@ -8,7 +8,7 @@
 //! | `event` | the event as users see it |
 //! | `meta` | the part of an event that is neither key nor payload, with its bytes |
 //! | `partition` | key to partition, partition to member |
-//! | `time`, `millis` | the clock, and lengths of time in settings |
+//! | `time`, `millis`, `moment` | the clock, lengths of time in settings, and dates |
 //! | `durability` | what an acknowledgement promises |
 //! | `settings` | what can be set for a topic |
 //! | `wire` | the frames of the WebSocket protocol |
@@ -20,6 +20,7 @@ pub mod id;
 pub mod limits;
 pub mod meta;
 pub mod millis;
+pub mod moment;
 pub mod name;
 pub mod offset;
 pub mod partition;
@@ -33,6 +34,7 @@ pub use id::{EventId, IdMint};
 pub use limits::{LimitError, Limits};
 pub use meta::{EventMeta, MetaError};
 pub use millis::Millis;
+pub use moment::{Moment, MomentError};
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};

@@ -59,24 +59,30 @@
 //! | `rebuild`, [`hash`] | state made anew beside the old, and whether it is the same |
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
+//! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
+//! | [`time_travel`], [`moment`] | state at any time, and how times are written |
 
 mod attempt;
 pub mod change;
 pub mod changelog;
 pub mod collections;
+pub mod compactor;
 pub mod definition;
 mod document;
 mod drafts;
 pub mod error;
 pub mod hash;
 pub mod logic;
+pub mod moment;
 pub mod projections;
 mod rebuild;
 mod row;
 mod runner;
+pub mod snapshot;
 mod start;
 mod status;
 mod target;
+pub mod time_travel;
 mod timer;
 
 pub use change::{Change, Emit, Removal, Upsert};

@@ -1,0 +1,251 @@
+//! Snapshots: what a compactor writes, and how a consumer begins with them.
+//!
+//! A snapshot is an event of the snapshot topic with the key it is about, the payload `{"key", "payload", "ts"}` (`null`
+//! where the key is gone; `ts` is that of the last event in it), and headers:
+//!
+//! | header | says |
+//! | --- | --- |
+//! | `x-snapshot-offset` | the offset after the last event in it: every event of the key below is in it, and no other |
+//! | `x-snapshot-max-ts` | no event that the state depends on has a later `ts`; left out where some of them were lost |
+//! | `x-snapshot-by` | the reducer and what else the compactor was told |
+//! | `x-snapshot-floor` | every event below this offset, of any key, is in the snapshots up to this one |
+//! | `x-snapshot-since` | of the events from this offset on the compactor has seen each one |
+//!
+//! **S1** Whoever has read the snapshot topic to its end knows, for each key, all its events below the highest floor.
+//! With the reducer `latest` more holds: for each key it has the last event below the highest `x-snapshot-offset`, or the
+//! key has a later event. See [`crate::compactor`] for why.
+
+use std::fmt::Write as _;
+
+use promethean_bus::publish::Publish;
+use promethean_bus::rows::Start;
+use promethean_bus::{Bus, BusError};
+use promethean_model::{EventId, EventMeta, GroupName, Offset, TopicName};
+use promethean_store::port::{PageLimit, ReadError, Store, StoredEvent};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::ProjectionError;
+
+const OFFSET: &str = "x-snapshot-offset";
+const MAX_TS: &str = "x-snapshot-max-ts";
+const BY: &str = "x-snapshot-by";
+const FLOOR: &str = "x-snapshot-floor";
+const SINCE: &str = "x-snapshot-since";
+/// Of the name of a group, as much as is surely free for a topic's.
+const GROUP_TOPIC_BYTES: usize = 80;
+/// Events of a page of a warm-up, and their bytes.
+const PAGE: (usize, usize) = (1000, 1 << 20);
+
+/// The state of one key as of some offset.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The key.
+    pub key: String,
+    /// Its state; `null` where it has none.
+    pub state: Box<RawValue>,
+    /// The `ts` of the last event in it.
+    pub ts: i64,
+    /// The offset after the last event in it.
+    pub offset: Offset,
+    /// No event that the state depends on has a later `ts`; `None` where that is not known.
+    pub max_ts: Option<i64>,
+    /// Who wrote it: the reducer's label, and `;` with what else the compactor was told.
+    pub by: String,
+    /// Every event below, of any key, is in the snapshots up to this one.
+    pub floor: Offset,
+    /// From here on the compactor has seen every event.
+    pub since: Offset,
+    /// The last event in it.
+    pub source: Option<EventId>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    key: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+    ts: i64,
+}
+
+impl Snapshot {
+    /// Reads an event of a snapshot topic; `None` if it is no snapshot.
+    pub fn read(event: &StoredEvent) -> Option<Self> {
+        let body: Body<'_> = serde_json::from_slice(event.payload()).ok()?;
+        let meta = EventMeta::decode(event.meta()).ok()?;
+        let headers = meta.headers?;
+        let offset = |name| headers.get(name).and_then(|text: &String| text.parse().ok()).map(Offset);
+        Some(Self {
+            key: body.key.into_owned(),
+            state: body.payload.to_owned(),
+            ts: body.ts,
+            offset: offset(OFFSET)?,
+            max_ts: headers.get(MAX_TS).and_then(|text| text.parse().ok()),
+            by: headers.get(BY)?.clone(),
+            floor: offset(FLOOR)?,
+            since: offset(SINCE)?,
+            source: meta.caused_by.and_then(|ids| ids.first().copied()),
+        })
+    }
+
+    pub(crate) fn publish(&self, topic: TopicName, id: EventId) -> Result<Publish<'static>, ProjectionError> {
+        let body = Body { key: self.key.as_str().into(), payload: &self.state, ts: self.ts };
+        let body = serde_json::to_string(&body).map_err(|error| ProjectionError::BadDeclaration {
+            what: format!("a snapshot for `{topic}`"),
+            reason: error.to_string(),
+        })?;
+        let publish = Publish::new(topic, body)
+            .id(id)
+            .key(self.key.as_str())
+            .header(OFFSET, self.offset.to_string())
+            .header(BY, self.by.as_str())
+            .header(FLOOR, self.floor.to_string())
+            .header(SINCE, self.since.to_string())
+            .caused_by(self.source.into_iter().collect());
+        Ok(match self.max_ts {
+            Some(ts) => publish.header(MAX_TS, ts.to_string()),
+            None => publish,
+        })
+    }
+
+    /// Where in the topic to go on after this snapshot and all before it. By S1, who folds needs every event that is not
+    /// in its key's snapshot, and who takes the latest only the last.
+    pub fn resume_from(&self) -> Offset {
+        if self.by.split(';').next() == Some("latest") { self.offset } else { self.floor }
+    }
+
+    /// The state, unless the key is gone.
+    pub fn living_state(self) -> Option<Box<RawValue>> {
+        Some(self.state).filter(|state| state.get() != "null")
+    }
+
+    /// Whether it was folded with this reducer from the topic's own keys.
+    pub(crate) fn is_of(&self, reducer: &str) -> bool {
+        let mut parts = self.by.split(';');
+        parts.next() == Some(reducer) && !parts.any(|part| part.starts_with("key="))
+    }
+}
+
+/// The group of the compactor that writes these snapshots: `compactor:<topic>`, with the snapshot topic where it is not
+/// the usual one. Names that are too long are cut and get a hash.
+pub fn group(topic: &TopicName, snapshots: &TopicName) -> Result<GroupName, ProjectionError> {
+    let usual = topic.snapshot().is_ok_and(|usual| usual == *snapshots);
+    let mut name = format!("compactor:{topic}");
+    if !usual || topic.as_str().len() > GROUP_TOPIC_BYTES {
+        let mut whole = topic.as_str().as_bytes().to_vec();
+        whole.push(0);
+        whole.extend_from_slice(snapshots.as_str().as_bytes());
+        name.truncate("compactor:".len() + GROUP_TOPIC_BYTES);
+        // Writing to a text does not fail.
+        let _ = write!(name, ":{:016x}", xxhash_rust::xxh3::xxh3_64(&whole));
+    }
+    name.parse().map_err(|error| BusError::Name(error).into())
+}
+
+/// The last snapshot of a topic.
+pub(crate) async fn last(store: &dyn Store, snapshots: &TopicName) -> Result<Option<Snapshot>, ReadError> {
+    let Some(at) = store.durable_end(snapshots).prev() else { return Ok(None) };
+    let limit = PageLimit { events: 1, ..PageLimit::default() };
+    let page = store.read(snapshots, at, limit).await?;
+    Ok(page.events.first().and_then(Snapshot::read))
+}
+
+/// Where a consumer that has read all snapshots goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Warm {
+    /// Subscribe to the topic from here. Pass over events that are below the offset of their key's snapshot.
+    pub from: Offset,
+    /// How many snapshots there were.
+    pub snapshots: u64,
+}
+
+/// Reads a snapshot topic to its end and says where in the topic to go on, so that nothing is missed. Later snapshots of a
+/// key replace earlier ones; where they are kept is the caller's business.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+///
+/// use promethean_bus::publish::Publish;
+/// use promethean_bus::rows::{AskedOptions, Start};
+/// use promethean_bus::subscribe::Subscribe;
+/// use promethean_bus::{Bus, BusOptions};
+/// use promethean_model::SystemClock;
+/// use promethean_projections::compactor::{Compactor, CompactorOptions};
+/// use promethean_projections::snapshot::warm_up;
+/// use promethean_store::memory::{MemoryStore, Options};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let clock = Arc::new(SystemClock::new());
+/// # let store = Arc::new(MemoryStore::new(clock.clone(), Options::default()));
+/// # let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await?;
+/// let topic: promethean_model::TopicName = "process.state".parse()?;
+/// bus.publish(Publish::new(topic.clone(), r#"{"up":true}"#).key("a")).await?;
+/// # let options = CompactorOptions::new(topic.clone());
+/// # Compactor::open(&bus, store, clock, options).await?.run_round().await?;
+///
+/// let mut states = HashMap::new();
+/// let warm = warm_up(&bus, &topic, &topic.snapshot()?, |snapshot| {
+///     states.insert(snapshot.key.clone(), snapshot);
+/// })
+/// .await?;
+/// assert_eq!(states["a"].state.get(), r#"{"up":true}"#);
+///
+/// let options = AskedOptions { from: Some(Start::Offset(warm.from)), ..AskedOptions::default() };
+/// let request = Subscribe { options, ..Subscribe::new(topic.as_str().parse()?, "cache".parse()?) };
+/// let subscription = bus.subscribe(request).await?;
+/// # subscription.unsubscribe();
+/// # bus.close().await;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn warm_up(
+    bus: &Bus,
+    topic: &TopicName,
+    snapshots: &TopicName,
+    mut each: impl FnMut(Snapshot),
+) -> Result<Warm, ProjectionError> {
+    let mut warm = Warm { from: Offset::ZERO, snapshots: 0 };
+    let mut scan = bus.scan(snapshots, Start::Offset(Offset::ZERO)).await?;
+    while let Some(page) = scan.next_page(PAGE.0, PAGE.1).await? {
+        if page.expired > 0 {
+            let fix = "set no retention for snapshots; compact their topic instead";
+            let earliest = page.events.first().map(|event| event.ts);
+            return Err(ProjectionError::HistoryGone { topic: snapshots.clone(), earliest, fix });
+        }
+        for snapshot in page.events.iter().filter_map(Snapshot::read) {
+            warm.from = warm.from.max(snapshot.resume_from());
+            warm.snapshots += 1;
+            each(snapshot);
+        }
+    }
+    check_reachable(bus, topic, warm.from).await?;
+    Ok(warm)
+}
+
+async fn check_reachable(bus: &Bus, topic: &TopicName, from: Offset) -> Result<(), ProjectionError> {
+    let end = bus.end_of(topic);
+    if from > end {
+        return Err(recreated(topic));
+    }
+    let mut rest = bus.scan(topic, Start::Offset(from)).await?;
+    match rest.next_page(1, 1).await? {
+        Some(page) if page.expired > 0 => Err(ProjectionError::HistoryGone {
+            topic: topic.clone(),
+            earliest: page.events.first().map(|event| event.ts),
+            fix: "let its compactor run, and begin again",
+        }),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn recreated(topic: &TopicName) -> ProjectionError {
+    ProjectionError::BadDeclaration {
+        what: format!("the snapshots of topic `{topic}`"),
+        reason:
+            "they are of an earlier topic of this name; delete the snapshot topic, and it is written again"
+                .to_owned(),
+    }
+}
