@@ -7,8 +7,10 @@ use promethean_bus::jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_store::port::{Collection, Field, Index, Keeping};
 
+use crate::compactor::CompactorOptions;
 use crate::error::ProjectionError;
 use crate::logic::Logic;
+use crate::time_travel::Reducer;
 
 /// What the end of a collection's name says that it is being rebuilt.
 pub(crate) const SHADOW: &str = ":rebuild";
@@ -29,6 +31,10 @@ pub struct Declared {
     pub collections: Vec<CollectionDeclared>,
     /// Projectors.
     pub projectors: Vec<Projector>,
+    /// Compactors.
+    pub compactors: Vec<CompactorOptions>,
+    /// How the state of a key follows from the events of a topic, where that is not just the latest.
+    pub reducers: BTreeMap<TopicName, Reducer>,
     /// The collection of `/snap` and `/list`.
     pub default_collection: Option<CollectionName>,
 }

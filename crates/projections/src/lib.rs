@@ -56,6 +56,7 @@
 //! | `runner`, `start`, `status` | a projector at work, from where it was, and how it is |
 //! | `attempt`, `drafts`, `document`, `target` | a page of events: what they publish, then documents and cursor at once |
 //! | `timer` | programs that look at documents again and again |
+//! | `travel` | what was, by the handle |
 //! | `rebuild`, [`hash`] | state made anew beside the old, and whether it is the same |
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
@@ -84,9 +85,11 @@ mod status;
 mod target;
 pub mod time_travel;
 mod timer;
+mod travel;
 
 pub use change::{Change, Emit, Removal, Upsert};
 pub use changelog::{Changelog, ChangelogPrograms};
+pub use compactor::{CompactorOptions, CompactorStatus};
 pub use definition::{CollectionDeclared, Declared, From, OnFailure, Projector, Timer};
 pub use error::ProjectionError;
 pub use logic::{Logic, Project};
@@ -94,3 +97,4 @@ pub use projections::Projections;
 pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index};
 pub use promethean_store::value::FieldType;
 pub use status::{Activity, ProjectorStatus, RebuildStatus};
+pub use time_travel::Reducer;

@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use promethean_bus::Bus;
 use promethean_model::{Clock, CollectionName, GroupName, TopicName};
 use promethean_store::port::Store;
+use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::compactor::{Compactor, CompactorStatus};
 use crate::definition::Declared;
 use crate::error::ProjectionError;
 use crate::runner::{Command, Parts};
 use crate::start::{Reach, Ready, prepare};
 use crate::status::ProjectorStatus;
+use crate::time_travel::Reducer;
 
 /// Projectors at work and the collections they keep. Cheap to clone.
 #[derive(Clone)]
@@ -27,8 +30,36 @@ pub(crate) struct Inner {
     histories: BTreeSet<CollectionName>,
     pub(crate) default_collection: Option<CollectionName>,
     projectors: BTreeMap<GroupName, Reach>,
+    compactors: Vec<CompactorReach>,
+    pub(crate) reducers: BTreeMap<TopicName, Reducer>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
+}
+
+/// How others see a compactor.
+struct CompactorReach {
+    topic: TopicName,
+    snapshots: TopicName,
+    status: watch::Receiver<CompactorStatus>,
+}
+
+/// A compactor, and how it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct CompactorView {
+    /// The topic it follows.
+    pub topic: TopicName,
+    /// Where it writes.
+    pub snapshots: TopicName,
+    /// How it is.
+    #[serde(flatten)]
+    pub status: CompactorStatus,
+}
+
+impl Inner {
+    /// Where the snapshots of a topic are, if anybody writes them.
+    pub(crate) fn snapshots_of(&self, topic: &TopicName) -> Option<TopicName> {
+        self.compactors.iter().find(|reach| reach.topic == *topic).map(|reach| reach.snapshots.clone())
+    }
 }
 
 impl Projections {
@@ -42,7 +73,7 @@ impl Projections {
         declared: Declared,
     ) -> Result<Self, ProjectionError> {
         declared.validate()?;
-        let Declared { collections, projectors, default_collection } = declared;
+        let Declared { collections, projectors, compactors, reducers, default_collection } = declared;
         let parts = Arc::new(Parts { bus, store, clock });
         let stopping = watch::channel(false).0;
         let (mut reaches, mut ready) = (BTreeMap::new(), Vec::new());
@@ -52,7 +83,23 @@ impl Projections {
             reaches.insert(name, reach);
             ready.push(one);
         }
+        let (mut snapshots, mut compacting) = (Vec::new(), Vec::new());
+        for options in compactors {
+            let topic = options.topic.clone();
+            let compactor =
+                Compactor::open(&parts.bus, Arc::clone(&parts.store), Arc::clone(&parts.clock), options)
+                    .await?;
+            snapshots.push(CompactorReach {
+                topic,
+                snapshots: compactor.snapshots().clone(),
+                status: compactor.status(),
+            });
+            compacting.push(compactor);
+        }
         let mut tasks = JoinSet::new();
+        for compactor in compacting {
+            tasks.spawn(compactor.run(stopping.subscribe()));
+        }
         for Ready { runner, halted } in ready {
             tasks.spawn(runner.run(halted));
         }
@@ -61,6 +108,8 @@ impl Projections {
             histories: collections.into_iter().filter(|one| one.history).map(|one| one.name).collect(),
             default_collection,
             projectors: reaches,
+            compactors: snapshots,
+            reducers,
             stopping,
             tasks: Mutex::new(tasks),
         };
@@ -75,6 +124,16 @@ impl Projections {
     /// How one is.
     pub fn projector(&self, name: &GroupName) -> Result<ProjectorStatus, ProjectionError> {
         Ok(self.reach(name)?.shown.get())
+    }
+
+    /// How every compactor is.
+    pub fn compactors(&self) -> Vec<CompactorView> {
+        let view = |reach: &CompactorReach| CompactorView {
+            topic: reach.topic.clone(),
+            snapshots: reach.snapshots.clone(),
+            status: reach.status.borrow().clone(),
+        };
+        self.inner.compactors.iter().map(view).collect()
     }
 
     /// The topic of a collection's changes.

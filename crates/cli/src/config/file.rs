@@ -11,7 +11,7 @@ use promethean_model::{CollectionName, Limits, Millis, TopicName, TopicSettings}
 use serde::{Deserialize, Deserializer, de};
 
 use super::moment::Moment;
-use super::state::{ChangelogSection, CollectionSection, ProjectorSection};
+use super::state::{ChangelogSection, CollectionSection, CompactorSection, ProjectorSection};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -30,6 +30,9 @@ pub(super) struct File {
     pub(super) collections: BTreeMap<CollectionName, CollectionSection>,
     pub(super) projectors: Vec<ProjectorSection>,
     pub(super) changelogs: Vec<ChangelogSection>,
+    pub(super) compactors: Vec<CompactorSection>,
+    /// How the state of a key follows from the events of a topic: `latest`, `merge`, or a program.
+    pub(super) reducers: BTreeMap<TopicName, String>,
     /// How long a document may be kept before it is asked for again.
     pub(super) max_age_seconds: Option<u32>,
 }

@@ -121,6 +121,8 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
         collections: file.collections,
         projectors: file.projectors,
         changelogs: file.changelogs,
+        compactors: file.compactors,
+        reducers: file.reducers,
     };
     Ok(Config {
         listen,

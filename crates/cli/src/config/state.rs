@@ -1,6 +1,6 @@
 //! Collections and projectors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use promethean_bus::jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::definition::{BATCH_DEFAULT, CHANGELOG_BATCH_DEFAULT, RETRIES_DEFAULT};
 use promethean_projections::{
-    ChangelogPrograms, CollectionDeclared, Declared, Direction, Field, FieldType, From, Index, Logic,
-    OnFailure, Projector, Timer,
+    ChangelogPrograms, CollectionDeclared, CompactorOptions, Declared, Direction, Field, FieldType, From,
+    Index, Logic, OnFailure, Projector, Reducer, Timer,
 };
 use serde::Deserialize;
 
@@ -23,6 +23,9 @@ pub(super) struct Sections {
     pub(super) collections: BTreeMap<CollectionName, CollectionSection>,
     pub(super) projectors: Vec<ProjectorSection>,
     pub(super) changelogs: Vec<ChangelogSection>,
+    pub(super) compactors: Vec<CompactorSection>,
+    /// `latest`, `merge`, or a program.
+    pub(super) reducers: BTreeMap<TopicName, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -109,6 +112,16 @@ pub(super) struct ChangelogSection {
     accept_loss: bool,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CompactorSection {
+    topic: TopicName,
+    snapshot: Option<TopicName>,
+    every: Option<Span>,
+    key: Option<String>,
+    keys: Option<BTreeSet<String>>,
+}
+
 /// What both kinds of projectors can be told.
 struct Options {
     from: Begin,
@@ -172,9 +185,43 @@ impl Sections {
             let collection = section.collection.clone();
             projectors.push(section.projector().with_context(|| format!("changelog of `{collection}`"))?);
         }
-        let declared = Declared { collections, projectors, default_collection: defaults.into_iter().next() };
+        let mut reducers = BTreeMap::new();
+        for (topic, text) in self.reducers {
+            let reducer = reducer(&text).with_context(|| format!("the reducer of `{topic}`"))?;
+            reducers.insert(topic, reducer);
+        }
+        let mut compactors = Vec::new();
+        for section in self.compactors {
+            let topic = section.topic.clone();
+            let options = section.options(reducers.get(&topic));
+            compactors.push(options.with_context(|| format!("the compactor of `{topic}`"))?);
+        }
+        let default_collection = defaults.into_iter().next();
+        let declared = Declared { collections, projectors, compactors, reducers, default_collection };
         declared.validate()?;
         Ok(declared)
+    }
+}
+
+impl CompactorSection {
+    fn options(self, reducer: Option<&Reducer>) -> Result<CompactorOptions> {
+        let default = CompactorOptions::new(self.topic);
+        Ok(CompactorOptions {
+            snapshot_topic: self.snapshot,
+            every: self.every.map_or(default.every, |Span(ms)| Duration::from_millis(ms)),
+            key: self.key.map(|text| compile("key", &text)).transpose()?,
+            keys: self.keys,
+            reducer: reducer.cloned().unwrap_or_default(),
+            ..default
+        })
+    }
+}
+
+fn reducer(text: &str) -> Result<Reducer> {
+    match text {
+        "latest" => Ok(Reducer::Latest),
+        "merge" => Ok(Reducer::Merge),
+        program => Ok(Reducer::Jq(compile("program", program)?)),
     }
 }
 

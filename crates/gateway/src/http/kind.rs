@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Ascii,
     /// A whole number from and to.
     Int(i64, i64),
+    /// A time, as people give it.
+    Moment,
     /// An offset.
     Offset,
     /// An offset, or `none`.
@@ -73,6 +75,11 @@ impl Kind {
             Self::Int(min, max) => match integer::<i64>(value) {
                 Some(number) if (min..=max).contains(&&number) => Ok(()),
                 _ => Err(bad(&format!("a whole number from {min} to {max}; give one"))),
+            },
+            // What `now` is does not matter for whether it is a time.
+            Self::Moment => match promethean_projections::moment::parse(value, 0) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
             },
             Self::Offset => match offset(value) {
                 true => Ok(()),
@@ -125,6 +132,8 @@ impl Kind {
             Self::Text => json!({"type": "string"}),
             Self::Ascii => json!({"type": "string", "pattern": "^([!-~]([ -~]*[!-~])?)?$"}),
             Self::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
+            // Of the forms there are, the one for programs.
+            Self::Moment => json!({"type": "integer", "minimum": -(1_i64 << 53) + 1, "maximum": OFFSET_MAX}),
             Self::Offset => whole(0),
             Self::OffsetOrNone => json!({"oneOf": [whole(0), {"const": "none"}]}),
             Self::Version => {

@@ -13,6 +13,7 @@ pub(super) mod replay;
 pub(super) mod schemas;
 pub(super) mod server;
 mod start;
+pub(super) mod state;
 pub(super) mod stream;
 pub(super) mod topics;
 mod views;

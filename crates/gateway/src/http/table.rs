@@ -19,6 +19,7 @@ pub(super) const ALL: &[&[Operation]] = &[
     routes::dedupe::OPERATIONS,
     routes::collections::OPERATIONS,
     routes::projectors::OPERATIONS,
+    routes::state::OPERATIONS,
     routes::server::OPERATIONS,
 ];
 

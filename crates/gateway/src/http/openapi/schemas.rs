@@ -313,6 +313,17 @@ fn state() -> Value {
     );
     json!({
         "Document": document,
+        "StateAt": object(json!({"key": text, "state": {}, "ts": EXACT.schema(), "offset": count}), json!({})),
+        "CollectionAt": object(
+            json!({"documents": list(object(
+                json!({"key": text, "document": {}, "ts": EXACT.schema()}), json!({}),
+            ))}),
+            json!({"next": text}),
+        ),
+        "CollectionDiff": object(
+            json!({"differences": list(json!({"type": "object", "minProperties": 1, "maxProperties": 1}))}),
+            json!({"next": text}),
+        ),
         "Documents": object(
             json!({"offset": count, "limit": count, "count": count, "items": list(form("Document"))}),
             json!({}),
@@ -321,7 +332,16 @@ fn state() -> Value {
         "Collections": object(json!({"collections": list(form("Collection"))}), json!({})),
         "DroppedCollection": object(json!({"collection": text, "dropped": {"const": true}}), json!({})),
         "Projector": projector,
-        "Projectors": object(json!({"projectors": list(form("Projector"))}), json!({})),
+        "Compactor": object(
+            json!({"topic": text, "snapshots": text, "position": count, "end": count, "last_error": or_null(text.clone()),
+                "last_round_ms": or_null(count.clone()), "rounds": count, "published_total": count,
+                "missed_total": count, "key_failures_total": count, "last_key_failure": or_null(text.clone())}),
+            json!({}),
+        ),
+        "Projectors": object(
+            json!({"projectors": list(form("Projector")), "compactors": list(form("Compactor"))}),
+            json!({}),
+        ),
     })
 }
 
@@ -339,7 +359,7 @@ fn server() -> Value {
         "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count}), json!({})),
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(
-            json!({"groups": list(form("Group")), "projectors": list(form("Projector"))}),
+            json!({"groups": list(form("Group")), "projectors": list(form("Projector")), "compactors": list(form("Compactor"))}),
             json!({"store": store}),
         ),
         "Mark": object(mark, json!({})),

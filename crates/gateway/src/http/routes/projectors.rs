@@ -3,6 +3,7 @@
 use promethean_bus::pattern::Subject;
 use promethean_model::GroupName;
 use promethean_projections::ProjectorStatus;
+use promethean_projections::projections::CompactorView;
 use serde_json::json;
 
 use crate::http::call::Call;
@@ -56,13 +57,20 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn projectors(call: &mut Call) -> Reply {
-    reply::json(&json!({"projectors": visible(call)}))
+    reply::json(&json!({"projectors": visible(call), "compactors": visible_compactors(call)}))
 }
 
 /// Those whose topic the client may see.
 pub(super) fn visible(call: &Call) -> Vec<ProjectorStatus> {
     let mut shown = call.app.projections.as_ref().map(|state| state.projectors()).unwrap_or_default();
     shown.retain(|status| call.may_see_group(&Subject::Topic(status.topic.clone()), &status.name));
+    shown
+}
+
+/// Those whose topic the client may see.
+pub(super) fn visible_compactors(call: &Call) -> Vec<CompactorView> {
+    let mut shown = call.app.projections.as_ref().map(|state| state.compactors()).unwrap_or_default();
+    shown.retain(|view| call.may_see(&Subject::Topic(view.topic.clone())));
     shown
 }
 

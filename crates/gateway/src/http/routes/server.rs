@@ -130,7 +130,8 @@ async fn metrics(call: &mut Call) -> Reply {
 
 async fn ops(call: &mut Call) -> Reply {
     let infos = call.app.bus.groups(None).await?;
-    let mut page = json!({"groups": visible(call, infos), "projectors": projectors::visible(call)});
+    let mut page = json!({"groups": visible(call, infos), "projectors": projectors::visible(call),
+        "compactors": projectors::visible_compactors(call)});
     if call.may(&Access::Admin)
         && let Value::Object(fields) = &mut page
     {

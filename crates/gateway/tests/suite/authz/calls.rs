@@ -8,7 +8,7 @@ use super::rule::{GROUP, Need};
 const ID: &str = "00000000-0000-7000-8000-0000000000ff";
 
 /// A route: method, path as in `/openapi.json`, query, body, what it needs. Those that destroy come last.
-pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 48] = [
+pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 51] = [
     ("GET", "/health", "", "", Need::Nothing),
     ("GET", "/ready", "", "", Need::Nothing),
     ("GET", "/", "", "", Need::Known),
@@ -25,6 +25,9 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 48] = [
     ("GET", "/collections/{collection}", "", "", Need::Read),
     ("GET", "/collections/{collection}/snap/{key}", "", "", Need::Read),
     ("GET", "/collections/{collection}/list", "?limit=1", "", Need::Read),
+    ("GET", "/collections/{collection}/at", "", "", Need::Read),
+    ("GET", "/collections/{collection}/diff", "?from=1h+ago", "", Need::Read),
+    ("GET", "/state/{topic}/{key}", "", "", Need::Subscribe),
     ("POST", "/projectors/{projector}/rebuild", "", "", Need::Admin),
     ("POST", "/projectors/{projector}/resume", "", "", Need::Admin),
     ("DELETE", "/collections/{collection}", "", "", Need::Admin),

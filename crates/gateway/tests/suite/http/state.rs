@@ -29,6 +29,7 @@ fn declared() -> Declared {
             Projector::new("p".parse().unwrap(), "in".parse().unwrap(), logic).writes([docs, stats]),
         ],
         default_collection: Some("docs".parse().unwrap()),
+        ..Declared::default()
     }
 }
 
@@ -273,6 +274,6 @@ async fn without_state_there_is_nothing_to_read() {
     assert_eq!(world.get("/snap/k").await.json(404)["error"], "no_default_collection");
     assert_eq!(world.get("/collections").await.json(200), json!({"collections": []}));
     assert_eq!(world.get("/collections/x/list").await.json(404)["error"], "unknown_collection");
-    assert_eq!(world.get("/projectors").await.json(200), json!({"projectors": []}));
+    assert_eq!(world.get("/projectors").await.json(200), json!({"projectors": [], "compactors": []}));
     world.stop().await;
 }
