@@ -11,13 +11,15 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::bench::{
     BenchArgs, BenchCommand, BusArgs, BusMeasurement, ChildArgs, ChildTask, CommonArgs, GatewayArgs,
-    GatewayMeasurement, Measurement, SchemaBenchArgs, SeedArgs, StoreKind,
+    GatewayMeasurement, Measurement, SchemaBenchArgs, SeedArgs, StateArgs, StateMeasurement, StoreKind,
 };
+use crate::at::AtArgs;
 use crate::collections::CollectionsCommand;
 use crate::config::Overrides;
 use crate::dev::DevArgs;
 use crate::generate::GenerateArgs;
 use crate::lint::LintArgs;
+use crate::replay::ReplayArgs;
 use crate::schema::SchemaCommand;
 use crate::token::TokenCommand;
 
@@ -38,6 +40,10 @@ pub(crate) enum Command {
     /// Look at the documents that projectors keep
     #[command(subcommand)]
     Collections(CollectionsCommand),
+    /// Print what a key or a collection was at some time; exits with 1 if there was nothing
+    At(AtArgs),
+    /// Publish the events of one topic to another, filtered and mapped
+    Replay(ReplayArgs),
     /// Register schemas of topics, compare them, and try them
     #[command(subcommand)]
     Schema(SchemaCommand),

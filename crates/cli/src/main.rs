@@ -1,6 +1,7 @@
 //! The `promethean` binary. `args` says what can be asked for; each command has a module of its own.
 
 mod args;
+mod at;
 mod bench;
 mod collections;
 mod config;
@@ -10,6 +11,7 @@ mod generate;
 mod lint;
 mod output;
 mod remote;
+mod replay;
 mod schema;
 mod schema_files;
 mod serve;
@@ -27,11 +29,13 @@ const EXIT_FAILED: u8 = 2;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::At(args) => at::run(&args),
         Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Collections(command) => collections::run(&command),
         Command::Dev(args) => dev::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Schema(command) => schema::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Token(command) => token::run(&command),

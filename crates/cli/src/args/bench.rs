@@ -14,6 +14,8 @@ pub(crate) enum BenchCommand {
     Gateway(GatewayArgs),
     /// Measure what it costs to hold payloads against a schema, one JSON object per line
     Schema(SchemaBenchArgs),
+    /// Measure projectors, documents over HTTP, time travel and compaction, one JSON object per line
+    State(StateArgs),
     /// Publish N events and say how many went through per second
     Publish(SeedArgs),
     /// Publish N events, receive them, and say how long each was on its way, in milliseconds
@@ -206,6 +208,29 @@ pub(crate) struct SchemaBenchArgs {
     /// Events of each measurement
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(20..))]
     pub(crate) events: u64,
+}
+
+/// How much `bench state` measures.
+#[derive(Debug, Args)]
+pub(crate) struct StateArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs<StateMeasurement>,
+    /// Events of the largest measurements [default: 1000000, quick: 50000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10_000..))]
+    pub(crate) events: Option<u64>,
+}
+
+/// What `bench state` can measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateMeasurement {
+    /// Projectors in Rust and as jq, beside reading the topic
+    Project,
+    /// Documents over HTTP, whole and unchanged
+    Snap,
+    /// The state of a key at some time, in topics of growing size
+    Travel,
+    /// Snapshots of many keys
+    Compact,
 }
 
 /// Where a bus inside this process keeps events.

@@ -1,5 +1,5 @@
 //! `promethean bench`: one JSON line per measurement, each in a module of its own. This folder is `bench log`; `bus` is
-//! `bench bus`, `gateway` is `bench gateway`, `schema` is `bench schema`, `seed` is `bench publish` and `bench
+//! `bench bus`, `gateway` is `bench gateway`, `schema` is `bench schema`, `state` is `bench state`, `seed` is `bench publish` and `bench
 //! subscribe`.
 //!
 //! `run` goes through the measurements, `plan` says how much, `load` makes events, `publish` publishes them, `timing`
@@ -23,6 +23,7 @@ mod schema;
 mod scratch;
 mod seed;
 mod single;
+mod state;
 mod summary;
 mod timing;
 mod wire;
@@ -74,6 +75,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<()> {
         BenchCommand::Bus(args) => bus::run(args),
         BenchCommand::Gateway(args) => gateway::run(args),
         BenchCommand::Schema(args) => schema::run(args),
+        BenchCommand::State(args) => state::run(args),
         BenchCommand::Publish(args) => seed::publish(args),
         BenchCommand::Subscribe(args) => seed::subscribe(args),
         BenchCommand::Child(args) => child::run(args),

@@ -10,8 +10,9 @@ use super::world::World;
 
 const DOCUMENT: &str = include_str!("../../../../../docs/protocol.md");
 /// Where codes come from.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("../../../../bus/src/error/code.rs"),
+    include_str!("../../../../projections/src/error.rs"),
     include_str!("../../../src/refusal.rs"),
     include_str!("../../../src/auth/authenticator.rs"),
     include_str!("../../../src/ws/requests.rs"),
@@ -96,7 +97,7 @@ fn its_codes_are_those_of_the_code() {
 }
 
 /// Codes of one word.
-const NO_UNDERSCORE: [&str; 7] =
-    ["busy", "unauthorized", "forbidden", "conflict", "fenced", "poisoned", "closed"];
+const NO_UNDERSCORE: [&str; 8] =
+    ["rebuilding", "busy", "unauthorized", "forbidden", "conflict", "fenced", "poisoned", "closed"];
 /// Fields in the same places.
 const NO_CODES: [&str; 2] = ["retry_after_ms", "delay_ms"];

@@ -1,0 +1,92 @@
+//! `promethean at`: what a key or a collection on a server was at some time.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use hyper::Method;
+use promethean_model::{Clock, CollectionName, SystemClock, TopicName};
+use promethean_projections::moment;
+use serde_json::Value;
+
+use crate::output::print_line;
+use crate::remote::{Remote, ServerArgs, escape};
+
+/// Exit code of a key that had no state then.
+const EXIT_NOT_FOUND: u8 = 1;
+
+/// What, and when.
+#[derive(Debug, Args)]
+pub(crate) struct AtArgs {
+    #[arg(required_unless_present = "collection")]
+    topic: Option<TopicName>,
+    #[arg(required_unless_present = "collection")]
+    key: Option<String>,
+    /// All documents of a collection that keeps its history, in place of one key of a topic
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["topic", "key"])]
+    collection: Option<CollectionName>,
+    /// The time: a date such as 2027-01-31T12:00:00Z, milliseconds since 1970, or how long ago, such as "5m ago"
+    #[arg(long, value_name = "TIME", default_value = "now", allow_hyphen_values = true)]
+    at: String,
+    /// Of a collection: what differs between an earlier time and --at
+    #[arg(long, value_name = "TIME", requires = "collection", allow_hyphen_values = true)]
+    since: Option<String>,
+    /// Print all that the server says, not only the state
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(crate) fn run(args: &AtArgs) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("start a runtime")?.block_on(async {
+        match (&args.collection, &args.topic, &args.key) {
+            (Some(collection), _, _) => documents(args, collection).await,
+            (None, Some(topic), Some(key)) => state(args, topic, key).await,
+            _ => bail!("name a topic and a key, or --collection"),
+        }
+    })
+}
+
+async fn state(args: &AtArgs, topic: &TopicName, key: &str) -> Result<ExitCode> {
+    let path = format!("/state/{topic}/{}?at={}", escape(key), escape(&args.at));
+    let said = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
+    if said.status == 404 && said.code() == "not_found" {
+        eprintln!("promethean: {:#}", said.refusal());
+        return Ok(ExitCode::from(EXIT_NOT_FOUND));
+    }
+    let body = said.ok()?;
+    let shown = if args.json { &body } else { body.get("state").unwrap_or(&Value::Null) };
+    print_line(&shown.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Page after page, a line each.
+async fn documents(args: &AtArgs, collection: &CollectionName) -> Result<ExitCode> {
+    let remote = Remote::new(&args.server)?;
+    // Once for all pages: they are about one time.
+    let now = SystemClock::new().wall_ms();
+    let at = moment::parse(&args.at, now)?;
+    let (asked, list) = match &args.since {
+        None => (format!("at?at={at}"), "documents"),
+        Some(since) => (format!("diff?from={}&to={at}", moment::parse(since, now)?), "differences"),
+    };
+    let mut after: Option<String> = None;
+    loop {
+        let mut path = format!("/collections/{collection}/{asked}&limit=1000");
+        if let Some(after) = &after {
+            path.push_str(&format!("&after={}", escape(after)));
+        }
+        let body = remote.get(&path).await?;
+        for one in body.get(list).and_then(Value::as_array).into_iter().flatten() {
+            let shown =
+                if args.json || args.since.is_some() { one } else { one.get("document").unwrap_or(one) };
+            print_line(&shown.to_string())?;
+        }
+        match body.get("next").and_then(Value::as_str) {
+            Some(next) => after = Some(next.to_owned()),
+            None => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
