@@ -8,7 +8,7 @@ use promethean_store::port::{PageLimit, StoredEvent};
 
 use super::{Compactor, Round};
 use crate::error::ProjectionError;
-use crate::time_travel::event_json;
+use crate::time_travel::{Reducer, event_json};
 
 const PAGE: PageLimit = PageLimit { events: 1000, bytes: 4 << 20 };
 
@@ -126,6 +126,7 @@ impl Compactor {
 
     async fn publish(&mut self, last: Vec<Candidate>, span: Span) -> Result<u64, ProjectionError> {
         let snapshots = self.snapshots_of(last, span).await?;
+        self.check_kept(span).await?;
         let mut events = Vec::with_capacity(snapshots.len());
         for (snapshot, source) in &snapshots {
             events.push(snapshot.publish(self.snapshots.clone(), self.id_of(source))?);
@@ -138,6 +139,17 @@ impl Compactor {
         self.since_told |= new > 0;
         self.had_snapshots |= !published.is_empty();
         Ok(new)
+    }
+
+    /// Whoever folds looked events up again after the page was read: retention may have taken some between the two. The
+    /// next round begins behind them and notes the loss.
+    async fn check_kept(&self, span: Span) -> Result<(), ProjectionError> {
+        let info = self.store.topic_info(&self.options.topic).await?;
+        if self.options.reducer == Reducer::Latest || info.is_none_or(|info| info.earliest <= span.start) {
+            return Ok(());
+        }
+        let fix = "keep events longer than a round of the compactor takes";
+        Err(ProjectionError::HistoryGone { topic: self.options.topic.clone(), earliest: None, fix })
     }
 
     /// The event's own id is part of it: a topic that is created again has the same offsets.

@@ -185,6 +185,7 @@ async fn it_runs_by_itself_until_it_is_told_to_stop() {
         status.wait_for(|status| status.last_error.is_none()).await.unwrap();
         stop.send_replace(true);
     };
-    tokio::join!(running, watching);
+    let both = async { tokio::join!(running, watching) };
+    tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
     world.close().await;
 }

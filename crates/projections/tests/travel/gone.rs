@@ -114,6 +114,28 @@ async fn events_lost_before_they_were_seen_are_not_forgotten_by_later_snapshots(
 }
 
 #[tokio::test]
+async fn the_cursor_waits_for_a_snapshot_that_tells_of_a_loss() {
+    let mut world = World::in_memory().await;
+    let merge = Reducer::Merge;
+    let from = snapshots(&merge);
+    world.publish("a", 10, json!({"x": 1})).await;
+    world.round(&merge, 10).await;
+    world.publish("a", 20, json!({"lost": true})).await;
+    let keyless = promethean_bus::publish::Publish::new(world.topic.clone(), "1").ts(20);
+    world.bus.publish(keyless).await.unwrap();
+    world.keep(1).await;
+    let mut compactor = world.compactor(world.options(&merge, 10)).await;
+    assert_eq!(compactor.run_round().await.unwrap().published, 0);
+    assert_eq!(compactor.status().borrow().missed_total, 1);
+    assert!(world.state_at("a", 40, &merge, Some(&from)).await.is_err());
+    drop(compactor);
+    let mut again = world.compactor(world.options(&merge, 10)).await;
+    again.run_round().await.unwrap();
+    assert_eq!(again.status().borrow().missed_total, 1, "seen again after a restart");
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_compacted_topic_knows_the_newest() {
     let mut world = World::in_memory().await;
     world.publish("a", 10, json!({"x": 1})).await;
