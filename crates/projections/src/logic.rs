@@ -64,7 +64,7 @@ impl Logic {
         }
     }
 
-    /// The changes of each event.
+    /// The changes of each event, up to the first that fails.
     pub(crate) async fn project(&self, events: &[StoredEvent]) -> Vec<Projected> {
         match self {
             Self::Rust(project) => rust(project, events).await,
@@ -75,11 +75,19 @@ impl Logic {
 
 async fn rust(project: &Arc<dyn Project>, events: &[StoredEvent]) -> Vec<Projected> {
     let (project, events) = (Arc::clone(project), events.to_vec());
-    let count = events.len();
-    let run = move || events.iter().map(|event| rust_one(&*project, event)).collect::<Vec<_>>();
+    let run = move || {
+        let mut done: Vec<Projected> = Vec::with_capacity(events.len());
+        for event in &events {
+            done.push(rust_one(&*project, event));
+            if done.last().is_some_and(Result::is_err) {
+                break;
+            }
+        }
+        done
+    };
     let done = tokio::task::spawn_blocking(run).await;
     // Panics are caught below; what is left is a runtime that shuts down.
-    done.unwrap_or_else(|error| vec![Err(Failed::Later(error.to_string())); count])
+    done.unwrap_or_else(|error| vec![Err(Failed::Later(error.to_string()))])
 }
 
 fn rust_one(project: &dyn Project, event: &StoredEvent) -> Projected {
@@ -110,10 +118,12 @@ async fn jq(program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
         let json = read.and_then(|event| serde_json::to_string(&event).map_err(|error| error.to_string()));
         match json {
             Ok(json) => inputs.push(json),
-            // Others wait behind it: what comes before is projected first.
+            // What comes before is projected first.
             Err(error) => {
                 let mut done = jq_all(program, inputs).await;
-                done.push(Err(Failed::Event(error)));
+                if done.iter().all(Result::is_ok) {
+                    done.push(Err(Failed::Event(error)));
+                }
                 return done;
             }
         }
@@ -123,7 +133,7 @@ async fn jq(program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
 
 async fn jq_all(program: &Program, inputs: Vec<String>) -> Vec<Projected> {
     let caps = Caps { outputs: CHANGES_MAX, ..Caps::default() };
-    let outputs = program.run_each(inputs, caps).await;
+    let outputs = program.run_until_failure(inputs, caps).await;
     outputs.into_iter().map(|outputs| jq_changes(program, outputs)).collect()
 }
 

@@ -95,6 +95,33 @@ impl Program {
         results
     }
 
+    /// Runs it on each input by itself until one fails; that failure is the last result.
+    pub async fn run_until_failure(
+        &self,
+        inputs: Vec<String>,
+        caps: Caps,
+    ) -> Vec<Result<Vec<String>, RunError>> {
+        let mut results: Vec<Outputs> = Vec::with_capacity(inputs.len());
+        let mut inputs = inputs.into_iter().peekable();
+        while inputs.peek().is_some() && results.last().is_none_or(Result::is_ok) {
+            let chunk: Vec<String> = inputs.by_ref().take(CHUNK).collect();
+            let program = self.clone();
+            let job = move |shift: &Shift| -> Vec<Outputs> {
+                let mut done: Vec<Outputs> = Vec::with_capacity(chunk.len());
+                for input in &chunk {
+                    done.push(program.call(shift, input, &caps));
+                    if done.last().is_some_and(Result::is_err) {
+                        break;
+                    }
+                }
+                done
+            };
+            let done = work(caps.time, job).await.unwrap_or(Err(Lost::Busy));
+            results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into())]));
+        }
+        results
+    }
+
     /// Folds: each step's input is `{"state": ..., "event": ...}` and its one output the next state. Starts with a state,
     /// gives the last one.
     pub async fn fold(&self, state: String, events: Vec<String>, caps: Caps) -> Result<String, RunError> {

@@ -7,12 +7,14 @@ fn help_names_the_commands_and_hides_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let help = promethean(dir.path(), &["--help"]);
     assert!(help.status.success());
-    for word in ["bench", "generate", "lint", "schema", "token", "verify"] {
+    for word in
+        ["at", "bench", "collections", "dev", "generate", "lint", "replay", "schema", "token", "verify"]
+    {
         assert!(stdout(&help).contains(word), "{word}");
     }
     let help = promethean(dir.path(), &["bench", "--help"]);
     assert!(stdout(&help).contains("log") && !stdout(&help).contains("child"));
-    for word in ["bus", "gateway", "schema", "publish", "subscribe"] {
+    for word in ["bus", "gateway", "schema", "state", "publish", "subscribe"] {
         assert!(stdout(&help).contains(word), "{word}");
     }
     let help = promethean(dir.path(), &["bench", "gateway", "--help"]);

@@ -11,6 +11,7 @@ mod kill;
 mod lint;
 mod schema;
 mod served;
+mod state;
 mod token;
 mod verify;
 

@@ -3,4 +3,5 @@ mod failures;
 mod feed;
 mod projector;
 mod rebuild;
+mod travel;
 mod world;

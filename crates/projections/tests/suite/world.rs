@@ -135,13 +135,17 @@ pub(crate) async fn until(
     name: &str,
     is_so: impl Fn(&ProjectorStatus) -> bool,
 ) -> ProjectorStatus {
-    loop {
-        let status = projections.projector(&group(name)).unwrap();
-        if is_so(&status) {
-            return status;
+    let wait = async {
+        loop {
+            let status = projections.projector(&group(name)).unwrap();
+            if is_so(&status) {
+                return status;
+            }
+            pass_ms(2).await;
         }
-        pass_ms(2).await;
-    }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(40), wait).await;
+    waited.unwrap_or_else(|_| panic!("it stays so: {:?}", projections.projectors()))
 }
 
 pub(crate) fn jq(text: &str) -> Logic {

@@ -5,7 +5,7 @@ use promethean_projections::ProjectionError;
 use promethean_projections::time_travel::Reducer;
 use serde_json::json;
 
-use crate::world::{World, patch, snapshots};
+use crate::suite::travel::world::{World, patch, snapshots};
 
 fn earliest(error: &ProjectionError) -> Option<i64> {
     assert_eq!(error.code(), "history_gone", "{error}");
@@ -39,7 +39,7 @@ async fn a_topic_that_has_nothing_left() {
     let retention = promethean_model::Retention { bytes: Some(1), ..Default::default() };
     let settings = promethean_model::TopicSettings { retention, ..Default::default() };
     world.bus.set_topic(&world.topic, settings).await.unwrap();
-    world.store.sweep(crate::world::NOW).await.unwrap();
+    world.store.sweep(crate::suite::travel::world::NOW).await.unwrap();
     let error = world.state_at("a", 99, &Reducer::Latest, None).await.unwrap_err();
     assert_eq!(earliest(&error), None);
     let known = world.state_at("a", 99, &Reducer::Latest, Some(&snapshots(&Reducer::Latest))).await.unwrap();
@@ -106,7 +106,7 @@ async fn events_lost_before_they_were_seen_are_not_forgotten_by_later_snapshots(
     world.publish("a", 60, json!({"z": 1})).await;
     world.round(&merge, 10).await;
     world.publish("c", 70, json!({})).await;
-    world.store.sweep(crate::world::NOW).await.unwrap();
+    world.store.sweep(crate::suite::travel::world::NOW).await.unwrap();
     assert_eq!(world.all_events(&world.topic).await.len(), 1);
     let found = world.state_at("a", 80, &merge, Some(&from)).await.unwrap();
     assert_eq!(found, Some((json!({"z": 1}), 60, 5)), "a tombstone is whole whatever was lost before it");

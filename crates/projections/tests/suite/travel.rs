@@ -1,5 +1,4 @@
 //! Time travel, compactor and warm-up from outside.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops where it fails")]
 
 #[path = "travel/compactor.rs"]
 mod compactor;

@@ -7,8 +7,8 @@ use promethean_projections::time_travel::Reducer;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::model::{self, Published, reducers};
-use crate::world::{World, snapshots};
+use crate::suite::travel::model::{self, Published, reducers};
+use crate::suite::travel::world::{World, snapshots};
 
 const TIMES: i64 = 12;
 const KEYS: [&str; 3] = ["a", "b", "c"];

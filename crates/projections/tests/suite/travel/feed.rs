@@ -6,7 +6,7 @@ use promethean_projections::time_travel::feed::{Difference, Part, collection_at,
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{World, patch};
+use crate::suite::travel::world::{World, patch};
 
 type Documents = BTreeMap<String, Value>;
 

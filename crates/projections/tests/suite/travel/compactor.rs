@@ -13,8 +13,8 @@ use promethean_store::port::{Batch, Cursor, CursorOp};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::model::reducers;
-use crate::world::{World, name, patch, snapshots};
+use crate::suite::travel::model::reducers;
+use crate::suite::travel::world::{World, name, patch, snapshots};
 
 #[tokio::test]
 async fn a_snapshot_has_the_form_that_is_promised() {

@@ -15,7 +15,7 @@ use promethean_store::port::{PageLimit, Store, StoredEvent};
 use promethean_testkit::ManualClock;
 use serde_json::{Value, json};
 
-use crate::model::{Known, Published};
+use crate::suite::travel::model::{Known, Published};
 
 pub(crate) const NOW: i64 = 1_000_000;
 
