@@ -167,17 +167,22 @@ impl Book {
         Some(kept)
     }
 
+    /// The topic is to begin anew, with the versions that the configuration has and no others. What is on its way with
+    /// one of before is of the topic that goes.
+    pub(crate) fn begin_anew(&self, topic: &TopicName) {
+        let (before, configured) = (self.get(topic), self.configured(topic));
+        let stays = |known: &&Version| configured.contains(&known.info.version);
+        let anew = |known: &Version| Version { end: Offset::ZERO, uses: Arc::default(), ..known.clone() };
+        let list = before.iter().flat_map(|before| &before.list).filter(stays).map(anew).collect();
+        self.put(topic, Versions { list });
+        self.cache.forget(topic);
+    }
+
     /// It is not, after all.
     pub(crate) fn restore(&self, topic: &TopicName, known: Option<Arc<Versions>>) {
         if let Some(known) = known {
             self.put(topic, Versions::clone(&known));
         }
-    }
-
-    /// The topic is gone, with all its versions.
-    pub(crate) fn forget(&self, topic: &TopicName) {
-        self.put(topic, Versions::default());
-        self.cache.forget(topic);
     }
 }
 

@@ -283,6 +283,9 @@ async fn delete(core: &Core, topic: &TopicName, version: u32) -> Result<(), BusE
     find(core, topic, WhichSchema::Version(version))?;
     let since = core.schemas.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
     let used = |reason| BusError::SchemaInUse { topic: topic.clone(), version, reason };
+    if core.schemas.configured(topic).contains(&version) {
+        return Err(used("the configuration has its file"));
+    }
     // Before it is taken out, or publishes meanwhile would be held to another version, or to none.
     if since.is_some_and(|end| core.store.durable_end(topic) > end) {
         return Err(used("events were published since it was registered"));
