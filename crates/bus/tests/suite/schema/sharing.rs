@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use promethean_bus::BusOptions;
+use tokio::task::JoinSet;
 
 use super::super::bus::gate_store::GateStore;
 use super::super::bus::harness::*;
@@ -14,6 +15,9 @@ on_both_stores!(
     many_publishers_compile_a_schema_once,
     a_publisher_that_gives_up_leaves_the_schema_to_others,
     a_schema_that_cannot_be_read_fails_all_who_wait,
+    settings_change_while_versions_are_compared,
+    versions_come_while_others_are_compared,
+    close_does_not_wait_for_comparisons,
 );
 
 const NUMBER: &str = r#"{"type":"number"}"#;
@@ -80,4 +84,52 @@ async fn a_schema_that_cannot_be_read_fails_all_who_wait(kind: Kind) {
         assert_eq!(code(soon("publish", one).await), "unknown_schema");
     }
     assert_eq!(gate.schemas_read(), 1);
+}
+
+/// A registration of a second version, which waits for the text of the first.
+async fn comparing(
+    kind: Kind,
+) -> (World, Arc<super::super::bus::gate_store::Gate>, JoinSet<Result<Registered, BusError>>) {
+    let (world, gate) = World::gated(kind).await;
+    register(&world.bus, "t", r#"{"type":"integer"}"#).await.unwrap();
+    let held = gate.hold_schema();
+    let (bus, mut registering) = (world.bus.clone(), JoinSet::new());
+    registering.spawn(async move { register(&bus, "t", NUMBER).await });
+    held.reached().await;
+    (world, held, registering)
+}
+
+async fn settings_change_while_versions_are_compared(kind: Kind) {
+    let (world, held, mut registering) = comparing(kind).await;
+    let forward = TopicSettings { compat: Compat::Forward, ..TopicSettings::default() };
+    soon("set", world.bus.set_topic(&topic("t"), forward)).await.unwrap();
+    held.release();
+    let refused = soon("register", registering.join_next()).await.unwrap().unwrap();
+    assert_eq!(code(refused), "schema_incompatible", "it is compared by the rule that is set now");
+}
+
+async fn versions_come_while_others_are_compared(kind: Kind) {
+    let (world, held, mut registering) = comparing(kind).await;
+    let wider = r#"{"type":["number","null"]}"#;
+    assert_eq!(register(&world.bus, "t", wider).await.unwrap().version, 2);
+    held.release();
+    let refused = soon("register", registering.join_next()).await.unwrap().unwrap();
+    assert_eq!(code(refused), "schema_incompatible", "it is compared with the version that came");
+    assert_eq!(world.bus.schemas(&topic("t")).len(), 2);
+}
+
+async fn close_does_not_wait_for_comparisons(kind: Kind) {
+    let (world, gate) = World::gated(kind).await;
+    versions(&world.bus, "t", &[V1, V2, V3]).await;
+    let all = TopicSettings { compat: Compat::BackwardTransitive, ..TopicSettings::default() };
+    world.bus.set_topic(&topic("t"), all).await.unwrap();
+    let held = gate.hold_schema();
+    let (bus, mut registering) = (world.bus.clone(), JoinSet::new());
+    registering.spawn(async move { register(&bus, "t", "true").await });
+    held.reached().await;
+    soon("close", world.bus.close()).await;
+    held.release();
+    let refused = soon("register", registering.join_next()).await.unwrap().unwrap();
+    assert_eq!(code(refused), "closed");
+    assert_eq!(gate.schemas_read(), 1, "the rest is not compared");
 }
