@@ -101,8 +101,9 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>) -> Vec<Lifted> {
         let chunk: Vec<Job> = jobs.drain(..jobs.len().min(CHUNK)).collect();
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
+        let payload_bytes_max = core.options.limits.payload_bytes_max;
         let done = work(Caps::default().time, move |shift| {
-            chunk.iter().map(|job| job.run(shift)).collect::<Vec<_>>()
+            chunk.iter().map(|job| job.run(shift, payload_bytes_max)).collect::<Vec<_>>()
         });
         let done = done.await.unwrap_or(Err(crate::jq::Lost::Busy));
         let done = done.unwrap_or_else(|lost| {
@@ -133,10 +134,15 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>) -> Vec<Lifted> {
 }
 
 impl Job {
-    fn run(&self, shift: &crate::jq::Shift) -> Result<String, String> {
+    fn run(&self, shift: &crate::jq::Shift, payload_bytes_max: usize) -> Result<String, String> {
         let mut payload = self.payload.clone();
         for program in &self.programs {
             payload = program.call_one(shift, &payload).map_err(|error| error.to_string())?;
+        }
+        // One that is stored may be longer than is allowed by now.
+        if !self.programs.is_empty() && payload.len() > payload_bytes_max {
+            let bytes = payload.len();
+            return Err(format!("what the upcasters give has {bytes} bytes, of at most {payload_bytes_max}"));
         }
         self.target.check(&payload).map_err(|error| match error {
             BusError::SchemaRejected(rejected) => {
