@@ -10,7 +10,8 @@ use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
 use thiserror::Error;
 
 use super::guard::{Budget, Kind, Run, Stop, TOO_LARGE};
-use super::pool::{Lost, Pace, STACK_BYTES, Shift, work};
+use super::pool::{Lane, Lost, STACK_BYTES, work, work_blocking};
+use super::shift::{Pace, Shift};
 use super::{Caps, RunError, names, rewrite, text};
 
 /// The longest program.
@@ -67,19 +68,16 @@ impl Program {
 
     /// Runs it on JSON text; what it gives, each as JSON text.
     pub async fn run(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
-        let answer = self.start(input, caps).await;
-        answer.unwrap_or(Err(Lost::Busy)).unwrap_or_else(|lost| Err(lost.into()))
+        let (program, input) = (self.clone(), input.to_owned());
+        let done = work(Lane::Asked, caps.time, move |shift| program.call(shift, &input, &caps)).await;
+        done.unwrap_or_else(|lost| Err(lost.into()))
     }
 
     /// As [`Program::run`], on a thread that may wait. Not to be called from an async one.
     pub fn run_blocking(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
-        let answer = self.start(input, caps).blocking_recv();
-        answer.unwrap_or(Err(Lost::Busy)).unwrap_or_else(|lost| Err(lost.into()))
-    }
-
-    fn start(&self, input: &str, caps: Caps) -> tokio::sync::oneshot::Receiver<Result<Outputs, Lost>> {
         let (program, input) = (self.clone(), input.to_owned());
-        work(caps.time, move |shift| program.call(shift, &input, &caps))
+        let done = work_blocking(caps.time, move |shift| program.call(shift, &input, &caps));
+        done.unwrap_or_else(|lost| Err(lost.into()))
     }
 
     /// One call, on a thread of the pool.
@@ -146,7 +144,8 @@ impl From<Lost> for RunError {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Stuck => Self::Stuck,
-            Lost::Busy => Self::NoThread,
+            Lost::Busy => Self::Busy,
+            Lost::NoThread => Self::NoThread,
         }
     }
 }
