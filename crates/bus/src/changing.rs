@@ -1,7 +1,7 @@
 //! Changes of topics and groups: who may enter a topic now, one change of a name at a time, and changes that are done to
 //! the end whoever still waits for them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,6 +54,21 @@ impl Changing {
         Ok(())
     }
 
+    /// Somebody is on the way in, until [`Changing::leave`]; refused while the topic is being deleted.
+    fn enter(&self, topic: &TopicName) -> Result<(), BusError> {
+        let key = (topic.clone(), None);
+        let mut gates = self.gates();
+        if gates.get(&key).is_some_and(|gate| gate.closed) {
+            return Err(BusError::TopicDeleted { topic: topic.clone() });
+        }
+        gates.entry(key).or_default().entering += 1;
+        Ok(())
+    }
+
+    fn leave(&self, topic: &TopicName) {
+        self.change(&(topic.clone(), None), |gate| gate.entering -= 1);
+    }
+
     fn gates(&self) -> MutexGuard<'_, HashMap<Key, Gate>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
@@ -81,26 +96,53 @@ impl Default for Changing {
 /// On the way into a topic: it is not deleted until this is dropped.
 pub(crate) struct Pass {
     core: Arc<Core>,
-    key: Key,
+    topic: TopicName,
 }
 
 impl Pass {
     /// Refused while the topic is being deleted.
     pub(crate) fn new(core: &Arc<Core>, topic: &TopicName) -> Result<Self, BusError> {
-        let key = (topic.clone(), None);
-        let mut gates = core.changing.gates();
-        if gates.get(&key).is_some_and(|gate| gate.closed) {
-            return Err(BusError::TopicDeleted { topic: topic.clone() });
-        }
-        gates.entry(key.clone()).or_default().entering += 1;
-        drop(gates);
-        Ok(Self { core: Arc::clone(core), key })
+        core.changing.enter(topic)?;
+        Ok(Self { core: Arc::clone(core), topic: topic.clone() })
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.core.changing.change(&self.key, |gate| gate.entering -= 1);
+        self.core.changing.leave(&self.topic);
+    }
+}
+
+/// On the way into several topics, for one call.
+pub(crate) struct Passes<'a> {
+    changing: &'a Changing,
+    topics: BTreeSet<TopicName>,
+}
+
+impl<'a> Passes<'a> {
+    pub(crate) const fn new(changing: &'a Changing) -> Self {
+        Self { changing, topics: BTreeSet::new() }
+    }
+
+    /// Refused while the topic is being deleted.
+    pub(crate) fn add(&mut self, topic: &TopicName) -> Result<(), BusError> {
+        if !self.topics.contains(topic) {
+            self.changing.enter(topic)?;
+            self.topics.insert(topic.clone());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        while let Some(topic) = self.topics.pop_first() {
+            self.changing.leave(&topic);
+        }
+    }
+}
+
+impl Drop for Passes<'_> {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

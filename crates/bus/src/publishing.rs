@@ -6,6 +6,7 @@ use std::sync::Arc;
 use promethean_model::{Durability, TopicName, TopicSettings};
 use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp, Turn};
 
+use crate::changing::Passes;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::metrics::TopicSeries;
@@ -40,10 +41,10 @@ pub(crate) async fn commit_each(
     turn: Option<Turn>,
 ) -> Vec<Result<Published, BusError>> {
     let mut results = Vec::with_capacity(events.len());
-    let mut run = Run::of(events.len());
+    let mut run = Run::of(core, events.len());
     let mut settings = LastSettings::new(core);
     for event in events {
-        match check_topic(core, event).await {
+        match check_topic(core, event, &mut run.passes).await {
             Ok(prepared) if prepared.expects_nothing() && !core.schemas.is_dual(&prepared.event.topic) => {
                 let durability = settings.get(&prepared.event.topic).durability;
                 if run.durability != durability || run.is_full() {
@@ -69,13 +70,14 @@ pub(crate) async fn commit_each(
 }
 
 /// Neighbours that go to the store in one call.
-struct Run {
+struct Run<'a> {
     durability: Option<Durability>,
     /// With their places in the results.
     pending: Vec<(usize, Pending)>,
     events: Vec<AppendEvent>,
     /// Held until it is known what became of the events.
     stamps: Vec<Stamp>,
+    passes: Passes<'a>,
     bytes: usize,
 }
 
@@ -83,18 +85,19 @@ struct Run {
 const RUN_EVENTS_MAX: usize = 1_000;
 const RUN_BYTES_MAX: usize = 4 << 20;
 
-impl Run {
+impl<'a> Run<'a> {
     fn is_full(&self) -> bool {
         self.events.len() >= RUN_EVENTS_MAX || self.bytes >= RUN_BYTES_MAX
     }
 
-    fn of(events: usize) -> Self {
+    fn of(core: &'a Core, events: usize) -> Self {
         let room = events.min(RUN_EVENTS_MAX);
         Self {
             durability: None,
             pending: Vec::with_capacity(room),
             events: Vec::with_capacity(room),
             stamps: Vec::new(),
+            passes: Passes::new(&core.changing),
             bytes: 0,
         }
     }
@@ -110,6 +113,7 @@ impl Run {
 
     async fn flush(&mut self, core: &Core, results: &mut [Result<Published, BusError>], turn: Option<Turn>) {
         if self.events.is_empty() {
+            self.passes.clear();
             return;
         }
         self.bytes = 0;
@@ -117,6 +121,7 @@ impl Run {
         let outcomes = core.store.append_each(std::mem::take(&mut self.events), self.durability, turn).await;
         unheard.heard();
         self.stamps.clear();
+        self.passes.clear();
         let mut counts = Counts::new(core);
         for ((place, pending), outcome) in self.pending.drain(..).zip(outcomes) {
             let result = match outcome {
@@ -199,8 +204,9 @@ pub(crate) async fn commit(
 ) -> Result<Vec<Published>, BusError> {
     check_topics(core, &prepared).await?;
     let many = prepared.len() > 1;
+    let mut passes = Passes::new(&core.changing);
     for (index, event) in prepared.iter_mut().enumerate() {
-        let finished = schema::finish(core, event).await;
+        let finished = finish(core, event, &mut passes).await;
         finished.map_err(|error| if many { error.in_batch(index) } else { error })?;
     }
     let asked = prepared.len();
@@ -218,7 +224,7 @@ pub(crate) async fn commit(
     let unheard = Unheard::new(core, pending.iter().map(|pending| &pending.topic));
     let receipt = core.store.commit_in_turn(batch, turn).await;
     unheard.heard();
-    drop(stamps);
+    drop((stamps, passes));
     let receipt = receipt?;
     let mut counts = Counts::new(core);
     for (pending, placed) in pending.iter().zip(&receipt.events) {
@@ -283,10 +289,23 @@ fn prepare_as(
     Ok(Prepared { stamp, ..prepared })
 }
 
+/// Sees to it that what an event is stamped with is true, and stays so until the passes are given back: with its topic,
+/// the schema would be gone, and the event the first of another topic.
+async fn finish(core: &Core, event: &mut Prepared, passes: &mut Passes<'_>) -> Result<(), BusError> {
+    if event.stamp.is_some() {
+        passes.add(&event.event.topic)?;
+    }
+    schema::finish(core, event).await
+}
+
 /// Refuses a topic that does not exist where publishing does not create topics.
-async fn check_topic(core: &Core, event: Result<Prepared, BusError>) -> Result<Prepared, BusError> {
+async fn check_topic(
+    core: &Core,
+    event: Result<Prepared, BusError>,
+    passes: &mut Passes<'_>,
+) -> Result<Prepared, BusError> {
     let mut event = event?;
-    schema::finish(core, &mut event).await?;
+    finish(core, &mut event, passes).await?;
     if !core.options.auto_create {
         check_topics(core, std::slice::from_ref(&event)).await?;
     }

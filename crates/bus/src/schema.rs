@@ -5,7 +5,7 @@
 //! | `text` | a schema as it is given, and its limits |
 //! | [`validator`] | compiling one |
 //! | [`compat`] | whether a new one fits an old one |
-//! | `book`, `cache` | which versions there are; compiled ones |
+//! | `book`, `cache`, `flight` | which versions there are; compiled ones; those being compiled |
 //! | `registry`, `compare` | registering, listing, deleting; the comparison with the versions before |
 //! | `gate` | the check of payloads that are published |
 //! | `reject` | what a payload is refused for |
@@ -21,6 +21,7 @@ mod compare;
 pub mod compat;
 mod dual;
 mod evolution;
+mod flight;
 pub mod folder;
 mod gate;
 mod lift;

@@ -139,7 +139,7 @@ async fn jq_all(program: &Program, inputs: Vec<String>) -> Vec<Projected> {
 
 fn jq_changes(program: &Program, outputs: Result<Vec<String>, RunError>) -> Projected {
     let outputs = outputs.map_err(|error| match error {
-        RunError::NoThread => Failed::Later(error.to_string()),
+        RunError::NoThread | RunError::Busy => Failed::Later(error.to_string()),
         _ if program.is_stuck() => Failed::Stuck(error.to_string()),
         _ => Failed::Event(error.to_string()),
     })?;

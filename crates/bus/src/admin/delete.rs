@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, CursorOp, DedupeForget, Row, RowOp, StateOp, Table, TopicOp};
 use tokio::sync::oneshot;
 
@@ -18,7 +18,7 @@ use crate::error::BusError;
 use crate::exactly_once::dedupe_scope;
 use crate::group::Command;
 use crate::pattern::Subject;
-use crate::rows::{GroupKey, GroupRow, SchemaKey, group_prefix, topic_prefix};
+use crate::rows::{GroupKey, GroupRow, SchemaKey, SchemaRow, group_prefix, topic_prefix};
 use crate::schema::VERSIONS_MAX;
 use crate::subscribe::stored_row;
 
@@ -38,8 +38,9 @@ impl Bus {
         .await
     }
 
-    /// Deletes a topic with its events, settings, schemas, and groups with all they noted. Its subscriptions end with
-    /// `topic_deleted`, and so does subscribing to it meanwhile. Groups of patterns stay, and begin anew should the topic
+    /// Deletes a topic with its events, settings, schemas, and groups with all they noted. Schemas that the configuration
+    /// has stay, for the topic that may be born again. Its subscriptions end with `topic_deleted`, and so does subscribing
+    /// to it meanwhile. Groups of patterns stay, and begin anew should the topic
     /// be born again. Done to the end even if the caller stops waiting; if it fails half-way the topic is there still.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
         let (bus, topic) = (self.clone(), topic.clone());
@@ -77,14 +78,20 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
             core.store.commit(Batch::new().with(RowOp::Delete { table: Table::Groups, key })).await?;
         }
     }
+    let configured = core.schemas.configured(topic);
+    let mut state: Vec<StateOp> = Vec::new();
+    for row in core.store.rows(Table::Schemas, &SchemaKey::prefix(topic), None, VERSIONS_MAX).await? {
+        if configured.contains(&SchemaKey::decode(&row.key)?.version) {
+            from_the_beginning(core, row).await?;
+        } else {
+            state.push(RowOp::Delete { table: Table::Schemas, key: row.key }.into());
+        }
+    }
     // With its schemas, in one commit: half of the versions would be another history.
-    let versions = core.store.rows(Table::Schemas, &SchemaKey::prefix(topic), None, VERSIONS_MAX).await?;
-    let drop_schema = |row: Row| StateOp::from(RowOp::Delete { table: Table::Schemas, key: row.key });
-    let state =
-        versions.into_iter().map(drop_schema).chain([TopicOp::Delete(topic.clone()).into()]).collect();
+    state.push(TopicOp::Delete(topic.clone()).into());
     // Before the commit: what is stamped with a version that is gone would say something untrue.
     let known = core.schemas.get(topic);
-    core.schemas.forget(topic);
+    core.schemas.begin_anew(topic);
     if let Err(error) = core.store.commit(Batch { state, ..Batch::new() }).await {
         core.schemas.restore(topic, known);
         return Err(error.into());
@@ -92,6 +99,17 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
     core.letters.forget(topic, None);
     core.settings.put(topic, None);
     core.metrics.forget_topic(topic);
+    Ok(())
+}
+
+/// Notes that any event of the topic may be of this version, as is true of a topic that begins anew. Said of one that
+/// stays after all it does no harm.
+async fn from_the_beginning(core: &Core, row: Row) -> Result<(), BusError> {
+    let mut schema = SchemaRow::decode(&row.value)?;
+    schema.end = Offset::ZERO;
+    let value = schema.encode()?;
+    let op = RowOp::Put { table: Table::Schemas, key: row.key, value, must_be_new: false };
+    core.store.commit(Batch::new().with(op)).await?;
     Ok(())
 }
 

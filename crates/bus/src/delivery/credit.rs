@@ -248,6 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn those_who_found_no_room_are_told_once_when_half_is_free() {
+        let fill = Fill::new(10);
+        fill.add(12);
+        assert!(!fill.remove(11), "nobody looked");
+        fill.add(9);
+        assert!(fill.is_full());
+        assert!(!fill.remove(4) && !fill.is_full(), "there is room, but less than half");
+        assert!(fill.remove(1), "half");
+        assert!(!fill.remove(1), "they know");
+        fill.add(6);
+        assert!(fill.is_full() && fill.is_full());
+        assert_eq!((fill.remove(10), fill.remove(0)), (true, false));
+    }
+
+    #[test]
     fn what_is_given_back_is_for_who_waited() {
         let credit = Credit::new(1);
         let (busy, patient) = (credit.of_user(1), credit.of_user(2));

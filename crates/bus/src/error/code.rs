@@ -82,6 +82,7 @@ impl BusError {
                 | Self::StorageFull { .. }
                 | Self::Poisoned { .. }
                 | Self::UnknownOutcome { .. }
+                | Self::Busy { .. }
                 | Self::Closed
         )
     }
@@ -91,7 +92,6 @@ impl BusError {
         matches!(
             self,
             Self::Fenced { .. }
-                | Self::Busy { .. }
                 | Self::Closed
                 | Self::Poisoned { .. }
                 | Self::UnknownOutcome { .. }
@@ -120,5 +120,17 @@ const fn limit_code(what: Limited) -> &'static str {
         Limited::BatchEvents => "batch_too_large",
         Limited::MessageBytes => "too_large",
         Limited::Topics => "too_many_topics",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_for_too_much_work_may_try_again() {
+        let busy = BusError::Busy { what: "programs" };
+        assert!(busy.is_retryable() && busy.has_no_side_effects() && !busy.is_final());
+        assert_eq!(busy.retry_after_ms(), Some(1_000));
     }
 }

@@ -7,7 +7,7 @@ use jaq_core::data::{DataT, HasLut};
 use jaq_core::{Error, Lut};
 use jaq_json::{Num, Val};
 
-use super::pool::Shift;
+use super::shift::Shift;
 
 /// How deep the stack may become. A quarter of it, since dropping what was built takes some too.
 pub(super) const DEPTH_BYTES_MAX: usize = super::pool::STACK_BYTES / 4;

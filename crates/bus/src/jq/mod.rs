@@ -4,7 +4,8 @@
 //! It sees its input and nothing else: no other input, no environment, no files, no time. It runs on a thread of its own
 //! pool with a large stack, and every step of it is counted. A step too many, recursion too deep, a value or an output
 //! too large end the call, and so does its time. A program that does not give its thread back, or takes too long three
-//! times in a row, is stuck and not run again.
+//! times in a row, is stuck and not run again. What its intermediate values take together is bounded by nothing but its
+//! steps and its time.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -13,7 +14,7 @@
 //! | `rewrite` | puts the guards into a program |
 //! | `guard` | what a run may use: steps, stack, sizes |
 //! | `text` | values as JSON text |
-//! | `pool` | the threads, and the watchdog over them |
+//! | `pool`, `shift` | the threads, and the watchdog over them; a job while it runs |
 //!
 //! Numbers: whole numbers of any size and decimals that a program passes on stay as they were written. Arithmetic on
 //! decimals is that of 64-bit floats, on whole numbers exact. Names of objects keep their order; deleting one moves the
@@ -24,6 +25,7 @@ mod names;
 mod pool;
 mod program;
 mod rewrite;
+mod shift;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -32,9 +34,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-pub(crate) use self::pool::{Lost, Shift, work};
+pub(crate) use self::pool::{Lane, Lost, work};
 pub use self::pool::{PoolStatus, status};
 pub use self::program::{BadProgram, Program};
+pub(crate) use self::shift::Shift;
 
 /// What one call may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +107,10 @@ pub enum RunError {
     /// It, or the interpreter, has a bug.
     #[error("the program failed inside the interpreter; simplify it")]
     Broken,
+    /// Too much waits to be run.
+    #[error("too many programs wait to be run; try again")]
+    Busy,
     /// No thread is left to run it.
-    #[error("too many programs wait or are stuck; repair those that are, and restart the server")]
+    #[error("too many programs are stuck; repair those that are, and restart the server")]
     NoThread,
 }

@@ -3,15 +3,22 @@
 //! Threads come with work and go when there is none for a while. One that a program does not give back in time is lost:
 //! whoever waits is told, another takes its place, and at most [`LOST_MAX`] are given up so. One that comes back after
 //! all ends.
+//!
+//! Jobs are done in the order they came, but how many of a kind may be there at a time differs, see [`Lane`]: none can
+//! take the place of another kind.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+
+use super::shift::Shift;
 
 /// Of which pages are touched only as far as a program is nested.
 pub(super) const STACK_BYTES: usize = 256 << 20;
@@ -19,8 +26,12 @@ pub(super) const STACK_BYTES: usize = 256 << 20;
 const WORKERS_MAX: usize = 4;
 /// Threads given up, at most; beyond, those that are left must do.
 const LOST_MAX: usize = 8;
-/// Jobs that wait, at most.
-const QUEUE_MAX: usize = 4_096;
+/// Jobs that are refused if there are more of them waiting.
+const ASKED_MAX: usize = 4_096;
+/// Jobs of readers that are there at a time; others wait until one is done.
+const READING_MAX: usize = 256;
+/// Jobs over whole topics that are there at a time: they leave all threads but one to others.
+const BULK_MAX: usize = 1;
 /// How often the watchdog looks, while there is work.
 const TICK: Duration = Duration::from_millis(50);
 /// How long after its time a program may take to notice.
@@ -28,18 +39,34 @@ const GRACE_TICKS: u32 = 20;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
-static POOL: Pool = Pool { state: Mutex::new(State::new()), work: Condvar::new(), watch: Condvar::new() };
+static POOL: Pool = Pool::new();
 
-struct Pool {
+pub(super) struct Pool {
     state: Mutex<State>,
     work: Condvar,
     watch: Condvar,
+    reading: Semaphore,
+    bulk: Semaphore,
+}
+
+/// Who waits for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// A publisher, who is told at once that there is too much to do.
+    Asked,
+    /// A reader of events, who is given them later.
+    Reading,
+    /// Somebody who looks at a whole topic, and gets one thread at most, never the last one.
+    Bulk,
 }
 
 type Job = Box<dyn FnOnce(&Shift) + Send>;
+type Loss = Box<dyn FnOnce(Lost) + Send>;
 
 struct State {
     queue: VecDeque<Waiting>,
+    /// How many in the queue are of the lane `Asked`.
+    asked: usize,
     running: Vec<Running>,
     workers: usize,
     idle: usize,
@@ -50,8 +77,10 @@ struct State {
 
 struct Waiting {
     job: Job,
-    lost: Job,
+    lost: Loss,
     ticks_max: u32,
+    /// The place that it takes in a lane which has few, until it is done or given up.
+    permit: Option<SemaphorePermit<'static>>,
 }
 
 struct Running {
@@ -60,7 +89,9 @@ struct Running {
     beat: u32,
     ticks: u32,
     ticks_max: u32,
-    lost: Option<Job>,
+    lost: Option<Loss>,
+    /// Held, never looked at.
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 /// The thread was not given back, or there was none.
@@ -68,8 +99,10 @@ struct Running {
 pub(crate) enum Lost {
     /// The program did not end.
     Stuck,
-    /// Too much waits.
+    /// Too much waits now.
     Busy,
+    /// Programs gave none of the threads back, or the system has none.
+    NoThread,
 }
 
 /// How the threads are.
@@ -83,80 +116,6 @@ pub struct PoolStatus {
     pub waiting: usize,
 }
 
-/// One job, as its thread and the watchdog see it. A job is several calls, each with the whole time.
-#[derive(Debug, Default)]
-pub(crate) struct Shift {
-    /// The call that runs, counted from 1.
-    beat: AtomicU32,
-    /// The call that is to end.
-    over: AtomicU32,
-    /// Where to note that the program of this call took too long.
-    pace: Mutex<Option<Arc<Pace>>>,
-}
-
-/// How a program has done. A call that was ended may have had bad luck, on a machine that is too busy; one that did not
-/// give its thread back, or the third in a row, had not.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    slow: AtomicU32,
-    stuck: AtomicBool,
-}
-
-/// Calls in a row that take too long, after which a program is stuck.
-const SLOW_MAX: u32 = 3;
-
-impl Pace {
-    pub(super) fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Acquire)
-    }
-
-    /// A call ended in its time.
-    pub(super) fn kept(&self) {
-        self.slow.store(0, Ordering::Relaxed);
-    }
-
-    fn missed(&self) {
-        if self.slow.fetch_add(1, Ordering::AcqRel) + 1 >= SLOW_MAX {
-            self.lost();
-        }
-    }
-
-    fn lost(&self) {
-        self.stuck.store(true, Ordering::Release);
-    }
-}
-
-impl Shift {
-    /// The next call begins.
-    pub(super) fn begin(&self, pace: &Arc<Pace>) {
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(pace));
-        self.beat.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Whether the call is to end.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) == self.beat.load(Ordering::Relaxed)
-    }
-
-    /// Ends the call that has taken too long.
-    fn end(&self, beat: u32) {
-        let pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.beat.load(Ordering::Acquire) == beat
-            && self.over.swap(beat, Ordering::AcqRel) != beat
-            && let Some(pace) = &*pace
-        {
-            pace.missed();
-        }
-    }
-
-    /// The call did not end.
-    fn lost(&self) {
-        if let Some(pace) = &*self.pace.lock().unwrap_or_else(PoisonError::into_inner) {
-            pace.lost();
-        }
-    }
-}
-
 /// How the threads are now.
 pub fn status() -> PoolStatus {
     let state = POOL.lock();
@@ -164,33 +123,82 @@ pub fn status() -> PoolStatus {
 }
 
 /// Does a job on a thread of the pool. Each of its calls may take `time`.
-pub(crate) fn work<T: Send + 'static>(
+pub(crate) async fn work<T: Send + 'static>(
+    lane: Lane,
     time: Duration,
     job: impl FnOnce(&Shift) -> T + Send + 'static,
-) -> oneshot::Receiver<Result<T, Lost>> {
-    let (reply, answer) = oneshot::channel();
-    let reply = Arc::new(Mutex::new(Some(reply)));
-    let answered = Arc::clone(&reply);
-    let send = move |answer: Result<T, Lost>, to: &Mutex<Option<oneshot::Sender<Result<T, Lost>>>>| {
-        if let Some(reply) = to.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // Whoever asked may have gone away.
-            let _ = reply.send(answer);
-        }
-    };
-    let ticks_max =
-        u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX - GRACE_TICKS);
-    POOL.add(Waiting {
-        job: Box::new(move |shift| send(Ok(job(shift)), &answered)),
-        lost: Box::new(move |shift| {
-            let why = if shift.is_over() { Lost::Stuck } else { Lost::Busy };
-            send(Err(why), &reply);
-        }),
-        ticks_max: ticks_max.min(u32::MAX - GRACE_TICKS - 1),
-    });
-    answer
+) -> Result<T, Lost> {
+    POOL.work(lane, time, job).await
+}
+
+/// As [`work`] for one who asks, on a thread that may wait. Not to be called from an async one.
+pub(super) fn work_blocking<T: Send + 'static>(
+    time: Duration,
+    job: impl FnOnce(&Shift) -> T + Send + 'static,
+) -> Result<T, Lost> {
+    answered(POOL.ask(None, time, job).blocking_recv())
+}
+
+/// A job that panics answers nobody.
+fn answered<T>(answer: Result<Result<T, Lost>, oneshot::error::RecvError>) -> Result<T, Lost> {
+    answer.unwrap_or(Err(Lost::NoThread))
 }
 
 impl Pool {
+    pub(super) const fn new() -> Self {
+        Self {
+            state: Mutex::new(State::new()),
+            work: Condvar::new(),
+            watch: Condvar::new(),
+            reading: Semaphore::const_new(READING_MAX),
+            bulk: Semaphore::const_new(BULK_MAX),
+        }
+    }
+
+    pub(super) async fn work<T: Send + 'static>(
+        &'static self,
+        lane: Lane,
+        time: Duration,
+        job: impl FnOnce(&Shift) -> T + Send + 'static,
+    ) -> Result<T, Lost> {
+        // They are never closed.
+        let permit = match lane {
+            Lane::Asked => None,
+            Lane::Reading => self.reading.acquire().await.ok(),
+            Lane::Bulk => self.bulk.acquire().await.ok(),
+        };
+        if lane == Lane::Bulk && !self.has_two() {
+            return Err(Lost::NoThread);
+        }
+        answered(self.ask(permit, time, job).await)
+    }
+
+    fn ask<T: Send + 'static>(
+        &'static self,
+        permit: Option<SemaphorePermit<'static>>,
+        time: Duration,
+        job: impl FnOnce(&Shift) -> T + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, Lost>> {
+        let (reply, answer) = oneshot::channel();
+        let reply = Arc::new(Mutex::new(Some(reply)));
+        let answered = Arc::clone(&reply);
+        let send = move |answer: Result<T, Lost>, to: &Mutex<Option<oneshot::Sender<Result<T, Lost>>>>| {
+            if let Some(reply) = to.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                // Whoever asked may have gone away.
+                let _ = reply.send(answer);
+            }
+        };
+        let ticks_max =
+            u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX - GRACE_TICKS);
+        self.add(Waiting {
+            job: Box::new(move |shift| send(Ok(job(shift)), &answered)),
+            lost: Box::new(move |why| send(Err(why), &reply)),
+            ticks_max: ticks_max.min(u32::MAX - GRACE_TICKS - 1),
+            permit,
+        });
+        answer
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in it is left half done by a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,18 +206,28 @@ impl Pool {
 
     fn add(&'static self, waiting: Waiting) {
         let mut state = self.lock();
-        let starts = state.idle == 0 && state.workers < WORKERS_MAX && state.lost < LOST_MAX;
-        if state.queue.len() >= QUEUE_MAX || (starts && !self.start(&mut state) && state.workers == 0) {
+        if waiting.permit.is_none() && state.asked >= ASKED_MAX {
             drop(state);
-            return (waiting.lost)(&Shift { beat: AtomicU32::new(1), ..Shift::default() });
+            return (waiting.lost)(Lost::Busy);
+        }
+        if state.idle == 0 && state.may_start() {
+            self.start(&mut state);
         }
         if state.workers == 0 {
             drop(state);
-            return (waiting.lost)(&Shift { beat: AtomicU32::new(1), ..Shift::default() });
+            return (waiting.lost)(Lost::NoThread);
         }
+        state.asked += usize::from(waiting.permit.is_none());
         state.queue.push_back(waiting);
         drop(state);
         self.work.notify_one();
+    }
+
+    /// Sees to it that there are two threads: one for bulk, and one for everybody else.
+    fn has_two(&'static self) -> bool {
+        let mut state = self.lock();
+        while state.workers < 2 && state.may_start() && self.start(&mut state) {}
+        state.workers >= 2
     }
 
     /// Starts a thread, unless the system has none.
@@ -229,7 +247,7 @@ impl Pool {
     fn serve(&'static self) {
         let mut state = self.lock();
         loop {
-            let Some(Waiting { job, lost, ticks_max }) = state.queue.pop_front() else {
+            let Some(Waiting { job, lost, ticks_max, permit }) = state.take() else {
                 state.idle += 1;
                 let (again, waited) =
                     self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
@@ -243,9 +261,15 @@ impl Pool {
             };
             let (number, shift) = (state.next, Arc::new(Shift::default()));
             state.next += 1;
-            let running =
-                Running { number, shift: Arc::clone(&shift), beat: 0, ticks: 0, ticks_max, lost: Some(lost) };
-            state.running.push(running);
+            state.running.push(Running {
+                number,
+                shift: Arc::clone(&shift),
+                beat: 0,
+                ticks: 0,
+                ticks_max,
+                lost: Some(lost),
+                _permit: permit,
+            });
             drop(state);
             self.watch.notify_one();
             // A job that panics answers nobody; whoever waits hears that.
@@ -276,21 +300,26 @@ impl Pool {
             for _ in &given_up {
                 state.workers -= 1;
                 state.lost += 1;
-                if state.lost < LOST_MAX && !state.queue.is_empty() {
+                if state.may_start() && !state.queue.is_empty() {
                     self.start(&mut state);
                 }
             }
             // With nobody left, those who wait wait in vain.
-            let orphans = if state.workers == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+            let mut orphans = Vec::new();
+            while state.workers == 0
+                && let Some(waiting) = state.take()
+            {
+                orphans.push(waiting);
+            }
             drop(state);
             for mut running in given_up {
                 running.shift.lost();
                 if let Some(lost) = running.lost.take() {
-                    lost(&running.shift);
+                    lost(Lost::Stuck);
                 }
             }
             for waiting in orphans {
-                (waiting.lost)(&Shift { beat: AtomicU32::new(1), ..Shift::default() });
+                (waiting.lost)(Lost::NoThread);
             }
             state = self.lock();
         }
@@ -301,6 +330,7 @@ impl State {
     const fn new() -> Self {
         Self {
             queue: VecDeque::new(),
+            asked: 0,
             running: Vec::new(),
             workers: 0,
             idle: 0,
@@ -310,10 +340,20 @@ impl State {
         }
     }
 
+    const fn may_start(&self) -> bool {
+        self.workers < WORKERS_MAX && self.lost < LOST_MAX
+    }
+
+    fn take(&mut self) -> Option<Waiting> {
+        let waiting = self.queue.pop_front()?;
+        self.asked -= usize::from(waiting.permit.is_none());
+        Some(waiting)
+    }
+
     /// Ends calls whose time is over, and takes out those that did not end.
     fn tick(&mut self) -> Vec<Running> {
         for running in &mut self.running {
-            let beat = running.shift.beat.load(Ordering::Acquire);
+            let beat = running.shift.beat();
             if beat != running.beat {
                 (running.beat, running.ticks) = (beat, 0);
             }

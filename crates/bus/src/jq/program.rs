@@ -10,7 +10,8 @@ use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
 use thiserror::Error;
 
 use super::guard::{Budget, Kind, Run, Stop, TOO_LARGE};
-use super::pool::{Lost, Pace, STACK_BYTES, Shift, work};
+use super::pool::{Lane, Lost, STACK_BYTES, work, work_blocking};
+use super::shift::{Pace, Shift};
 use super::{Caps, RunError, names, rewrite, text};
 
 /// Calls of one job, so that others get their turn.
@@ -69,14 +70,16 @@ impl Program {
 
     /// Runs it on JSON text; what it gives, each as JSON text.
     pub async fn run(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
-        let answer = self.start(input, caps).await;
-        answer.unwrap_or(Err(Lost::Busy)).unwrap_or_else(|lost| Err(lost.into()))
+        let (program, input) = (self.clone(), input.to_owned());
+        let done = work(Lane::Asked, caps.time, move |shift| program.call(shift, &input, &caps)).await;
+        done.unwrap_or_else(|lost| Err(lost.into()))
     }
 
     /// As [`Program::run`], on a thread that may wait. Not to be called from an async one.
     pub fn run_blocking(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
-        let answer = self.start(input, caps).blocking_recv();
-        answer.unwrap_or(Err(Lost::Busy)).unwrap_or_else(|lost| Err(lost.into()))
+        let (program, input) = (self.clone(), input.to_owned());
+        let done = work_blocking(caps.time, move |shift| program.call(shift, &input, &caps));
+        done.unwrap_or_else(|lost| Err(lost.into()))
     }
 
     /// Runs it on each input by itself. Many inputs cost one job for a few dozen of them.
@@ -89,7 +92,7 @@ impl Program {
             let job = move |shift: &Shift| -> Vec<Outputs> {
                 chunk.iter().map(|input| program.call(shift, input, &caps)).collect()
             };
-            let done = work(caps.time, job).await.unwrap_or(Err(Lost::Busy));
+            let done = work(Lane::Reading, caps.time, job).await;
             results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into()); count]));
         }
         results
@@ -116,7 +119,7 @@ impl Program {
                 }
                 done
             };
-            let done = work(caps.time, job).await.unwrap_or(Err(Lost::Busy));
+            let done = work(Lane::Reading, caps.time, job).await;
             results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into())]));
         }
         results
@@ -135,15 +138,10 @@ impl Program {
                     program.call_one(shift, &format!(r#"{{"state":{state},"event":{event}}}"#))
                 })
             };
-            let done = work(caps.time, job).await.unwrap_or(Err(Lost::Busy));
+            let done = work(Lane::Reading, caps.time, job).await;
             state = done.unwrap_or_else(|lost| Err(lost.into()))?;
         }
         Ok(state)
-    }
-
-    fn start(&self, input: &str, caps: Caps) -> tokio::sync::oneshot::Receiver<Result<Outputs, Lost>> {
-        let (program, input) = (self.clone(), input.to_owned());
-        work(caps.time, move |shift| program.call(shift, &input, &caps))
     }
 
     /// One call, on a thread of the pool.
@@ -210,7 +208,8 @@ impl From<Lost> for RunError {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Stuck => Self::Stuck,
-            Lost::Busy => Self::NoThread,
+            Lost::Busy => Self::Busy,
+            Lost::NoThread => Self::NoThread,
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::cache::{Cache, Compiled};
 use super::evolution::Evolution;
+use super::flight::{Flight, Flights, followed};
 use super::registry::SchemaInfo;
 use super::text::SchemaText;
 use super::validator::{self, BadSchema};
@@ -32,6 +33,7 @@ pub(crate) struct Book {
     /// Whether any topic has a schema: most servers ask no further.
     any: AtomicBool,
     pub(super) cache: Cache,
+    flights: Flights,
     pub(super) evolutions: RwLock<HashMap<TopicName, Arc<Evolution>>>,
     /// Whether any topic is published in an old form too.
     pub(super) any_dual: AtomicBool,
@@ -90,6 +92,7 @@ impl Default for Book {
             topics: RwLock::default(),
             any: AtomicBool::new(false),
             cache: Cache::default(),
+            flights: Flights::default(),
             evolutions: RwLock::default(),
             any_dual: AtomicBool::new(false),
             work: Arc::new(Semaphore::new(WORK_MAX)),
@@ -167,31 +170,56 @@ impl Book {
         Some(kept)
     }
 
+    /// The topic is to begin anew, with the versions that the configuration has and no others. What is on its way with
+    /// one of before is of the topic that goes.
+    pub(crate) fn begin_anew(&self, topic: &TopicName) {
+        let (before, configured) = (self.get(topic), self.configured(topic));
+        let stays = |known: &&Version| configured.contains(&known.info.version);
+        let anew = |known: &Version| Version { end: Offset::ZERO, uses: Arc::default(), ..known.clone() };
+        let list = before.iter().flat_map(|before| &before.list).filter(stays).map(anew).collect();
+        self.put(topic, Versions { list });
+        self.cache.forget(topic);
+    }
+
     /// It is not, after all.
     pub(crate) fn restore(&self, topic: &TopicName, known: Option<Arc<Versions>>) {
         if let Some(known) = known {
             self.put(topic, Versions::clone(&known));
         }
     }
-
-    /// The topic is gone, with all its versions.
-    pub(crate) fn forget(&self, topic: &TopicName) {
-        self.put(topic, Versions::default());
-        self.cache.forget(topic);
-    }
 }
 
-/// A compiled version, from memory or from the store.
+/// A compiled version, from memory or from the store. However many ask, it is compiled once.
 pub(super) async fn compiled(
     core: &Core,
     topic: &TopicName,
     info: &SchemaInfo,
 ) -> Result<Arc<Compiled>, BusError> {
-    if let Some(compiled) = core.schemas.cache.get(topic, &info.fingerprint, info.version) {
-        return Ok(compiled);
+    let cached = || core.schemas.cache.get(topic, &info.fingerprint, info.version);
+    loop {
+        if let Some(compiled) = cached() {
+            return Ok(compiled);
+        }
+        let lead = match core.schemas.flights.join(topic, info.version, &info.fingerprint) {
+            Flight::Lead(lead) => lead,
+            Flight::Follow(answer) => match followed(answer).await {
+                Some(answer) => return answer,
+                None => continue,
+            },
+        };
+        // Again: whoever led before may have ended since we looked.
+        let answer = match cached() {
+            Some(compiled) => Ok(compiled),
+            None => read_and_compile(core, topic, info.version).await,
+        };
+        lead.end(answer.clone());
+        return answer;
     }
-    let text = stored(core, topic, info.version).await?;
-    let compiled = compile(core, topic, info.version, text).await?;
+}
+
+async fn read_and_compile(core: &Core, topic: &TopicName, version: u32) -> Result<Arc<Compiled>, BusError> {
+    let text = stored(core, topic, version).await?;
+    let compiled = compile(core, topic, version, text).await?;
     core.schemas.cache.put(&compiled);
     Ok(compiled)
 }
@@ -213,14 +241,15 @@ pub(super) async fn compile(
 ) -> Result<Arc<Compiled>, BusError> {
     let topic = topic.clone();
     let work = move || {
-        let validator = validator::compile(text.value()).map_err(|bad| match bad {
+        let (validator, pattern_bytes) = validator::weighed(text.value()).map_err(|bad| match bad {
             BadSchema::Invalid { path, reason } => BusError::BadSchema { at: path, reason: short(reason) },
             draft @ BadSchema::Draft(_) => {
                 BusError::BadSchema { at: "/$schema".to_owned(), reason: draft.to_string() }
             }
         })?;
-        let fingerprint = text.fingerprint();
-        Ok(Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes: text.text().len() }))
+        let (fingerprint, text_bytes) = (text.fingerprint(), text.text().len());
+        let validator = Arc::new(validator);
+        Ok(Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes }))
     };
     aside(core, work).await?
 }

@@ -14,16 +14,19 @@ use crate::error::BusError;
 /// Compiled schemas kept.
 const COMPILED_MAX: usize = 1_024;
 /// Bytes of their texts.
-const COMPILED_BYTES_MAX: usize = 32 << 20;
+const TEXT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of their patterns, which can be many times as large as the texts.
+const PATTERN_BYTES_MAX: usize = 256 << 20;
 
 /// A compiled version.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Compiled {
     pub(super) topic: TopicName,
     pub(super) version: u32,
-    pub(super) validator: Validator,
+    pub(super) validator: Arc<Validator>,
     pub(super) fingerprint: String,
     pub(super) text_bytes: usize,
+    pub(super) pattern_bytes: usize,
 }
 
 impl Compiled {
@@ -71,9 +74,13 @@ impl Cache {
         kept.entry(compiled.topic.clone()).or_default().insert(compiled.version, entry);
         loop {
             let entries = || kept.values().flat_map(HashMap::values);
-            let bytes: usize = entries().map(|entry| entry.compiled.text_bytes).sum();
-            let count = entries().count();
-            if count <= 1 || (count <= COMPILED_MAX && bytes <= COMPILED_BYTES_MAX) {
+            let sum =
+                |bytes: fn(&Compiled) -> usize| entries().map(|entry| bytes(&entry.compiled)).sum::<usize>();
+            let fits = entries().count() <= COMPILED_MAX
+                && sum(|compiled| compiled.text_bytes) <= TEXT_BYTES_MAX
+                && sum(|compiled| compiled.pattern_bytes) <= PATTERN_BYTES_MAX;
+            // One alone is within them: both have limits of their own.
+            if fits {
                 return;
             }
             let Some(oldest) = entries().min_by_key(|entry| entry.used.load(Ordering::Relaxed)) else {
@@ -98,30 +105,35 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn compiled(topic: &str, version: u32, text_bytes: usize) -> Arc<Compiled> {
-        let validator = super::super::validator::compile(&Value::Bool(true)).unwrap();
-        Arc::new(Compiled {
-            topic: topic.parse().unwrap(),
-            version,
-            validator,
-            fingerprint: "f".to_owned(),
-            text_bytes,
-        })
+    fn compiled(topic: &str, version: u32, text_bytes: usize, pattern_bytes: usize) -> Arc<Compiled> {
+        let validator = Arc::new(super::super::validator::compile(&Value::Bool(true)).unwrap());
+        let (topic, fingerprint) = (topic.parse().unwrap(), "f".to_owned());
+        Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes })
     }
 
     #[test]
     fn the_least_recently_used_go_first() {
         let cache = Cache::default();
         for n in 0..COMPILED_MAX as u32 + 10 {
-            cache.put(&compiled("a", n, 10));
+            cache.put(&compiled("a", n, 10, 0));
             assert!(cache.get(&"a".parse().unwrap(), "f", 0).is_some(), "kept by its use");
         }
         let has = |n| cache.get(&"a".parse().unwrap(), "f", n).is_some();
         assert!(!has(1) && !has(10) && has(11) && has(COMPILED_MAX as u32 + 9));
-        cache.put(&compiled("b", 1, COMPILED_BYTES_MAX));
+        cache.put(&compiled("b", 1, TEXT_BYTES_MAX, 0));
         assert!(!has(0) && cache.get(&"b".parse().unwrap(), "f", 1).is_some());
         assert!(cache.get(&"b".parse().unwrap(), "other", 1).is_none());
         cache.forget(&"b".parse().unwrap());
         assert!(cache.get(&"b".parse().unwrap(), "f", 1).is_none());
+    }
+
+    #[test]
+    fn patterns_are_bounded_too() {
+        let cache = Cache::default();
+        for n in 0..9 {
+            cache.put(&compiled("a", n, 10, PATTERN_BYTES_MAX / 8));
+        }
+        let has = |n| cache.get(&"a".parse().unwrap(), "f", n).is_some();
+        assert!(!has(0) && (1..9).all(has));
     }
 }

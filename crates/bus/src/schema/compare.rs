@@ -6,8 +6,9 @@ use promethean_model::{Compat, TopicName, TopicSettings};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::book::{self, Versions};
+use super::book;
 use super::compat::{self, Direction, Report, Verdict};
+use super::registry::SchemaInfo;
 use super::text::SchemaText;
 use crate::core::Core;
 use crate::error::BusError;
@@ -75,13 +76,11 @@ pub(super) async fn compare(
     core: &Core,
     topic: &TopicName,
     settings: &TopicSettings,
-    versions: Option<&Arc<Versions>>,
+    versions: &[SchemaInfo],
     new: &SchemaText,
 ) -> Result<Vec<Compared>, BusError> {
     let (directions, all) = Direction::asked_by(settings.compat);
-    let numbers = versions.into_iter().flat_map(|versions| versions.list.iter().rev());
-    let numbers: Vec<u32> =
-        numbers.map(|known| known.info.version).take(if all { usize::MAX } else { 1 }).collect();
+    let numbers = versions.iter().rev().map(|known| known.version).take(if all { usize::MAX } else { 1 });
     let mut compared = Vec::new();
     if directions.is_empty() {
         return Ok(compared);
@@ -89,6 +88,9 @@ pub(super) async fn compare(
     let undeclared = settings.undeclared;
     let new = Arc::new(new.value().clone());
     for version in numbers {
+        if core.is_closed() {
+            return Err(BusError::Closed);
+        }
         let old = book::stored(core, topic, version).await?;
         let new: Arc<Value> = Arc::clone(&new);
         let one = move |direction: &Direction| Compared {

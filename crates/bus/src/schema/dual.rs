@@ -9,7 +9,7 @@ use super::registry::{WhichSchema, find};
 use super::{VERSION_HEADER, book, gate};
 use crate::core::Core;
 use crate::error::BusError;
-use crate::jq::{Caps, Lost, RunError, work};
+use crate::jq::{Caps, Lane, Lost, RunError, work};
 use crate::publish::Prepared;
 
 /// The old forms of those events that are to have one, in their order. They go into the same commit.
@@ -38,16 +38,16 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         let info = find(core, &event.topic, WhichSchema::Version(version))?;
         let compiled = book::compiled(core, &event.topic, &info).await?;
         let payload = event.payload.clone();
-        let done = work(Caps::default().time, move |shift| {
+        let done = work(Lane::Asked, Caps::default().time, move |shift| {
             let old = dual.program.call_one(shift, &payload).map_err(|error| error.to_string())?;
             compiled.check(&old).map_err(|error| format!("what the downcaster gives is refused: {error}"))?;
             Ok::<String, String>(old)
         });
         let lost = |lost: Lost| match lost {
-            Lost::Busy => BusError::Busy { what: "programs" },
-            lost => failed(RunError::from(lost).to_string()),
+            Lost::Busy | Lost::NoThread => BusError::Busy { what: "programs" },
+            Lost::Stuck => failed(RunError::Stuck.to_string()),
         };
-        done.await.unwrap_or(Err(Lost::Busy)).map_err(lost)?.map_err(failed)?
+        done.await.map_err(lost)?.map_err(failed)?
     };
     let none = EventMeta::default();
     core.options.limits.check_event(&EventParts { key: None, payload_bytes: payload.len(), meta: &none })?;

@@ -1,6 +1,6 @@
-//! How versions become one another: programs from the configuration, in memory.
+//! What the configuration says of a topic's versions, in memory: which there are, and how they become one another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -39,6 +39,8 @@ pub struct DualWrite {
 pub(crate) struct Evolution {
     pub(super) upcasters: BTreeMap<u32, Upcaster>,
     pub(super) dual: Option<DualWrite>,
+    /// Versions that the configuration has. They stay as long as it does: programs count on them.
+    pub(super) configured: BTreeSet<u32>,
 }
 
 /// A way from a version to the latest.
@@ -102,7 +104,12 @@ impl Book {
         self.evolution(topic)?.dual.clone()
     }
 
-    fn change_evolution(&self, topic: &TopicName, change: impl FnOnce(&mut Evolution)) {
+    /// The versions of a topic that the configuration has.
+    pub(crate) fn configured(&self, topic: &TopicName) -> BTreeSet<u32> {
+        self.evolution(topic).map(|evolution| evolution.configured.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn change_evolution(&self, topic: &TopicName, change: impl FnOnce(&mut Evolution)) {
         let mut all = self.evolutions.write().unwrap_or_else(PoisonError::into_inner);
         let mut evolution = all.remove(topic).map(Arc::unwrap_or_clone).unwrap_or_default();
         change(&mut evolution);

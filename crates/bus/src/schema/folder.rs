@@ -155,6 +155,8 @@ impl Bus {
 
     async fn apply_topic(&self, topic: TopicName, files: TopicFiles) -> Result<TopicReport, FolderError> {
         let (mut registered, mut unchanged) = (Vec::new(), Vec::new());
+        let configured = files.schemas.keys().copied().collect();
+        self.core.schemas.change_evolution(&topic, |evolution| evolution.configured = configured);
         let latest = files.schemas.keys().next_back().copied();
         for (version, (path, text)) in files.schemas {
             if self.register_file(&topic, version, &path, text).await? {

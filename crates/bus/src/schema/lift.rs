@@ -13,7 +13,7 @@ use super::{ERROR_HEADER, VERSION_HEADER};
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
-use crate::jq::{Caps, Program, RunError, work};
+use crate::jq::{Caps, Lane, Program, RunError, work};
 
 /// Events of one job.
 const CHUNK: usize = 64;
@@ -54,7 +54,7 @@ pub enum LiftOutcome {
 impl Bus {
     /// Lifts an event to the latest version of its topic.
     pub async fn lift(&self, event: StoredEvent) -> Lifted {
-        let lifted = lift(&self.core, vec![event.clone()]).await.pop();
+        let lifted = lift(&self.core, vec![event.clone()], Lane::Reading).await.pop();
         lifted.unwrap_or(Lifted { event, outcome: LiftOutcome::Same })
     }
 
@@ -65,7 +65,7 @@ impl Bus {
 }
 
 pub(crate) async fn lift_events(core: &Core, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-    lift(core, events).await.into_iter().map(|lifted| lifted.event).collect()
+    lift(core, events, Lane::Reading).await.into_iter().map(|lifted| lifted.event).collect()
 }
 
 /// What is to be done with an event.
@@ -78,7 +78,7 @@ struct Job {
 }
 
 /// Lifts events, which keep their order. Whatever goes wrong, each of them comes back.
-pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>) -> Vec<Lifted> {
+pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> Vec<Lifted> {
     let mut lifted: Vec<Lifted> = Vec::with_capacity(events.len());
     let mut jobs: Vec<Job> = Vec::new();
     let mut topic: Option<Topic> = None;
@@ -101,11 +101,11 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>) -> Vec<Lifted> {
         let chunk: Vec<Job> = jobs.drain(..jobs.len().min(CHUNK)).collect();
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
-        let done = work(Caps::default().time, move |shift| {
-            chunk.iter().map(|job| job.run(shift)).collect::<Vec<_>>()
+        let payload_bytes_max = core.options.limits.payload_bytes_max;
+        let done = work(lane, Caps::default().time, move |shift| {
+            chunk.iter().map(|job| job.run(shift, payload_bytes_max)).collect::<Vec<_>>()
         });
-        let done = done.await.unwrap_or(Err(crate::jq::Lost::Busy));
-        let done = done.unwrap_or_else(|lost| {
+        let done = done.await.unwrap_or_else(|lost| {
             let reason = RunError::from(lost).to_string();
             places.iter().map(|_| Err(reason.clone())).collect()
         });
@@ -133,10 +133,15 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>) -> Vec<Lifted> {
 }
 
 impl Job {
-    fn run(&self, shift: &crate::jq::Shift) -> Result<String, String> {
+    fn run(&self, shift: &crate::jq::Shift, payload_bytes_max: usize) -> Result<String, String> {
         let mut payload = self.payload.clone();
         for program in &self.programs {
             payload = program.call_one(shift, &payload).map_err(|error| error.to_string())?;
+        }
+        // One that is stored may be longer than is allowed by now.
+        if !self.programs.is_empty() && payload.len() > payload_bytes_max {
+            let bytes = payload.len();
+            return Err(format!("what the upcasters give has {bytes} bytes, of at most {payload_bytes_max}"));
         }
         self.target.check(&payload).map_err(|error| match error {
             BusError::SchemaRejected(rejected) => {

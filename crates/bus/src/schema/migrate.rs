@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::lift::{LiftOutcome, lift, version_of};
 use crate::bus::Bus;
 use crate::error::BusError;
+use crate::jq::Lane;
 use crate::rows::Start;
 
 /// Events and bytes looked at at once.
@@ -60,7 +61,7 @@ impl Bus {
                     *migration.versions.entry(version).or_default() += 1;
                 }
             }
-            for lifted in lift(&self.core, page.events).await {
+            for lifted in lift(&self.core, page.events, Lane::Bulk).await {
                 migration.add(lifted.event.offset, lifted.outcome);
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean_model::limits::EventParts;
-use promethean_model::{Compat, EventMeta, TopicName, Undeclared};
+use promethean_model::{Compat, EventMeta, TopicName, TopicSettings, Undeclared};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde::Serialize;
 
@@ -20,6 +20,8 @@ use crate::rows::{SchemaKey, SchemaRow};
 
 /// Topics of a page.
 const PAGE_MAX: usize = 1_000;
+/// How often a schema is compared again because others came or went meanwhile.
+const ROUNDS_MAX: usize = 8;
 
 /// What is known of a version beside its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -118,23 +120,36 @@ impl Bus {
         options: RegisterOptions,
     ) -> Result<Registered, BusError> {
         check_name(topic)?;
-        let (core, topic) = (Arc::clone(&self.core), topic.clone());
-        to_the_end(&self.core, async move {
-            // Before the lock, which other topics share.
-            let compiled = book::compile(&core, &topic, 0, text.clone()).await?;
-            let _lock = core.changing.lock(&topic).await;
-            register(&core, &topic, text, options, compiled).await
-        })
-        .await
+        let compiled = book::compile(&self.core, topic, 0, text.clone()).await?;
+        for _ in 0..ROUNDS_MAX {
+            // Before the lock, which other topics share, and in the caller's time: nothing is written yet.
+            let seen = Seen::look(&self.core, topic);
+            let compared = match place(topic, &seen.versions, &compiled, options)? {
+                Place::Same(_) => Ok(Vec::new()),
+                Place::New(_) => compare(&self.core, topic, &seen.settings, &seen.versions, &text).await,
+            };
+            let (core, topic) = (Arc::clone(&self.core), topic.clone());
+            let (text, compiled) = (text.clone(), Arc::clone(&compiled));
+            let registered = to_the_end(&self.core, async move {
+                let _lock = core.changing.lock(&topic).await;
+                if Seen::look(&core, &topic) != seen {
+                    return Ok(None);
+                }
+                register(&core, &topic, text, options, compiled, &seen, compared?).await.map(Some)
+            });
+            if let Some(registered) = registered.await? {
+                return Ok(registered);
+            }
+        }
+        Err(BusError::Busy { what: "other changes of the topic's schemas" })
     }
 
     /// What registering a schema would find, written nowhere and refused only if it is no schema.
     pub async fn check_schema(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
         book::compile(&self.core, topic, 0, text.clone()).await?;
-        let versions = self.core.schemas.get(topic);
-        let settings = self.core.settings.get(topic);
-        compare(&self.core, topic, &settings, versions.as_ref(), &text).await
+        let seen = Seen::look(&self.core, topic);
+        compare(&self.core, topic, &seen.settings, &seen.versions, &text).await
     }
 
     /// The versions of a topic, ascending, without their texts.
@@ -223,18 +238,63 @@ pub(super) fn find(core: &Core, topic: &TopicName, which: WhichSchema) -> Result
     found.map(|known| known.info.clone()).ok_or_else(unknown)
 }
 
-/// Under the topic's lock.
+/// What a comparison depends on. No hold on the versions, which would keep them from being deleted.
+#[derive(PartialEq)]
+struct Seen {
+    versions: Vec<SchemaInfo>,
+    settings: Arc<TopicSettings>,
+}
+
+impl Seen {
+    fn look(core: &Core, topic: &TopicName) -> Self {
+        let versions = core.schemas.get(topic);
+        let infos = versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone());
+        Self { versions: infos.collect(), settings: core.settings.get(topic) }
+    }
+}
+
+/// Where a schema belongs.
+enum Place {
+    /// It is the latest version already.
+    Same(u32),
+    /// It becomes this version.
+    New(u32),
+}
+
+fn place(
+    topic: &TopicName,
+    versions: &[SchemaInfo],
+    compiled: &Compiled,
+    options: RegisterOptions,
+) -> Result<Place, BusError> {
+    let latest = versions.last();
+    let number = latest.map_or(0, |latest| latest.version);
+    if latest.is_some_and(|latest| latest.fingerprint == compiled.fingerprint)
+        && options.version.is_none_or(|version| version == number)
+    {
+        return Ok(Place::Same(number));
+    }
+    let given = options.version.unwrap_or(number.saturating_add(1));
+    if given <= number {
+        return Err(BusError::VersionTaken { topic: topic.clone(), given, latest: number });
+    }
+    if versions.len() >= VERSIONS_MAX {
+        return Err(BusError::TooManySchemas { topic: topic.clone(), max: VERSIONS_MAX });
+    }
+    Ok(Place::New(given))
+}
+
+/// Under the topic's lock, with what is true now and was compared.
 async fn register(
     core: &Core,
     topic: &TopicName,
     text: SchemaText,
     options: RegisterOptions,
     compiled: Arc<Compiled>,
+    seen: &Seen,
+    compared: Vec<Compared>,
 ) -> Result<Registered, BusError> {
-    let versions = core.schemas.get(topic);
-    let settings = core.settings.get(topic);
-    let RegisterOptions { version, force, dry_run } = options;
-    let latest = versions.as_ref().and_then(|versions| versions.latest()).map(|known| known.info.clone());
+    let RegisterOptions { force, dry_run, .. } = options;
     let answer = |version, compared| Registered {
         topic: topic.clone(),
         version,
@@ -243,20 +303,11 @@ async fn register(
         dry_run,
         compared,
     };
-    let number = latest.as_ref().map_or(0, |latest| latest.version);
-    if let Some(same) = latest.filter(|latest| latest.fingerprint == compiled.fingerprint)
-        && version.is_none_or(|version| version == same.version)
-    {
-        return Ok(Registered { unchanged: true, ..answer(same.version, Vec::new()) });
-    }
-    let given = version.unwrap_or(number.saturating_add(1));
-    if given <= number {
-        return Err(BusError::VersionTaken { topic: topic.clone(), given, latest: number });
-    }
-    if versions.as_ref().is_some_and(|versions| versions.list.len() >= VERSIONS_MAX) {
-        return Err(BusError::TooManySchemas { topic: topic.clone(), max: VERSIONS_MAX });
-    }
-    let compared = compare(core, topic, &settings, versions.as_ref(), &text).await?;
+    let given = match place(topic, &seen.versions, &compiled, options)? {
+        Place::Same(version) => return Ok(Registered { unchanged: true, ..answer(version, compared) }),
+        Place::New(given) => given,
+    };
+    let settings = &seen.settings;
     let forced = judge(topic, settings.compat, &compared, force)?;
     if dry_run {
         return Ok(Registered { forced, ..answer(given, compared) });
@@ -268,11 +319,10 @@ async fn register(
     let (table, key) = (Table::Schemas, SchemaKey::encode(topic, given));
     let op = RowOp::Put { table, key, value: row.encode()?, must_be_new: true };
     core.store.commit(Batch::new().with(op)).await?;
+    let versions = core.schemas.get(topic);
     let mut versions = versions.map_or_else(Versions::default, |versions| Versions::clone(&versions));
     versions.list.push(Version::new(given, &row, &text));
-    if let Some(compiled) = Arc::into_inner(compiled) {
-        core.schemas.cache.put(&Arc::new(Compiled { version: given, ..compiled }));
-    }
+    core.schemas.cache.put(&Arc::new(Compiled { version: given, ..Compiled::clone(&compiled) }));
     core.schemas.put(topic, versions);
     Ok(Registered { forced, ..answer(given, compared) })
 }
@@ -283,6 +333,9 @@ async fn delete(core: &Core, topic: &TopicName, version: u32) -> Result<(), BusE
     find(core, topic, WhichSchema::Version(version))?;
     let since = core.schemas.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
     let used = |reason| BusError::SchemaInUse { topic: topic.clone(), version, reason };
+    if core.schemas.configured(topic).contains(&version) {
+        return Err(used("the configuration has its file"));
+    }
     // Before it is taken out, or publishes meanwhile would be held to another version, or to none.
     if since.is_some_and(|end| core.store.durable_end(topic) > end) {
         return Err(used("events were published since it was registered"));

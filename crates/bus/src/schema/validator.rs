@@ -7,10 +7,11 @@ use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions, Validator};
 use serde_json::Value;
 
 mod depth;
+mod patterns;
 #[cfg(test)]
 mod tests;
 
-/// Bytes that one compiled pattern may take, and again as many for its cache.
+/// Bytes that one compiled pattern may take, and again as many for its cache in each thread that runs it.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// A schema that is not used, and why.
@@ -33,12 +34,20 @@ pub enum BadSchema {
 
 /// Compiles a schema.
 pub fn compile(schema: &Value) -> Result<Validator, BadSchema> {
+    weighed(schema).map(|(validator, _)| validator)
+}
+
+/// Compiles a schema, and says how many bytes its patterns take.
+pub(crate) fn weighed(schema: &Value) -> Result<(Validator, usize), BadSchema> {
     let draft = draft_of(schema)?;
-    depth::check(schema).map_err(|reason| BadSchema::Invalid { path: String::new(), reason })?;
-    options(draft).build(schema).map_err(|error| BadSchema::Invalid {
+    let refuse = |reason| BadSchema::Invalid { path: String::new(), reason };
+    depth::check(schema).map_err(refuse)?;
+    let pattern_bytes = patterns::weigh(schema, draft).map_err(refuse)?;
+    let validator = options(draft).build(schema).map_err(|error| BadSchema::Invalid {
         path: error.instance_path().to_string(),
         reason: error.to_string(),
-    })
+    })?;
+    Ok((validator, pattern_bytes))
 }
 
 /// The draft that a schema is written in: the one it names, else 2020-12.
@@ -80,7 +89,12 @@ fn fragment(pointer: &str) -> String {
 
 /// What is the same for every schema.
 pub(crate) fn options<'a>(draft: Draft) -> ValidationOptions<'a> {
-    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
+    options_with(draft, PATTERN_BYTES_MAX)
+}
+
+/// The same, with patterns of at most so many bytes.
+fn options_with<'a>(draft: Draft, pattern_bytes_max: usize) -> ValidationOptions<'a> {
+    let patterns = PatternOptions::regex().size_limit(pattern_bytes_max).dfa_size_limit(PATTERN_BYTES_MAX);
     jsonschema::options()
         .with_draft(draft)
         .offline()

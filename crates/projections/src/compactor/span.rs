@@ -74,7 +74,7 @@ impl Compactor {
         for (outcome, event) in program.run_each(inputs, Caps::default()).await.into_iter().zip(events) {
             let key = match outcome {
                 // Not the event's fault: the round is tried again.
-                Err(error @ (RunError::NoThread | RunError::Stuck)) => {
+                Err(error @ (RunError::NoThread | RunError::Busy | RunError::Stuck)) => {
                     return Err(ProjectionError::ReducerFailed {
                         topic: event.topic.clone(),
                         offset: event.offset.get(),

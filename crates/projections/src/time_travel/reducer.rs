@@ -107,7 +107,7 @@ async fn step(program: &Program, before: String, events: &[StoredEvent]) -> Resu
         Err(error) => error,
     };
     let mut state = before;
-    if !matches!(error, RunError::Stuck | RunError::NoThread) {
+    if !matches!(error, RunError::Stuck | RunError::NoThread | RunError::Busy) {
         for (event, text) in events.iter().zip(texts) {
             match program.fold(state, vec![text], Caps::default()).await {
                 Ok(next) => state = next,

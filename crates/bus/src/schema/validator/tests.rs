@@ -99,3 +99,19 @@ fn references_branch_only_so_often() {
     assert!(compile(&chain(10, json!({"type": "number"}), twice)).is_ok());
     assert!(compile(&chain(40, json!({"type": "number"}), twice)).unwrap_err().to_string().contains("ways"));
 }
+
+#[test]
+fn patterns_are_weighed_and_bounded_together() {
+    let weight = |schema: Value| weighed(&schema).unwrap().1;
+    assert_eq!(weight(json!({"type": "string", "format": "date"})), 0);
+    let small = weight(json!({"pattern": "^a"}));
+    assert!(small > 0 && weight(json!({"pattern": "^\\p{L}{20}$"})) > 4 * small);
+    assert_eq!(weight(json!({"allOf": [{"pattern": "^a"}, {"pattern": "^a"}]})), small);
+    assert_eq!(weight(json!({"pattern": "^a", "patternProperties": {"^b": {"pattern": "^c"}}})), 3 * small);
+    let many = |count: usize| {
+        let one = |n: usize| (format!("^\\p{{L}}{{20}}{n}$"), json!(true));
+        json!({"patternProperties": Value::Object((0..count).map(one).collect())})
+    };
+    assert!(compile(&many(3)).is_ok());
+    assert!(compile(&many(2_000)).unwrap_err().to_string().contains("patterns take more than"));
+}

@@ -130,6 +130,8 @@ async fn a_pause_is_done_to_the_end(kind: Kind) {
     let _member = world.subscribe(request("a", "g")).await;
     let subject: Subject = "a".parse().unwrap();
     go_away(&store, puts_group, world.bus.pause_group(&subject, &group("g"))).await;
+    // The owner is left: the pause is done, also as far as it is told.
+    world.until_tasks(1).await;
     world.publish("a", 0).await;
     let is = |word: &'static str| {
         move |seen: &promethean_bus::admin::GroupProgress| {

@@ -1,4 +1,4 @@
-//! A store whose commits a test can hold, measure and refuse.
+//! A store whose commits a test can hold, measure and refuse, and whose reads of schemas it can hold and count.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,8 @@ pub(crate) struct GateStore {
     held: Mutex<Option<(Which, When, Arc<Gate>)>>,
     largest: AtomicUsize,
     left: AtomicUsize,
+    held_schema: Mutex<Option<Arc<Gate>>>,
+    schemas_read: AtomicUsize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub(crate) enum When {
     After,
 }
 
-/// A commit that is held.
+/// A commit or read that is held.
 pub(crate) struct Gate {
     reached: Semaphore,
     released: Semaphore,
@@ -43,12 +45,28 @@ impl Gate {
     pub(crate) fn release(&self) {
         self.released.add_permits(1);
     }
+
+    fn new() -> Arc<Self> {
+        Arc::new(Self { reached: Semaphore::new(0), released: Semaphore::new(0) })
+    }
+
+    async fn pass(&self) {
+        self.reached.add_permits(1);
+        self.released.acquire().await.unwrap().forget();
+    }
 }
 
 impl GateStore {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         let left = AtomicUsize::new(usize::MAX);
-        Self { inner, held: Mutex::default(), largest: AtomicUsize::new(0), left }
+        Self {
+            inner,
+            held: Mutex::default(),
+            largest: AtomicUsize::new(0),
+            left,
+            held_schema: Mutex::default(),
+            schemas_read: AtomicUsize::new(0),
+        }
     }
 
     /// Holds the next commit that is meant.
@@ -57,9 +75,21 @@ impl GateStore {
         when: When,
         which: impl Fn(&Batch) -> bool + Send + Sync + 'static,
     ) -> Arc<Gate> {
-        let gate = Arc::new(Gate { reached: Semaphore::new(0), released: Semaphore::new(0) });
+        let gate = Gate::new();
         *self.held.lock().unwrap() = Some((Box::new(which), when, Arc::clone(&gate)));
         gate
+    }
+
+    /// Holds the next read of a schema's text.
+    pub(crate) fn hold_schema(&self) -> Arc<Gate> {
+        let gate = Gate::new();
+        *self.held_schema.lock().unwrap() = Some(Arc::clone(&gate));
+        gate
+    }
+
+    /// How many texts of schemas were read.
+    pub(crate) fn schemas_read(&self) -> usize {
+        self.schemas_read.load(Ordering::SeqCst)
     }
 
     /// Lets so many more commits through and refuses the rest.
@@ -88,16 +118,12 @@ impl Store for GateStore {
             return Err(CommitError::Storage { reason: "as the test wants it".to_owned() });
         }
         let Some((when, gate)) = self.gate(&batch) else { return self.inner.commit(batch).await };
-        let pass = async || {
-            gate.reached.add_permits(1);
-            gate.released.acquire().await.unwrap().forget();
-        };
         if when == When::Before {
-            pass().await;
+            gate.pass().await;
         }
         let result = self.inner.commit(batch).await;
         if when == When::After {
-            pass().await;
+            gate.pass().await;
         }
         result
     }
@@ -131,6 +157,30 @@ impl Watch for GateStore {
 
     fn durable_end(&self, topic: &TopicName) -> Offset {
         self.inner.durable_end(topic)
+    }
+}
+
+#[async_trait]
+impl RowReads for GateStore {
+    async fn row(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        if table == Table::Schemas {
+            self.schemas_read.fetch_add(1, Ordering::SeqCst);
+            let gate = self.held_schema.lock().unwrap().take();
+            if let Some(gate) = gate {
+                gate.pass().await;
+            }
+        }
+        self.inner.row(table, key).await
+    }
+
+    async fn rows(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Row>, ReadError> {
+        self.inner.rows(table, prefix, after, limit).await
     }
 }
 
@@ -171,10 +221,6 @@ pass_on!(DedupeReads {
 pass_on!(OutboxReads {
     outbox(status: OutboxStatus, after: Option<u64>, limit: usize) -> Vec<OutboxRow>;
     outbox_row(id: EventId) -> Option<OutboxRow>;
-});
-pass_on!(RowReads {
-    row(table: Table, key: &[u8]) -> Option<Vec<u8>>;
-    rows(table: Table, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Vec<Row>;
 });
 pass_on!(DocReads {
     collection(name: &CollectionName) -> Option<CollectionInfo>;

@@ -1,6 +1,7 @@
 //! The bus as its users see it, on the store in memory and on the embedded one.
 
 mod admin;
+mod backlog;
 mod changing;
 mod credit;
 mod dead;

@@ -9,6 +9,7 @@ use super::*;
 
 on_both_stores!(
     a_folder_is_applied_once,
+    a_deleted_topic_keeps_what_the_folder_has,
     a_changed_version_is_refused_by_its_file,
     what_does_not_belong_is_refused,
     the_examples_are_what_the_seeds_say,
@@ -70,6 +71,33 @@ async fn a_folder_is_applied_once(kind: Kind) {
     world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap();
     publish(&world.bus, "t", r#"{"n":8}"#).await.unwrap();
     assert_eq!(world.events("t.v1").await.len(), 1);
+}
+
+async fn a_deleted_topic_keeps_what_the_folder_has(kind: Kind) {
+    let world = World::new(kind).await;
+    without_compat(&world.bus, "t").await;
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[("t/v1.json", V1), ("t/v2.json", V2), ("t/v2-to-v1.jq", "{n: .count}")]);
+    publish(&world.bus, "t", "7").await.unwrap();
+    let folder = Folder::read(dir.path()).unwrap();
+    world.bus.apply_schemas(folder.clone()).await.unwrap();
+    publish(&world.bus, "t", r#"{"count":1}"#).await.unwrap();
+    register(&world.bus, "t", V3).await.unwrap();
+    world.bus.delete_topic(&topic("t")).await.unwrap();
+    let numbers = |bus: &Bus| bus.schemas(&topic("t")).iter().map(|one| one.version).collect::<Vec<_>>();
+    assert_eq!(numbers(&world.bus), [1, 2], "what was registered otherwise is gone");
+    assert_eq!(code(publish(&world.bus, "t", "7").await), "schema_rejected");
+    publish(&world.bus, "t", r#"{"count":2}"#).await.unwrap();
+    assert_eq!(payload(&world.events("t.v1").await[1]), r#"{"n":2}"#);
+    // No event has the first one, but programs count on it.
+    let error = world.bus.delete_schema(&topic("t"), 1).await.unwrap_err();
+    assert!(error.code() == "schema_in_use" && error.to_string().contains("configuration"), "{error}");
+    // The end at which it was registered was that of the topic before: the event is below it.
+    let world = world.restart().await;
+    assert_eq!(numbers(&world.bus), [1, 2]);
+    assert_eq!(code(world.bus.delete_schema(&topic("t"), 2).await), "schema_in_use");
+    let report = world.bus.apply_schemas(folder).await.unwrap();
+    assert_eq!((report.topics[0].registered.len(), report.topics[0].unchanged.len()), (0, 2));
 }
 
 async fn a_changed_version_is_refused_by_its_file(kind: Kind) {

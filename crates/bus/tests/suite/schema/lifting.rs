@@ -4,7 +4,8 @@ use promethean_bus::jq::Program;
 use promethean_bus::rows::Start;
 use promethean_bus::schema::{ERROR_HEADER, LiftOutcome, Upcaster};
 use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Bus, ConsumerOptions, Lease, Nack};
+use promethean_bus::{Bus, BusOptions, ConsumerOptions, Lease, Nack};
+use promethean_model::Limits;
 use tokio::sync::mpsc;
 
 use super::super::bus::harness::*;
@@ -20,6 +21,7 @@ on_both_stores!(
     members_that_pull_are_given_lifted_events,
     patterns_and_consumers_are_given_lifted_events,
     scans_replays_and_tails_can_lift,
+    what_is_lifted_has_the_limit_of_payloads,
     a_stuck_upcaster_stops_nobody,
     a_dry_run_counts_everything,
     a_subscription_ends_while_events_are_lifted,
@@ -244,6 +246,24 @@ async fn scans_replays_and_tails_can_lift(kind: Kind) {
     let mut tail = world.bus.tail(&topic("t"), Start::Earliest).await.unwrap().normalize(true);
     let page = soon("tail", tail.next_page()).await.unwrap().unwrap();
     assert_eq!(page.events.iter().map(payload).collect::<Vec<_>>(), LIFTED);
+}
+
+async fn what_is_lifted_has_the_limit_of_payloads(kind: Kind) {
+    let limits = Limits { payload_bytes_max: 1_000, ..Limits::default() };
+    let world = World::with(kind, BusOptions { limits, ..BusOptions::default() }).await;
+    history(&world).await;
+    let old = world.events("t").await[1].clone();
+    let with_unit = |bytes: usize| {
+        // With the 21 bytes around it.
+        upcaster(1, 3, &format!(r#"{{count: .n, unit: ("x" * {})}}"#, bytes - 21))
+    };
+    set(&world.bus, vec![with_unit(1_000)]);
+    assert_eq!(world.bus.lift(old.clone()).await.event.payload().len(), 1_000);
+    set(&world.bus, vec![with_unit(1_001)]);
+    let lifted = world.bus.lift(old.clone()).await;
+    assert_eq!(payload(&lifted.event), r#"{"n":1}"#);
+    let told = &headers(&lifted.event)[ERROR_HEADER];
+    assert!(told.contains("1001 bytes, of at most 1000"), "{told}");
 }
 
 async fn a_stuck_upcaster_stops_nobody(kind: Kind) {

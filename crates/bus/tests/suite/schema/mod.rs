@@ -8,6 +8,7 @@ mod lifting;
 mod official;
 mod racing;
 mod registry;
+mod sharing;
 
 use std::collections::BTreeMap;
 
