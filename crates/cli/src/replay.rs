@@ -3,6 +3,7 @@
 //! What is published has an id that follows from its source, so that doing it again adds nothing as long as the target
 //! topic remembers ids (its `dedupe_window`). Where it is can be kept in a file, to go on from there.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use clap::Args;
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use promethean_bus::jq::{Caps, Program};
+use promethean_bus::schema::VERSION_HEADER;
 use promethean_model::{EventId, TopicName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -76,6 +78,9 @@ struct Source<'a> {
     ts: i64,
     offset: u64,
     key: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    tags: Option<Vec<String>>,
+    sid: Option<String>,
     #[serde(borrow)]
     payload: &'a RawValue,
 }
@@ -228,11 +233,24 @@ fn line(
         name.push(0);
     }
     name.extend_from_slice(source.id.as_bytes());
+    name.extend_from_slice(&source.offset.to_be_bytes());
     name.extend_from_slice(&(n as u64).to_be_bytes());
     let mut opts =
         json!({"id": EventId::derive(b"replay", &name), "ts": source.ts, "caused_by": [source.id]});
-    if let (Some(key), Value::Object(fields)) = (key, &mut opts) {
-        fields.insert("key".to_owned(), key.into());
+    if let Value::Object(fields) = &mut opts {
+        // The server says by itself which version of a schema it is.
+        let headers = source.headers.clone().map(|mut headers| {
+            headers.remove(VERSION_HEADER);
+            headers
+        });
+        let headers = headers.filter(|headers| !headers.is_empty());
+        let more = [
+            ("key", key.map(Value::from)),
+            ("headers", headers.map(|headers| json!(headers))),
+            ("tags", source.tags.clone().map(|tags| json!(tags))),
+            ("sid", source.sid.clone().map(Value::from)),
+        ];
+        fields.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
     // The payload's own text: numbers stay as they were written.
     let payload: &RawValue = serde_json::from_str(payload).context("what --map gives")?;

@@ -108,14 +108,15 @@ impl From<ProjectionError> for Refusal {
     fn from(error: ProjectionError) -> Self {
         let status = match &error {
             ProjectionError::Bus(error) => return error.clone().into(),
+            ProjectionError::Commit(error) => return BusError::from(error.clone()).into(),
             ProjectionError::UnknownProjector { .. }
             | ProjectionError::UnknownDocument { .. }
             | ProjectionError::UnknownAt { .. }
             | ProjectionError::NoDefault
             | ProjectionError::NoHistory { .. } => StatusCode::NOT_FOUND,
-            ProjectionError::Rebuilding { .. } | ProjectionError::CollectionInUse { .. } => {
-                StatusCode::CONFLICT
-            }
+            ProjectionError::Rebuilding { .. }
+            | ProjectionError::RebuildNeeded { .. }
+            | ProjectionError::CollectionInUse { .. } => StatusCode::CONFLICT,
             ProjectionError::HistoryGone { .. } => StatusCode::GONE,
             ProjectionError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             ProjectionError::ReducerFailed { .. } => StatusCode::UNPROCESSABLE_ENTITY,

@@ -2,13 +2,13 @@
 
 use promethean_bus::follower::Follower;
 use promethean_bus::publish::Publish;
-use promethean_bus::{BusError, StoredEvent};
+use promethean_bus::{Bus, BusError, StoredEvent};
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, StateOp, Store};
 
 use crate::change::Change;
 use crate::definition::Projector;
-use crate::drafts::{Drafts, FoldError};
+use crate::drafts::{Drafts, FoldError, Kept};
 use crate::logic::{Failed, Projected};
 use crate::target::Target;
 
@@ -17,12 +17,15 @@ const LIFT_ERROR_HEADER: &str = promethean_bus::schema::ERROR_HEADER;
 
 /// What an attempt needs.
 pub(crate) struct Attempt<'a> {
+    pub(crate) bus: &'a Bus,
     pub(crate) store: &'a dyn Store,
     pub(crate) projector: &'a Projector,
     pub(crate) target: &'a Target,
     /// Whose cursor is moved and who publishes; `None` in a rebuild, which does neither.
     pub(crate) follower: Option<&'a Follower>,
     pub(crate) epoch: u64,
+    /// Documents at hand.
+    pub(crate) kept: Kept,
 }
 
 /// How far an attempt came.
@@ -35,22 +38,18 @@ pub(crate) struct Outcome {
 }
 
 impl Attempt<'_> {
-    /// Projects events and commits as many of them as succeed in a row; `next` is where to go on after all of them.
-    pub(crate) async fn run(&self, events: &[StoredEvent], next: Offset) -> Outcome {
-        let mut projected = self.projector.logic.project(events).await;
-        for (event, projected) in events.iter().zip(&mut projected) {
-            if let Some(reason) = self.lift_error(event) {
-                *projected = Err(Failed::Event(reason));
-            }
-        }
-        let (changes, mut failed) = until_failure(projected);
+    /// Projects events and commits as many of them as succeed in a row, or as fit one commit; `next` is where to go on
+    /// after all of them.
+    pub(crate) async fn run(&mut self, events: &[StoredEvent], next: Offset) -> Outcome {
+        let (changes, mut failed) = until_failure(self.project(events).await);
         let mut sure = changes.as_slice();
         loop {
             if sure.is_empty() && failed.is_some() {
                 return Outcome { done: 0, failed };
             }
             match self.apply(events, sure, next).await {
-                Ok(()) => return Outcome { done: sure.len(), failed },
+                Ok(done) if done < sure.len() => return Outcome { done, failed: None },
+                Ok(done) => return Outcome { done, failed },
                 // Those before it are right by themselves.
                 Err(Refused::At(at, reason)) => {
                     sure = sure.get(..at).unwrap_or_default();
@@ -64,9 +63,25 @@ impl Attempt<'_> {
         }
     }
 
+    /// The changes of each event, up to the first that fails.
+    async fn project(&self, events: &[StoredEvent]) -> Vec<Projected> {
+        if !self.projector.normalize {
+            return self.projector.logic.project(events).await;
+        }
+        // Anew in each attempt: what could not be lifted may be the next time.
+        let lifted = self.bus.lift_all(events.to_vec()).await;
+        let mut projected = self.projector.logic.project(&lifted).await;
+        for (event, projected) in lifted.iter().zip(&mut projected) {
+            if let Some(reason) = lift_error(event) {
+                *projected = Err(Failed::Event(reason));
+            }
+        }
+        projected
+    }
+
     /// The store refused a page for one of its events, and does not say for which.
     async fn one_by_one(
-        &self,
+        &mut self,
         events: &[StoredEvent],
         changes: &[Vec<Change>],
         next: Offset,
@@ -75,7 +90,7 @@ impl Attempt<'_> {
         for (done, changes) in changes.iter().enumerate() {
             let rest = events.get(done..).unwrap_or_default();
             match self.apply(rest, std::slice::from_ref(changes), next).await {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(Refused::At(_, failed) | Refused::Somewhere(failed)) => {
                     return Outcome { done, failed: Some(failed) };
                 }
@@ -84,69 +99,96 @@ impl Attempt<'_> {
         Outcome { done: changes.len(), failed }
     }
 
-    /// Publishes and commits the changes of the first events of a page.
+    /// Publishes and commits the changes of the first events of a page; of how many.
     async fn apply(
-        &self,
+        &mut self,
         events: &[StoredEvent],
         changes: &[Vec<Change>],
         next: Offset,
-    ) -> Result<(), Refused> {
-        let count = changes.len();
+    ) -> Result<usize, Refused> {
         let publishes = self.follower.is_some();
-        let mut drafts = Drafts::new(self.store, self.target, &self.projector.name, publishes);
-        let (mut published, mut owners) = (Vec::new(), Vec::new());
+        // Whatever goes wrong, what is half changed is not kept.
+        let kept = std::mem::take(&mut self.kept);
+        let mut drafts = Drafts::new(self.store, self.target, &self.projector.name, publishes, kept);
+        let (mut emitted, mut owners, mut announced, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (at, (event, changes)) in events.iter().zip(changes).enumerate() {
             let folded = drafts.fold(event, changes).await.map_err(|error| Refused::At(at, error.into()))?;
-            owners.extend(std::iter::repeat_n(at, folded.len()));
-            published.extend(folded);
+            owners.extend(std::iter::repeat_n(at, folded.events.len()));
+            emitted.extend(folded.events);
+            announced.extend(folded.changes);
+            count += 1;
+            if drafts.is_full() {
+                break;
+            }
         }
-        self.publish(published, &owners).await?;
         let next = events.get(count).map_or(next, |event| event.offset);
-        let ops = drafts.into_ops().map_err(|reason| Refused::Somewhere(Failed::Event(reason)))?;
-        self.commit(ops, next).await
+        let ops = drafts.ops().map_err(|reason| Refused::Somewhere(Failed::Event(reason)))?;
+        let batch = self.batch(ops, next);
+        if publishes && self.target.has_unique_index() {
+            // What is published cannot be taken back, so it must be known before.
+            let checked = self.store.check_derived(&batch).await;
+            checked.map_err(|error| Refused::Somewhere(commit_failed(&error)))?;
+        }
+        self.publish(emitted, |n| owners.get(n).copied()).await?;
+        // After that: a feed tells of events only whose publishes were accepted.
+        self.publish(announced, |_| None).await?;
+        self.commit_batch(batch).await?;
+        self.kept = drafts.into_kept();
+        Ok(count)
     }
 
-    async fn publish(&self, events: Vec<Publish<'static>>, owners: &[usize]) -> Result<(), Refused> {
+    /// Publishes; `owner` says for which event the n-th is.
+    async fn publish(
+        &self,
+        events: Vec<Publish<'static>>,
+        owner: impl Fn(usize) -> Option<usize>,
+    ) -> Result<(), Refused> {
         let Some(follower) = self.follower.filter(|_| !events.is_empty()) else { return Ok(()) };
-        let results = follower.publish_each(events).await;
-        for (result, at) in results.into_iter().zip(owners) {
+        for (n, result) in follower.publish_each(events).await.into_iter().enumerate() {
             match result {
                 // Published before, by a definition that made something else of the same event.
                 Ok(_) | Err(BusError::IdConflict { .. }) => {}
-                Err(error) => return Err(Refused::At(*at, publish_failed(&error))),
+                Err(error) => {
+                    let failed = publish_failed(&error);
+                    return Err(
+                        owner(n).map_or(Refused::Somewhere(failed.clone()), |at| Refused::At(at, failed))
+                    );
+                }
             }
         }
         Ok(())
     }
 
-    /// Commits documents, and the cursor with them.
+    /// Moves the cursor, with documents.
     pub(crate) async fn commit(&self, ops: Vec<StateOp>, next: Offset) -> Result<(), Refused> {
-        let mut batch = Batch { state: ops, ..Batch::derived() };
-        if let Some(follower) = self.follower {
-            batch = batch.with(CursorOp::Put {
-                group: follower.group().clone(),
-                topic: follower.topic().clone(),
-                cursor: Cursor { floor: next, epoch: self.epoch, data: Vec::new() },
-                expected_epoch: self.epoch,
-            });
-        }
+        self.commit_batch(self.batch(ops, next)).await
+    }
+
+    /// Documents, and the cursor with them.
+    fn batch(&self, ops: Vec<StateOp>, next: Offset) -> Batch {
+        let batch = Batch { state: ops, ..Batch::derived() };
+        let Some(follower) = self.follower else { return batch };
+        batch.with(CursorOp::Put {
+            group: follower.group().clone(),
+            topic: follower.topic().clone(),
+            cursor: Cursor { floor: next, epoch: self.epoch, data: Vec::new() },
+            expected_epoch: self.epoch,
+        })
+    }
+
+    async fn commit_batch(&self, batch: Batch) -> Result<(), Refused> {
         if batch.state.is_empty() {
             return Ok(());
         }
-        match self.store.commit(batch).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Refused::Somewhere(commit_failed(&error))),
-        }
+        let committed = self.store.commit(batch).await;
+        committed.map(drop).map_err(|error| Refused::Somewhere(commit_failed(&error)))
     }
+}
 
-    fn lift_error(&self, event: &StoredEvent) -> Option<String> {
-        if !self.projector.normalize {
-            return None;
-        }
-        let meta = promethean_model::EventMeta::decode(event.meta()).ok()?;
-        let reason = meta.headers?.remove(LIFT_ERROR_HEADER)?;
-        Some(format!("it could not be lifted to the latest version of its schema: {reason}"))
-    }
+fn lift_error(event: &StoredEvent) -> Option<String> {
+    let meta = promethean_model::EventMeta::decode(event.meta()).ok()?;
+    let reason = meta.headers?.remove(LIFT_ERROR_HEADER)?;
+    Some(format!("it could not be lifted to the latest version of its schema: {reason}"))
 }
 
 /// Why changes were not committed.

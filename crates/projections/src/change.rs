@@ -62,6 +62,9 @@ pub struct Removal {
     pub collection: CollectionName,
     /// The document's key.
     pub key: String,
+    /// Removed only if the document has no version or a lower one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
 }
 
 /// An event to publish.
@@ -117,7 +120,7 @@ impl Change {
 
     /// A document goes.
     pub fn delete(collection: CollectionName, key: impl Into<String>) -> Self {
-        Self::Delete(Removal { collection, key: key.into() })
+        Self::Delete(Removal { collection, key: key.into(), version: None })
     }
 
     /// An event without key and headers.

@@ -6,7 +6,7 @@ use promethean_bus::jq::{BadProgram, Program};
 use promethean_model::{CollectionName, Event};
 use serde_json::{Map, Value};
 
-use crate::change::{Change, Upsert};
+use crate::change::{Change, Removal, Upsert};
 use crate::logic::{Logic, Project};
 
 /// A changelog as jq: each program's input is the event.
@@ -42,15 +42,16 @@ impl ChangelogPrograms {
             r#"([(
 {key}
 )][0] | if . == null then . else tostring end) as $key
+| ([(
+{version}
+)][0] | if . == null then {{}} else {{version: .}} end) as $version
 | if $key == null or $key == "" then empty
   elif .payload == null or ((.payload | type) == "object" and .payload._deleted == true) or ([(
 {tombstone}
-)][0] == true) then {{delete: {{collection: {collection}, key: $key}}}}
+)][0] == true) then {{delete: ({{collection: {collection}, key: $key}} + $version)}}
   else {{upsert: ({{collection: {collection}, key: $key, set: [(
 {map}
-)][0]}} + ([(
-{version}
-)][0] | if . == null then {{}} else {{version: .}} end))}} end"#
+)][0]}} + $version)}} end"#
         );
         Program::compile(&text).map(Logic::Jq).map_err(|error| ("changelog", error))
     }
@@ -117,7 +118,8 @@ impl Project for Changelog {
     fn project(&self, event: &Event) -> Result<Vec<Change>, String> {
         let Some(key) = (self.key)(event).filter(|key| !key.is_empty()) else { return Ok(Vec::new()) };
         if event.is_tombstone() || is_deleted(event) || (self.tombstone)(event) {
-            return Ok(vec![Change::delete(self.collection.clone(), key)]);
+            let version = (self.version)(event);
+            return Ok(vec![Change::Delete(Removal { collection: self.collection.clone(), key, version })]);
         }
         let mut change = Change::upsert(self.collection.clone(), key);
         if let Change::Upsert(Upsert { set, version, .. }) = &mut change {

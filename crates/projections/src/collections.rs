@@ -13,6 +13,10 @@ use crate::projections::Projections;
 const PAGE: usize = 100;
 /// Documents of a page, at most.
 pub const LIST_MAX: usize = 1_000;
+/// Bytes of documents after which a page ends early.
+pub const LIST_BYTES: usize = 8 << 20;
+/// Documents asked for at once.
+const PIECE: usize = 100;
 
 impl Projections {
     /// The collection of `/snap` and `/list`.
@@ -37,12 +41,15 @@ impl Projections {
     /// One collection.
     pub async fn collection(&self, name: &CollectionName) -> Result<CollectionInfo, ProjectionError> {
         let found = self.inner.parts.store.collection(name).await?;
+        // One that is being made is nobody's business.
+        let found = found.filter(|_| !name.as_str().ends_with(SHADOW));
         found.ok_or_else(|| ReadError::UnknownCollection { collection: name.clone() }.into())
     }
 
     /// One document.
     pub async fn document(&self, collection: &CollectionName, key: &str) -> Result<Doc, ProjectionError> {
-        if let Some(doc) = self.inner.parts.store.doc(collection, key).await? {
+        let doc = self.inner.parts.store.doc(collection, key).await?;
+        if let Some(doc) = doc.filter(|_| !collection.as_str().ends_with(SHADOW)) {
             return Ok(doc);
         }
         self.collection(collection).await?;
@@ -74,9 +81,22 @@ impl Projections {
             })?;
             typed.push((name.clone(), value));
         }
-        let limit = limit.min(LIST_MAX);
-        let query = DocQuery { collection: collection.clone(), equals: typed, offset, limit };
-        Ok(self.inner.parts.store.query(&query).await?)
+        let wanted = limit.min(LIST_MAX);
+        let limit = wanted;
+        let mut page = DocPage { docs: Vec::new(), more: false };
+        let mut bytes = 0;
+        // A piece at a time, since nobody knows how large they are.
+        loop {
+            let (offset, limit) = (offset + page.docs.len(), (limit - page.docs.len()).min(PIECE));
+            let query = DocQuery { collection: collection.clone(), equals: typed.clone(), offset, limit };
+            let piece = self.inner.parts.store.query(&query).await?;
+            bytes += piece.docs.iter().map(|doc| doc.body.len()).sum::<usize>();
+            page.docs.extend(piece.docs);
+            page.more = piece.more;
+            if !page.more || page.docs.len() >= wanted || bytes >= LIST_BYTES {
+                return Ok(page);
+            }
+        }
     }
 
     /// Removes a collection that no projector writes.

@@ -198,6 +198,8 @@ impl Compactor {
             let put = CursorOp::Put { group, topic, cursor, expected_epoch: epoch };
             self.store.commit(Batch::derived().with(put)).await?;
         }
+        let walked = floor.since(self.position.unwrap_or(floor));
+        self.follower.count(walked, self.store.durable_end(&self.options.topic).since(floor));
         self.position = Some(floor);
         self.status.send_modify(|status| status.position = floor);
         Ok(())

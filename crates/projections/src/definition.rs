@@ -15,6 +15,9 @@ use crate::time_travel::Reducer;
 /// What the end of a collection's name says that it is being rebuilt.
 pub(crate) const SHADOW: &str = ":rebuild";
 
+/// Names that mean something else where documents are listed.
+const TAKEN: [&str; 2] = ["offset", "limit"];
+
 /// Events of one commit of a projector, by default.
 pub const BATCH_DEFAULT: usize = 200;
 /// Events of one commit of a changelog projector, by default.
@@ -177,6 +180,13 @@ impl Declared {
                     what(),
                     "with `history` its name must be a topic's name too; take another".to_owned(),
                 ));
+            }
+            if let Some(field) = collection.fields.iter().find(|field| TAKEN.contains(&field.name.as_str())) {
+                let reason = format!(
+                    "field `{}` could not be asked for, since lists have a parameter of that name; call it something else",
+                    field.name
+                );
+                return Err(bad(what(), reason));
             }
             if !known.insert(name) {
                 return Err(bad(what(), "is declared twice; declare it once".to_owned()));

@@ -40,23 +40,25 @@ impl Draft {
         Ok(Self { fields, ts: doc.ts, version: doc.version })
     }
 
-    /// The document after an upsert; `None` if it is as it was, because it has this version or a later one.
-    pub(crate) fn upsert(
-        before: Option<&Self>,
-        upsert: &Upsert,
-        source: Source,
-    ) -> Result<Option<Self>, String> {
-        let version = before.and_then(|before| before.version);
-        if let (Some(there), Some(given)) = (version, upsert.version)
-            && there >= given
-        {
-            return Ok(None);
+    /// A document without any field.
+    fn new() -> Self {
+        Self { fields: Map::new(), ts: 0, version: None }
+    }
+
+    /// Upserts in place; whether anything was written: not if the document has this version or a later one. After a
+    /// failure the document is half changed, and to be thrown away.
+    pub(crate) fn upsert(draft: &mut Option<Self>, upsert: &Upsert, source: Source) -> Result<bool, String> {
+        if Self::is_newer(draft.as_ref(), upsert.version) {
+            return Ok(false);
         }
-        let mut fields = before.map(|before| before.fields.clone()).unwrap_or_default();
-        if before.is_none() {
-            fields.extend(upsert.set_on_insert.clone());
+        let version = draft.as_ref().and_then(|draft| draft.version);
+        let is_new = draft.is_none();
+        let draft = draft.get_or_insert_with(Self::new);
+        let fields = &mut draft.fields;
+        if is_new {
+            write(fields, &upsert.set_on_insert);
         }
-        fields.extend(upsert.set.clone());
+        write(fields, &upsert.set);
         for name in &upsert.unset {
             fields.remove(name);
         }
@@ -64,17 +66,26 @@ impl Draft {
             let sum = add(fields.get(name), by).map_err(|what| {
                 format!("field `{name}` of document `{}` {what}, so nothing can be added to it", upsert.key)
             })?;
-            fields.insert(name.clone(), Value::Number(sum));
+            put(fields, name, Value::Number(sum));
         }
-        let version = upsert.version.or(version);
-        fields.insert(KEY.to_owned(), Value::String(upsert.key.clone()));
-        fields.insert(TS.to_owned(), source.ts.into());
-        fields.insert(OFFSET.to_owned(), source.offset.into());
-        match version {
-            Some(version) => fields.insert(VERSION.to_owned(), version.into()),
-            None => fields.remove(VERSION),
-        };
-        Ok(Some(Self { fields, ts: source.ts, version }))
+        if is_new || fields.get(KEY).and_then(Value::as_str) != Some(&upsert.key) {
+            put(fields, KEY, Value::String(upsert.key.clone()));
+        }
+        put(fields, TS, source.ts.into());
+        put(fields, OFFSET, source.offset.into());
+        draft.ts = source.ts;
+        draft.version = upsert.version.or(version);
+        match draft.version {
+            Some(version) => put(fields, VERSION, version.into()),
+            None => _ = fields.remove(VERSION),
+        }
+        Ok(true)
+    }
+
+    /// Whether a document has the version of a change, or a later one.
+    pub(crate) fn is_newer(draft: Option<&Self>, given: Option<i64>) -> bool {
+        let there = draft.and_then(|draft| draft.version);
+        there.zip(given).is_some_and(|(there, given)| there >= given)
     }
 
     /// As it is stored and served.
@@ -87,6 +98,20 @@ impl Draft {
             ));
         }
         Ok(body)
+    }
+}
+
+fn write(fields: &mut Map<String, Value>, given: &Map<String, Value>) {
+    for (name, value) in given {
+        put(fields, name, value.clone());
+    }
+}
+
+/// Most fields are there already, and their names need not be made again.
+fn put(fields: &mut Map<String, Value>, name: &str, value: Value) {
+    match fields.get_mut(name) {
+        Some(there) => *there = value,
+        None => _ = fields.insert(name.to_owned(), value),
     }
 }
 
@@ -134,7 +159,9 @@ mod tests {
     }
 
     fn after(before: Option<&Draft>, change: Value) -> Draft {
-        Draft::upsert(before, &upsert(change), SOURCE).unwrap().unwrap()
+        let mut draft = before.cloned();
+        assert!(Draft::upsert(&mut draft, &upsert(change), SOURCE).unwrap());
+        draft.unwrap()
     }
 
     #[test]
@@ -163,7 +190,9 @@ mod tests {
         assert_eq!(first.fields["_v"], 3);
         for version in [3, 2, -1] {
             let change = upsert(json!({"set": {"a": 2}, "version": version}));
-            assert_eq!(Draft::upsert(Some(&first), &change, SOURCE), Ok(None));
+            let mut draft = Some(first.clone());
+            assert_eq!(Draft::upsert(&mut draft, &change, SOURCE), Ok(false));
+            assert_eq!(draft.as_ref(), Some(&first));
         }
         let later = after(Some(&first), json!({"set": {"a": 2}, "version": 4}));
         assert_eq!((later.fields["_v"].clone(), later.version), (4.into(), Some(4)));

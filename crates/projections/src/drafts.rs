@@ -18,19 +18,51 @@ pub(crate) const SOURCE_OFFSET_HEADER: &str = "x-source-offset";
 
 type Place = (CollectionName, String);
 
-/// Documents that events have met, as those events leave them.
+/// Documents kept between pages, at most, and bytes of them as they were read or written last.
+const KEPT_MAX: usize = 4_096;
+const KEPT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the documents of one commit, about; beyond, what is folded so far is committed.
+const PAGE_BYTES_MAX: usize = 32 << 20;
+/// What a document that is announced takes, about.
+const DOC_BYTES_ABOUT: usize = 1 << 10;
+
+/// Documents that the last pages met, as they are stored. Only their projector writes them.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    docs: HashMap<Place, Held>,
+    bytes: usize,
+}
+
+/// Documents that events have met, as those events leave them. After a failure they are to be thrown away: they may be
+/// half changed.
 pub(crate) struct Drafts<'a> {
     store: &'a dyn Store,
     target: &'a Target,
     projector: &'a GroupName,
     /// Whether events are published, as they are not in a rebuild.
     publishes: bool,
-    docs: HashMap<Place, Held>,
+    kept: Kept,
+    /// Documents written so far.
+    writes: u32,
+    /// Bytes that came to documents since they were read, about.
+    grown: usize,
 }
 
+#[derive(Debug)]
 struct Held {
     draft: Option<Draft>,
-    written: bool,
+    /// When it was first written since it was stored, in the order of the page's documents.
+    written: Option<u32>,
+    bytes: usize,
+}
+
+/// What an event publishes.
+#[derive(Default)]
+pub(crate) struct Emitted {
+    /// By its program.
+    pub(crate) events: Vec<Publish<'static>>,
+    /// By the collections that keep their history.
+    pub(crate) changes: Vec<Publish<'static>>,
 }
 
 /// Why an event could not be folded.
@@ -59,100 +91,115 @@ impl<'a> Drafts<'a> {
         target: &'a Target,
         projector: &'a GroupName,
         publishes: bool,
+        kept: Kept,
     ) -> Self {
-        Self { store, target, projector, publishes, docs: HashMap::new() }
+        Self { store, target, projector, publishes, kept, writes: 0, grown: 0 }
     }
 
-    /// Folds the changes of one event, all or none; what is to be published for it.
+    /// Folds the changes of one event; what is to be published for it.
     pub(crate) async fn fold(
         &mut self,
         event: &StoredEvent,
         changes: &[Change],
-    ) -> Result<Vec<Publish<'static>>, FoldError> {
+    ) -> Result<Emitted, FoldError> {
         let source = Source { ts: event.ts, offset: event.offset.get() };
-        let mut staged: Vec<(Place, Option<Draft>)> = Vec::new();
-        let mut emits = Vec::new();
+        let mut emitted = Emitted::default();
+        // Documents with a feed, as they were before the event.
+        let mut before: Vec<(Place, Option<Draft>)> = Vec::new();
+        let mut emits = 0_u32;
         for change in changes {
-            match change {
-                Change::Upsert(upsert) => {
-                    let place = self.load(&upsert.collection, &upsert.key).await?;
-                    let before =
-                        staged.iter().rev().find(|(other, _)| *other == place).map(|(_, draft)| draft);
-                    let before = before.unwrap_or_else(|| self.draft(&place)).as_ref();
-                    if let Some(after) = Draft::upsert(before, upsert, source)? {
-                        staged.push((place, Some(after)));
+            let (collection, key) = match change {
+                Change::Upsert(upsert) => (&upsert.collection, &upsert.key),
+                Change::Delete(removal) => (&removal.collection, &removal.key),
+                Change::Publish(emit) => {
+                    if self.publishes {
+                        emitted.events.push(self.emitted(event, emits, emit.clone()));
                     }
+                    emits += 1;
+                    continue;
                 }
-                Change::Delete(removal) => {
-                    let place = self.load(&removal.collection, &removal.key).await?;
-                    staged.push((place, None));
-                }
-                Change::Publish(emit) => emits.push(emit),
+            };
+            let has_feed = self.publishes && self.target.find(collection)?.feed.is_some();
+            let place = self.load(collection, key).await?;
+            let Some(held) = self.kept.docs.get_mut(&place) else { continue };
+            if has_feed && !before.iter().any(|(other, _)| *other == place) {
+                before.push((place, held.draft.clone()));
             }
-        }
-        let mut published = Vec::new();
-        if self.publishes {
-            for (n, emit) in (0_u32..).zip(emits) {
-                published.push(self.emitted(event, n, emit.clone()));
+            let is_written = match change {
+                Change::Upsert(upsert) => Draft::upsert(&mut held.draft, upsert, source)?,
+                Change::Delete(removal) if Draft::is_newer(held.draft.as_ref(), removal.version) => false,
+                _ => held.draft.take().is_some(),
+            };
+            if is_written && held.written.is_none() {
+                held.written = Some(self.writes);
+                self.writes += 1;
             }
-            self.announce(event, &staged, &mut published)?;
+            self.grown += event.bytes();
         }
-        self.keep(staged)?;
-        Ok(published)
+        for (place, before) in before {
+            self.announce(event, &place, before.as_ref(), &mut emitted.changes)?;
+        }
+        self.grown += emitted.changes.len() * DOC_BYTES_ABOUT;
+        Ok(emitted)
     }
 
-    /// What is to be written.
-    pub(crate) fn into_ops(self) -> Result<Vec<StateOp>, String> {
-        let mut ops = Vec::with_capacity(self.docs.len());
-        for ((name, key), held) in self.docs {
-            if !held.written {
-                continue;
-            }
-            let collection = self.target.find(&name)?.stored_as.clone();
-            ops.push(match held.draft {
+    /// Whether so much is held that it is time to write it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.kept.bytes + self.grown > PAGE_BYTES_MAX
+    }
+
+    /// What is to be written: what goes first, so that what it had to itself is free; then in the order of the events.
+    pub(crate) fn ops(&mut self) -> Result<Vec<StateOp>, String> {
+        let mut ops = Vec::new();
+        for ((name, key), held) in &mut self.kept.docs {
+            let Some(written) = held.written else { continue };
+            let collection = self.target.find(name)?.stored_as.clone();
+            let key = key.clone();
+            self.kept.bytes -= held.bytes;
+            held.bytes = 0;
+            let op: StateOp = match &held.draft {
                 None => DocOp::Delete { collection, key, expect: Expect::Any }.into(),
                 Some(draft) => {
                     let body = draft.body(&key)?;
+                    held.bytes = body.len();
                     let (ts, version) = (draft.ts, draft.version);
                     DocPut { collection, key, ts, version, body, expect: Expect::Any }.into()
                 }
-            });
+            };
+            self.kept.bytes += held.bytes;
+            ops.push((held.draft.is_some(), written, op));
         }
-        Ok(ops)
+        ops.sort_unstable_by_key(|(stays, written, _)| (*stays, *written));
+        Ok(ops.into_iter().map(|(_, _, op)| op).collect())
     }
 
-    fn draft(&self, place: &Place) -> &Option<Draft> {
-        self.docs.get(place).map_or(&None, |held| &held.draft)
+    /// All is written: what to keep for the next page.
+    pub(crate) fn into_kept(mut self) -> Kept {
+        if self.kept.docs.len() > KEPT_MAX || self.kept.bytes > KEPT_BYTES_MAX {
+            return Kept::default();
+        }
+        for held in self.kept.docs.values_mut() {
+            held.written = None;
+        }
+        self.kept
     }
 
     /// Makes sure that the document is at hand.
     async fn load(&mut self, collection: &CollectionName, key: &str) -> Result<Place, FoldError> {
         let place = (collection.clone(), key.to_owned());
-        if !self.docs.contains_key(&place) {
+        if !self.kept.docs.contains_key(&place) {
             if key.is_empty() {
-                return Err(FoldError::Event(
-                    "a change of a document with an empty key; give it one".to_owned(),
-                ));
+                let reason = "a change of a document with an empty key; give it one";
+                return Err(FoldError::Event(reason.to_owned()));
             }
             let stored_as = &self.target.find(collection)?.stored_as;
             let doc = self.store.doc(stored_as, key).await?;
             let draft = doc.as_ref().map(Draft::read).transpose()?;
-            self.docs.insert(place.clone(), Held { draft, written: false });
+            let bytes = doc.map_or(0, |doc| doc.body.len());
+            self.kept.bytes += bytes;
+            self.kept.docs.insert(place.clone(), Held { draft, written: None, bytes });
         }
         Ok(place)
-    }
-
-    fn keep(&mut self, staged: Vec<(Place, Option<Draft>)>) -> Result<(), String> {
-        for ((_, key), draft) in &staged {
-            if let Some(draft) = draft {
-                // Refused now, while it is known which event is at fault.
-                draft.body(key)?;
-            }
-        }
-        for (place, draft) in staged {
-            self.docs.insert(place, Held { draft, written: true });
-        }
-        Ok(())
     }
 
     fn emitted(&self, event: &StoredEvent, n: u32, emit: Emit) -> Publish<'static> {
@@ -160,27 +207,26 @@ impl<'a> Drafts<'a> {
         emit.into_event(id).caused_by(vec![event.id])
     }
 
-    /// Adds what the feeds of the collections say of an event: each document as the event leaves it.
+    /// Adds what the feed of a collection says of an event: the document as the event leaves it.
     fn announce(
         &self,
         event: &StoredEvent,
-        staged: &[(Place, Option<Draft>)],
+        place: &Place,
+        before: Option<&Draft>,
         published: &mut Vec<Publish<'static>>,
     ) -> Result<(), String> {
-        for (at, (place, draft)) in staged.iter().enumerate() {
-            let (collection, key) = place;
-            let Some(feed) = &self.target.find(collection)?.feed else { continue };
-            let changed_again = staged.iter().skip(at + 1).any(|(other, _)| other == place);
-            if changed_again || draft == self.draft(place) {
-                continue;
-            }
-            let payload = draft.as_ref().map_or_else(|| Ok("null".to_owned()), |draft| draft.body(key))?;
-            let mut name = collection.as_str().as_bytes().to_vec();
-            name.push(0);
-            name.extend_from_slice(key.as_bytes());
-            let id = derived_id(b"changed", self.projector, event, &name);
-            published.push(changed(feed.clone(), id, event, key, payload));
+        let (collection, key) = place;
+        let Some(feed) = &self.target.find(collection)?.feed else { return Ok(()) };
+        let draft = self.kept.docs.get(place).and_then(|held| held.draft.as_ref());
+        if draft == before {
+            return Ok(());
         }
+        let payload = draft.map_or_else(|| Ok("null".to_owned()), |draft| draft.body(key))?;
+        let mut name = collection.as_str().as_bytes().to_vec();
+        name.push(0);
+        name.extend_from_slice(key.as_bytes());
+        let id = derived_id(b"changed", self.projector, event, &name);
+        published.push(changed(feed.clone(), id, event, key, payload));
         Ok(())
     }
 }

@@ -37,6 +37,14 @@ pub enum ProjectionError {
         /// The projector.
         name: GroupName,
     },
+    /// Only a rebuild helps.
+    #[error("projector `{name}` cannot go on with the state it has: {reason}")]
+    RebuildNeeded {
+        /// The projector.
+        name: GroupName,
+        /// Why.
+        reason: String,
+    },
     /// No such document.
     #[error("collection `{collection}` has no document `{key}`")]
     UnknownDocument {
@@ -124,6 +132,7 @@ impl ProjectionError {
             Self::BadDeclaration { .. } => "bad_declaration",
             Self::UnknownProjector { .. } => "unknown_projector",
             Self::Rebuilding { .. } => "rebuilding",
+            Self::RebuildNeeded { .. } => "rebuild_needed",
             Self::UnknownDocument { .. } | Self::UnknownAt { .. } => "not_found",
             Self::NoDefault => "no_default_collection",
             Self::CollectionInUse { .. } => "collection_in_use",

@@ -156,9 +156,11 @@ impl Projections {
         answer.await.unwrap_or(Err(ProjectionError::Closed))
     }
 
-    /// Lets a projector that is halted go on, at the event that it halted at.
+    /// Lets a projector that is halted go on, at the event that it halted at. Refused if only a rebuild helps.
     pub async fn resume(&self, name: &GroupName) -> Result<(), ProjectionError> {
-        self.tell(name, Command::Resume).await
+        let (done, answer) = oneshot::channel();
+        self.tell(name, Command::Resume { done }).await?;
+        answer.await.unwrap_or(Err(ProjectionError::Closed))
     }
 
     async fn tell(&self, name: &GroupName, command: Command) -> Result<(), ProjectionError> {

@@ -4,16 +4,20 @@
 //! was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
 //! is where the projector is, neither moves while one takes the place of the other, in one commit.
 
+use std::collections::BTreeSet;
+
+use promethean_bus::follower::Follower;
 use promethean_model::{CollectionName, Offset};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, StateOp};
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Outcome};
 use crate::definition::Projector;
+use crate::drafts::Kept;
 use crate::error::ProjectionError;
 use crate::hash::state_hash;
 use crate::logic::Failed;
 use crate::row::ProjectorRow;
-use crate::runner::Parts;
+use crate::runner::{Parts, RETRY_AFTER};
 use crate::status::RebuildStatus;
 use crate::target::Target;
 
@@ -24,8 +28,22 @@ const PAGE_BYTES: usize = 4 << 20;
 /// A rebuild on its way.
 pub(crate) struct Rebuild {
     target: Target,
+    start: Offset,
     next: Offset,
     skipped: u64,
+    /// Open dead letters: not projected before, so not now. Whoever redrives one publishes it again.
+    buried: BTreeSet<Offset>,
+    /// Documents at hand.
+    kept: Kept,
+}
+
+/// Where and how a rebuild begins.
+pub(crate) struct Beginning<'a> {
+    pub(crate) follower: &'a Follower,
+    /// Where the state begins.
+    pub(crate) start: Offset,
+    /// Whether it is to go on if the beginning of the topic is gone.
+    pub(crate) accept_loss: bool,
 }
 
 /// What a step came to.
@@ -43,11 +61,14 @@ impl Rebuild {
         parts: &Parts,
         projector: &Projector,
         live: &Target,
-        accept_loss: bool,
+        from: Beginning<'_>,
     ) -> Result<Self, ProjectionError> {
+        let Beginning { follower, start, accept_loss } = from;
         let info = parts.store.topic_info(&projector.topic).await?;
-        let earliest = info.map_or(Offset::ZERO, |info| info.earliest);
-        if earliest > Offset::ZERO && !accept_loss {
+        let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
+        // A topic that ends before was born again, and has nothing to do with that place.
+        let start = if start > end { Offset::ZERO } else { start };
+        if earliest > start && !accept_loss {
             let limit = PageLimit { events: 1, ..PageLimit::default() };
             let first = parts.store.read(&projector.topic, earliest, limit).await?;
             return Err(ProjectionError::HistoryGone {
@@ -62,7 +83,16 @@ impl Rebuild {
         batch.state.extend(target.drops().map(StateOp::from));
         batch.state.extend(target.declarations().map(StateOp::from));
         parts.store.commit(batch).await?;
-        Ok(Self { target, next: earliest, skipped: 0 })
+        let mut buried = BTreeSet::new();
+        let mut from = start;
+        loop {
+            let more = follower.buried_from(from).await?;
+            let Some(last) = more.last() else { break };
+            from = last.next();
+            buried.extend(more);
+        }
+        let next = earliest.max(start);
+        Ok(Self { target, start, next, skipped: 0, buried, kept: Kept::default() })
     }
 
     pub(crate) fn status(&self) -> RebuildStatus {
@@ -95,25 +125,41 @@ impl Rebuild {
         let page =
             parts.store.read(&projector.topic, self.next, limit).await.map_err(|error| error.to_string())?;
         let mut events = page.events;
-        events.retain(|event| event.offset < live);
+        events.retain(|event| event.offset < live && !self.buried.contains(&event.offset));
         let next = page.next.min(live);
         if next <= self.next {
             return Err(format!("topic `{}` has nothing at {}", projector.topic, self.next));
         }
-        if projector.normalize {
-            events = parts.bus.lift_all(events).await;
-        }
-        let attempt =
-            Attempt { store: &*parts.store, projector, target: &self.target, follower: None, epoch: 0 };
-        let mut left = events.as_slice();
+        let kept = std::mem::take(&mut self.kept);
+        let mut attempt = Attempt {
+            bus: &parts.bus,
+            store: &*parts.store,
+            projector,
+            target: &self.target,
+            follower: None,
+            epoch: 0,
+            kept,
+        };
+        let (mut left, mut tries) = (events.as_slice(), 0);
         while !left.is_empty() {
-            let outcome = attempt.run(left, next).await;
-            left = left.get(outcome.done..).unwrap_or_default();
-            match outcome.failed {
+            let part = if tries > 0 { left.get(..1).unwrap_or_default() } else { left };
+            let Outcome { done, failed } = attempt.run(part, next).await;
+            if done > 0 {
+                left = left.get(done..).unwrap_or_default();
+                tries = 0;
+            }
+            match failed {
                 None => {}
-                // It failed when it was first projected, too.
+                // It may have had bad luck, on a machine that is busy.
+                Some(Failed::Event(_)) if tries < projector.retries => {
+                    tries += 1;
+                    let wait = RETRY_AFTER * tries;
+                    // Nothing else can wake it: the projector's task is this one.
+                    let _ = tokio::time::timeout(wait, std::future::pending::<()>()).await;
+                }
                 Some(Failed::Event(_)) => {
                     self.skipped += 1;
+                    tries = 0;
                     left = left.get(1..).unwrap_or_default();
                 }
                 Some(Failed::Stuck(reason) | Failed::Halt(reason) | Failed::Later(reason)) => {
@@ -121,6 +167,7 @@ impl Rebuild {
                 }
             }
         }
+        self.kept = attempt.kept;
         self.next = next;
         Ok(Step::More)
     }
@@ -159,14 +206,17 @@ impl Rebuild {
         let after = state_hash(&*parts.store, &stored(&self.target)).await?;
         let mut batch = Batch::derived();
         batch.state.extend(live.replacements(&self.target).into_iter().map(StateOp::from));
-        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint());
+        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint(), self.start.get());
         let row =
             row.put(&projector.name).map_err(|reason| crate::definition::bad("row".to_owned(), reason))?;
+        // The topic's deletion took the cursor with it, and its epoch.
+        let stored = parts.store.cursor(&projector.name, &projector.topic).await?;
+        let expected_epoch = stored.map_or(0, |cursor| cursor.epoch);
         let cursor = CursorOp::Put {
             group: projector.name.clone(),
             topic: projector.topic.clone(),
-            cursor: Cursor { floor: self.next, epoch, data: Vec::new() },
-            expected_epoch: epoch,
+            cursor: Cursor { floor: self.next, epoch: epoch.max(expected_epoch), data: Vec::new() },
+            expected_epoch,
         };
         parts.store.commit(batch.with(row).with(cursor)).await?;
         Ok((before, after))

@@ -16,11 +16,13 @@ pub(crate) struct ProjectorRow {
     pub(crate) topic: TopicName,
     /// What it was defined as when its state was begun.
     pub(crate) fingerprint: u64,
+    /// Where it began.
+    pub(crate) start: u64,
 }
 
 impl ProjectorRow {
-    pub(crate) const fn new(topic: TopicName, fingerprint: u64) -> Self {
-        Self { v: VERSION, topic, fingerprint }
+    pub(crate) const fn new(topic: TopicName, fingerprint: u64, start: u64) -> Self {
+        Self { v: VERSION, topic, fingerprint, start }
     }
 
     pub(crate) fn key(name: &GroupName) -> Vec<u8> {

@@ -20,6 +20,7 @@ use tracing::{error, warn};
 
 use self::rebuilding::Rebuilt;
 use crate::definition::Projector;
+use crate::drafts::Kept;
 use crate::error::ProjectionError;
 use crate::rebuild::Rebuild;
 use crate::status::{Activity, Shown};
@@ -27,7 +28,7 @@ use crate::target::Target;
 use crate::timer;
 
 /// How long to wait before an event is tried again, times the number of tries.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// The longest wait for a store that does not work.
 const LATER_MAX: Duration = Duration::from_secs(5);
 
@@ -44,7 +45,7 @@ pub(crate) enum Command {
     /// Begins a rebuild. `accept_loss`: also if the beginning of the topic is gone.
     Rebuild { accept_loss: bool, begun: oneshot::Sender<Result<(), ProjectionError>> },
     /// Goes on after it was halted.
-    Resume,
+    Resume { done: oneshot::Sender<Result<(), ProjectionError>> },
 }
 
 /// A projector at work.
@@ -63,6 +64,12 @@ pub(crate) struct Runner {
     /// Events from there on that were given up before the cursor was rolled back.
     pub(crate) buried: BTreeSet<Offset>,
     pub(crate) rebuild: Option<Rebuild>,
+    /// Documents at hand.
+    pub(crate) kept: Kept,
+    /// Why only a rebuild helps, if so.
+    pub(crate) needs_rebuild: Option<String>,
+    /// Where its state begins.
+    pub(crate) start: Offset,
 }
 
 /// Why the work is interrupted.
@@ -71,6 +78,8 @@ enum Interrupted {
     Stop,
     /// It cannot go on by itself.
     Halt(Activity, String),
+    /// It cannot go on at all with the state it has.
+    Rebuild(String),
 }
 
 impl Runner {
@@ -79,13 +88,18 @@ impl Runner {
         let mut due = self.projector.timer.as_ref().map(|timer| Instant::now() + timer.every);
         loop {
             let worked = match halted.take() {
-                Some(reason) => Err(Interrupted::Halt(Activity::Halted, reason)),
+                Some(reason) => Err(Interrupted::Rebuild(reason)),
                 None => self.work(&mut due).await,
             };
             match worked {
                 Ok(()) => {}
-                Err(Interrupted::Stop) => break,
-                Err(Interrupted::Halt(activity, reason)) => {
+                Err(interrupted) => {
+                    let (activity, reason, needs_rebuild) = match interrupted {
+                        Interrupted::Halt(activity, reason) => (activity, reason, false),
+                        Interrupted::Rebuild(reason) => (Activity::Halted, reason, true),
+                        Interrupted::Stop => break,
+                    };
+                    self.needs_rebuild = needs_rebuild.then(|| reason.clone());
                     error!(projector = %self.projector.name, %reason, "projector halted");
                     let end = self.watch.end();
                     self.show_place(end);
@@ -93,6 +107,7 @@ impl Runner {
                     if self.wait_for_a_person().await.is_err() {
                         break;
                     }
+                    self.needs_rebuild = None;
                     self.say(Activity::Running, None);
                 }
             }
@@ -143,6 +158,7 @@ impl Runner {
             follower: &self.follower,
             store: &*self.parts.store,
             now_ms: self.parts.clock.wall_ms(),
+            stopping: &self.stopping,
         };
         let done = run.all().await;
         self.shown.change(|shown| shown.timer_runs += 1);
@@ -154,16 +170,26 @@ impl Runner {
         }
     }
 
-    async fn obey(&mut self, command: Command) {
+    /// Does what it is told; whether it is to go on at once.
+    async fn obey(&mut self, command: Command) -> bool {
         match command {
-            Command::Resume => {}
+            Command::Resume { done } => {
+                let name = self.projector.name.clone();
+                let refused =
+                    self.needs_rebuild.clone().map(|reason| ProjectionError::RebuildNeeded { name, reason });
+                let goes_on = refused.is_none();
+                // Whoever asked may have gone away.
+                let _ = done.send(refused.map_or(Ok(()), Err));
+                goes_on
+            }
             Command::Rebuild { accept_loss, begun } => {
                 let result = match self.rebuild {
                     Some(_) => Err(ProjectionError::Rebuilding { name: self.projector.name.clone() }),
                     None => self.begin_rebuild(accept_loss).await,
                 };
-                // Whoever asked may have gone away.
+                // As above.
                 let _ = begun.send(result);
+                false
             }
         }
     }
@@ -174,8 +200,9 @@ impl Runner {
             if *self.stopping.borrow() {
                 return Err(Interrupted::Stop);
             }
-            let end = self.watch.end();
-            match self.rebuild_step(end).await {
+            // What comes after the place it halted at is for the live one: a rebuild publishes nothing.
+            let to = self.next.min(self.watch.end());
+            match self.rebuild_step(to).await {
                 Rebuilt::Nothing => {}
                 Rebuilt::Done => return Ok(()),
                 Rebuilt::Some | Rebuilt::Failed => continue,
@@ -184,9 +211,8 @@ impl Runner {
                 () = stopped(&mut self.stopping) => return Err(Interrupted::Stop),
                 command = self.commands.recv() => command.ok_or(Interrupted::Stop)?,
             };
-            match command {
-                Command::Resume => return Ok(()),
-                command => self.obey(command).await,
+            if self.obey(command).await {
+                return Ok(());
             }
         }
     }
@@ -198,9 +224,16 @@ impl Runner {
     }
 
     async fn wait(&mut self, time: Duration) -> Result<(), Interrupted> {
-        match tokio::time::timeout(time, stopped(&mut self.stopping)).await {
-            Ok(()) => Err(Interrupted::Stop),
-            Err(_) => Ok(()),
+        let until = Instant::now() + time;
+        loop {
+            let command = tokio::select! {
+                () = stopped(&mut self.stopping) => return Err(Interrupted::Stop),
+                () = tokio::time::sleep_until(until) => return Ok(()),
+                command = self.commands.recv() => command.ok_or(Interrupted::Stop)?,
+            };
+            if self.obey(command).await {
+                return Ok(());
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp,
 use tokio::sync::{mpsc, watch};
 
 use crate::definition::{CollectionDeclared, From, Projector, bad};
+use crate::drafts::Kept;
 use crate::error::ProjectionError;
 use crate::row::ProjectorRow;
 use crate::runner::{Command, Parts, Runner};
@@ -35,6 +36,8 @@ struct Place {
     is_new: bool,
     changed: bool,
     halted: Option<String>,
+    /// Where its state begins.
+    start: Offset,
 }
 
 /// Commands that wait, at most.
@@ -78,8 +81,17 @@ pub(crate) async fn prepare(
         epoch,
         buried,
         rebuild: None,
+        kept: Kept::default(),
+        needs_rebuild: None,
+        start: place.start,
     };
     let mut halted = place.halted;
+    if rebuild_needed.is_none() {
+        // What an earlier rebuild left behind.
+        let mut batch = Batch::derived();
+        batch.state.extend(runner.target.shadow()?.drops().map(StateOp::from));
+        parts.store.commit(batch).await?;
+    }
     if let Some(reason) = rebuild_needed {
         // The old collection is served until the new one, with its indexes, takes its place.
         if let Err(error) = runner.begin_rebuild(runner.projector.accept_loss).await {
@@ -117,13 +129,16 @@ async fn find(parts: &Parts, projector: &Projector) -> Result<Place, ProjectionE
     let row = row.map(|row| ProjectorRow::decode(&row)).transpose();
     let row = row.map_err(|reason| bad(format!("projector `{}`", projector.name), reason))?;
     let end = store.durable_end(topic);
-    let mut place = Place { next: end, epoch: 0, is_new: false, changed: false, halted: None };
+    let mut place =
+        Place { next: end, epoch: 0, is_new: false, changed: false, halted: None, start: Offset::ZERO };
     match (cursor, row) {
-        (_, Some(row)) if row.topic != *topic => {
+        (cursor, Some(row)) if row.topic != *topic => {
             let reason = format!("its state is of topic `{}`, not `{topic}`; rebuild it", row.topic);
             place.halted = Some(reason);
+            place.epoch = cursor.map_or(0, |cursor| cursor.epoch);
         }
         (Some(cursor), Some(row)) => {
+            place.start = Offset(row.start);
             place.changed = row.fingerprint != projector.fingerprint();
             (place.next, place.epoch) = (cursor.floor, cursor.epoch);
             if cursor.floor > end {
@@ -135,7 +150,8 @@ async fn find(parts: &Parts, projector: &Projector) -> Result<Place, ProjectionE
             }
         }
         (None, Some(_)) => {
-            let reason = format!("topic `{topic}` was deleted since its state was made; rebuild it");
+            let reason =
+                format!("topic `{topic}` or its group was deleted since its state was made; rebuild it");
             place.halted = Some(reason);
         }
         (cursor, None) => {
@@ -144,6 +160,8 @@ async fn find(parts: &Parts, projector: &Projector) -> Result<Place, ProjectionE
             if projector.from == From::Earliest {
                 let info = store.topic_info(topic).await?;
                 place.next = info.map_or(Offset::ZERO, |info| info.earliest);
+            } else {
+                place.start = place.next;
             }
         }
     }
@@ -163,7 +181,7 @@ async fn take(parts: &Parts, projector: &Projector, place: &Place) -> Result<u64
         expected_epoch: place.epoch,
     });
     if place.is_new {
-        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint());
+        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint(), place.start.get());
         let op = row
             .put(&projector.name)
             .map_err(|reason| bad(format!("projector `{}`", projector.name), reason))?;

@@ -54,6 +54,11 @@ impl Target {
         })
     }
 
+    /// Whether the store may refuse a document for the sake of another.
+    pub(crate) fn has_unique_index(&self) -> bool {
+        self.places.values().any(|place| place.declared.indexes.iter().any(|index| index.unique))
+    }
+
     /// By name, so that it is the same each time.
     pub(crate) fn names(&self) -> Vec<(&CollectionName, &CollectionName)> {
         let mut names: Vec<_> = self.places.iter().map(|(name, place)| (name, &place.stored_as)).collect();

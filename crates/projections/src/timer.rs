@@ -7,6 +7,7 @@ use promethean_bus::publish::Publish;
 use promethean_model::{EventId, GroupName};
 use promethean_store::port::{Doc, Store};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::change::{Change, Emit};
 use crate::definition::Timer;
@@ -22,6 +23,7 @@ pub(crate) struct Run<'a> {
     pub(crate) follower: &'a Follower,
     pub(crate) store: &'a dyn Store,
     pub(crate) now_ms: i64,
+    pub(crate) stopping: &'a watch::Receiver<bool>,
 }
 
 impl Run<'_> {
@@ -30,7 +32,7 @@ impl Run<'_> {
     pub(crate) async fn all(&self) -> Result<(), String> {
         let mut first = Ok(());
         let mut after: Option<String> = None;
-        loop {
+        while !*self.stopping.borrow() {
             let docs = self.store.docs_by_key(&self.timer.over, after.as_deref(), PAGE).await;
             let docs = docs.map_err(|error| error.to_string())?;
             let Some(last) = docs.last() else { return first };
@@ -40,6 +42,7 @@ impl Run<'_> {
                 first = done;
             }
         }
+        first
     }
 
     async fn page(&self, docs: &[Doc]) -> Result<(), String> {

@@ -73,7 +73,8 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
         // Another topic of this name would inherit them.
         clear(core, topic, group).await?;
         let subject = Subject::Topic(topic.clone());
-        if stored_row(core, group, &subject).await?.is_some() {
+        // The row of a follower stays: it keeps consumers out also while the topic is away.
+        if stored_row(core, group, &subject).await?.is_some_and(|row| !row.follower) {
             let key = GroupKey::encode(group, &subject);
             core.store.commit(Batch::new().with(RowOp::Delete { table: Table::Groups, key })).await?;
         }

@@ -110,6 +110,7 @@ fn the_changelog_example_keeps_the_same_collection() {
     });
     assert_eq!((doc["_key"].clone(), doc["status"].clone()), (json!("a"), json!("alive")));
     served.ask("POST", "/publish/process.state?key=a", r#"null"#);
+    until("the document goes", || (parsed(&served.ask("GET", "/list", ""))["count"] == 0).then_some(()));
     let groups = served.ask("GET", "/groups", "");
     assert!(groups.contains("changelog:processes"), "{groups}");
 }

@@ -199,17 +199,20 @@ fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
 /// What every answer carries.
 fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method: &Method) -> Response {
     let length = response.body().size_hint().exact();
+    let response_status = response.status();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Some(Page::Allowed(origin)) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        let exposed = HeaderValue::from_static("x-request-id, x-next-offset, retry-after");
+        let exposed = HeaderValue::from_static("x-request-id, x-next-offset, retry-after, etag");
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
     }
     if *method == Method::HEAD {
+        // What did not change has the length of what it is, which nobody looked up.
+        let length = length.filter(|_| response_status != StatusCode::NOT_MODIFIED);
         if let Some(length) = length {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }

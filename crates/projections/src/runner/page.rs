@@ -9,6 +9,7 @@ use tracing::warn;
 use super::{Interrupted, RETRY_AFTER, Runner};
 use crate::attempt::{Attempt, Outcome, Refused};
 use crate::definition::OnFailure;
+use crate::drafts::Kept;
 use crate::logic::Failed;
 use crate::status::Activity;
 
@@ -33,7 +34,7 @@ impl Runner {
             let reason = format!(
                 "topic `{topic}` ends at {end}, before this projector's position {next}: it was deleted, or lost its tail; rebuild the projector"
             );
-            return Err(Interrupted::Halt(Activity::Halted, reason));
+            return Err(Interrupted::Rebuild(reason));
         }
         if end == self.next {
             return Ok(false);
@@ -56,11 +57,7 @@ impl Runner {
         if page.next <= self.next {
             return Ok(false);
         }
-        let mut events = page.events;
-        if self.projector.normalize {
-            events = self.parts.bus.lift_all(events).await;
-        }
-        self.project(&events, page.next).await?;
+        self.project(&page.events, page.next).await?;
         self.show_place(end);
         Ok(true)
     }
@@ -91,7 +88,10 @@ impl Runner {
             let count = if tries.failed > 0 { 1 } else { buried.unwrap_or(events.len()) };
             let part = events.get(..count).unwrap_or_default();
             let after = events.get(count).map_or(next, |event| event.offset);
-            let Outcome { done, failed } = self.attempt().run(part, after).await;
+            let kept = std::mem::take(&mut self.kept);
+            let mut attempt = Attempt { kept, ..self.attempt() };
+            let Outcome { done, failed } = attempt.run(part, after).await;
+            self.kept = attempt.kept;
             if done > 0 {
                 tries = Tries::default();
                 self.shown.change(|shown| shown.projected += done as u64);
@@ -174,11 +174,13 @@ impl Runner {
 
     fn attempt(&self) -> Attempt<'_> {
         Attempt {
+            bus: &self.parts.bus,
             store: &*self.parts.store,
             projector: &self.projector,
             target: &self.target,
             follower: Some(&self.follower),
             epoch: self.epoch,
+            kept: Kept::default(),
         }
     }
 }

@@ -4,8 +4,9 @@ use promethean_model::Offset;
 use tracing::{info, warn};
 
 use super::Runner;
+use crate::drafts::Kept;
 use crate::error::ProjectionError;
-use crate::rebuild::{Rebuild, Step};
+use crate::rebuild::{Beginning, Rebuild, Step};
 
 /// What a step of a rebuild came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,8 @@ pub(super) enum Rebuilt {
 
 impl Runner {
     pub(crate) async fn begin_rebuild(&mut self, accept_loss: bool) -> Result<(), ProjectionError> {
-        let rebuild = Rebuild::begin(&self.parts, &self.projector, &self.target, accept_loss).await?;
+        let from = Beginning { follower: &self.follower, start: self.start, accept_loss };
+        let rebuild = Rebuild::begin(&self.parts, &self.projector, &self.target, from).await?;
         info!(projector = %self.projector.name, "rebuild begun");
         self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
         self.rebuild = Some(rebuild);
@@ -45,6 +47,10 @@ impl Runner {
                 let is_done = status.error.is_none();
                 if is_done {
                     self.next = rebuild.position();
+                    let stored = self.parts.store.cursor(&self.projector.name, &self.projector.topic).await;
+                    self.epoch = stored.ok().flatten().map_or(self.epoch, |cursor| cursor.epoch);
+                    // They were of the collections that are gone.
+                    self.kept = Kept::default();
                     self.shown.change(|shown| shown.changed = false);
                 }
                 (status, if is_done { Rebuilt::Done } else { Rebuilt::Failed })

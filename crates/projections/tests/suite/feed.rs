@@ -1,12 +1,13 @@
 //! The changes of a collection as a topic.
 
 use promethean_bus::dead_letter::user_event;
-use promethean_model::Offset;
+use promethean_model::{Offset, TopicSettings};
+use promethean_projections::{Direction, Index};
 use serde_json::json;
 
 use super::world::*;
 
-on_both!(every_change_is_an_event_once);
+on_both!(every_change_is_an_event_once, a_feed_tells_only_what_happened, what_one_leaves_another_takes);
 
 async fn every_change_is_an_event_once(mut world: World) {
     let logic = || {
@@ -57,5 +58,71 @@ async fn every_change_is_an_event_once(mut world: World) {
     projections.rebuild(&group("p"), false).await.unwrap();
     until(&projections, "p", |status| status.rebuild.as_ref().is_some_and(|rebuild| !rebuild.running)).await;
     assert_eq!(world.payloads("docs.changed").await.len(), 4);
+    projections.close().await;
+}
+
+/// The latest payload of each key of a feed, as whoever folds it sees it.
+async fn folded(world: &World) -> Vec<serde_json::Value> {
+    let page = world.store.read(&topic("docs.changed"), Offset::ZERO, Default::default()).await.unwrap();
+    let mut latest = std::collections::BTreeMap::new();
+    for event in &page.events {
+        let payload: serde_json::Value = serde_json::from_slice(event.payload()).unwrap();
+        latest.insert(event.key().unwrap().to_owned(), payload);
+    }
+    let plain = |mut doc: serde_json::Value| {
+        doc.as_object_mut().unwrap().retain(|name, _| name != "_ts" && name != "_offset");
+        doc
+    };
+    latest.into_values().filter(|doc| !doc.is_null()).map(plain).collect()
+}
+
+async fn a_feed_tells_only_what_happened(world: World) {
+    let logic = jq(r#"{upsert: {collection: "docs", key: .key, inc: {n: 1}, set: .payload.set}},
+           (.payload.to | select(. != null) | {publish: {topic: ., payload: 1}})"#);
+    let mut all = declared(projector(logic, &["docs"]));
+    all.collections[0].history = true;
+    all.collections[0].indexes =
+        vec![Index { fields: vec![("a".to_owned(), Direction::Ascending)], unique: true }];
+    world
+        .bus
+        .set_topic(&topic("strict"), TopicSettings { compacted: true, ..TopicSettings::default() })
+        .await
+        .unwrap();
+    // All in one page: one that publishes what is refused, one whose value another has, and others around them.
+    for (key, payload) in [
+        ("k", r#"{"to":"strict","set":{}}"#),
+        ("k", r#"{"set":{"a":"x"}}"#),
+        ("m", r#"{"set":{"a":"x"}}"#),
+        ("k", r#"{"set":{}}"#),
+        ("n", r#"{"set":{"a":"y"},"to":"out"}"#),
+    ] {
+        world.publish("in", key, payload).await;
+    }
+    let projections = world.open(all).await;
+    let status = caught_up(&world, &projections, "p").await;
+    assert_eq!((status.projected, status.dead_letters), (3, 2), "{status:?}");
+    let docs = world.docs("docs").await;
+    assert_eq!(docs, [json!({"_key": "k", "a": "x", "n": 2}), json!({"_key": "n", "a": "y", "n": 1})]);
+    assert_eq!(folded(&world).await, docs);
+    assert_eq!(world.payloads("docs.changed").await.len(), 3);
+    projections.close().await;
+}
+
+/// Also where one event says both, in whatever order of keys.
+async fn what_one_leaves_another_takes(world: World) {
+    let logic = jq(
+        r#".payload | {delete: {collection: "docs", key: .from}}, {upsert: {collection: "docs", key: .to, set: {a: "x"}}}"#,
+    );
+    let mut all = declared(projector(logic, &["docs"]));
+    all.collections[0].indexes =
+        vec![Index { fields: vec![("a".to_owned(), Direction::Ascending)], unique: true }];
+    let projections = world.open(all).await;
+    for n in 0..40 {
+        let payload = json!({"from": format!("k{}", n * 7 % 11), "to": format!("k{}", (n + 1) * 7 % 11)});
+        world.publish("in", "k", &payload.to_string()).await;
+    }
+    let status = caught_up(&world, &projections, "p").await;
+    assert_eq!((status.failures, status.last_error), (0, None));
+    assert_eq!(world.docs("docs").await.len(), 1);
     projections.close().await;
 }

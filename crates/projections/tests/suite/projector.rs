@@ -83,6 +83,7 @@ async fn a_changelog_follows_keys_tombstones_and_versions(world: World) {
         r#"{"id":"one","a":"x","v":3}"#,
         r#"{"id":"one","a":"older","v":2}"#,
         r#"{"id":"one","a":"same","v":3}"#,
+        r#"{"id":"one","_deleted":true,"v":2}"#,
         r#"{"id":"two","a":"x"}"#,
         r#"{"id":"two","a":"y"}"#,
         r#"{"id":"","a":"skipped"}"#,

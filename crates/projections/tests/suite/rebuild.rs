@@ -1,6 +1,7 @@
 //! State made anew beside the old.
 
-use promethean_projections::{Activity, Direction, Index, Projector};
+use promethean_bus::admin::{LetterChoice, RedriveTo};
+use promethean_projections::{Activity, Direction, From, Index, OnFailure, Projector};
 use serde_json::json;
 
 use super::world::*;
@@ -10,6 +11,10 @@ on_both!(
     a_rebuild_applies_a_new_definition,
     a_rebuild_under_load_loses_nothing,
     another_index_is_a_reason_to_rebuild,
+    a_rebuild_leaves_to_the_projector_what_it_has_not_done,
+    a_rebuild_leaves_out_what_was_given_up,
+    a_rebuild_begins_where_the_state_does,
+    a_topic_that_was_deleted_meanwhile_can_be_rebuilt,
 );
 
 const COUNT: &str = r#"
@@ -123,5 +128,91 @@ async fn an_unknown_projector_cannot_be_rebuilt() {
     assert_eq!(unknown.code(), "unknown_projector");
     let known = Projector { ..projector(jq("empty"), &[]) };
     assert_eq!(projections.projector(&known.name).unwrap().activity, Activity::Running);
+    projections.close().await;
+}
+
+const STRICT: &str = r#"
+    if .payload.bad then error("bad " + .key) else
+    {upsert: {collection: "docs", key: "all", inc: {n: 1}}}, {publish: {topic: "out", payload: .offset}} end
+"#;
+
+async fn a_rebuild_leaves_to_the_projector_what_it_has_not_done(mut world: World) {
+    let halting =
+        |program: &str| Projector { on_failure: OnFailure::Halt, ..projector(jq(program), &["docs"]) };
+    let projections = world.open(declared(halting(STRICT))).await;
+    for payload in ["{}", r#"{"bad":true}"#, "{}", "{}"] {
+        world.publish("in", "k", payload).await;
+    }
+    until(&projections, "p", |status| status.activity == Activity::Halted).await;
+    let status = rebuilt(&projections).await;
+    assert_eq!((status.equal, status.skipped, status.position), (Some(true), 0, 1));
+    until(&projections, "p", |status| status.activity == Activity::Halted && status.failures == 2).await;
+    assert_eq!(world.payloads("out").await, [json!(0)]);
+    projections.close().await;
+    world = world.restart().await;
+    let repaired = STRICT.replace("error(\"bad \" + .key)", "empty");
+    let projections = world.open(declared(halting(&repaired))).await;
+    caught_up(&world, &projections, "p").await;
+    assert_eq!(world.payloads("out").await, [json!(0), json!(2), json!(3)], "none was swallowed");
+    assert_eq!(world.docs("docs").await, [json!({"_key": "all", "n": 3})]);
+    projections.close().await;
+}
+
+async fn a_rebuild_leaves_out_what_was_given_up(mut world: World) {
+    let projections = world.open(declared(projector(jq(STRICT), &["docs"]))).await;
+    for payload in ["{}", r#"{"bad":true}"#, "{}"] {
+        world.publish("in", "k", payload).await;
+    }
+    caught_up(&world, &projections, "p").await;
+    projections.close().await;
+    world = world.restart().await;
+    let repaired = STRICT
+        .replace("error(\"bad \" + .key)", "{upsert: {collection: \"docs\", key: \"all\", inc: {n: 1}}}");
+    let projections = world.open(declared(projector(jq(&repaired), &["docs"]))).await;
+    let status = rebuilt(&projections).await;
+    assert_eq!((status.equal, status.skipped), (Some(true), 0), "it is an open dead letter");
+    let redriven =
+        world.bus.redrive(&topic("in"), &group("p"), LetterChoice::All, RedriveTo::Topic).await.unwrap();
+    assert_eq!(redriven.redriven, 1);
+    caught_up(&world, &projections, "p").await;
+    assert_eq!(
+        world.docs("docs").await,
+        [json!({"_key": "all", "n": 3})],
+        "counted once, when it came again"
+    );
+    projections.close().await;
+}
+
+async fn a_rebuild_begins_where_the_state_does(world: World) {
+    for _ in 0..5 {
+        world.publish("in", "k", "{}").await;
+    }
+    let latest = Projector { from: From::Latest, ..projector(jq(STRICT), &["docs"]) };
+    let projections = world.open(declared(latest)).await;
+    world.publish("in", "k", "{}").await;
+    caught_up(&world, &projections, "p").await;
+    assert_eq!(rebuilt(&projections).await.equal, Some(true));
+    assert_eq!(world.docs("docs").await, [json!({"_key": "all", "n": 1})]);
+    projections.close().await;
+}
+
+async fn a_topic_that_was_deleted_meanwhile_can_be_rebuilt(world: World) {
+    let projections = world.open(declared(projector(jq(STRICT), &["docs"]))).await;
+    for _ in 0..3 {
+        world.publish("in", "k", "{}").await;
+    }
+    caught_up(&world, &projections, "p").await;
+    world.bus.delete_topic(&topic("in")).await.unwrap();
+    until(&projections, "p", |status| status.activity == Activity::Halted).await;
+    assert_eq!(projections.resume(&group("p")).await.unwrap_err().code(), "rebuild_needed");
+    let subject = promethean_bus::pattern::Subject::Topic(topic("in"));
+    let consumer = world.bus.subscribe(promethean_bus::subscribe::Subscribe::new(subject, group("p"))).await;
+    assert_eq!(consumer.map(drop).unwrap_err().code(), "projector_group", "its group is kept for it");
+    world.publish("in", "k", "{}").await;
+    let status = rebuilt(&projections).await;
+    assert_eq!((status.error, status.equal), (None, Some(false)));
+    world.publish("in", "k", "{}").await;
+    until(&projections, "p", |status| status.position == 2).await;
+    assert_eq!(world.docs("docs").await, [json!({"_key": "all", "n": 2})]);
     projections.close().await;
 }

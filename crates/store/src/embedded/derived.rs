@@ -15,6 +15,15 @@ impl Parts {
         })
     }
 
+    /// Plans as [`Parts::commit_derived`] does, and writes nothing.
+    pub(super) fn check_derived(&self, ops: &[StateOp]) -> Result<(), CommitError> {
+        let _sequencer = self.sequencer.blocking_lock();
+        self.overlay.check()?;
+        let coming = Coming::new(&self.overlay, &self.engine);
+        let context = plan::Context { view: &coming, topics: self };
+        plan::plan(Class::Derived, ops, &context).map(drop)
+    }
+
     /// Removes a piece of what time has ended; says whether there is more.
     pub(super) fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
         let mut more = false;

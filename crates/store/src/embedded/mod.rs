@@ -199,6 +199,12 @@ impl Watch for EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
+    async fn check_derived(&self, batch: &Batch) -> Result<(), CommitError> {
+        plan::check(batch)?;
+        let (parts, ops) = (self.parts()?, batch.state.clone());
+        blocking(move || parts.check_derived(&ops)).await?
+    }
+
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
         self.commit_in_turn(batch, None).await
     }

@@ -156,6 +156,16 @@ impl Watch for MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
+    async fn check_derived(&self, batch: &Batch) -> Result<(), CommitError> {
+        plan::check(batch)?;
+        let inner = self.lock();
+        if inner.closed {
+            return Err(CommitError::Closed);
+        }
+        let context = plan::Context { view: &inner.kv, topics: &inner.topics };
+        plan::plan(batch.class, &batch.state, &context).map(drop)
+    }
+
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
         plan::check(&batch)?;
         let now_ms = self.clock.wall_ms();

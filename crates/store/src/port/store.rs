@@ -34,6 +34,10 @@ pub trait Store:
     /// the future does not stop a batch that was already accepted.
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError>;
 
+    /// Whether a derived batch would be committed now; nothing is written. What is true of collections that only the
+    /// caller writes stays so until the caller commits.
+    async fn check_derived(&self, batch: &Batch) -> Result<(), CommitError>;
+
     /// As [`Store::commit`]; the turn ends as soon as the batch has its place.
     async fn commit_in_turn(&self, batch: Batch, turn: Option<Turn>) -> Result<Receipt, CommitError> {
         let receipt = self.commit(batch).await;

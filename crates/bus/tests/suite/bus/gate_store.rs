@@ -111,6 +111,10 @@ impl GateStore {
 
 #[async_trait]
 impl Store for GateStore {
+    async fn check_derived(&self, batch: &Batch) -> Result<(), CommitError> {
+        self.inner.check_derived(batch).await
+    }
+
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
         self.largest.fetch_max(batch.state.len(), Ordering::SeqCst);
         let some = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };

@@ -50,7 +50,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         params: &[PROJECTOR],
         body: None,
         answer: Answer::json("Projector", "It goes on"),
-        refusals: &[404],
+        refusals: &[404, 409],
         need: Need::Admin,
         handler: |call| Box::pin(resume(call)),
     },
