@@ -1,5 +1,7 @@
 //! One attempt at a page of events: what they publish, then their documents and the cursor in one commit.
 
+use std::sync::Arc;
+
 use promethean_bus::follower::Follower;
 use promethean_bus::publish::Publish;
 use promethean_bus::{Bus, BusError, StoredEvent};
@@ -18,7 +20,7 @@ const LIFT_ERROR_HEADER: &str = promethean_bus::schema::ERROR_HEADER;
 /// What an attempt needs.
 pub(crate) struct Attempt<'a> {
     pub(crate) bus: &'a Bus,
-    pub(crate) store: &'a dyn Store,
+    pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) projector: &'a Projector,
     pub(crate) target: &'a Target,
     /// Whose cursor is moved and who publishes; `None` in a rebuild, which does neither.
@@ -37,11 +39,36 @@ pub(crate) struct Outcome {
     pub(crate) failed: Option<Failed>,
 }
 
+/// What is to be committed, when all is published.
+pub(crate) struct Ready {
+    /// Of how many events.
+    pub(crate) count: usize,
+    pub(crate) batch: Batch,
+    /// Documents as they are then.
+    pub(crate) kept: Kept,
+}
+
+/// The changes of each event, up to the first that fails.
+pub(crate) async fn project(bus: &Bus, projector: &Projector, events: &[StoredEvent]) -> Vec<Projected> {
+    if !projector.normalize {
+        return projector.logic.project(events).await;
+    }
+    // Anew in each attempt: what could not be lifted may be the next time.
+    let lifted = bus.lift_all(events.to_vec()).await;
+    let mut projected = projector.logic.project(&lifted).await;
+    for (event, projected) in lifted.iter().zip(&mut projected) {
+        if let Some(reason) = lift_error(event) {
+            *projected = Err(Failed::Event(reason));
+        }
+    }
+    projected
+}
+
 impl Attempt<'_> {
     /// Projects events and commits as many of them as succeed in a row, or as fit one commit; `next` is where to go on
     /// after all of them.
     pub(crate) async fn run(&mut self, events: &[StoredEvent], next: Offset) -> Outcome {
-        let (changes, mut failed) = until_failure(self.project(events).await);
+        let (changes, mut failed) = until_failure(project(self.bus, self.projector, events).await);
         let mut sure = changes.as_slice();
         loop {
             if sure.is_empty() && failed.is_some() {
@@ -61,22 +88,6 @@ impl Attempt<'_> {
                 Err(Refused::Somewhere(reason)) => return Outcome { done: 0, failed: Some(reason) },
             }
         }
-    }
-
-    /// The changes of each event, up to the first that fails.
-    async fn project(&self, events: &[StoredEvent]) -> Vec<Projected> {
-        if !self.projector.normalize {
-            return self.projector.logic.project(events).await;
-        }
-        // Anew in each attempt: what could not be lifted may be the next time.
-        let lifted = self.bus.lift_all(events.to_vec()).await;
-        let mut projected = self.projector.logic.project(&lifted).await;
-        for (event, projected) in lifted.iter().zip(&mut projected) {
-            if let Some(reason) = lift_error(event) {
-                *projected = Err(Failed::Event(reason));
-            }
-        }
-        projected
     }
 
     /// The store refused a page for one of its events, and does not say for which.
@@ -106,10 +117,23 @@ impl Attempt<'_> {
         changes: &[Vec<Change>],
         next: Offset,
     ) -> Result<usize, Refused> {
+        let Ready { count, batch, kept } = self.prepare(events, changes, next).await?;
+        self.commit_batch(batch).await?;
+        self.kept = kept;
+        Ok(count)
+    }
+
+    /// Publishes the changes of the first events of a page, and says what is to be committed then.
+    pub(crate) async fn prepare(
+        &mut self,
+        events: &[StoredEvent],
+        changes: &[Vec<Change>],
+        next: Offset,
+    ) -> Result<Ready, Refused> {
         let publishes = self.follower.is_some();
         // Whatever goes wrong, what is half changed is not kept.
         let kept = std::mem::take(&mut self.kept);
-        let mut drafts = Drafts::new(self.store, self.target, &self.projector.name, publishes, kept);
+        let mut drafts = Drafts::new(&**self.store, self.target, &self.projector.name, publishes, kept);
         let (mut emitted, mut owners, mut announced, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (at, (event, changes)) in events.iter().zip(changes).enumerate() {
             let folded = drafts.fold(event, changes).await.map_err(|error| Refused::At(at, error.into()))?;
@@ -132,9 +156,7 @@ impl Attempt<'_> {
         self.publish(emitted, |n| owners.get(n).copied()).await?;
         // After that: a feed tells of events only whose publishes were accepted.
         self.publish(announced, |_| None).await?;
-        self.commit_batch(batch).await?;
-        self.kept = drafts.into_kept();
-        Ok(count)
+        Ok(Ready { count, batch, kept: drafts.into_kept() })
     }
 
     /// Publishes; `owner` says for which event the n-th is.
@@ -217,7 +239,7 @@ impl From<FoldError> for Failed {
 }
 
 /// The changes of the events before the first that failed, and its failure.
-fn until_failure(projected: Vec<Projected>) -> (Vec<Vec<Change>>, Option<Failed>) {
+pub(crate) fn until_failure(projected: Vec<Projected>) -> (Vec<Vec<Change>>, Option<Failed>) {
     let mut changes = Vec::new();
     for projected in projected {
         match projected {
@@ -237,7 +259,7 @@ fn publish_failed(error: &BusError) -> Failed {
     }
 }
 
-fn commit_failed(error: &CommitError) -> Failed {
+pub(crate) fn commit_failed(error: &CommitError) -> Failed {
     let reason = error.to_string();
     match error {
         CommitError::UniqueViolation { .. }

@@ -29,8 +29,28 @@ const DOC_BYTES_ABOUT: usize = 1 << 10;
 /// Documents that the last pages met, as they are stored. Only their projector writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    docs: HashMap<Place, Held>,
+    docs: HashMap<CollectionName, HashMap<String, Held>>,
+    count: usize,
     bytes: usize,
+}
+
+impl Kept {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.docs.is_empty()
+    }
+
+    fn get_mut(&mut self, collection: &CollectionName, key: &str) -> Option<&mut Held> {
+        self.docs.get_mut(collection)?.get_mut(key)
+    }
+
+    fn put(&mut self, collection: &CollectionName, key: &str, held: Held) {
+        self.count += 1;
+        self.bytes += held.bytes;
+        match self.docs.get_mut(collection) {
+            Some(docs) => _ = docs.insert(key.to_owned(), held),
+            None => _ = self.docs.entry(collection.clone()).or_default().insert(key.to_owned(), held),
+        }
+    }
 }
 
 /// Documents that events have met, as those events leave them. After a failure they are to be thrown away: they may be
@@ -120,10 +140,10 @@ impl<'a> Drafts<'a> {
                 }
             };
             let has_feed = self.publishes && self.target.find(collection)?.feed.is_some();
-            let place = self.load(collection, key).await?;
-            let Some(held) = self.kept.docs.get_mut(&place) else { continue };
-            if has_feed && !before.iter().any(|(other, _)| *other == place) {
-                before.push((place, held.draft.clone()));
+            self.load(collection, key).await?;
+            let Some(held) = self.kept.get_mut(collection, key) else { continue };
+            if has_feed && !before.iter().any(|((c, k), _)| c == collection && k == key) {
+                before.push(((collection.clone(), key.clone()), held.draft.clone()));
             }
             let is_written = match change {
                 Change::Upsert(upsert) => Draft::upsert(&mut held.draft, upsert, source)?,
@@ -151,7 +171,9 @@ impl<'a> Drafts<'a> {
     /// What is to be written: what goes first, so that what it had to itself is free; then in the order of the events.
     pub(crate) fn ops(&mut self) -> Result<Vec<StateOp>, String> {
         let mut ops = Vec::new();
-        for ((name, key), held) in &mut self.kept.docs {
+        let docs =
+            self.kept.docs.iter_mut().flat_map(|(name, docs)| docs.iter_mut().map(move |doc| (name, doc)));
+        for (name, (key, held)) in docs {
             let Some(written) = held.written else { continue };
             let collection = self.target.find(name)?.stored_as.clone();
             let key = key.clone();
@@ -175,31 +197,30 @@ impl<'a> Drafts<'a> {
 
     /// All is written: what to keep for the next page.
     pub(crate) fn into_kept(mut self) -> Kept {
-        if self.kept.docs.len() > KEPT_MAX || self.kept.bytes > KEPT_BYTES_MAX {
+        if self.kept.count > KEPT_MAX || self.kept.bytes > KEPT_BYTES_MAX {
             return Kept::default();
         }
-        for held in self.kept.docs.values_mut() {
+        for held in self.kept.docs.values_mut().flat_map(HashMap::values_mut) {
             held.written = None;
         }
         self.kept
     }
 
     /// Makes sure that the document is at hand.
-    async fn load(&mut self, collection: &CollectionName, key: &str) -> Result<Place, FoldError> {
-        let place = (collection.clone(), key.to_owned());
-        if !self.kept.docs.contains_key(&place) {
-            if key.is_empty() {
-                let reason = "a change of a document with an empty key; give it one";
-                return Err(FoldError::Event(reason.to_owned()));
-            }
-            let stored_as = &self.target.find(collection)?.stored_as;
-            let doc = self.store.doc(stored_as, key).await?;
-            let draft = doc.as_ref().map(Draft::read).transpose()?;
-            let bytes = doc.map_or(0, |doc| doc.body.len());
-            self.kept.bytes += bytes;
-            self.kept.docs.insert(place.clone(), Held { draft, written: None, bytes });
+    async fn load(&mut self, collection: &CollectionName, key: &str) -> Result<(), FoldError> {
+        if self.kept.get_mut(collection, key).is_some() {
+            return Ok(());
         }
-        Ok(place)
+        if key.is_empty() {
+            let reason = "a change of a document with an empty key; give it one";
+            return Err(FoldError::Event(reason.to_owned()));
+        }
+        let stored_as = &self.target.find(collection)?.stored_as;
+        let doc = self.store.doc(stored_as, key).await?;
+        let draft = doc.as_ref().map(Draft::read).transpose()?;
+        let bytes = doc.map_or(0, |doc| doc.body.len());
+        self.kept.put(collection, key, Held { draft, written: None, bytes });
+        Ok(())
     }
 
     fn emitted(&self, event: &StoredEvent, n: u32, emit: Emit) -> Publish<'static> {
@@ -217,7 +238,8 @@ impl<'a> Drafts<'a> {
     ) -> Result<(), String> {
         let (collection, key) = place;
         let Some(feed) = &self.target.find(collection)?.feed else { return Ok(()) };
-        let draft = self.kept.docs.get(place).and_then(|held| held.draft.as_ref());
+        let held = self.kept.docs.get(collection).and_then(|docs| docs.get(key));
+        let draft = held.and_then(|held| held.draft.as_ref());
         if draft == before {
             return Ok(());
         }

@@ -54,7 +54,7 @@
 //! | [`definition`] | what is declared |
 //! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, and how it is written |
 //! | `runner`, `start`, `status` | a projector at work, from where it was, and how it is |
-//! | `attempt`, `drafts`, `document`, `target` | a page of events: what they publish, then documents and cursor at once |
+//! | `attempt`, `stream`, `drafts`, `document`, `target` | a page of events: what they publish, then documents and cursor at once |
 //! | `timer` | programs that look at documents again and again |
 //! | `travel` | what was, by the handle |
 //! | `rebuild`, [`hash`] | state made anew beside the old, and whether it is the same |
@@ -82,6 +82,7 @@ mod runner;
 pub mod snapshot;
 mod start;
 mod status;
+mod stream;
 mod target;
 pub mod time_travel;
 mod timer;

@@ -133,7 +133,7 @@ impl Rebuild {
         let kept = std::mem::take(&mut self.kept);
         let mut attempt = Attempt {
             bus: &parts.bus,
-            store: &*parts.store,
+            store: &parts.store,
             projector,
             target: &self.target,
             follower: None,

@@ -3,7 +3,7 @@
 //! - `page`: the next events, whatever becomes of each
 //! - `rebuilding`: a rebuild beside them
 
-mod page;
+pub(crate) mod page;
 mod rebuilding;
 
 use std::collections::BTreeSet;
@@ -70,6 +70,8 @@ pub(crate) struct Runner {
     pub(crate) needs_rebuild: Option<String>,
     /// Where its state begins.
     pub(crate) start: Offset,
+    /// What comes next.
+    pub(crate) ahead: Option<page::Ahead>,
 }
 
 /// Why the work is interrupted.
@@ -100,6 +102,8 @@ impl Runner {
                         Interrupted::Stop => break,
                     };
                     self.needs_rebuild = needs_rebuild.then(|| reason.clone());
+                    // What comes next may be something else by then.
+                    self.ahead = None;
                     error!(projector = %self.projector.name, %reason, "projector halted");
                     let end = self.watch.end();
                     self.show_place(end);

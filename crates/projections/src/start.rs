@@ -84,6 +84,7 @@ pub(crate) async fn prepare(
         kept: Kept::default(),
         needs_rebuild: None,
         start: place.start,
+        ahead: None,
     };
     let mut halted = place.halted;
     if rebuild_needed.is_none() {

@@ -1,20 +1,46 @@
 //! The next events, whatever becomes of each.
 
+use std::sync::Arc;
+
 use promethean_bus::StoredEvent;
 use promethean_bus::follower::GivenUp;
 use promethean_model::Offset;
-use promethean_store::port::PageLimit;
+use promethean_store::port::{EventPage, PageLimit, ReadError};
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::{Interrupted, RETRY_AFTER, Runner};
-use crate::attempt::{Attempt, Outcome, Refused};
+use crate::attempt::{Attempt, Outcome, Refused, project, until_failure};
 use crate::definition::OnFailure;
 use crate::drafts::Kept;
-use crate::logic::Failed;
+use crate::logic::{Failed, Projected};
 use crate::status::Activity;
+use crate::stream::Streamed;
 
 /// Bytes of events of one page, but for the last event.
-const PAGE_BYTES: usize = 1 << 20;
+const PAGE_BYTES: usize = 2 << 20;
+
+/// Batches read at once.
+const BATCHES_AHEAD: usize = 4;
+
+/// Events that are being read and projected already.
+pub(crate) struct Ahead {
+    from: Offset,
+    read: JoinHandle<Result<Read, ReadError>>,
+}
+
+/// Nobody waits for it any more.
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.read.abort();
+    }
+}
+
+/// Events, and their changes up to the first that failed.
+struct Read {
+    page: EventPage,
+    projected: Vec<Projected>,
+}
 
 /// How often an event was tried.
 #[derive(Debug, Default)]
@@ -39,9 +65,14 @@ impl Runner {
         if end == self.next {
             return Ok(false);
         }
-        let limit = PageLimit { events: self.projector.batch, bytes: PAGE_BYTES };
-        let page = match self.parts.store.read(&self.projector.topic, self.next, limit).await {
-            Ok(page) => page,
+        let ahead = self.ahead.take().filter(|ahead| ahead.from == self.next);
+        let mut ahead = ahead.unwrap_or_else(|| self.look_ahead(self.next));
+        let read = match (&mut ahead.read).await {
+            Ok(read) => read,
+            Err(_) => return Err(Interrupted::Stop),
+        };
+        let Read { page, projected } = match read {
+            Ok(read) => read,
             Err(error) => {
                 // Damage does not heal; anything else may.
                 if error.code() == "corrupt_range" {
@@ -57,7 +88,10 @@ impl Runner {
         if page.next <= self.next {
             return Ok(false);
         }
-        self.project(&page.events, page.next).await?;
+        if page.next < end {
+            self.ahead = Some(self.look_ahead(page.next));
+        }
+        self.project(&page.events, projected, page.next).await?;
         self.show_place(end);
         Ok(true)
     }
@@ -69,12 +103,46 @@ impl Runner {
         )
     }
 
+    /// Reads and projects events from an offset on, while others are committed: what they change does not depend on
+    /// documents.
+    fn look_ahead(&self, from: Offset) -> Ahead {
+        let (parts, projector) = (Arc::clone(&self.parts), self.projector.clone());
+        let read = tokio::spawn(async move {
+            let limit = PageLimit { events: projector.batch * BATCHES_AHEAD, bytes: PAGE_BYTES };
+            let page = parts.store.read(&projector.topic, from, limit).await?;
+            let projected = project(&parts.bus, &projector, &page.events).await;
+            Ok(Read { page, projected })
+        });
+        Ahead { from, read }
+    }
+
     /// Projects events to the end, whatever becomes of each.
-    async fn project(&mut self, mut events: &[StoredEvent], next: Offset) -> Result<(), Interrupted> {
+    async fn project(
+        &mut self,
+        mut events: &[StoredEvent],
+        projected: Vec<Projected>,
+        next: Offset,
+    ) -> Result<(), Interrupted> {
         if events.is_empty() {
             return self.pass(next).await;
         }
         let mut tries = Tries::default();
+        if !events.iter().any(|event| self.buried.contains(&event.offset)) {
+            let (changes, _) = until_failure(projected);
+            let kept = std::mem::take(&mut self.kept);
+            let mut attempt = Attempt { kept, ..self.attempt() };
+            let Streamed { done, failed } = attempt.stream(events, &changes, next).await;
+            self.kept = attempt.kept;
+            events = self.passed(events, done, next);
+            if let (Some(failed), Some(event)) = (failed, events.first()) {
+                // It is about several events, so that none of them is at fault yet.
+                let failed = match failed {
+                    Failed::Event(reason) => Failed::Later(reason),
+                    failed => failed,
+                };
+                self.failed(event, failed, &mut tries).await?;
+            }
+        }
         while let Some(first) = events.first() {
             if self.buried.remove(&first.offset) {
                 let after = events.get(1).map_or(next, |event| event.offset);
@@ -85,7 +153,8 @@ impl Runner {
             // What was given up is passed over by itself.
             let buried = events.iter().position(|event| self.buried.contains(&event.offset));
             // An event that failed is tried alone, so that those behind it are not published before it.
-            let count = if tries.failed > 0 { 1 } else { buried.unwrap_or(events.len()) };
+            let count = buried.unwrap_or(events.len()).min(self.projector.batch);
+            let count = if tries.failed > 0 { 1 } else { count };
             let part = events.get(..count).unwrap_or_default();
             let after = events.get(count).map_or(next, |event| event.offset);
             let kept = std::mem::take(&mut self.kept);
@@ -94,10 +163,7 @@ impl Runner {
             self.kept = attempt.kept;
             if done > 0 {
                 tries = Tries::default();
-                self.shown.change(|shown| shown.projected += done as u64);
-                events = events.get(done..).unwrap_or_default();
-                self.next = events.first().map_or(next, |event| event.offset);
-                self.say(Activity::Running, None);
+                events = self.passed(events, done, next);
             }
             let (Some(failed), Some(event)) = (failed, events.first()) else { continue };
             if self.failed(event, failed, &mut tries).await? {
@@ -108,6 +174,17 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// So many events are done; the rest.
+    fn passed<'e>(&mut self, events: &'e [StoredEvent], done: usize, next: Offset) -> &'e [StoredEvent] {
+        let rest = events.get(done..).unwrap_or_default();
+        if done > 0 {
+            self.shown.change(|shown| shown.projected += done as u64);
+            self.next = rest.first().map_or(next, |event| event.offset);
+            self.say(Activity::Running, None);
+        }
+        rest
     }
 
     /// What comes of a failure: waiting, or that the event is given up, which is answered with true.
@@ -175,7 +252,7 @@ impl Runner {
     fn attempt(&self) -> Attempt<'_> {
         Attempt {
             bus: &self.parts.bus,
-            store: &*self.parts.store,
+            store: &self.parts.store,
             projector: &self.projector,
             target: &self.target,
             follower: Some(&self.follower),
