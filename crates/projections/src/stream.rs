@@ -5,7 +5,7 @@ use std::sync::Arc;
 use promethean_bus::StoredEvent;
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CommitError};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::attempt::{Attempt, Ready, commit_failed};
 use crate::change::Change;
@@ -16,7 +16,7 @@ use crate::logic::Failed;
 struct Underway {
     /// How many events are done with it.
     through: usize,
-    outcome: JoinHandle<Result<(), CommitError>>,
+    outcome: JoinSet<Result<(), CommitError>>,
 }
 
 /// How far the stream came.
@@ -72,7 +72,8 @@ impl Attempt<'_> {
 
     fn start(&self, batch: Batch, through: usize) -> Underway {
         let store = Arc::clone(self.store);
-        let outcome = tokio::spawn(async move { store.commit(batch).await.map(drop) });
+        let mut outcome = JoinSet::new();
+        outcome.spawn(async move { store.commit(batch).await.map(drop) });
         Underway { through, outcome }
     }
 
@@ -85,13 +86,14 @@ impl Attempt<'_> {
 
 /// Waits for the commit that is on its way.
 async fn settle(underway: &mut Option<Underway>, done: &mut usize) -> Result<(), Failed> {
-    let Some(Underway { through, outcome }) = underway.take() else { return Ok(()) };
-    match outcome.await {
-        Ok(Ok(())) => {
+    let Some(Underway { through, mut outcome }) = underway.take() else { return Ok(()) };
+    match outcome.join_next().await {
+        Some(Ok(Ok(()))) => {
             *done = through;
             Ok(())
         }
-        Ok(Err(error)) => Err(commit_failed(&error)),
-        Err(error) => Err(Failed::Later(error.to_string())),
+        Some(Ok(Err(error))) => Err(commit_failed(&error)),
+        Some(Err(error)) => Err(Failed::Later(error.to_string())),
+        None => Err(Failed::Later("the commit was lost".to_owned())),
     }
 }

@@ -6,7 +6,7 @@ use promethean_bus::StoredEvent;
 use promethean_bus::follower::GivenUp;
 use promethean_model::Offset;
 use promethean_store::port::{EventPage, PageLimit, ReadError};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::{Interrupted, RETRY_AFTER, Runner};
@@ -23,17 +23,10 @@ const PAGE_BYTES: usize = 2 << 20;
 /// Batches read at once.
 const BATCHES_AHEAD: usize = 4;
 
-/// Events that are being read and projected already.
+/// Events that are being read and projected already. Dropped, it ends.
 pub(crate) struct Ahead {
     from: Offset,
-    read: JoinHandle<Result<Read, ReadError>>,
-}
-
-/// Nobody waits for it any more.
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.read.abort();
-    }
+    read: JoinSet<Result<Read, ReadError>>,
 }
 
 /// Events, and their changes up to the first that failed.
@@ -67,9 +60,13 @@ impl Runner {
         }
         let ahead = self.ahead.take().filter(|ahead| ahead.from == self.next);
         let mut ahead = ahead.unwrap_or_else(|| self.look_ahead(self.next));
-        let read = match (&mut ahead.read).await {
-            Ok(read) => read,
-            Err(_) => return Err(Interrupted::Stop),
+        let read = match ahead.read.join_next().await {
+            Some(Ok(read)) => read,
+            Some(Err(error)) if error.is_panic() => {
+                return Err(Interrupted::Halt(Activity::Halted, format!("reading on failed: {error}")));
+            }
+            // The runtime shuts down.
+            Some(Err(_)) | None => return Err(Interrupted::Stop),
         };
         let Read { page, projected } = match read {
             Ok(read) => read,
@@ -107,7 +104,8 @@ impl Runner {
     /// documents.
     fn look_ahead(&self, from: Offset) -> Ahead {
         let (parts, projector) = (Arc::clone(&self.parts), self.projector.clone());
-        let read = tokio::spawn(async move {
+        let mut read = JoinSet::new();
+        read.spawn(async move {
             let limit = PageLimit { events: projector.batch * BATCHES_AHEAD, bytes: PAGE_BYTES };
             let page = parts.store.read(&projector.topic, from, limit).await?;
             let projected = project(&parts.bus, &projector, &page.events).await;

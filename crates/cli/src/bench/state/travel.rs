@@ -23,7 +23,7 @@ pub(super) async fn run(bench: &mut Bench) -> Result<()> {
         let topic: TopicName = "process.state".parse()?;
         let every = (events / KEY_EVENTS).max(1);
         let event = |n: u64| {
-            let key = if n % every == 0 { "watched".to_owned() } else { format!("k{}", n % 10_000) };
+            let key = if n.is_multiple_of(every) { "watched".to_owned() } else { format!("k{}", n % 10_000) };
             (key, format!(r#"{{"n":{n},"status":"alive","host":"host-{}"}}"#, n % 20))
         };
         ground.fill(&topic, events, event).await?;
