@@ -188,6 +188,12 @@ impl Declared {
                 );
                 return Err(bad(what(), reason));
             }
+            let unknown = collection.indexes.iter().flat_map(|index| &index.fields);
+            let mut unknown =
+                unknown.filter(|(field, _)| !collection.fields.iter().any(|one| one.name == *field));
+            if let Some((field, _)) = unknown.next() {
+                return Err(bad(what(), format!("has an index over `{field}`; declare that field")));
+            }
             if !known.insert(name) {
                 return Err(bad(what(), "is declared twice; declare it once".to_owned()));
             }

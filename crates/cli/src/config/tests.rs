@@ -62,6 +62,10 @@ fn the_example_leaves_no_key_out() {
         "[limits.events]\n",
         "[topics.a]\n",
         "[[auth.tokens]]\n",
+        "[collections.a]\n",
+        "[[projectors]]\n",
+        "[[changelogs]]\n",
+        "[[compactors]]\n",
     ] {
         let message = format!("{:#}", read(&format!("{section}no_such_key = 1")).unwrap_err());
         let (_, known) = message.split_once("expected one of ").unwrap_or_else(|| panic!("{message}"));

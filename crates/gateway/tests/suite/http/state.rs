@@ -94,18 +94,21 @@ async fn a_document_has_a_tag_of_its_bytes() {
 async fn tags_fit_while_documents_change() {
     let world = Arc::new(world().await);
     world.project("k", r#"{"n":0}"#).await;
-    let writer = {
-        let world = Arc::clone(&world);
-        tokio::spawn(async move {
-            for n in 1..200 {
-                world.project("k", &json!({"n": n}).to_string()).await;
-            }
-        })
-    };
+    let mut writer = tokio::task::JoinSet::new();
+    let written = Arc::clone(&world);
+    writer.spawn(async move {
+        for n in 1..200 {
+            written.project("k", &json!({"n": n}).to_string()).await;
+        }
+    });
     let mut client = world.client().await;
     let mut known: std::collections::HashMap<String, Vec<u8>> = std::collections::HashMap::new();
     let (mut tag, mut n) = (String::new(), 0);
-    while !writer.is_finished() {
+    loop {
+        if let Some(written) = writer.try_join_next() {
+            written.unwrap();
+            break;
+        }
         let answer = client.send("GET", "/snap/k", &[("if-none-match", &tag)], "").await;
         let given = answer.header("etag").unwrap().to_owned();
         if answer.status == 304 {
@@ -119,7 +122,6 @@ async fn tags_fit_while_documents_change() {
         assert_eq!(*first, answer.body, "one tag, one body");
         tag = given;
     }
-    writer.await.unwrap();
     assert!(known.len() > 1);
     let Ok(world) = Arc::try_unwrap(world) else { panic!("nobody else has it") };
     world.stop().await;
@@ -203,7 +205,7 @@ async fn projectors_are_seen_and_told() {
         if status["rebuild"]["running"] == false {
             assert_eq!(
                 (status["rebuild"]["equal"].clone(), status["rebuild"]["skipped"].clone()),
-                (json!(true), json!(1))
+                (json!(true), json!(0))
             );
             break;
         }
