@@ -17,7 +17,7 @@ use crate::error::ProjectionError;
 use crate::hash::state_hash;
 use crate::logic::Failed;
 use crate::row::ProjectorRow;
-use crate::runner::{Parts, RETRY_AFTER};
+use crate::runner::Parts;
 use crate::status::RebuildStatus;
 use crate::target::Target;
 
@@ -150,13 +150,8 @@ impl Rebuild {
             }
             match failed {
                 None => {}
-                // It may have had bad luck, on a machine that is busy.
-                Some(Failed::Event(_)) if tries < projector.retries => {
-                    tries += 1;
-                    let wait = RETRY_AFTER * tries;
-                    // Nothing else can wake it: the projector's task is this one.
-                    let _ = tokio::time::timeout(wait, std::future::pending::<()>()).await;
-                }
+                // It may have had bad luck, on a machine that is busy. Not waited for: the projector's task is this one.
+                Some(Failed::Event(_)) if tries < projector.retries => tries += 1,
                 Some(Failed::Event(_)) => {
                     self.skipped += 1;
                     tries = 0;

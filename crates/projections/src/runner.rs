@@ -28,7 +28,7 @@ use crate::target::Target;
 use crate::timer;
 
 /// How long to wait before an event is tried again, times the number of tries.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// The longest wait for a store that does not work.
 const LATER_MAX: Duration = Duration::from_secs(5);
 
