@@ -49,10 +49,6 @@ pub struct GivenUp {
 }
 
 impl Followers {
-    pub(crate) fn contains(&self, group: &GroupName, topic: &TopicName) -> bool {
-        self.lock().contains_key(&(group.clone(), topic.clone()))
-    }
-
     /// Whether it runs, and what is wrong with it.
     pub(crate) fn get(&self, group: &GroupName, topic: &TopicName) -> Option<Option<String>> {
         self.lock().get(&(group.clone(), topic.clone())).cloned()

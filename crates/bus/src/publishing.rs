@@ -1,15 +1,20 @@
 //! From requests to what is in the log.
+//!
+//! - `telling`: what is counted, and who hears of topics that are born
 
-use std::collections::{BTreeMap, BTreeSet};
+mod telling;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use promethean_model::{Durability, TopicName, TopicSettings};
-use promethean_store::port::{AppendEvent, Batch, Class, Placed, StateOp, Turn};
+use promethean_store::port::{AppendEvent, Batch, Class, StateOp, Turn};
 
+pub(crate) use self::telling::Counts;
+use self::telling::Unheard;
 use crate::changing::Passes;
 use crate::core::Core;
 use crate::error::BusError;
-use crate::metrics::TopicSeries;
 use crate::publish::{Checked, Pending, Prepared, Publish, Published, Writer, check};
 use crate::schema::{self, Stamp};
 
@@ -339,67 +344,5 @@ impl<'a> LastSettings<'a> {
     fn get(&mut self, topic: &TopicName) -> &TopicSettings {
         let last = self.last.take().filter(|(last, _)| last == topic);
         &self.last.insert(last.unwrap_or_else(|| (topic.clone(), self.core.settings.get(topic)))).1
-    }
-}
-
-/// Counts what was published; neighbours of one topic are counted with one look at the table.
-pub(crate) struct Counts<'a> {
-    core: &'a Core,
-    last: Option<(TopicName, Arc<TopicSeries>)>,
-}
-
-impl<'a> Counts<'a> {
-    pub(crate) const fn new(core: &'a Core) -> Self {
-        Self { core, last: None }
-    }
-
-    pub(crate) fn add(&mut self, topic: &TopicName, placed: Placed) {
-        let last = self.last.take().filter(|(last, _)| last == topic);
-        let (_, series) =
-            self.last.insert(last.unwrap_or_else(|| (topic.clone(), self.core.metrics.topic(topic))));
-        if placed.duplicate {
-            series.duplicates.inc();
-        } else {
-            series.published.inc();
-        }
-        // A duplicate too: the first publisher may not have lived to tell.
-        if placed.offset.get() == 0 {
-            // Nobody may be following patterns.
-            let _ = self.core.births.send(topic.clone());
-        }
-    }
-}
-
-/// Topics that may be born by a publish whose publisher goes away: the store goes on, and those who follow patterns
-/// would never hear.
-struct Unheard<'a> {
-    core: &'a Core,
-    topics: BTreeSet<TopicName>,
-}
-
-impl<'a> Unheard<'a> {
-    fn new<'p>(core: &'a Core, pending: impl IntoIterator<Item = &'p TopicName>) -> Self {
-        let (mut topics, mut last) = (BTreeSet::new(), None);
-        for topic in pending {
-            // A topic with events has been born and announced.
-            if last.replace(topic) != Some(topic) && core.store.durable_end(topic).get() == 0 {
-                topics.insert(topic.clone());
-            }
-        }
-        Self { core, topics }
-    }
-
-    /// The outcome is known, and will be told by `count`.
-    fn heard(mut self) {
-        self.topics.clear();
-    }
-}
-
-impl Drop for Unheard<'_> {
-    fn drop(&mut self) {
-        for topic in std::mem::take(&mut self.topics) {
-            // Nobody may be following patterns.
-            let _ = self.core.births.send(topic);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Method;
 use promethean_model::{Clock, CollectionName, SystemClock, TopicName};
@@ -10,7 +10,7 @@ use promethean_projections::moment;
 use serde_json::Value;
 
 use crate::output::print_line;
-use crate::remote::{Remote, ServerArgs, escape};
+use crate::remote::{Remote, ServerArgs, block_on, escape};
 
 /// Exit code of a key that had no state then.
 const EXIT_NOT_FOUND: u8 = 1;
@@ -39,8 +39,7 @@ pub(crate) struct AtArgs {
 }
 
 pub(crate) fn run(args: &AtArgs) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("start a runtime")?.block_on(async {
+    block_on(async {
         match (&args.collection, &args.topic, &args.key) {
             (Some(collection), _, _) => documents(args, collection).await,
             (None, Some(topic), Some(key)) => state(args, topic, key).await,

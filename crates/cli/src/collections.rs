@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use hyper::Method;
 use promethean_model::{CollectionName, GroupName};
 use serde_json::Value;
 
 use crate::output::{print_line, print_table};
-use crate::remote::{Remote, ServerArgs, escape};
+use crate::remote::{Remote, ServerArgs, block_on, escape};
 
 /// Exit code of a document that is not there.
 const EXIT_NOT_FOUND: u8 = 1;
@@ -79,8 +79,7 @@ pub(crate) struct RebuildArgs {
 }
 
 pub(crate) fn run(command: &CollectionsCommand) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("start a runtime")?.block_on(async {
+    block_on(async {
         match command {
             CollectionsCommand::List(args) => list(args).await,
             CollectionsCommand::Get(args) => get(args).await,

@@ -28,7 +28,7 @@ use promethean_bus::pattern::Subject;
 use promethean_model::TopicName;
 
 use self::model::Model;
-use crate::remote::ServerArgs;
+use crate::remote::{ServerArgs, block_on};
 
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {
@@ -60,10 +60,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let wanted = |topic: &TopicName| args.topics.is_empty() || args.topics.iter().any(|one| fits(one, topic));
     let mut all = match &args.schemas {
         Some(folder) => source::from_folder(folder, wanted)?,
-        None => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.context("start a runtime")?.block_on(source::from_server(&args.server, wanted))?
-        }
+        None => block_on(source::from_server(&args.server, wanted))?,
     };
     ensure!(!all.is_empty(), "there is no schema to generate from; check --schemas, --server and --topics");
     all.sort_by(|one, other| one.topic.cmp(&other.topic));

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use promethean_gateway::auth::Secret;
 use promethean_model::TopicName;
@@ -22,7 +22,7 @@ use self::config::Configured;
 use self::finding::{Finding, Findings, Severity};
 use self::folder::Known;
 use crate::output::print_line;
-use crate::remote::ServerArgs;
+use crate::remote::{ServerArgs, block_on};
 use crate::schema_files::SchemaFiles;
 
 /// Exit code of what must be changed.
@@ -57,8 +57,7 @@ pub(crate) fn run(args: &LintArgs) -> Result<ExitCode> {
     if args.config.is_none() && args.schemas.is_none() && args.server.is_none() {
         bail!("there is nothing to look at; give --config FILE, --schemas DIR or --server URL");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let found = runtime.context("start a runtime")?.block_on(look(args))?;
+    let found = block_on(look(args))?;
     print(&found, args.json)?;
     let grave = |finding: &Finding| args.strict || finding.severity == Severity::Error;
     Ok(if found.iter().any(grave) { ExitCode::from(EXIT_FOUND) } else { ExitCode::SUCCESS })

@@ -145,6 +145,12 @@ impl Remote {
     }
 }
 
+/// Runs a command that asks a server.
+pub(crate) fn block_on<T>(asking: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("start a runtime")?.block_on(asking)
+}
+
 /// Text as a word of a path or query.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

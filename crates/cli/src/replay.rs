@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::output::Line;
-use crate::remote::{Remote, ServerArgs};
+use crate::remote::{Remote, ServerArgs, block_on};
 
 /// Events read at once. What they become goes in batches as large as servers take.
 const PAGE: usize = 500;
@@ -94,8 +94,7 @@ struct Counts {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("start a runtime")?.block_on(replay(args))
+    block_on(replay(args))
 }
 
 async fn replay(args: &ReplayArgs) -> Result<ExitCode> {

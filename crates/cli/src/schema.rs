@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText};
 use promethean_model::TopicName;
 
-use crate::remote::ServerArgs;
+use crate::remote::{ServerArgs, block_on};
 
 /// Exit code of a schema that does not fit, a payload that is refused, or events that cannot be lifted.
 const EXIT_REFUSED: u8 = 1;
@@ -164,10 +164,7 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<ExitCode> {
     let good = match command {
         SchemaCommand::Check(args) if args.against.is_some() => compare::check(args)?,
         SchemaCommand::Diff(args) if args.what.len() == 2 => compare::diff_files(args)?,
-        command => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.context("start a runtime")?.block_on(remote::run(command))?
-        }
+        command => block_on(remote::run(command))?,
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_REFUSED) })
 }

@@ -82,12 +82,11 @@ impl Projections {
             typed.push((name.clone(), value));
         }
         let wanted = limit.min(LIST_MAX);
-        let limit = wanted;
         let mut page = DocPage { docs: Vec::new(), more: false };
         let mut bytes = 0;
         // A piece at a time, since nobody knows how large they are.
         loop {
-            let (offset, limit) = (offset + page.docs.len(), (limit - page.docs.len()).min(PIECE));
+            let (offset, limit) = (offset + page.docs.len(), (wanted - page.docs.len()).min(PIECE));
             let query = DocQuery { collection: collection.clone(), equals: typed.clone(), offset, limit };
             let piece = self.inner.parts.store.query(&query).await?;
             bytes += piece.docs.iter().map(|doc| doc.body.len()).sum::<usize>();

@@ -119,7 +119,7 @@ async fn delete_group(core: &Arc<Core>, subject: &Subject, group: &GroupName) ->
     let unknown = || BusError::UnknownGroup { group: group.clone(), subject: subject.to_string() };
     let row = stored_row(core, group, subject).await?.ok_or_else(unknown)?;
     if let Subject::Topic(topic) = subject
-        && core.followers.contains(group, topic)
+        && core.followers.get(group, topic).is_some()
     {
         return Err(BusError::ProjectorGroup { group: group.clone() });
     }

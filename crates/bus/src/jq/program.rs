@@ -84,43 +84,37 @@ impl Program {
 
     /// Runs it on each input by itself. Many inputs cost one job for a few dozen of them.
     pub async fn run_each(&self, inputs: Vec<String>, caps: Caps) -> Vec<Result<Vec<String>, RunError>> {
-        let mut results = Vec::with_capacity(inputs.len());
-        let mut inputs = inputs.into_iter().peekable();
-        while inputs.peek().is_some() {
-            let chunk: Vec<String> = inputs.by_ref().take(CHUNK).collect();
-            let (program, count) = (self.clone(), chunk.len());
-            let job = move |shift: &Shift| -> Vec<Outputs> {
-                chunk.iter().map(|input| program.call(shift, input, &caps)).collect()
-            };
-            let done = work(Lane::Reading, caps.time, job).await;
-            results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into()); count]));
-        }
-        results
+        self.run_many(inputs, caps, false).await
     }
 
-    /// Runs it on each input by itself until one fails; that failure is the last result.
+    /// As [`Program::run_each`], until one fails; that failure is the last result.
     pub async fn run_until_failure(
         &self,
         inputs: Vec<String>,
         caps: Caps,
     ) -> Vec<Result<Vec<String>, RunError>> {
+        self.run_many(inputs, caps, true).await
+    }
+
+    async fn run_many(&self, inputs: Vec<String>, caps: Caps, stops: bool) -> Vec<Outputs> {
+        let failed = move |done: &[Outputs]| stops && done.last().is_some_and(Result::is_err);
         let mut results: Vec<Outputs> = Vec::with_capacity(inputs.len());
         let mut inputs = inputs.into_iter().peekable();
-        while inputs.peek().is_some() && results.last().is_none_or(Result::is_ok) {
+        while inputs.peek().is_some() && !failed(&results) {
             let chunk: Vec<String> = inputs.by_ref().take(CHUNK).collect();
-            let program = self.clone();
-            let job = move |shift: &Shift| -> Vec<Outputs> {
-                let mut done: Vec<Outputs> = Vec::with_capacity(chunk.len());
+            let (program, count) = (self.clone(), chunk.len());
+            let job = move |shift: &Shift| {
+                let mut done = Vec::with_capacity(chunk.len());
                 for input in &chunk {
                     done.push(program.call(shift, input, &caps));
-                    if done.last().is_some_and(Result::is_err) {
+                    if failed(&done) {
                         break;
                     }
                 }
                 done
             };
             let done = work(Lane::Reading, caps.time, job).await;
-            results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into())]));
+            results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into()); if stops { 1 } else { count }]));
         }
         results
     }

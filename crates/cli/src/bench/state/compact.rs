@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use promethean_model::TopicName;
+use promethean_projections::CompactorOptions;
 use promethean_projections::compactor::Compactor;
-use promethean_projections::{CompactorOptions, Declared};
 
 use super::{Bench, Ground, measurement};
 use crate::bench::summary::Goal;
@@ -36,7 +36,6 @@ pub(super) async fn run(bench: &mut Bench) -> Result<()> {
         .print()?;
     bench.goals.push(Goal::at_most("bytes added by compacting", MEMORY_MAX, first as f64));
     drop(compactor);
-    ground.open(Declared::default()).await?.close().await;
     ground.close().await;
     Ok(())
 }
