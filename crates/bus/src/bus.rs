@@ -10,6 +10,7 @@ use crate::admin;
 use crate::core::{Core, Parts};
 use crate::delivery::types::Input;
 use crate::error::BusError;
+use crate::follower;
 use crate::group::Command;
 use crate::letter_book::LetterBook;
 use crate::metrics::{BusMetrics, Registry};
@@ -41,7 +42,9 @@ impl Bus {
         let letters = LetterBook::load(&*store, &metrics).await?;
         let core =
             Arc::new(Core::new(Parts { store, clock, options, mint, metrics, settings, schemas, letters }));
-        admin::finish_deletions(&core).await?;
+        let rows = admin::stored_rows(&core, b"").await?;
+        follower::hold_stored(&core, &rows).await?;
+        admin::finish_deletions(&core, &rows).await?;
         Ok(Self { core })
     }
 

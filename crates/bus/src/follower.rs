@@ -27,6 +27,20 @@ use crate::subscribe::stored_row;
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     running: Mutex<HashMap<(GroupName, TopicName), Option<String>>>,
+    /// Those whose events are held since the bus was opened.
+    stored: Mutex<Vec<(GroupName, TopicName)>>,
+}
+
+/// Holds the events of all followers there ever were, until it is known which of them go on.
+pub(crate) async fn hold_stored(core: &Core, rows: &[(GroupKey, GroupRow)]) -> Result<(), BusError> {
+    for (GroupKey { group, subject }, _) in rows.iter().filter(|(_, row)| row.follower) {
+        let Subject::Topic(topic) = subject else { continue };
+        let Some(cursor) = core.store.cursor(group, topic).await? else { continue };
+        core.store.hold(topic, group, Some(cursor.floor));
+        let mut stored = core.followers.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.push((group.clone(), topic.clone()));
+    }
+    Ok(())
 }
 
 /// A group of the server's own on a topic, for as long as it is held.
@@ -102,7 +116,26 @@ impl Bus {
     }
 }
 
+impl Bus {
+    /// All followers that go on are there: retention no longer waits for the others.
+    pub fn release_absent_followers(&self) {
+        let stored = &self.core.followers.stored;
+        let stored = std::mem::take(&mut *stored.lock().unwrap_or_else(PoisonError::into_inner));
+        for (group, topic) in stored {
+            if self.core.followers.get(&group, &topic).is_none() {
+                self.core.store.hold(&topic, &group, None);
+            }
+        }
+    }
+}
+
 impl Follower {
+    /// Retention is to leave events at and after this offset alone, for as long as there is space. Stays so when the
+    /// follower is dropped: whoever follows next has not read them either.
+    pub fn hold_from(&self, offset: Offset) {
+        self.core.store.hold(&self.topic, &self.group, Some(offset));
+    }
+
     /// The group.
     pub fn group(&self) -> &GroupName {
         &self.group

@@ -139,8 +139,9 @@ impl Core {
         if topic.is_deleted() || !topic.is_created() {
             return;
         }
+        let hold = self.hold_of(&topic);
         let mut state = topic.state();
-        cut.dropped.extend(state.trim(&topic, now, topic.end()));
+        cut.dropped.extend(state.trim(&topic, now, hold));
         cut.items.push(TopicItem {
             id: topic.id(),
             name: topic.name().clone(),

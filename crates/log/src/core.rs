@@ -11,6 +11,7 @@ use crate::commit::Committer;
 use crate::disk::Disk;
 use crate::error::{AppendError, Damage};
 use crate::files::Files;
+use crate::holds::Holds;
 use crate::index::Index;
 use crate::io_util::lock;
 use crate::manifest::{Edit, Manifest};
@@ -69,6 +70,7 @@ pub(crate) struct Core {
     /// Journal bytes since the last checkpoint began.
     pub(crate) journal_bytes: AtomicU64,
     pub(crate) damage: Mutex<Vec<Damage>>,
+    pub(crate) holds: Holds,
     pub(crate) signals: Signals,
     pub(crate) counters: Counters,
 }

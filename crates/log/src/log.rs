@@ -10,6 +10,7 @@ use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
 use crate::core::{Core, Observer};
 use crate::disk::Disk;
 use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+use crate::holds::Holds;
 use crate::index::Kind;
 use crate::io_util::lock;
 use crate::options::{Options, Policy};
@@ -211,6 +212,11 @@ impl Log {
         topic.set_policy(policy);
     }
 
+    /// Who still needs which events: retention leaves those alone, until less than the reserve is free.
+    pub fn holds(&self) -> &Holds {
+        &self.core().holds
+    }
+
     /// Makes segments, index and state durable and frees the journal.
     pub fn checkpoint(&self) -> Result<(), MaintenanceError> {
         self.core().checkpoint()
@@ -218,6 +224,7 @@ impl Log {
 
     /// Removes what policies no longer keep, merges index runs and compacts topics, until nothing is left to do.
     pub fn maintain(&self) -> Result<(), MaintenanceError> {
+        self.core().look_at_space();
         if self.core().mark_expired() {
             self.core().checkpoint()?;
         }

@@ -10,6 +10,7 @@ use crate::commit::Committer;
 use crate::core::{Catalog, Core, Counters, ManifestState, Progress, Signals};
 use crate::error::{Damage, OpenError, open_io};
 use crate::files::Files;
+use crate::holds::Holds;
 use crate::index::{self, Index, Kind};
 use crate::io_util::lock;
 use crate::journal;
@@ -198,6 +199,7 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
         index_bytes: AtomicU64::new(0),
         journal_bytes: AtomicU64::new(0),
         damage: Mutex::default(),
+        holds: Holds::new(),
         signals: Signals::default(),
         counters,
         disk,

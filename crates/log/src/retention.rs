@@ -37,8 +37,8 @@ pub(crate) struct Dropped {
 }
 
 impl TopicState {
-    /// First offset the policy keeps. Never beyond what is durable.
-    fn kept_from(&self, now: i64, durable_end: u64) -> u64 {
+    /// First offset the policy keeps, whoever needs more. Never beyond what is durable.
+    fn policy_keeps_from(&self, now: i64, durable_end: u64) -> u64 {
         let mut from = self.earliest;
         if let Some(count) = self.policy.count {
             from = from.max(durable_end.saturating_sub(count));
@@ -60,9 +60,17 @@ impl TopicState {
         from.min(durable_end)
     }
 
+    /// First offset that is kept. Notes how many stay only because they are held.
+    fn kept_from(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> u64 {
+        let policy = self.policy_keeps_from(now, durable_end);
+        let from = hold.map_or(policy, |hold| policy.min(hold.max(self.earliest)));
+        self.held = policy - from;
+        from
+    }
+
     /// What `trim` would do now.
-    fn due(&self, now: i64, durable_end: u64) -> Due {
-        let from = self.kept_from(now, durable_end);
+    fn due(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> Due {
+        let from = self.kept_from(now, durable_end, hold);
         let first = self.segments.first().map(|segment| &segment.meta);
         if first.is_some_and(|meta| meta.records > 0 && meta.end <= from) {
             Due::Segment
@@ -80,8 +88,8 @@ impl TopicState {
     }
 
     /// Moves the earliest offset and takes out the segments wholly below it.
-    pub(crate) fn trim(&mut self, topic: &Topic, now: i64, durable_end: u64) -> Vec<Dropped> {
-        self.earliest = self.kept_from(now, durable_end);
+    pub(crate) fn trim(&mut self, topic: &Topic, now: i64, hold: Option<u64>) -> Vec<Dropped> {
+        self.earliest = self.kept_from(now, topic.end(), hold);
         let mut dropped = Vec::new();
         while self.segments.first().is_some_and(|segment| self.is_past(segment)) {
             let segment = self.segments.remove(0);
@@ -100,6 +108,12 @@ impl TopicState {
 }
 
 impl Core {
+    /// From where on a topic's events are needed. With little space left nobody's need counts.
+    pub(crate) fn hold_of(&self, topic: &Topic) -> Option<u64> {
+        let hold = self.holds.lowest(topic.name())?;
+        (!self.full.load(Ordering::Relaxed)).then_some(hold)
+    }
+
     /// Hides events that policies no longer keep, and marks their topics for the next checkpoint. Says whether that should
     /// be now, because a segment can go: a topic that keeps a number of events loses some all the time, and a checkpoint
     /// each time would free nothing.
@@ -108,7 +122,8 @@ impl Core {
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         let mut segments = false;
         for topic in topics {
-            let due = topic.state().due(now, topic.end());
+            let hold = self.hold_of(&topic);
+            let due = topic.state().due(now, topic.end(), hold);
             if matches!(due, Due::Nothing) {
                 continue;
             }

@@ -47,6 +47,8 @@ pub struct TopicInfo {
     pub records: u64,
     /// The last stamp given by the log.
     pub last_stamp: i64,
+    /// Offsets that retention would have taken when it looked last, if nobody held them.
+    pub held: u64,
 }
 
 impl Topic {
@@ -87,6 +89,7 @@ impl Topic {
             segments: state.segments.len(),
             records: state.segments.iter().map(|segment| segment.meta.records).sum(),
             last_stamp: state.last_stamp,
+            held: state.held,
         }
     }
 
@@ -162,6 +165,8 @@ pub(crate) struct TopicState {
     /// The next record starts a new chunk: a checkpoint was cut behind the last one.
     pub(crate) tail_closed: bool,
     pub(crate) policy: Policy,
+    /// Offsets that the policy would not keep, but a hold does.
+    pub(crate) held: u64,
     /// Whether the next checkpoint must look at this topic.
     pub(crate) dirty: bool,
     /// The group of frames this topic is part of, and where it stands in the group's list.

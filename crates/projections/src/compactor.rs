@@ -37,7 +37,7 @@ use std::time::Duration;
 use promethean_bus::Bus;
 use promethean_bus::follower::Follower;
 use promethean_bus::rows::Start;
-use promethean_model::{Clock, Offset, TopicName};
+use promethean_model::{Clock, GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, Cursor, CursorOp, Store};
 use tokio::sync::watch;
 
@@ -96,6 +96,9 @@ impl Compactor {
         options.check(&snapshots)?;
         let group = snapshot::group(&options.topic, &snapshots)?;
         let follower = bus.follow(&group, &options.topic, Start::Earliest).await?;
+        if store.cursor(&group, &options.topic).await?.is_none() {
+            follower.hold_from(Offset::ZERO);
+        }
         Ok(Self {
             follower,
             store,
@@ -115,6 +118,11 @@ impl Compactor {
     /// How it is doing, now and whenever that changes.
     pub fn status(&self) -> watch::Receiver<CompactorStatus> {
         self.status.subscribe()
+    }
+
+    /// Its group, and the topic it reads.
+    pub(crate) fn reads(&self) -> (GroupName, TopicName) {
+        (self.follower.group().clone(), self.follower.topic().clone())
     }
 
     /// Where it writes.
@@ -201,6 +209,7 @@ impl Compactor {
         let walked = floor.since(self.position.unwrap_or(floor));
         self.follower.count(walked, self.store.durable_end(&self.options.topic).since(floor));
         self.position = Some(floor);
+        self.follower.hold_from(floor);
         self.status.send_modify(|status| status.position = floor);
         Ok(())
     }

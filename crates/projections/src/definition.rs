@@ -88,6 +88,9 @@ pub struct Projector {
     pub collections: Vec<CollectionName>,
     /// Where it begins.
     pub from: From,
+    /// The topic of the snapshots that it begins with, in place of the events that are in them. Where there are none
+    /// it begins with the first event.
+    pub snapshots: Option<TopicName>,
     /// Events of one commit, at most.
     pub batch: usize,
     /// How often an event is tried again.
@@ -122,6 +125,7 @@ impl Projector {
             logic,
             collections: Vec::new(),
             from: From::Earliest,
+            snapshots: None,
             batch: BATCH_DEFAULT,
             retries: RETRIES_DEFAULT,
             on_failure: OnFailure::DeadLetter,
@@ -216,6 +220,10 @@ impl Declared {
             }
             if !(1..=BATCH_MAX).contains(&projector.batch) {
                 return Err(bad(what(), format!("`batch` is {}; give 1 to {BATCH_MAX}", projector.batch)));
+            }
+            if projector.snapshots.is_some() && projector.from == From::Latest {
+                let reason = "begins with snapshots and with the latest event; leave out `start` or `from`";
+                return Err(bad(what(), reason.to_owned()));
             }
             let over = projector.timer.as_ref().map(|timer| &timer.over);
             if let Some(unknown) = projector.collections.iter().chain(over).find(|name| !known.contains(name))

@@ -55,14 +55,16 @@
 //! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, and how it is written |
 //! | `runner`, `start`, `status` | a projector at work, from where it was, and how it is |
 //! | `attempt`, `stream`, `drafts`, `document`, `target` | a page of events: what they publish, then documents and cursor at once |
+//! | `alarm` | retention that waits for them |
 //! | `timer` | programs that look at documents again and again |
 //! | `travel` | what was, by the handle |
-//! | `rebuild`, [`hash`] | state made anew beside the old, and whether it is the same |
+//! | `rebuild`, `seed`, [`hash`] | state made anew beside the old, from events or snapshots, and whether it is the same |
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
 //! | [`time_travel`], [`moment`] | state at any time, and how times are written |
 
+mod alarm;
 mod attempt;
 pub mod change;
 pub mod changelog;
@@ -79,6 +81,7 @@ pub mod projections;
 mod rebuild;
 mod row;
 mod runner;
+mod seed;
 pub mod snapshot;
 mod start;
 mod status;

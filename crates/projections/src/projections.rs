@@ -10,6 +10,7 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::alarm::{Alarm, Held};
 use crate::compactor::{Compactor, CompactorStatus};
 use crate::definition::Declared;
 use crate::error::ProjectionError;
@@ -32,6 +33,7 @@ pub(crate) struct Inner {
     projectors: BTreeMap<GroupName, Reach>,
     compactors: Vec<CompactorReach>,
     pub(crate) reducers: BTreeMap<TopicName, Reducer>,
+    held: watch::Receiver<Held>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -96,7 +98,13 @@ impl Projections {
             });
             compacting.push(compactor);
         }
+        parts.bus.release_absent_followers();
         let mut tasks = JoinSet::new();
+        let (held, held_now) = watch::channel(Held::new());
+        let projecting =
+            ready.iter().map(|one| (one.runner.projector.name.clone(), one.runner.projector.topic.clone()));
+        let followers = projecting.chain(compacting.iter().map(Compactor::reads)).collect();
+        tasks.spawn(Alarm { parts: Arc::clone(&parts), followers, held }.run(stopping.subscribe()));
         for compactor in compacting {
             tasks.spawn(compactor.run(stopping.subscribe()));
         }
@@ -110,6 +118,7 @@ impl Projections {
             projectors: reaches,
             compactors: snapshots,
             reducers,
+            held: held_now,
             stopping,
             tasks: Mutex::new(tasks),
         };
@@ -134,6 +143,11 @@ impl Projections {
             status: reach.status.borrow().clone(),
         };
         self.inner.compactors.iter().map(view).collect()
+    }
+
+    /// Topics whose retention waits for a projector or a compactor, and how many events it would have taken.
+    pub fn held(&self) -> BTreeMap<TopicName, u64> {
+        self.inner.held.borrow().clone()
     }
 
     /// The topic of a collection's changes.

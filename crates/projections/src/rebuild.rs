@@ -1,11 +1,12 @@
 //! A projector's state made anew beside the one that is served, and put in its place.
 //!
-//! It reads the same topic from its beginning into collections of other names, publishes nothing and runs no timer: what
-//! was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
+//! It reads the same topic from its beginning, or snapshots of it, into collections of other names, publishes nothing and
+//! runs no timer: what was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
 //! is where the projector is, neither moves while one takes the place of the other, in one commit.
 
 use std::collections::BTreeSet;
 
+use promethean_bus::StoredEvent;
 use promethean_bus::follower::Follower;
 use promethean_model::{CollectionName, Offset};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, StateOp};
@@ -18,6 +19,7 @@ use crate::hash::state_hash;
 use crate::logic::Failed;
 use crate::row::ProjectorRow;
 use crate::runner::Parts;
+use crate::seed::Seed;
 use crate::status::RebuildStatus;
 use crate::target::Target;
 
@@ -28,6 +30,11 @@ const PAGE_BYTES: usize = 4 << 20;
 /// A rebuild on its way.
 pub(crate) struct Rebuild {
     target: Target,
+    /// What stands for the beginning of the topic.
+    seed: Option<Seed>,
+    /// Whether it may end behind where the projector is, so that what events between would publish is not published.
+    may_pass: bool,
+    accept_loss: bool,
     start: Offset,
     next: Offset,
     skipped: u64,
@@ -42,6 +49,8 @@ pub(crate) struct Beginning<'a> {
     pub(crate) follower: &'a Follower,
     /// Where the state begins.
     pub(crate) start: Offset,
+    /// Where the projector is; `None` if it has yet to begin.
+    pub(crate) live: Option<Offset>,
     /// Whether it is to go on if the beginning of the topic is gone.
     pub(crate) accept_loss: bool,
 }
@@ -51,30 +60,39 @@ pub(crate) struct Beginning<'a> {
 pub(crate) enum Step {
     /// There is more to do.
     More,
+    /// The projector has yet to come to where the snapshots were taken.
+    Waiting,
     /// It is where the projector is.
     Abreast,
 }
 
 impl Rebuild {
     /// Begins with empty collections.
+    ///
+    /// One that begins with snapshots may take the place of a projector that is not yet where they were taken only if
+    /// that one can never come there.
     pub(crate) async fn begin(
         parts: &Parts,
         projector: &Projector,
         live: &Target,
         from: Beginning<'_>,
     ) -> Result<Self, ProjectionError> {
-        let Beginning { follower, start, accept_loss } = from;
+        let Beginning { follower, start, live: position, accept_loss } = from;
         let info = parts.store.topic_info(&projector.topic).await?;
         let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
         // A topic that ends before was born again, and has nothing to do with that place.
         let start = if start > end { Offset::ZERO } else { start };
-        if earliest > start && !accept_loss {
+        let seed = match &projector.snapshots {
+            Some(snapshots) => Seed::open(&*parts.store, &projector.topic, snapshots, accept_loss).await?,
+            None => None,
+        };
+        if seed.is_none() && earliest > start && !accept_loss {
             let limit = PageLimit { events: 1, ..PageLimit::default() };
             let first = parts.store.read(&projector.topic, earliest, limit).await?;
             return Err(ProjectionError::HistoryGone {
                 topic: projector.topic.clone(),
                 earliest: first.events.first().map(|event| event.ts),
-                fix: "rebuild with `accept_loss` to do without it",
+                fix: "rebuild with `accept_loss` to do without it, or let it begin with snapshots: `start = \"snapshot\"`",
             });
         }
         let target = live.shadow()?;
@@ -91,8 +109,24 @@ impl Rebuild {
             from = last.next();
             buried.extend(more);
         }
-        let next = earliest.max(start);
-        Ok(Self { target, start, next, skipped: 0, buried, kept: Kept::default() })
+        let next = seed.as_ref().map_or_else(|| earliest.max(start), Seed::from);
+        let may_pass = accept_loss || position.is_none_or(|position| position < earliest);
+        Ok(Self {
+            target,
+            seed,
+            may_pass,
+            accept_loss,
+            start,
+            next,
+            skipped: 0,
+            buried,
+            kept: Kept::default(),
+        })
+    }
+
+    /// Whether it begins with snapshots.
+    pub(crate) const fn has_seed(&self) -> bool {
+        self.seed.is_some()
     }
 
     pub(crate) fn status(&self) -> RebuildStatus {
@@ -118,18 +152,51 @@ impl Rebuild {
         projector: &Projector,
         live: Offset,
     ) -> Result<Step, String> {
-        if self.next >= live {
-            return Ok(Step::Abreast);
+        if let Some(events) = self.seed_page(parts).await? {
+            self.project(parts, projector, &events).await?;
+            return Ok(Step::More);
+        }
+        let taken_at = self.seed.as_ref().map_or(Offset::ZERO, Seed::through);
+        let to = if self.may_pass { live.max(taken_at) } else { live };
+        if self.next >= to {
+            return Ok(if to < taken_at { Step::Waiting } else { Step::Abreast });
         }
         let limit = PageLimit { events: BATCH, bytes: PAGE_BYTES };
         let page =
             parts.store.read(&projector.topic, self.next, limit).await.map_err(|error| error.to_string())?;
-        let mut events = page.events;
-        events.retain(|event| event.offset < live && !self.buried.contains(&event.offset));
-        let next = page.next.min(live);
+        if page.expired > 0 && !self.accept_loss {
+            return Err(format!("retention took {} events before they were read", page.expired));
+        }
+        let next = page.next.min(to);
         if next <= self.next {
             return Err(format!("topic `{}` has nothing at {}", projector.topic, self.next));
         }
+        let mut events = page.events;
+        events.retain(|event| event.offset < to && !self.buried.contains(&event.offset));
+        if let Some(seed) = &self.seed {
+            events = seed.without_known(&*parts.store, events).await.map_err(|error| error.to_string())?;
+        }
+        self.project(parts, projector, &events).await?;
+        self.next = next;
+        Ok(Step::More)
+    }
+
+    /// Some more of the snapshots, until there are none left.
+    async fn seed_page(&mut self, parts: &Parts) -> Result<Option<Vec<StoredEvent>>, String> {
+        let Some(seed) = &mut self.seed else { return Ok(None) };
+        let page = seed.next_page(&*parts.store).await?;
+        if page.is_some() {
+            self.next = seed.from();
+        }
+        Ok(page)
+    }
+
+    async fn project(
+        &mut self,
+        parts: &Parts,
+        projector: &Projector,
+        events: &[StoredEvent],
+    ) -> Result<(), String> {
         let kept = std::mem::take(&mut self.kept);
         let mut attempt = Attempt {
             bus: &parts.bus,
@@ -140,10 +207,11 @@ impl Rebuild {
             epoch: 0,
             kept,
         };
-        let (mut left, mut tries) = (events.as_slice(), 0);
+        let (mut left, mut tries) = (events, 0);
         while !left.is_empty() {
             let part = if tries > 0 { left.get(..1).unwrap_or_default() } else { left };
-            let Outcome { done, failed } = attempt.run(part, next).await;
+            // It has no cursor, so that it does not matter where to go on.
+            let Outcome { done, failed } = attempt.run(part, Offset::ZERO).await;
             if done > 0 {
                 left = left.get(done..).unwrap_or_default();
                 tries = 0;
@@ -163,8 +231,7 @@ impl Rebuild {
             }
         }
         self.kept = attempt.kept;
-        self.next = next;
-        Ok(Step::More)
+        Ok(())
     }
 
     /// Takes the place of what is served.

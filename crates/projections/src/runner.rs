@@ -70,6 +70,8 @@ pub(crate) struct Runner {
     pub(crate) needs_rebuild: Option<String>,
     /// Where its state begins.
     pub(crate) start: Offset,
+    /// Whether it has yet to read the snapshots that it begins with.
+    pub(crate) beginning: bool,
     /// What comes next.
     pub(crate) ahead: Option<page::Ahead>,
 }
@@ -127,13 +129,16 @@ impl Runner {
         while let Ok(command) = self.commands.try_recv() {
             self.obey(command).await;
         }
+        if self.beginning {
+            return self.begin().await;
+        }
         if due.is_some_and(|due| due <= Instant::now()) {
             self.run_timer().await;
             *due = self.projector.timer.as_ref().map(|timer| Instant::now() + timer.every);
         }
         let worked = self.page().await?;
         let rebuilt = self.rebuild_step(self.next).await;
-        if worked || rebuilt != Rebuilt::Nothing {
+        if worked || !matches!(rebuilt, Rebuilt::Nothing | Rebuilt::Waiting) {
             // Others have their turn too.
             tokio::task::yield_now().await;
             return Ok(());
@@ -208,6 +213,7 @@ impl Runner {
             let to = self.next.min(self.watch.end());
             match self.rebuild_step(to).await {
                 Rebuilt::Nothing => {}
+                Rebuilt::Waiting => self.give_up_rebuild().await,
                 Rebuilt::Done => return Ok(()),
                 Rebuilt::Some | Rebuilt::Failed => continue,
             }
@@ -242,6 +248,7 @@ impl Runner {
     }
 
     fn show_place(&self, end: Offset) {
+        self.hold();
         let lag = end.since(self.next);
         self.shown.change(|shown| {
             self.follower.count(self.next.get().saturating_sub(shown.position), lag);

@@ -120,6 +120,11 @@ impl Snapshot {
         Some(self.state).filter(|state| state.get() != "null")
     }
 
+    /// Whether it is not of all keys, or of keys that are not the events' own.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.by.contains(';')
+    }
+
     /// Whether it was folded with this reducer from the topic's own keys.
     pub(crate) fn is_of(&self, reducer: &str) -> bool {
         let mut parts = self.by.split(';');
@@ -149,6 +154,20 @@ pub(crate) async fn last(store: &dyn Store, snapshots: &TopicName) -> Result<Opt
     let limit = PageLimit { events: 1, ..PageLimit::default() };
     let page = store.read(snapshots, at, limit).await?;
     Ok(page.events.first().and_then(Snapshot::read))
+}
+
+/// Whether a topic was deleted and created again since a snapshot of it was written; `end` is where it ends.
+pub(crate) async fn is_of_another_topic(
+    store: &dyn Store,
+    topic: &TopicName,
+    last: &Snapshot,
+    end: Offset,
+) -> Result<bool, ReadError> {
+    let Some(source) = last.offset.prev().filter(|_| last.offset <= end) else { return Ok(true) };
+    let limit = PageLimit { events: 1, ..PageLimit::default() };
+    let page = store.read(topic, source, limit).await?;
+    let there = page.events.first().filter(|event| event.offset == source);
+    Ok(there.is_some_and(|event| Some(event.id) != last.source))
 }
 
 /// Where a consumer that has read all snapshots goes on.

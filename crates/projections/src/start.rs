@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use promethean_bus::follower::Follower;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp, StateOp, Table};
@@ -10,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use crate::definition::{CollectionDeclared, From, Projector, bad};
 use crate::drafts::Kept;
 use crate::error::ProjectionError;
+use crate::rebuild::{Beginning, Rebuild};
 use crate::row::ProjectorRow;
 use crate::runner::{Command, Parts, Runner};
 use crate::status::Shown;
@@ -55,12 +57,18 @@ pub(crate) async fn prepare(
         From::Latest => Start::Latest,
     };
     let follower = parts.bus.follow(&projector.name, &projector.topic, from).await?;
+    if parts.store.cursor(&projector.name, &projector.topic).await?.is_none() {
+        // Before it is known where it begins: what is there then must stay.
+        follower.hold_from(Offset::ZERO);
+    }
     // Before the place is looked up: what is published between the two must wake it.
     let watch = parts.store.watch(&projector.topic);
     let target = Target::live(&projector, declared);
     let rebuild_needed = declare(parts, &target).await?;
-    let place = find(parts, &projector).await?;
-    let epoch = take(parts, &projector, &place).await?;
+    let mut place = find(parts, &projector).await?;
+    let seeded =
+        if place.is_new { seeded(parts, &projector, &target, &follower, &mut place).await } else { None };
+    let epoch = if seeded.is_some() { place.epoch } else { take(parts, &projector, &place).await? };
     let shown = Shown::new(projector.name.clone(), projector.topic.clone(), projector.collections.clone());
     shown.change(|shown| {
         shown.changed = place.changed;
@@ -80,26 +88,54 @@ pub(crate) async fn prepare(
         next: place.next,
         epoch,
         buried,
-        rebuild: None,
+        beginning: seeded.is_some(),
+        rebuild: seeded,
         kept: Kept::default(),
         needs_rebuild: None,
         start: place.start,
         ahead: None,
     };
     let mut halted = place.halted;
-    if rebuild_needed.is_none() {
+    runner.hold();
+    if rebuild_needed.is_none() && !runner.beginning {
         // What an earlier rebuild left behind.
         let mut batch = Batch::derived();
         batch.state.extend(runner.target.shadow()?.drops().map(StateOp::from));
         parts.store.commit(batch).await?;
     }
-    if let Some(reason) = rebuild_needed {
+    if let Some(reason) = rebuild_needed.filter(|_| !runner.beginning) {
         // The old collection is served until the new one, with its indexes, takes its place.
         if let Err(error) = runner.begin_rebuild(runner.projector.accept_loss).await {
             halted = Some(format!("{reason}; that cannot be done: {error}"));
         }
     }
     Ok((Ready { runner, halted }, Reach { shown, commands: sender }))
+}
+
+/// What a new projector begins with, if that is snapshots. It is no projector with a place before it has read them.
+async fn seeded(
+    parts: &Parts,
+    projector: &Projector,
+    target: &Target,
+    follower: &Follower,
+    place: &mut Place,
+) -> Option<Rebuild> {
+    projector.snapshots.as_ref()?;
+    let accept_loss = projector.accept_loss;
+    let from = Beginning { follower, start: place.start, live: None, accept_loss };
+    match Rebuild::begin(parts, projector, target, from).await {
+        Ok(rebuild) if rebuild.has_seed() => {
+            // So that its lag is shown: it has read nothing yet.
+            place.next = Offset::ZERO;
+            Some(rebuild)
+        }
+        // There are none, and nothing is gone.
+        Ok(_) => None,
+        Err(error) => {
+            place.halted = Some(format!("it could not begin with snapshots: {error}"));
+            None
+        }
+    }
 }
 
 /// Declares collections; the reason where one must be rebuilt for that.

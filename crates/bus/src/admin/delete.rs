@@ -127,6 +127,9 @@ async fn delete_group(core: &Arc<Core>, subject: &Subject, group: &GroupName) ->
     if members > 0 {
         return Err(BusError::GroupBusy { group: group.clone(), members });
     }
+    if let Subject::Topic(topic) = subject {
+        core.store.hold(topic, group, None);
+    }
     if !row.deleting {
         let mut gates = Vec::new();
         for topic in topics_alone(core, subject, group).await? {
@@ -163,9 +166,8 @@ pub(crate) async fn finish_group(
 }
 
 /// Finishes what an earlier process began.
-pub(crate) async fn finish_all(core: &Arc<Core>) -> Result<(), BusError> {
-    let rows = super::find::stored_rows(core, b"").await?;
-    for (key, _) in rows.into_iter().filter(|(_, row)| row.deleting) {
+pub(crate) async fn finish_all(core: &Arc<Core>, rows: &[(GroupKey, GroupRow)]) -> Result<(), BusError> {
+    for (key, _) in rows.iter().filter(|(_, row)| row.deleting) {
         finish_group(core, &key.subject, &key.group).await?;
     }
     Ok(())

@@ -40,7 +40,7 @@ pub(crate) async fn group_rows(core: &Core, prefix: &[u8]) -> Result<Vec<(GroupK
 }
 
 /// All rows of groups whose key begins so.
-pub(super) async fn stored_rows(core: &Core, prefix: &[u8]) -> Result<Vec<(GroupKey, GroupRow)>, BusError> {
+pub(crate) async fn stored_rows(core: &Core, prefix: &[u8]) -> Result<Vec<(GroupKey, GroupRow)>, BusError> {
     let mut found = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     loop {

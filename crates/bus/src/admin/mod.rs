@@ -24,7 +24,7 @@ mod topics;
 pub use self::change::SeekReport;
 pub(crate) use self::delete::{finish_all as finish_deletions, finish_group};
 pub(crate) use self::find::group_on;
-pub(crate) use self::find::group_rows;
+pub(crate) use self::find::{group_rows, stored_rows};
 pub use self::groups::{GroupInfo, GroupProgress};
 pub use self::letters::{LetterChoice, LetterInfo, LetterPage, LetterReport, RedriveTo};
 pub use self::replay::{Replay, ReplayPage};

@@ -175,6 +175,10 @@ pub struct ServerSeries {
     pub topics: Gauge,
     /// Bytes the log keeps.
     pub log_bytes: Gauge,
+    /// Events that retention would have taken, if nobody held them.
+    pub held: Gauge,
+    /// Projectors that wait for a person.
+    pub projectors_halted: Gauge,
     /// Threads that jq programs did not give back.
     pub jq_lost: Gauge,
     /// How long commits took.
@@ -184,7 +188,14 @@ pub struct ServerSeries {
 impl Default for ServerSeries {
     fn default() -> Self {
         let commit_us = Histogram::new(&Bounds::COMMIT_US);
-        Self { topics: Gauge::default(), log_bytes: Gauge::default(), jq_lost: Gauge::default(), commit_us }
+        Self {
+            topics: Gauge::default(),
+            log_bytes: Gauge::default(),
+            held: Gauge::default(),
+            projectors_halted: Gauge::default(),
+            jq_lost: Gauge::default(),
+            commit_us,
+        }
     }
 }
 
@@ -193,6 +204,11 @@ impl Series for ServerSeries {
     const FAMILIES: &'static [Family] = &[
         gauge("topics", "Topics there are."),
         gauge("log_bytes", "Bytes that the log keeps."),
+        gauge(
+            "retention_held_events",
+            "Events that retention would have taken, if no projector had still to read them.",
+        ),
+        gauge("projectors_halted", "Projectors that stopped and wait for a person."),
         gauge("jq_threads_lost", "Threads that stuck jq programs did not give back."),
         histogram("commit_latency_ms", "Milliseconds from handing a batch to the store to its answer."),
     ];
@@ -201,6 +217,8 @@ impl Series for ServerSeries {
         vec![
             Reading::Gauge(self.topics.get()),
             Reading::Gauge(self.log_bytes.get()),
+            Reading::Gauge(self.held.get()),
+            Reading::Gauge(self.projectors_halted.get()),
             Reading::Gauge(self.jq_lost.get()),
             Reading::Histogram(&self.commit_us),
         ]

@@ -80,6 +80,8 @@ pub(super) struct ProjectorSection {
     over: Option<CollectionName>,
     #[serde(default)]
     from: Begin,
+    #[serde(default)]
+    start: StartWith,
     batch: Option<usize>,
     retries: Option<u32>,
     #[serde(default)]
@@ -102,6 +104,8 @@ pub(super) struct ChangelogSection {
     version: Option<String>,
     #[serde(default)]
     from: Begin,
+    #[serde(default)]
+    start: StartWith,
     batch: Option<usize>,
     retries: Option<u32>,
     #[serde(default)]
@@ -125,6 +129,7 @@ pub(super) struct CompactorSection {
 /// What both kinds of projectors can be told.
 struct Options {
     from: Begin,
+    start: StartWith,
     batch: Option<usize>,
     retries: Option<u32>,
     on_failure: Failing,
@@ -137,6 +142,7 @@ macro_rules! options {
     ($section:expr) => {
         Options {
             from: $section.from,
+            start: $section.start,
             batch: $section.batch,
             retries: $section.retries,
             on_failure: $section.on_failure,
@@ -152,6 +158,15 @@ enum Begin {
     #[default]
     Earliest,
     Latest,
+}
+
+/// What a projector begins with when it is new, or rebuilt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StartWith {
+    #[default]
+    Log,
+    Snapshot,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -195,6 +210,12 @@ impl Sections {
             let topic = section.topic.clone();
             let options = section.options(reducers.get(&topic));
             compactors.push(options.with_context(|| format!("the compactor of `{topic}`"))?);
+        }
+        for projector in projectors.iter_mut().filter(|projector| projector.snapshots.is_some()) {
+            let compactor = compactors.iter().find(|compactor| compactor.topic == projector.topic);
+            if let Some(snapshots) = compactor.and_then(|compactor| compactor.snapshot_topic.clone()) {
+                projector.snapshots = Some(snapshots);
+            }
         }
         let default_collection = defaults.into_iter().next();
         let declared = Declared { collections, projectors, compactors, reducers, default_collection };
@@ -278,7 +299,7 @@ impl ProjectorSection {
         };
         let logic = Logic::Jq(compile("program", &program)?);
         let projector = Projector::new(self.name, self.topic, logic).writes(self.collections);
-        Ok(Projector { timer, ..options.apply(projector, BATCH_DEFAULT) })
+        Ok(Projector { timer, ..options.apply(projector, BATCH_DEFAULT)? })
     }
 }
 
@@ -300,13 +321,15 @@ impl ChangelogSection {
         };
         let logic = programs.logic().map_err(|(part, error)| anyhow!("`{part}`: {error}"))?;
         let projector = Projector::new(name, self.topic, logic).writes([self.collection]);
-        Ok(options.apply(projector, CHANGELOG_BATCH_DEFAULT))
+        options.apply(projector, CHANGELOG_BATCH_DEFAULT)
     }
 }
 
 impl Options {
-    fn apply(self, projector: Projector, batch: usize) -> Projector {
-        Projector {
+    fn apply(self, projector: Projector, batch: usize) -> Result<Projector> {
+        let snapshots = (self.start == StartWith::Snapshot).then(|| projector.topic.snapshot());
+        Ok(Projector {
+            snapshots: snapshots.transpose().context("`start`")?,
             from: match self.from {
                 Begin::Earliest => From::Earliest,
                 Begin::Latest => From::Latest,
@@ -320,7 +343,7 @@ impl Options {
             normalize: self.normalize,
             accept_loss: self.accept_loss,
             ..projector
-        }
+        })
     }
 }
 

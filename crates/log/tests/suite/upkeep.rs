@@ -44,6 +44,25 @@ fn a_topic_that_keeps_a_number_of_events_takes_no_checkpoint_for_each_of_them() 
 }
 
 #[test]
+fn what_is_held_stays_until_the_reserve_is_reached() {
+    let world = World::with(Options { reserve_bytes: 64 * 1024, ..small() });
+    let log = world.open();
+    let topic = topic_with(&log, Policy { count: Some(10), ..Policy::default() });
+    log.holds().set(&name("t"), "reader", Some(30));
+    for n in 0..100 {
+        append(&log, "t", event(n, None, LONG)).unwrap();
+    }
+    log.maintain().unwrap();
+    assert_eq!((topic.info().earliest, topic.info().held), (30, 60));
+    log.checkpoint().unwrap();
+    assert_eq!(topic.info().earliest, 30, "nor does a checkpoint take it");
+    let used: u64 = world.disk.files().iter().map(|file| world.disk.len(file).unwrap_or(0)).sum();
+    world.disk.set_capacity(Some(used + 32 * 1024));
+    log.maintain().unwrap();
+    assert_eq!((topic.info().earliest, topic.info().held), (90, 0));
+}
+
+#[test]
 fn refused_batches_leave_no_topics_behind() {
     let world = World::with(Options { topics: 10, ..small() });
     let log = world.open();

@@ -1,7 +1,6 @@
 //! Where a round begins.
 
 use promethean_model::Offset;
-use promethean_store::port::PageLimit;
 
 use super::Compactor;
 use crate::error::ProjectionError;
@@ -18,6 +17,7 @@ impl Compactor {
         };
         let start = self.pass_dropped(start, earliest);
         self.position = Some(start);
+        self.follower.hold_from(start);
         self.status.send_modify(|status| {
             status.position = start;
             status.end = end;
@@ -49,7 +49,7 @@ impl Compactor {
         if last.by != self.by {
             return Err(self.written_otherwise(&last));
         }
-        if self.is_of_another_topic(&last, end).await? {
+        if snapshot::is_of_another_topic(&*self.store, &self.options.topic, &last, end).await? {
             return Err(recreated(&self.options.topic));
         }
         let start = match self.position {
@@ -61,15 +61,6 @@ impl Compactor {
             }
         };
         if start > end { Err(recreated(&self.options.topic)) } else { Ok(start) }
-    }
-
-    /// Whether the topic was deleted and created again since a snapshot was written.
-    async fn is_of_another_topic(&self, last: &Snapshot, end: Offset) -> Result<bool, ProjectionError> {
-        let Some(source) = last.offset.prev().filter(|_| last.offset <= end) else { return Ok(true) };
-        let limit = PageLimit { events: 1, ..PageLimit::default() };
-        let page = self.store.read(&self.options.topic, source, limit).await?;
-        let there = page.events.first().filter(|event| event.offset == source);
-        Ok(there.is_some_and(|event| Some(event.id) != last.source))
     }
 
     fn written_otherwise(&self, last: &Snapshot) -> ProjectionError {

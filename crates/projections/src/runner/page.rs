@@ -46,7 +46,11 @@ struct Tries {
 impl Runner {
     /// Projects the next page; whether there was one.
     pub(super) async fn page(&mut self) -> Result<bool, Interrupted> {
-        let end = self.watch.end();
+        // Events may be read a moment before the watch hears of them.
+        let end = match self.watch.end() {
+            end if end < self.next => self.parts.store.durable_end(&self.projector.topic),
+            end => end,
+        };
         self.show_place(end);
         if end < self.next {
             let (topic, next) = (&self.projector.topic, self.next);

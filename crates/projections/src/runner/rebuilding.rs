@@ -3,7 +3,7 @@
 use promethean_model::Offset;
 use tracing::{info, warn};
 
-use super::Runner;
+use super::{Interrupted, Runner};
 use crate::drafts::Kept;
 use crate::error::ProjectionError;
 use crate::rebuild::{Beginning, Rebuild, Step};
@@ -15,6 +15,8 @@ pub(super) enum Rebuilt {
     Nothing,
     /// There is more to do.
     Some,
+    /// It waits for the projector.
+    Waiting,
     /// It is done.
     Done,
     /// It came to nothing.
@@ -23,7 +25,8 @@ pub(super) enum Rebuilt {
 
 impl Runner {
     pub(crate) async fn begin_rebuild(&mut self, accept_loss: bool) -> Result<(), ProjectionError> {
-        let from = Beginning { follower: &self.follower, start: self.start, accept_loss };
+        let live = (!self.beginning).then_some(self.next);
+        let from = Beginning { follower: &self.follower, start: self.start, live, accept_loss };
         let rebuild = Rebuild::begin(&self.parts, &self.projector, &self.target, from).await?;
         info!(projector = %self.projector.name, "rebuild begun");
         self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
@@ -41,12 +44,18 @@ impl Runner {
                 self.rebuild = Some(rebuild);
                 (status, Rebuilt::Some)
             }
+            Ok(Step::Waiting) => {
+                let status = rebuild.status();
+                self.rebuild = Some(rebuild);
+                (status, Rebuilt::Waiting)
+            }
             Ok(Step::Abreast) => {
                 let status = rebuild.finish(&self.parts, &self.projector, &self.target, self.epoch).await;
                 info!(projector = %self.projector.name, ?status, "rebuild ended");
                 let is_done = status.error.is_none();
                 if is_done {
                     self.next = rebuild.position();
+                    self.beginning = false;
                     let stored = self.parts.store.cursor(&self.projector.name, &self.projector.topic).await;
                     self.epoch = stored.ok().flatten().map_or(self.epoch, |cursor| cursor.epoch);
                     // They were of the collections that are gone.
@@ -61,6 +70,47 @@ impl Runner {
             }
         };
         self.shown.change(|shown| shown.rebuild = Some(status));
+        self.hold();
         rebuilt
+    }
+
+    /// Begins with snapshots, before anything else.
+    pub(super) async fn begin(&mut self) -> Result<(), Interrupted> {
+        let end = self.watch.end();
+        self.show_place(end);
+        match self.rebuild_step(self.next).await {
+            Rebuilt::Some | Rebuilt::Waiting | Rebuilt::Done => {
+                // Others have their turn too.
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+            Rebuilt::Failed | Rebuilt::Nothing => {
+                let status = self.shown.get().rebuild.and_then(|rebuild| rebuild.error);
+                let reason = status.unwrap_or_else(|| "it came to nothing".to_owned());
+                Err(Interrupted::Rebuild(format!("it could not begin with snapshots: {reason}; rebuild it")))
+            }
+        }
+    }
+
+    /// A projector that is halted does not come to where the snapshots were taken.
+    pub(super) async fn give_up_rebuild(&mut self) {
+        let Some(rebuild) = self.rebuild.take() else { return };
+        let reason = format!(
+            "the snapshots are of a later time than offset {}, where the projector is halted; resume it first, or rebuild with \
+             `accept_loss`: what the events between would publish is then not published",
+            self.next
+        );
+        let status = rebuild.failed(&self.parts, reason).await;
+        self.shown.change(|shown| shown.rebuild = Some(status));
+    }
+
+    /// Retention is to leave alone what it has still to read.
+    pub(crate) fn hold(&self) {
+        let from = match self.rebuild.as_ref().map(Rebuild::position) {
+            Some(rebuild) if self.beginning => rebuild,
+            Some(rebuild) => rebuild.min(self.next),
+            None => self.next,
+        };
+        self.follower.hold_from(from);
     }
 }

@@ -196,7 +196,7 @@ async fn lost_events_are_noticed(world: World) {
     let settings =
         TopicSettings { retention, dedupe_window: Millis::from_hours(1), ..TopicSettings::default() };
     world.bus.set_topic(&topic("in"), settings).await.unwrap();
-    world.expire().await;
+    world.lose("in", "p").await;
     let kept = world.payloads("in").await.len() as u64;
     assert!(kept < 50, "{kept}");
     let projections = world.open(declared(projector(jq(STRICT), &["docs"]))).await;

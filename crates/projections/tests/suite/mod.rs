@@ -3,5 +3,7 @@ mod failures;
 mod feed;
 mod projector;
 mod rebuild;
+mod retention;
+mod seed;
 mod travel;
 mod world;

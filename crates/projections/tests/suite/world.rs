@@ -96,6 +96,12 @@ impl World {
         }
     }
 
+    /// The same as if space had run out before a projector got on.
+    pub(crate) async fn lose(&self, of: &str, reader: &str) {
+        self.store.hold(&topic(of), &group(reader), None);
+        self.expire().await;
+    }
+
     pub(crate) async fn publish(&self, to: &str, key: &str, payload: &str) -> Offset {
         self.bus.publish(Publish::new(topic(to), payload.to_owned()).key(key)).await.unwrap().offset
     }

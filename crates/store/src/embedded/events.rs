@@ -159,6 +159,7 @@ fn info(topic: &Topic) -> TopicInfo {
         earliest: Offset(info.earliest),
         end: Offset(info.end),
         bytes: info.bytes,
+        held: info.held,
     }
 }
 

@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use async_trait::async_trait;
 use promethean_log::disk::Disk;
 use promethean_log::{Log, OpenArgs, RealDisk, RecoveryReport};
-use promethean_model::{Clock, Durability, Offset, TopicName};
+use promethean_model::{Clock, Durability, GroupName, Offset, TopicName};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot};
 
 pub use self::error::OpenError;
@@ -236,6 +236,12 @@ impl Store for EmbeddedStore {
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
         let parts = self.parts()?;
         blocking(move || parts.sweep(now_ms)).await?
+    }
+
+    fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>) {
+        // A closed store takes nothing away any more.
+        let Ok(parts) = self.parts() else { return };
+        parts.log.holds().set(topic, holder.as_str(), from.map(Offset::get));
     }
 
     fn health(&self) -> Health {

@@ -91,5 +91,6 @@ fn info(name: &TopicName, topic: &Topic) -> TopicInfo {
         earliest: Offset(topic.earliest),
         end: Offset(topic.next),
         bytes: topic.bytes,
+        held: topic.held,
     }
 }

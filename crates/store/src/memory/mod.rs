@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use promethean_model::{Clock, Offset, TopicName, TopicSettings};
+use promethean_log::Holds;
+use promethean_model::{Clock, GroupName, Offset, TopicName, TopicSettings};
 
 use self::kv::Kv;
 use self::topic::Topic;
@@ -52,6 +53,7 @@ struct Inner {
     /// Of all topics together.
     event_bytes: u64,
     kv: Kv,
+    holds: Holds,
     closed: bool,
 }
 
@@ -70,6 +72,16 @@ impl Inner {
             // What does not decode was refused by `settings_of` before.
             Topic::new(read::settings(kv, name).ok().flatten().unwrap_or_default())
         })
+    }
+
+    /// With little space left nobody's need counts.
+    fn maintain(&mut self, now_ms: i64, bytes_max: u64) {
+        let full = self.event_bytes >= bytes_max;
+        for (name, topic) in &mut self.topics {
+            let hold = if full { None } else { self.holds.lowest(name) };
+            topic.maintain(now_ms, hold);
+        }
+        self.recount();
     }
 
     fn recount(&mut self) {
@@ -198,11 +210,14 @@ impl Store for MemoryStore {
         if inner.closed {
             return Err(CommitError::Closed);
         }
-        inner.topics.values_mut().for_each(|topic| topic.maintain(now_ms));
-        inner.recount();
+        inner.maintain(now_ms, self.options.event_bytes_max);
         let piece = plan::sweep::piece(&inner.kv, now_ms)?;
         inner.kv.apply(piece.writes);
         Ok(piece.more)
+    }
+
+    fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>) {
+        self.lock().holds.set(topic, holder.as_str(), from.map(Offset::get));
     }
 
     fn health(&self) -> Health {

@@ -17,6 +17,8 @@ pub(super) struct Topic {
     pub(super) next: u64,
     pub(super) earliest: u64,
     pub(super) last_stamp: i64,
+    /// Offsets that retention would have taken when it looked last, if nobody held them.
+    pub(super) held: u64,
     /// Bytes of keys, metas and payloads.
     pub(super) bytes: u64,
     /// Every id that is recognised, of kept events and of dropped ones within the dedupe window.
@@ -114,8 +116,8 @@ impl Topic {
     }
 
     /// Applies retention and compaction, and forgets ids past the dedupe window.
-    pub(super) fn maintain(&mut self, now_ms: i64) {
-        self.retain(now_ms);
+    pub(super) fn maintain(&mut self, now_ms: i64, hold: Option<u64>) {
+        self.retain(now_ms, hold);
         if self.settings.compacted {
             self.compact(now_ms);
         }
@@ -126,19 +128,31 @@ impl Topic {
         });
     }
 
-    fn retain(&mut self, now_ms: i64) {
+    fn retain(&mut self, now_ms: i64, hold: Option<u64>) {
+        let policy = self.policy_keeps_from(now_ms);
+        let from = hold.map_or(policy, |hold| policy.min(hold.max(self.earliest)));
+        self.held = policy - from;
+        let gone: Vec<u64> = self.events.range(..from).map(|(offset, _)| *offset).collect();
+        gone.into_iter().for_each(|offset| self.drop_event(offset));
+        self.earliest = from;
+    }
+
+    /// First offset that is kept, whoever needs more.
+    fn policy_keeps_from(&self, now_ms: i64) -> u64 {
         let rule = self.settings.retention;
-        while let Some((offset, kept)) = self.events.first_key_value() {
+        let (mut count, mut bytes) = (self.events.len() as u64, self.bytes);
+        for (offset, kept) in &self.events {
             let too_old = rule.age.is_some_and(|age| kept.appended_ms.saturating_add(to_ms(age)) <= now_ms);
-            let too_many = rule.count.is_some_and(|count| self.events.len() as u64 > count);
-            let too_big = rule.bytes.is_some_and(|bytes| self.bytes > bytes);
+            let too_many = rule.count.is_some_and(|most| count > most);
+            let too_big = rule.bytes.is_some_and(|most| bytes > most);
             if !(too_old || too_many || too_big) {
-                break;
+                // A hole before it is no loss.
+                return if count == self.events.len() as u64 { self.earliest } else { *offset };
             }
-            let offset = *offset;
-            self.drop_event(offset);
-            self.earliest = self.events.keys().next().copied().unwrap_or(self.next);
+            count -= 1;
+            bytes -= kept.event.bytes() as u64;
         }
+        if self.events.is_empty() { self.earliest } else { self.next }
     }
 
     fn compact(&mut self, now_ms: i64) {

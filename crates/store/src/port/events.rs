@@ -137,6 +137,8 @@ pub struct TopicInfo {
     pub end: Offset,
     /// Bytes kept.
     pub bytes: u64,
+    /// Offsets that retention would have taken when it looked last, if nobody held them.
+    pub held: u64,
 }
 
 /// Topics by name.

@@ -1,7 +1,7 @@
 //! The whole store: every read port, and the one way to write.
 
 use async_trait::async_trait;
-use promethean_model::{Durability, Offset};
+use promethean_model::{Durability, GroupName, Offset, TopicName};
 
 use super::{
     AppendEvent, Batch, CatalogReads, Class, CommitError, CursorReads, Damage, DedupeReads, DocReads,
@@ -66,6 +66,10 @@ pub trait Store:
     /// Removes some of what time has ended: expired dedupe marks, documents of dropped collections. Each call does a
     /// bounded amount of work and returns whether there is more.
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError>;
+
+    /// A group of the server's own needs a topic from an offset on, in place of what it needed before; with `None`,
+    /// nothing of it. Retention leaves those events alone for as long as there is space. Forgotten at each open.
+    fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>);
 
     /// How the store is.
     fn health(&self) -> Health;

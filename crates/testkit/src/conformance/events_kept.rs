@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use promethean_model::{Millis, Offset, Retention, TopicSettings};
+use promethean_model::{GroupName, Millis, Offset, Retention, TopicSettings};
 use promethean_store::port::{Batch, PageLimit, SettingsOp, Store, TopicOp};
 
 use super::Subject;
@@ -12,6 +12,7 @@ use super::support::*;
 /// Runs every case.
 pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     retention_drops_the_oldest_and_says_so(make().await).await;
+    retention_waits_for_who_holds(make().await).await;
     age_counts_from_append(make().await).await;
     compaction_keeps_the_latest_of_each_key(make().await).await;
     a_compacted_topic_needs_keys(make().await).await;
@@ -38,6 +39,31 @@ async fn retention_drops_the_oldest_and_says_so<S: Subject>(subject: S) {
     let earliest = check_retained(&store).await;
     let Some(subject) = subject.reopen().await else { return };
     assert_eq!(check_retained(&subject.store()).await, earliest);
+}
+
+async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
+    let store = subject.store();
+    let (slow, fast): (GroupName, GroupName) = ("slow".parse().unwrap(), "fast".parse().unwrap());
+    // Before there is a topic too.
+    store.hold(&topic("a"), &slow, Some(Offset(10)));
+    store.hold(&topic("a"), &fast, Some(Offset(90)));
+    let retention = Retention { count: Some(20), ..Retention::default() };
+    set(&store, "a", TopicSettings { retention, ..TopicSettings::default() }).await;
+    for n in 0..100 {
+        append(&store, event("a", n.to_string(), big(n))).await;
+    }
+    let after = async || {
+        subject.maintain().await;
+        let info = store.topic_info(&topic("a")).await.unwrap().unwrap();
+        (info.earliest.get(), info.held)
+    };
+    assert_eq!(after().await, (10, 70));
+    store.hold(&topic("a"), &slow, Some(Offset(60)));
+    assert_eq!(after().await, (60, 20));
+    store.hold(&topic("a"), &slow, None);
+    assert_eq!(after().await, (80, 0), "the other has read what goes");
+    store.hold(&topic("a"), &slow, Some(Offset(5)));
+    assert_eq!(after().await, (80, 0), "what is gone is gone");
 }
 
 async fn check_retained(store: &Arc<dyn Store>) -> u64 {

@@ -145,6 +145,10 @@ impl Store for GateStore {
         self.inner.sweep(now_ms).await
     }
 
+    fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>) {
+        self.inner.hold(topic, holder, from);
+    }
+
     fn health(&self) -> Health {
         self.inner.health()
     }

@@ -220,7 +220,7 @@ fn topics() -> Value {
     };
     let topic = object(
         json!({"topic": text, "earliest": count, "end": count, "bytes": count, "settings": settings(&shown, &shown)}),
-        json!({}),
+        json!({"held": count}),
     );
     json!({
         "TopicSettings": settings(&length(1), &length(1000)),
@@ -356,7 +356,8 @@ fn server() -> Value {
     let mark = json!({"topic": text, "group": text, "id": Kind::Id.schema(), "seen": {"const": true}});
     json!({
         "Index": object(index.into(), json!({})),
-        "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count}), json!({})),
+        "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count,
+            "projectors_halted": count, "retention_waits": count}), json!({})),
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(
             json!({"groups": list(form("Group")), "projectors": list(form("Projector")), "compactors": list(form("Compactor"))}),

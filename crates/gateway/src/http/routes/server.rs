@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use promethean_bus::Health;
+use promethean_projections::{Activity, ProjectorStatus};
 use serde_json::{Value, json};
 
 use super::groups::visible;
@@ -99,8 +100,35 @@ async fn index(_: &mut Call) -> Reply {
 /// Everybody reads this, so it names neither topics nor files.
 async fn health(call: &mut Call) -> Reply {
     let Health { refusing, damage } = call.app.bus.health();
-    let status = if refusing.is_none() && damage.is_empty() { "ok" } else { "degraded" };
-    reply::json(&json!({"status": status, "writable": refusing.is_none(), "damaged_ranges": damage.len()}))
+    let Alarms { halted, waits, .. } = Alarms::now(call);
+    let is_ok = refusing.is_none() && damage.is_empty() && halted == 0 && waits == 0;
+    let status = if is_ok { "ok" } else { "degraded" };
+    reply::json(&json!({"status": status, "writable": refusing.is_none(), "damaged_ranges": damage.len(),
+        "projectors_halted": halted, "retention_waits": waits}))
+}
+
+/// What a person must see to, in state.
+struct Alarms {
+    /// Projectors that wait for a person.
+    halted: usize,
+    /// Topics whose retention waits for projectors.
+    waits: usize,
+    /// Events that it would have taken.
+    held: u64,
+}
+
+impl Alarms {
+    fn now(call: &Call) -> Self {
+        let Some(state) = &call.app.projections else { return Self { halted: 0, waits: 0, held: 0 } };
+        let is_halted =
+            |status: &ProjectorStatus| matches!(status.activity, Activity::Halted | Activity::Stuck);
+        let held = state.held();
+        Self {
+            halted: state.projectors().iter().filter(|status| is_halted(status)).count(),
+            waits: held.len(),
+            held: held.values().sum(),
+        }
+    }
 }
 
 async fn ready(call: &mut Call) -> Reply {
@@ -125,6 +153,9 @@ async fn metrics(call: &mut Call) -> Reply {
     server.topics.set(i64::try_from(topics.len()).unwrap_or(i64::MAX));
     let bytes: u64 = topics.iter().map(|topic| topic.bytes).sum();
     server.log_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let Alarms { halted, held, .. } = Alarms::now(call);
+    server.projectors_halted.set(i64::try_from(halted).unwrap_or(i64::MAX));
+    server.held.set(i64::try_from(held).unwrap_or(i64::MAX));
     Ok(reply::with(Media::Text, bus.metrics().render()))
 }
 

@@ -100,12 +100,20 @@ pub(super) struct TopicView {
     earliest: Offset,
     end: Offset,
     bytes: u64,
+    /// Events that retention would have taken, if no projector had still to read them.
+    #[serde(skip_serializing_if = "is_zero")]
+    held: u64,
     settings: TopicSettings,
+}
+
+const fn is_zero(held: &u64) -> bool {
+    *held == 0
 }
 
 impl TopicView {
     pub(super) fn new(info: TopicInfo, settings: TopicSettings) -> Self {
-        Self { topic: info.name, earliest: info.earliest, end: info.end, bytes: info.bytes, settings }
+        let TopicInfo { name: topic, earliest, end, bytes, held } = info;
+        Self { topic, earliest, end, bytes, held, settings }
     }
 }
 

@@ -7,7 +7,7 @@ use promethean_bus::{Bus, BusOptions};
 use promethean_model::{Offset, Retention, TopicName, TopicSettings};
 use promethean_projections::ProjectionError;
 use promethean_projections::compactor::{Compactor, CompactorOptions};
-use promethean_projections::snapshot::Snapshot;
+use promethean_projections::snapshot::{Snapshot, group};
 use promethean_projections::time_travel::{Reducer, state_at};
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::memory::{MemoryStore, Options};
@@ -15,7 +15,7 @@ use promethean_store::port::{PageLimit, Store, StoredEvent};
 use promethean_testkit::ManualClock;
 use serde_json::{Value, json};
 
-use crate::suite::travel::model::{Known, Published};
+use crate::suite::travel::model::{Known, Published, reducers};
 
 pub(crate) const NOW: i64 = 1_000_000;
 
@@ -110,7 +110,12 @@ impl World {
         }
     }
 
+    /// Keeps so many events, whether or not compactors have seen the others.
     pub(crate) async fn keep(&mut self, count: u64) {
+        for reducer in reducers() {
+            let group = group(&self.topic, &snapshots(&reducer)).unwrap();
+            self.store.hold(&self.topic, &group, None);
+        }
         self.settings.retention = Retention { count: Some(count), ..Retention::default() };
         self.apply_settings().await;
     }

@@ -1,0 +1,115 @@
+//! Retention that waits for projectors.
+
+use promethean_model::{Offset, Retention, TopicSettings};
+use promethean_projections::{Activity, CompactorOptions, Declared, OnFailure, Projections, Projector};
+use serde_json::json;
+
+use super::world::*;
+
+on_both!(
+    retention_waits_for_a_projector_that_is_halted,
+    retention_waits_over_a_restart,
+    nobody_waits_for_a_projector_that_is_no_more,
+    retention_waits_for_a_rebuild,
+    retention_waits_for_a_compactor,
+);
+
+const STRICT: &str = r#"if .payload.bad then error("bad") else
+    {upsert: {collection: "docs", key: .key, inc: {n: 1}}} end"#;
+
+fn halting() -> Declared {
+    declared(Projector { on_failure: OnFailure::Halt, ..projector(jq(STRICT), &["docs"]) })
+}
+
+async fn keep(world: &World, count: u64) {
+    let retention = Retention { count: Some(count), ..Retention::default() };
+    world.bus.set_topic(&topic("in"), TopicSettings { retention, ..TopicSettings::default() }).await.unwrap();
+}
+
+async fn fill(world: &World, events: usize) {
+    for _ in 0..events {
+        world.publish("in", "k", &json!({"filler": "x".repeat(500)}).to_string()).await;
+    }
+}
+
+async fn earliest(world: &World) -> u64 {
+    world.expire().await;
+    world.store.topic_info(&topic("in")).await.unwrap().unwrap().earliest.get()
+}
+
+async fn until_held(projections: &Projections, is_so: impl Fn(Option<u64>) -> bool) {
+    while !is_so(projections.held().get(&topic("in")).copied()) {
+        pass_ms(5).await;
+    }
+}
+
+/// A projector that is halted at offset 10 of 101.
+async fn halted(world: &World) -> Projections {
+    let projections = world.open(halting()).await;
+    fill(world, 10).await;
+    world.publish("in", "k", r#"{"bad":true}"#).await;
+    fill(world, 90).await;
+    until(&projections, "p", |status| status.activity == Activity::Halted).await;
+    projections
+}
+
+async fn retention_waits_for_a_projector_that_is_halted(world: World) {
+    keep(&world, 5).await;
+    let projections = halted(&world).await;
+    assert_eq!(earliest(&world).await, 10);
+    until_held(&projections, |held| held == Some(86)).await;
+    projections.close().await;
+    // It is mended, and goes on without loss.
+    let projections = world.open(declared(projector(jq(STRICT), &["docs"]))).await;
+    caught_up(&world, &projections, "p").await;
+    assert_eq!(world.docs("docs").await, [json!({"_key": "k", "n": 100})]);
+    assert_eq!(earliest(&world).await, 96);
+    until_held(&projections, |held| held.is_none()).await;
+    projections.close().await;
+}
+
+async fn retention_waits_over_a_restart(mut world: World) {
+    keep(&world, 5).await;
+    halted(&world).await.close().await;
+    world = world.restart().await;
+    assert_eq!(earliest(&world).await, 10, "before any projector is there");
+    let projections = world.open(halting()).await;
+    assert_eq!(earliest(&world).await, 10);
+    projections.close().await;
+}
+
+async fn nobody_waits_for_a_projector_that_is_no_more(mut world: World) {
+    keep(&world, 5).await;
+    halted(&world).await.close().await;
+    world = world.restart().await;
+    let projections = world.open(Declared::default()).await;
+    assert_eq!(earliest(&world).await, 96);
+    projections.close().await;
+}
+
+async fn retention_waits_for_a_rebuild(world: World) {
+    let projections = halted(&world).await;
+    // What a rebuild has still to read is the projector's too.
+    projections.rebuild(&group("p"), false).await.unwrap();
+    let status =
+        until(&projections, "p", |status| status.rebuild.as_ref().is_some_and(|rebuild| !rebuild.running))
+            .await;
+    assert_eq!(status.rebuild.unwrap().error, None);
+    keep(&world, 5).await;
+    assert_eq!(earliest(&world).await, 10);
+    projections.close().await;
+}
+
+async fn retention_waits_for_a_compactor(world: World) {
+    keep(&world, 5).await;
+    fill(&world, 50).await;
+    let compactors = vec![CompactorOptions::new(topic("in"))];
+    let projections = world.open(Declared { compactors, ..Declared::default() }).await;
+    while world.store.durable_end(&topic("in.snapshot")) == Offset::ZERO {
+        pass_ms(2).await;
+    }
+    fill(&world, 50).await;
+    let kept_from = earliest(&world).await;
+    assert!(kept_from <= 50, "the next round is in half a minute: {kept_from}");
+    projections.close().await;
+}
