@@ -68,21 +68,21 @@ impl Attempt<'_> {
     /// Projects events and commits as many of them as succeed in a row, or as fit one commit; `next` is where to go on
     /// after all of them.
     pub(crate) async fn run(&mut self, events: &[StoredEvent], next: Offset) -> Outcome {
-        let (changes, mut failed) = until_failure(project(self.bus, self.projector, events).await);
-        let mut sure = changes.as_slice();
+        let (mut sure, mut failed) = (events.len(), None);
         loop {
-            if sure.is_empty() && failed.is_some() {
+            let part = events.get(..sure).unwrap_or_default();
+            let (changes, at_fault) = until_failure(project(self.bus, self.projector, part).await);
+            failed = at_fault.or(failed);
+            sure = changes.len();
+            if sure == 0 && failed.is_some() {
                 return Outcome { done: 0, failed };
             }
-            match self.apply(events, sure, next).await {
-                Ok(done) if done < sure.len() => return Outcome { done, failed: None },
+            match self.apply(events, changes, next).await {
+                Ok(done) if done < sure => return Outcome { done, failed: None },
                 Ok(done) => return Outcome { done, failed },
                 // Those before it are right by themselves.
-                Err(Refused::At(at, reason)) => {
-                    sure = sure.get(..at).unwrap_or_default();
-                    failed = Some(reason);
-                }
-                Err(Refused::Somewhere(Failed::Event(_))) if sure.len() > 1 => {
+                Err(Refused::At(at, reason)) => (sure, failed) = (at, Some(reason)),
+                Err(Refused::Somewhere(Failed::Event(_))) if sure > 1 => {
                     return self.one_by_one(events, sure, next, failed).await;
                 }
                 Err(Refused::Somewhere(reason)) => return Outcome { done: 0, failed: Some(reason) },
@@ -90,44 +90,48 @@ impl Attempt<'_> {
         }
     }
 
-    /// The store refused a page for one of its events, and does not say for which.
+    /// The store refused a page for one of its first events, and does not say for which.
     async fn one_by_one(
         &mut self,
         events: &[StoredEvent],
-        changes: &[Vec<Change>],
+        sure: usize,
         next: Offset,
         failed: Option<Failed>,
     ) -> Outcome {
-        for (done, changes) in changes.iter().enumerate() {
+        for done in 0..sure {
             let rest = events.get(done..).unwrap_or_default();
-            match self.apply(rest, std::slice::from_ref(changes), next).await {
-                Ok(_) => {}
-                Err(Refused::At(_, failed) | Refused::Somewhere(failed)) => {
-                    return Outcome { done, failed: Some(failed) };
-                }
+            let one = rest.get(..1).unwrap_or_default();
+            let (changes, at_fault) = until_failure(project(self.bus, self.projector, one).await);
+            let applied = match at_fault {
+                Some(failed) => Err(failed),
+                None => self.apply(rest, changes, next).await.map_err(Refused::into_failed),
+            };
+            if let Err(failed) = applied {
+                return Outcome { done, failed: Some(failed) };
             }
         }
-        Outcome { done: changes.len(), failed }
+        Outcome { done: sure, failed }
     }
 
     /// Publishes and commits the changes of the first events of a page; of how many.
     async fn apply(
         &mut self,
         events: &[StoredEvent],
-        changes: &[Vec<Change>],
+        changes: Vec<Vec<Change>>,
         next: Offset,
     ) -> Result<usize, Refused> {
-        let Ready { count, batch, kept } = self.prepare(events, changes, next).await?;
+        let Ready { count, batch, kept } = self.prepare(events, &mut changes.into_iter(), next).await?;
         self.commit_batch(batch).await?;
         self.kept = kept;
         Ok(count)
     }
 
-    /// Publishes the changes of the first events of a page, and says what is to be committed then.
+    /// Publishes the changes of the first events of a page, and says what is to be committed then. Takes as many as it
+    /// has use for.
     pub(crate) async fn prepare(
         &mut self,
         events: &[StoredEvent],
-        changes: &[Vec<Change>],
+        changes: &mut impl Iterator<Item = Vec<Change>>,
         next: Offset,
     ) -> Result<Ready, Refused> {
         let publishes = self.follower.is_some();
@@ -135,7 +139,8 @@ impl Attempt<'_> {
         let kept = std::mem::take(&mut self.kept);
         let mut drafts = Drafts::new(&**self.store, self.target, &self.projector.name, publishes, kept);
         let (mut emitted, mut owners, mut announced, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        for (at, (event, changes)) in events.iter().zip(changes).enumerate() {
+        for (at, event) in events.iter().enumerate() {
+            let Some(changes) = changes.next() else { break };
             let folded = drafts.fold(event, changes).await.map_err(|error| Refused::At(at, error.into()))?;
             owners.extend(std::iter::repeat_n(at, folded.events.len()));
             emitted.extend(folded.events);

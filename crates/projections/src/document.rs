@@ -47,7 +47,7 @@ impl Draft {
 
     /// Upserts in place; whether anything was written: not if the document has this version or a later one. After a
     /// failure the document is half changed, and to be thrown away.
-    pub(crate) fn upsert(draft: &mut Option<Self>, upsert: &Upsert, source: Source) -> Result<bool, String> {
+    pub(crate) fn upsert(draft: &mut Option<Self>, upsert: Upsert, source: Source) -> Result<bool, String> {
         if Self::is_newer(draft.as_ref(), upsert.version) {
             return Ok(false);
         }
@@ -56,9 +56,9 @@ impl Draft {
         let draft = draft.get_or_insert_with(Self::new);
         let fields = &mut draft.fields;
         if is_new {
-            write(fields, &upsert.set_on_insert);
+            write(fields, upsert.set_on_insert);
         }
-        write(fields, &upsert.set);
+        write(fields, upsert.set);
         for name in &upsert.unset {
             fields.remove(name);
         }
@@ -69,7 +69,7 @@ impl Draft {
             put(fields, name, Value::Number(sum));
         }
         if is_new || fields.get(KEY).and_then(Value::as_str) != Some(&upsert.key) {
-            put(fields, KEY, Value::String(upsert.key.clone()));
+            put(fields, KEY, Value::String(upsert.key));
         }
         put(fields, TS, source.ts.into());
         put(fields, OFFSET, source.offset.into());
@@ -101,9 +101,16 @@ impl Draft {
     }
 }
 
-fn write(fields: &mut Map<String, Value>, given: &Map<String, Value>) {
+fn write(fields: &mut Map<String, Value>, given: Map<String, Value>) {
+    if fields.is_empty() {
+        *fields = given;
+        return;
+    }
     for (name, value) in given {
-        put(fields, name, value.clone());
+        match fields.get_mut(&name) {
+            Some(there) => *there = value,
+            None => _ = fields.insert(name, value),
+        }
     }
 }
 
@@ -160,7 +167,7 @@ mod tests {
 
     fn after(before: Option<&Draft>, change: Value) -> Draft {
         let mut draft = before.cloned();
-        assert!(Draft::upsert(&mut draft, &upsert(change), SOURCE).unwrap());
+        assert!(Draft::upsert(&mut draft, upsert(change), SOURCE).unwrap());
         draft.unwrap()
     }
 
@@ -191,7 +198,7 @@ mod tests {
         for version in [3, 2, -1] {
             let change = upsert(json!({"set": {"a": 2}, "version": version}));
             let mut draft = Some(first.clone());
-            assert_eq!(Draft::upsert(&mut draft, &change, SOURCE), Ok(false));
+            assert_eq!(Draft::upsert(&mut draft, change, SOURCE), Ok(false));
             assert_eq!(draft.as_ref(), Some(&first));
         }
         let later = after(Some(&first), json!({"set": {"a": 2}, "version": 4}));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use promethean_bus::StoredEvent;
 use promethean_bus::publish::Publish;
 use promethean_model::{CollectionName, EventId, GroupName, TopicName};
-use promethean_store::port::{DocOp, DocPut, Expect, ReadError, StateOp, Store};
+use promethean_store::port::{DocOp, DocPut, Expect, ReadError, Replaces, StateOp, Store};
 
 use crate::change::{Change, Emit};
 use crate::document::{Draft, Source};
@@ -71,9 +71,19 @@ pub(crate) struct Drafts<'a> {
 #[derive(Debug)]
 struct Held {
     draft: Option<Draft>,
+    /// What the store has, once all that was given to it is committed.
+    stored: Replaces,
     /// When it was first written since it was stored, in the order of the page's documents.
     written: Option<u32>,
     bytes: usize,
+}
+
+impl Held {
+    /// What the store has after the next commit of the document.
+    fn after(&self, ts: i64, body: String) -> Replaces {
+        let before = if let Replaces::Doc { revision, .. } = self.stored { revision } else { 0 };
+        Replaces::Doc { ts, revision: before + 1, body }
+    }
 }
 
 /// What an event publishes.
@@ -120,7 +130,7 @@ impl<'a> Drafts<'a> {
     pub(crate) async fn fold(
         &mut self,
         event: &StoredEvent,
-        changes: &[Change],
+        changes: Vec<Change>,
     ) -> Result<Emitted, FoldError> {
         let source = Source { ts: event.ts, offset: event.offset.get() };
         let mut emitted = Emitted::default();
@@ -128,12 +138,14 @@ impl<'a> Drafts<'a> {
         let mut before: Vec<(Place, Option<Draft>)> = Vec::new();
         let mut emits = 0_u32;
         for change in changes {
-            let (collection, key) = match change {
+            let (collection, key) = match &change {
                 Change::Upsert(upsert) => (&upsert.collection, &upsert.key),
                 Change::Delete(removal) => (&removal.collection, &removal.key),
-                Change::Publish(emit) => {
-                    if self.publishes {
-                        emitted.events.push(self.emitted(event, emits, emit.clone()));
+                Change::Publish(_) => {
+                    if let Change::Publish(emit) = change
+                        && self.publishes
+                    {
+                        emitted.events.push(self.emitted(event, emits, emit));
                     }
                     emits += 1;
                     continue;
@@ -175,17 +187,23 @@ impl<'a> Drafts<'a> {
             self.kept.docs.iter_mut().flat_map(|(name, docs)| docs.iter_mut().map(move |doc| (name, doc)));
         for (name, (key, held)) in docs {
             let Some(written) = held.written else { continue };
-            let collection = self.target.find(name)?.stored_as.clone();
-            let key = key.clone();
+            let place = self.target.find(name)?;
+            let (collection, key) = (place.stored_as.clone(), key.clone());
             self.kept.bytes -= held.bytes;
             held.bytes = 0;
             let op: StateOp = match &held.draft {
-                None => DocOp::Delete { collection, key, expect: Expect::Any }.into(),
+                None => {
+                    held.stored = Replaces::Nothing;
+                    DocOp::Delete { collection, key, expect: Expect::Any }.into()
+                }
                 Some(draft) => {
                     let body = draft.body(&key)?;
                     held.bytes = body.len();
                     let (ts, version) = (draft.ts, draft.version);
-                    DocPut { collection, key, ts, version, body, expect: Expect::Any }.into()
+                    let after =
+                        held.after(ts, if place.has_indexes() { body.clone() } else { String::new() });
+                    let replaces = std::mem::replace(&mut held.stored, after);
+                    DocPut { collection, key, ts, version, body, expect: Expect::Any, replaces }.into()
                 }
             };
             self.kept.bytes += held.bytes;
@@ -215,11 +233,16 @@ impl<'a> Drafts<'a> {
             let reason = "a change of a document with an empty key; give it one";
             return Err(FoldError::Event(reason.to_owned()));
         }
-        let stored_as = &self.target.find(collection)?.stored_as;
-        let doc = self.store.doc(stored_as, key).await?;
+        let place = self.target.find(collection)?;
+        let doc = self.store.doc(&place.stored_as, key).await?;
         let draft = doc.as_ref().map(Draft::read).transpose()?;
-        let bytes = doc.map_or(0, |doc| doc.body.len());
-        self.kept.put(collection, key, Held { draft, written: None, bytes });
+        let bytes = doc.as_ref().map_or(0, |doc| doc.body.len());
+        let stored = doc.map_or(Replaces::Nothing, |doc| Replaces::Doc {
+            ts: doc.ts,
+            revision: doc.revision,
+            body: if place.has_indexes() { doc.body } else { String::new() },
+        });
+        self.kept.put(collection, key, Held { draft, stored, written: None, bytes });
         Ok(())
     }
 

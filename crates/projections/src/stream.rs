@@ -32,13 +32,13 @@ impl Attempt<'_> {
     pub(crate) async fn stream(
         &mut self,
         events: &[StoredEvent],
-        changes: &[Vec<Change>],
+        changes: Vec<Vec<Change>>,
         next: Offset,
     ) -> Streamed {
         let (mut at, mut done) = (0, 0);
         let mut underway: Option<Underway> = None;
-        while at < changes.len() {
-            let to = changes.len().min(at + self.projector.batch);
+        let mut changes = changes.into_iter();
+        while changes.len() > 0 {
             // A check of what must be unique sees only what is committed.
             if self.target.has_unique_index()
                 && let Err(failed) = settle(&mut underway, &mut done).await
@@ -46,7 +46,7 @@ impl Attempt<'_> {
                 return self.stopped(done, failed);
             }
             let rest = events.get(at..).unwrap_or_default();
-            let ready = self.prepare(rest, changes.get(at..to).unwrap_or_default(), next).await;
+            let ready = self.prepare(rest, &mut changes.by_ref().take(self.projector.batch), next).await;
             if let Err(failed) = settle(&mut underway, &mut done).await {
                 return self.stopped(done, failed);
             }

@@ -10,7 +10,7 @@ use promethean_bus::rows::Start;
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
 use promethean_bus::{BusError, ConsumerOptions, DedupeStore, Effects, ExactlyOnce, Lease, Nack};
 use promethean_model::{EventId, EventMeta, GroupName, Offset, TopicName};
-use promethean_store::port::{Batch, Collection, CollectionOp, DocOp, DocPut, Expect, Keeping};
+use promethean_store::port::{Batch, Collection, CollectionOp, DocOp, DocPut, Expect, Keeping, Replaces};
 use tokio::sync::{Notify, mpsc};
 
 use super::world::{World, group, leases, on_both, pass_ms, request, topic};
@@ -268,6 +268,7 @@ async fn effects_are_all_or_nothing(world: World) {
             version: None,
             body: "{}".to_owned(),
             expect: Expect::Any,
+            replaces: Replaces::Unknown,
         };
         let mut last = Publish::new(topic("out"), "2");
         if lease.event.offset == Offset(0) {

@@ -133,7 +133,7 @@ impl Runner {
             let (changes, _) = until_failure(projected);
             let kept = std::mem::take(&mut self.kept);
             let mut attempt = Attempt { kept, ..self.attempt() };
-            let Streamed { done, failed } = attempt.stream(events, &changes, next).await;
+            let Streamed { done, failed } = attempt.stream(events, changes, next).await;
             self.kept = attempt.kept;
             events = self.passed(events, done, next);
             if let (Some(failed), Some(event)) = (failed, events.first()) {

@@ -152,6 +152,28 @@ pub struct DocPut {
     pub body: String,
     /// What must be there: `Any` upserts, `Present` replaces, `Absent` inserts.
     pub expect: Expect,
+    /// What is there, where the writer knows.
+    pub replaces: Replaces,
+}
+
+/// What a document replaces. Only who is the one writer of a collection may know; what is wrong here leaves index entries
+/// behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Replaces {
+    /// The store is to look.
+    #[default]
+    Unknown,
+    /// Nothing.
+    Nothing,
+    /// A document.
+    Doc {
+        /// Its `_ts`.
+        ts: i64,
+        /// Its revision.
+        revision: u64,
+        /// All of it; of no account, and best empty, where the collection has no indexes.
+        body: String,
+    },
 }
 
 /// A change of a collection.

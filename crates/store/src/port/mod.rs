@@ -15,7 +15,7 @@ mod watch;
 
 pub use batch::{
     AppendEvent, Batch, Class, CollectionOp, CursorOp, DedupeForget, DedupeMark, DocOp, DocPut,
-    EventIdSource, Expect, OutboxOp, RowOp, SettingsOp, StateOp, TopicOp,
+    EventIdSource, Expect, OutboxOp, Replaces, RowOp, SettingsOp, StateOp, TopicOp,
 };
 pub use catalog::{CatalogReads, TopicConfig};
 pub use cursors::{Cursor, CursorReads, GroupCursor};

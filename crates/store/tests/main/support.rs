@@ -7,7 +7,7 @@ use promethean_model::{EventId, Offset, TopicName};
 use promethean_store::embedded::{EmbeddedStore, OpenError, Options};
 use promethean_store::port::{
     AppendEvent, Batch, Collection, CollectionOp, Cursor, CursorOp, Direction, DocPut, EventIdSource, Expect,
-    Field, Index, Keeping, RowOp, Store, Table,
+    Field, Index, Keeping, Replaces, RowOp, Store, Table,
 };
 use promethean_store::value::FieldType;
 use promethean_testkit::ManualClock;
@@ -122,6 +122,7 @@ pub(crate) fn doc(collection: &str, key: &str, n: u64) -> DocPut {
         version: None,
         body: format!("{{\"n\":{n}}}"),
         expect: Expect::Any,
+        replaces: Replaces::Unknown,
     }
 }
 

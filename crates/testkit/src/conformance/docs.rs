@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use promethean_store::port::{
-    Batch, Collection, CollectionOp, CommitError, Direction, Doc, DocOp, DocPut, Expect, Field, Index,
-    Keeping, ReadError, Store,
+    Batch, Collection, CollectionOp, CommitError, Direction, Doc, DocOp, DocPut, DocQuery, Expect, Field,
+    Index, Keeping, ReadError, Replaces, Store,
 };
 use promethean_store::value::FieldType;
 
@@ -14,6 +14,7 @@ use super::support::*;
 /// Runs every case.
 pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     documents_are_written_whole(make().await).await;
+    a_document_that_is_known_is_replaced_without_looking(make().await).await;
     expectations(make().await).await;
     unique_indexes(make().await).await;
     declarations(make().await).await;
@@ -56,6 +57,7 @@ pub(super) fn put(key: &str, ts: i64, body: &str) -> DocPut {
         version: None,
         body: body.to_owned(),
         expect: Expect::Any,
+        replaces: Replaces::Unknown,
     }
 }
 
@@ -331,4 +333,21 @@ async fn bad_documents<S: Subject>(subject: S) {
     let long = "k".repeat(10_000);
     assert_eq!(refused(&store, Batch::new().with(put(&long, 1, "{}"))).await.code(), "too_large");
     assert_eq!((doc(&store, &long).await, docs(&store).await), (None, 0));
+}
+
+async fn a_document_that_is_known_is_replaced_without_looking<S: Subject>(subject: S) {
+    let store = subject.store();
+    declare(&store, Keeping::Derived).await;
+    let write = async |put: DocPut| commit(&store, Batch::derived().with(put)).await;
+    let (x, y) = (r#"{"name":"x"}"#, r#"{"name":"y"}"#);
+    write(DocPut { replaces: Replaces::Nothing, ..put("a", 1, x) }).await;
+    let first = Replaces::Doc { ts: 1, revision: 1, body: x.to_owned() };
+    write(DocPut { replaces: first, ..put("a", 9, y) }).await;
+    let after = doc(&store, "a").await.unwrap();
+    assert_eq!((after.ts, after.revision, after.body.as_str(), docs(&store).await), (9, 2, y, 1));
+    for (name, found) in [("x", 0), ("y", 1)] {
+        let equals = vec![("name".to_owned(), name.into())];
+        let query = DocQuery { collection: collection("people"), equals, offset: 0, limit: 10 };
+        assert_eq!(store.query(&query).await.unwrap().docs.len(), found, "no entry is left behind: {name}");
+    }
 }

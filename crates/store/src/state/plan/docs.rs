@@ -11,7 +11,7 @@ use super::super::keys::{counter, doc, index};
 use super::super::{Flow, Space, Span, Staged, View, read};
 use super::Declarations;
 use super::collections::check_class;
-use crate::port::{Class, CommitError, Doc, DocOp, DocPut, Expect, Index};
+use crate::port::{Class, CommitError, Doc, DocOp, DocPut, Expect, Index, Replaces};
 use crate::value::Value;
 
 pub(super) fn apply(
@@ -39,7 +39,7 @@ pub(super) fn apply(
 }
 
 fn put(staged: &mut Staged<'_>, declared: &Declared, put: &DocPut) -> Result<(), CommitError> {
-    let there = read::doc_in(staged, declared.number, &put.key)?;
+    let there = replaced(staged, declared, put)?;
     check_expectation(&put.collection, &put.key, put.expect, there.as_ref())?;
     let doc = Doc {
         key: put.key.clone(),
@@ -65,6 +65,25 @@ fn put(staged: &mut Staged<'_>, declared: &Declared, put: &DocPut) -> Result<(),
         recount(staged, declared.number, |docs| docs + 1)?;
     }
     Ok(())
+}
+
+/// What is there now.
+fn replaced(staged: &Staged<'_>, declared: &Declared, put: &DocPut) -> Result<Option<Doc>, CommitError> {
+    let known = match &put.replaces {
+        Replaces::Unknown => return Ok(read::doc_in(staged, declared.number, &put.key)?),
+        Replaces::Nothing => None,
+        Replaces::Doc { ts, revision, body } => {
+            let (key, ts, revision, body) = (put.key.clone(), *ts, *revision, body.clone());
+            Some(Doc { key, ts, version: None, revision, body })
+        }
+    };
+    #[cfg(debug_assertions)]
+    {
+        let facts = |doc: Option<&Doc>| doc.map(|doc| (doc.ts, doc.revision, entries(declared, doc).ok()));
+        let there = read::doc_in(staged, declared.number, &put.key)?;
+        debug_assert_eq!(facts(there.as_ref()), facts(known.as_ref()), "document `{}`", put.key);
+    }
+    Ok(known)
 }
 
 fn declared(

@@ -6,7 +6,7 @@ use promethean_model::CollectionName;
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::port::{
     Batch, Collection, CollectionOp, DedupeMark, Direction, Doc, DocOp, DocPut, DocReads, Expect, Field,
-    Index, Keeping, Store, Table,
+    Index, Keeping, Replaces, Store, Table,
 };
 use promethean_store::value::FieldType;
 use promethean_testkit::SeededRng;
@@ -36,7 +36,10 @@ fn changes(rng: &mut SeededRng, collection: &str, mut batch: Batch) -> Batch {
         } else {
             let (ts, n) = (rng.range(0..9) as i64, rng.range(0..40));
             let body = format!("{{\"n\":{n}}}");
-            batch.with(DocPut { collection: name.clone(), key, ts, version: None, body, expect: Expect::Any })
+            {
+                let (collection, expect, replaces) = (name.clone(), Expect::Any, Replaces::Unknown);
+                batch.with(DocPut { collection, key, ts, version: None, body, expect, replaces })
+            }
         };
     }
     batch
