@@ -7,6 +7,7 @@
 //! Jobs are done in the order they came, but how many of a kind may be there at a time differs, see [`Lane`]: none can
 //! take the place of another kind.
 
+mod clock;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use self::clock::ThreadClock;
 use super::shift::Shift;
 
 /// Of which pages are touched only as far as a program is nested.
@@ -36,6 +38,11 @@ const BULK_MAX: usize = 1;
 const TICK: Duration = Duration::from_millis(50);
 /// How long after its time a program may take to notice.
 const GRACE_TICKS: u32 = 20;
+/// So many times its ticks may pass without that a program gets to work: on a machine that is too busy that is no fault of
+/// its own.
+const STARVED_MAX: u32 = 20;
+/// What a thread works in a tick, at least, if there is a processor for it.
+const TICK_WORK_NANOS: u64 = TICK.as_nanos() as u64 / 5;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -87,8 +94,14 @@ struct Running {
     number: u64,
     shift: Arc<Shift>,
     beat: u32,
+    /// Ticks in which it worked.
     ticks: u32,
+    /// Ticks in which it waited for a processor.
+    starved: u32,
     ticks_max: u32,
+    clock: Option<Arc<ThreadClock>>,
+    /// What its thread had worked when last looked.
+    nanos: Option<u64>,
     lost: Option<Loss>,
     /// Held, never looked at.
     _permit: Option<SemaphorePermit<'static>>,
@@ -245,6 +258,7 @@ impl Pool {
     }
 
     fn serve(&'static self) {
+        let clock = ThreadClock::of_this_thread().map(Arc::new);
         let mut state = self.lock();
         loop {
             let Some(Waiting { job, lost, ticks_max, permit }) = state.take() else {
@@ -266,7 +280,10 @@ impl Pool {
                 shift: Arc::clone(&shift),
                 beat: 0,
                 ticks: 0,
+                starved: 0,
                 ticks_max,
+                clock: clock.clone(),
+                nanos: None,
                 lost: Some(lost),
                 _permit: permit,
             });
@@ -326,6 +343,21 @@ impl Pool {
     }
 }
 
+impl Running {
+    /// A tick has passed.
+    fn pass(&mut self) {
+        let now = self.clock.as_ref().and_then(|clock| clock.nanos());
+        let worked = now.zip(self.nanos).map(|(now, before)| now.saturating_sub(before));
+        self.nanos = now;
+        let starved = worked.is_some_and(|worked| worked < TICK_WORK_NANOS);
+        if starved && self.starved < self.ticks_max.saturating_mul(STARVED_MAX) {
+            self.starved += 1;
+        } else {
+            self.ticks += 1;
+        }
+    }
+}
+
 impl State {
     const fn new() -> Self {
         Self {
@@ -355,9 +387,9 @@ impl State {
         for running in &mut self.running {
             let beat = running.shift.beat();
             if beat != running.beat {
-                (running.beat, running.ticks) = (beat, 0);
+                (running.beat, running.ticks, running.starved) = (beat, 0, 0);
             }
-            running.ticks += 1;
+            running.pass();
             if running.ticks > running.ticks_max {
                 running.shift.end(beat);
             }
