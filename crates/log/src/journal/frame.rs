@@ -127,6 +127,15 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
     Some(FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes })
 }
 
+/// How long the frame at the start of `bytes` is, if its header verifies.
+pub(crate) fn claimed_len(bytes: &[u8], salt: u32) -> Option<usize> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    let (magic, crc, body_bytes) = (fields.array::<4>()?, fields.u32()?, fields.u32()? as usize);
+    let verifies = crc == crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt || planted::is(Bug::IgnoreCrc);
+    (magic == MAGIC && verifies).then(|| HEADER_BYTES.saturating_add(body_bytes))
+}
+
 /// Where a frame whose header verifies and whose body does not would end. Bytes of a file's earlier life claim nothing.
 pub(crate) fn claimed_end(bytes: &[u8], at: usize, salt: u32) -> Option<usize> {
     let header = bytes.get(at..)?.first_chunk::<HEADER_BYTES>()?;
