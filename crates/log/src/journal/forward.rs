@@ -2,11 +2,13 @@
 
 use std::io;
 
-use super::frame::{self, FrameView};
+use super::frame::{self, FrameView, Header};
 use crate::disk::DiskFile;
 
 /// Read at once; more if a frame is larger. Few enough that what was read is still at hand when it is used.
-const WINDOW_BYTES: usize = 2 << 20;
+const WINDOW_BYTES: usize = 1 << 20;
+/// Read at once where headers are wanted and most bodies are passed over.
+const HEADERS_BYTES: usize = 16 << 10;
 
 /// One file and what was last read of it.
 pub(super) struct Forward<'a> {
@@ -32,22 +34,36 @@ impl<'a> Forward<'a> {
 
     /// At least `wanted` bytes from `at` on, fewer at the end of the file only.
     pub(super) fn from(&mut self, at: usize, wanted: usize) -> io::Result<&[u8]> {
-        let end = self.start + self.window.len();
-        if at < self.start || (at.saturating_add(wanted) > end && end < self.len) {
-            let len = wanted.max(WINDOW_BYTES).min(self.len.saturating_sub(at));
-            self.start = at;
-            self.window.resize(len, 0);
-            let count = self.file.read_at(self.window, at as u64)?;
-            self.window.truncate(count);
-        }
-        Ok(self.window.get(at - self.start..).unwrap_or_default())
+        self.read(at, wanted, WINDOW_BYTES)
     }
 
     /// The frame at `at`, if there is a valid one.
     pub(super) fn frame(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameView<'_>>> {
         let header = self.from(at, frame::HEADER_BYTES)?;
-        let Some(len) = frame::claimed_len(header, salt) else { return Ok(None) };
+        let Some(Header { len, .. }) = frame::header(header, salt) else { return Ok(None) };
         Ok(frame::parse(self.from(at, len)?, salt))
+    }
+
+    /// The header at `at`, if there is a valid one. Its body may be anything.
+    pub(super) fn header(&mut self, at: usize, salt: u32) -> io::Result<Option<Header>> {
+        Ok(frame::header(self.read(at, frame::HEADER_BYTES, HEADERS_BYTES)?, salt))
+    }
+
+    fn read(&mut self, at: usize, wanted: usize, window_bytes: usize) -> io::Result<&[u8]> {
+        let end = self.start + self.window.len();
+        if at < self.start || (at.saturating_add(wanted) > end && end < self.len) {
+            // What is known of it already is not read again.
+            let known = if (self.start..end).contains(&at) { end - at } else { 0 };
+            let unknown = self.window.len() - known;
+            self.window.copy_within(unknown.., 0);
+            self.start = at;
+            let len = wanted.max(window_bytes).min(self.len.saturating_sub(at));
+            self.window.resize(len.max(known), 0);
+            let rest = self.window.get_mut(known..).unwrap_or_default();
+            let count = self.file.read_at(rest, (at + known) as u64)?;
+            self.window.truncate(known + count);
+        }
+        Ok(self.window.get(at - self.start..).unwrap_or_default())
     }
 }
 
@@ -98,6 +114,10 @@ mod tests {
         forward.from(0, 1).unwrap();
         let found = forward.frame(at, 1).unwrap().map(|view| (view.lsn, view.len));
         assert_eq!(found, Some((5, made.len())));
+        let header =
+            forward.header(at, 1).unwrap().map(|header| (header.lsn, header.durable_mark, header.len));
+        assert_eq!(header, Some((5, 4, made.len())));
+        assert!(forward.header(at, 2).unwrap().is_none());
         assert!(forward.frame(at, 2).unwrap().is_none() && forward.frame(0, 1).unwrap().is_none());
     }
 }

@@ -28,20 +28,24 @@ pub(super) fn renew(
     write_all_at(file, &frames, from as u64)
 }
 
-/// From the first frame above the highest durable mark to the end of the frames, in whole pages.
+/// From the first frame above the highest durable mark to the end of the frames, in whole pages. Bodies are not looked
+/// at: a mark is worth its header's checksum, and a torn frame is written again as it is.
 fn unmarked(forward: &mut Forward<'_>, base_lsn: u64, salt: u32) -> io::Result<(usize, usize)> {
     let (mut at, mut mark) = (FRAMES_AT as usize, 0);
     // Their LSNs are consecutive.
     let mut starts = Vec::new();
-    while let Some(view) = forward.frame(at, salt)? {
-        if view.lsn != base_lsn + starts.len() as u64 {
+    while let Some(header) = forward.header(at, salt)? {
+        if header.lsn != base_lsn + starts.len() as u64 {
             break;
         }
-        mark = mark.max(view.durable_mark);
+        mark = mark.max(header.durable_mark);
         starts.push(at);
-        at += view.len;
+        at = at.saturating_add(header.len);
     }
     let marked = mark.saturating_add(1).saturating_sub(base_lsn) as usize;
     let Some(from) = starts.get(marked) else { return Ok((0, 0)) };
-    Ok((from / PAGE_BYTES * PAGE_BYTES, at.next_multiple_of(PAGE_BYTES).min(forward.len())))
+    Ok((
+        from / PAGE_BYTES * PAGE_BYTES,
+        at.min(forward.len()).next_multiple_of(PAGE_BYTES).min(forward.len()),
+    ))
 }
