@@ -115,6 +115,9 @@ impl std::fmt::Debug for Core {
     }
 }
 
+/// Bytes of a task that take no more memory where it is run than where it is made.
+const SMALL_TASK: usize = 32;
+
 /// The tasks of the bus, all of which end before it does.
 #[derive(Debug)]
 pub(crate) struct Tasks {
@@ -128,12 +131,12 @@ impl Tasks {
         // Those that have ended take memory until they are joined.
         while tasks.try_join_next().is_some() {}
         let running = Running::new(&self.running);
-        // A future that waits for another has room for it twice; on the heap it is there once.
-        let task = Box::pin(task);
-        tasks.spawn(async move {
-            task.await;
-            drop(running);
-        });
+        if size_of_val(&task) <= SMALL_TASK {
+            tasks.spawn(running.during(task));
+        } else {
+            // A future that waits for another has room for it twice; on the heap it is there once.
+            tasks.spawn(running.during(Box::pin(task)));
+        }
     }
 
     /// How many there are now.
@@ -162,6 +165,11 @@ impl Running {
     fn new(running: &watch::Sender<usize>) -> Self {
         running.send_modify(|count| *count += 1);
         Self(running.clone())
+    }
+
+    async fn during(self, task: impl Future<Output = ()>) {
+        task.await;
+        drop(self);
     }
 }
 

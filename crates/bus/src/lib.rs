@@ -95,7 +95,7 @@ pub use error::BusError;
 pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
 pub use group::{Backlog, Seen};
 pub use options::BusOptions;
-pub use promethean_store::port::{Damage, Health, StoredEvent, TopicInfo};
+pub use promethean_store::port::{Damage, EventBody, EventRef, Health, Render, StoredEvent, TopicInfo};
 pub use publisher::Publisher;
 pub use subscription::{Given, Held, Lease, Over, Settled, Subscription};
 

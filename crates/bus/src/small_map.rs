@@ -1,6 +1,9 @@
 //! A map for few entries.
 
-/// Entries in a vector, by ascending key. A map of one takes the memory of one entry.
+use std::borrow::Borrow;
+
+/// Entries in a vector, by ascending key. A map of one takes the memory of one entry; one of many is quick as long as
+/// entries come and go in order, or seldom.
 #[derive(Debug)]
 pub(crate) struct SmallMap<K, V> {
     entries: Vec<(K, V)>,
@@ -12,7 +15,7 @@ impl<K, V> Default for SmallMap<K, V> {
     }
 }
 
-impl<K: Ord + Copy, V> SmallMap<K, V> {
+impl<K: Ord, V> SmallMap<K, V> {
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -21,18 +24,18 @@ impl<K: Ord + Copy, V> SmallMap<K, V> {
         self.entries.is_empty()
     }
 
-    pub(crate) fn get(&self, key: K) -> Option<&V> {
-        let index = self.index(key).ok()?;
+    pub(crate) fn get(&self, key: impl Borrow<K>) -> Option<&V> {
+        let index = self.index(key.borrow()).ok()?;
         self.entries.get(index).map(|(_, value)| value)
     }
 
-    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        let index = self.index(key).ok()?;
+    pub(crate) fn get_mut(&mut self, key: impl Borrow<K>) -> Option<&mut V> {
+        let index = self.index(key.borrow()).ok()?;
         self.entries.get_mut(index).map(|(_, value)| value)
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        match self.index(key) {
+        match self.index(&key) {
             Ok(index) => {
                 if let Some(entry) = self.entries.get_mut(index) {
                     entry.1 = value;
@@ -48,8 +51,8 @@ impl<K: Ord + Copy, V> SmallMap<K, V> {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: K) -> Option<V> {
-        let index = self.index(key).ok()?;
+    pub(crate) fn remove(&mut self, key: impl Borrow<K>) -> Option<V> {
+        let index = self.index(key.borrow()).ok()?;
         let (_, value) = self.entries.remove(index);
         if self.entries.is_empty() {
             self.entries = Vec::new();
@@ -57,12 +60,22 @@ impl<K: Ord + Copy, V> SmallMap<K, V> {
         Some(value)
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = K> {
-        self.entries.iter().map(|(key, _)| *key)
-    }
-
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.iter().map(|(_, value)| value)
+    }
+
+    pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
+        self.entries.into_iter().map(|(_, value)| value)
+    }
+
+    fn index(&self, key: &K) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(known, _)| known.cmp(key))
+    }
+}
+
+impl<K: Ord + Copy, V> SmallMap<K, V> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = K> {
+        self.entries.iter().map(|(key, _)| *key)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
@@ -74,10 +87,6 @@ impl<K: Ord + Copy, V> SmallMap<K, V> {
         let middle = last.map_or(0, |last| self.entries.partition_point(|(key, _)| *key <= last));
         let (before, after) = self.entries.split_at(middle);
         after.iter().chain(before).map(|(key, value)| (*key, value))
-    }
-
-    fn index(&self, key: K) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&key, |(key, _)| *key)
     }
 }
 

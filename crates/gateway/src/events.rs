@@ -1,11 +1,11 @@
 //! Events on their way in and out, whatever they come over: from options to what is published, and from what is stored
 //! to JSON with the payload passed through.
 
-use promethean_bus::StoredEvent;
 use promethean_bus::publish::{Publish, Published};
+use promethean_bus::{EventRef, StoredEvent};
 use promethean_model::wire::PublishOpts;
 use promethean_model::wire::server::{EventView, event_json};
-use promethean_model::{EventId, EventMeta, Offset, TopicName};
+use promethean_model::{EventId, EventMeta, MetaError, Offset, TopicName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -17,8 +17,22 @@ pub(crate) const EVENT_BYTES: usize = 160;
 /// Appends the event.
 pub(crate) fn write(out: &mut Vec<u8>, event: &StoredEvent) -> Result<(), Refusal> {
     // Bytes that passed their checksum and cannot be read: a newer release wrote them.
-    let meta = EventMeta::decode(event.meta()).map_err(|_| Refusal::internal())?;
-    event_json(out, &view(event, &meta));
+    render(out, &event.as_ref()).map_err(|_| Refusal::internal())
+}
+
+/// Appends an event that lies in the store's memory.
+pub(crate) fn render(out: &mut Vec<u8>, event: &EventRef<'_>) -> Result<(), MetaError> {
+    let view = EventView {
+        id: &event.id,
+        ts: event.ts,
+        topic: event.topic.as_str(),
+        offset: event.offset,
+        // Keys are stored as text, so the check never fails.
+        key: event.body.key.and_then(|key| str::from_utf8(key).ok()),
+        meta: &EventMeta::decode(event.body.meta)?,
+        payload: event.body.payload,
+    };
+    event_json(out, &view);
     Ok(())
 }
 
@@ -108,6 +122,66 @@ impl PublishedBatch {
             ids: published.iter().map(|event| event.id).collect(),
             duplicates: published.iter().filter(|event| event.duplicate).count(),
             durability: published.first().map_or("memory", |event| event.durability),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use promethean_bus::EventBody;
+    use promethean_model::Event;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn metas() -> impl Strategy<Value = EventMeta> {
+        let texts = || proptest::collection::vec(".{0,6}", 0..3);
+        let headers = proptest::collection::btree_map(".{0,6}", ".{0,6}", 0..3);
+        let ids = proptest::collection::vec(any::<[u8; 16]>().prop_map(EventId::from_bytes), 0..3);
+        let parts = (
+            proptest::option::of(any::<u32>()),
+            proptest::option::of(headers),
+            proptest::option::of(texts()),
+            proptest::option::of(ids),
+            proptest::option::of(".{0,6}"),
+        );
+        parts.prop_map(|(partition, headers, tags, caused_by, sid): (_, Option<BTreeMap<_, _>>, _, _, _)| {
+            EventMeta { partition, headers, tags, caused_by, sid }
+        })
+    }
+
+    fn json(parts: Event, stored: &StoredEvent) {
+        let mut out = Vec::new();
+        write(&mut out, stored).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&parts).unwrap());
+    }
+
+    proptest! {
+        /// The bytes that go out are those that `serde_json` would make of the event.
+        #[test]
+        fn an_event_is_written_as_the_model_would_write_it(
+            (id, ts, offset) in (any::<[u8; 16]>(), any::<i64>(), any::<u64>()),
+            key in proptest::option::of(".{0,10}"),
+            meta in metas(),
+            payload in prop_oneof!["[0-9]{1,4}", ".{0,20}".prop_map(|text| serde_json::to_string(&text).unwrap())],
+        ) {
+            // A number does not begin with 0.
+            let payload = format!("[{}]", payload.trim_start_matches('0'));
+            let (id, topic): (_, TopicName) = (EventId::from_bytes(id), "a.b".parse().unwrap());
+            let mut bytes = Vec::new();
+            meta.encode(&mut bytes);
+            let body = EventBody {
+                key: key.as_deref().map(str::as_bytes),
+                meta: &bytes,
+                payload: payload.as_bytes(),
+            };
+            let stored = StoredEvent::new(topic.clone(), Offset(offset), id, ts).with_body(body);
+            let EventMeta { partition, headers, tags, caused_by, sid } = meta;
+            let payload = RawValue::from_string(payload).unwrap();
+            let offset = Offset(offset);
+            json(Event { id, ts, topic, offset, key, partition, headers, payload, tags, caused_by, sid }, &stored);
         }
     }
 }

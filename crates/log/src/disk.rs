@@ -36,6 +36,13 @@ pub trait Disk: Debug + Send + Sync + 'static {
 pub trait DiskFile: Debug + Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+    /// Reads `len` bytes into memory of their own, fewer at the end of the file.
+    fn read_vec_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let count = self.read_at(&mut bytes, at)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
     /// Writes some of `buf`, extending the file if needed, and says how much.
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize>;
     /// The file's length.

@@ -6,7 +6,6 @@ use crate::core::Core;
 use crate::disk::DiskFile;
 use crate::error::{ReadError, read_io};
 use crate::files::Part;
-use crate::io_util::read_vec_at;
 use crate::read::{FilePlace, Page, ReadLimit};
 use crate::record::{self, Bad, Record};
 use crate::topic::{Topic, TopicState};
@@ -54,11 +53,11 @@ impl Core {
         const GUESS_BYTES: usize = 1024;
         // Named only when it is needed: this runs for every event of a key's history.
         let failed = |error| read_io("read", &place.meta.id.path())(error);
-        let mut bytes = read_vec_at(file, u64::from(pos), GUESS_BYTES).map_err(failed)?;
+        let mut bytes = file.read_vec_at(u64::from(pos), GUESS_BYTES).map_err(failed)?;
         if let Err(Bad::Short(len)) = record::parse(&bytes)
             && u64::from(pos) + len as u64 <= place.applied
         {
-            bytes = read_vec_at(file, u64::from(pos), len).map_err(failed)?;
+            bytes = file.read_vec_at(u64::from(pos), len).map_err(failed)?;
         }
         if let Ok(view) = record::parse(&bytes)
             && view.topic == topic.id()

@@ -20,14 +20,6 @@ pub(crate) fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -
     Ok(())
 }
 
-/// Reads `len` bytes at `at`, fewer at the end of the file.
-pub(crate) fn read_vec_at(file: &dyn DiskFile, at: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let count = file.read_at(&mut bytes, at)?;
-    bytes.truncate(count);
-    Ok(bytes)
-}
-
 /// A panicking holder poisons the log itself (see `poison.rs`), so the lock's own poison says nothing more.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::core::Core;
 use crate::error::{Damage, ReadError, read_io};
 use crate::files::Part;
-use crate::io_util::read_vec_at;
 use crate::planted::{self, Bug};
 use crate::record::{self, Bad, RecordView};
 use crate::samples::start_at;
@@ -16,7 +15,7 @@ use crate::topic::{Chunk, Topic};
 /// Least and most that is read from a file at once.
 const WINDOW_MIN: usize = 8 * 1024;
 const WINDOW_MAX: usize = 1024 * 1024;
-/// What a few events are taken to need; more is read if they need more.
+/// What an event is taken to need before one was seen; more is read if they need more.
 const EVENT_BYTES_GUESS: usize = 512;
 
 /// How much a read may return; at least one event is returned if there is one.
@@ -172,14 +171,19 @@ impl Core {
         let mut scan = Scan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
         while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
             let left = (place.applied - scan.pos) as usize;
-            let bytes = limit.bytes.min(limit.events.saturating_mul(EVENT_BYTES_GUESS));
-            let wanted = bytes.saturating_sub(page.bytes.len()).clamp(WINDOW_MIN, WINDOW_MAX);
-            let mut window =
-                read_vec_at(&*file, scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
+            let room = limit.bytes.saturating_sub(page.bytes.len());
+            // A window rarely ends with a record; what is missing to a full page is not worth another one.
+            if room < WINDOW_MIN && !page.is_empty() {
+                break;
+            }
+            let each = page.bytes.len().checked_div(page.len()).unwrap_or(EVENT_BYTES_GUESS);
+            let wanted = room.min((limit.events.saturating_sub(page.len())).saturating_mul(each));
+            let wanted = wanted.clamp(WINDOW_MIN, WINDOW_MAX);
+            let mut window = file.read_vec_at(scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
             if let Err(Bad::Short(len)) = record::parse(&window)
                 && len <= left
             {
-                window = read_vec_at(&*file, scan.pos, len).map_err(read_io("read", &path))?;
+                window = file.read_vec_at(scan.pos, len).map_err(read_io("read", &path))?;
             }
             let bounds = Bounds { from, end, limit };
             let found = scan.take_window(topic.id(), window, bounds, page);

@@ -118,6 +118,22 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
+    /// Without zeroing the memory first.
+    fn read_vec_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let place = at + bytes.len() as u64;
+            match rustix::io::pread(&self.0, rustix::buffer::spare_capacity(&mut bytes), place) {
+                Ok(0) => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // More may have been given than was asked for.
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
         self.0.write_at(buf, at)
     }

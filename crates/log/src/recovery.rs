@@ -104,8 +104,7 @@ fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
     match disk.open(FORMAT_PATH) {
         Ok(file) => {
             let len = file.len().map_err(open_io("stat", FORMAT_PATH))?;
-            let bytes = crate::io_util::read_vec_at(&*file, 0, len.min(256) as usize)
-                .map_err(open_io("read", FORMAT_PATH))?;
+            let bytes = file.read_vec_at(0, len.min(256) as usize).map_err(open_io("read", FORMAT_PATH))?;
             let found = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             if found != FORMAT {
                 return Err(OpenError::Format { found, expected: FORMAT });

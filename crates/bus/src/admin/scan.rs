@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean_model::{Offset, TopicName};
-use promethean_store::port::{EventPage, PageLimit};
+use promethean_store::port::{EventPage, PageLimit, ReadError, Render};
 
 use super::replay::ReplayPage;
 use crate::bus::Bus;
@@ -61,8 +61,7 @@ impl Scan {
             let EventPage { mut events, next, expired } =
                 self.core.store.read(&self.topic, self.next, limit).await?;
             events.retain(|event| event.offset < self.end);
-            // A topic that was deleted meanwhile has nothing more; its end would never be reached.
-            self.next = if next > self.next { next.min(self.end) } else { self.end };
+            self.move_to(next);
             if self.normalize {
                 events = lift_events(&self.core, events).await;
             }
@@ -71,5 +70,37 @@ impl Scan {
             }
         }
         Ok(None)
+    }
+
+    /// As `next_page`, with every event appended to `out` by `render` instead of being kept; there may be none, and
+    /// still more to come.
+    pub async fn next_rendered(
+        &mut self,
+        events: usize,
+        bytes: usize,
+        mut out: Vec<u8>,
+        render: &Arc<Render>,
+    ) -> Result<Option<Vec<u8>>, BusError> {
+        if self.normalize {
+            let Some(page) = self.next_page(events, bytes).await? else { return Ok(None) };
+            let written = page.events.iter().try_for_each(|event| render(&mut out, &event.as_ref()));
+            written.map_err(ReadError::from)?;
+            return Ok(Some(out));
+        }
+        if self.next >= self.end {
+            return Ok(None);
+        }
+        let (end, render) = (self.end, Arc::clone(render));
+        let below_end: Arc<Render> =
+            Arc::new(move |out, event| if event.offset < end { render(out, event) } else { Ok(()) });
+        let limit = PageLimit { events: events.max(1), bytes };
+        let page = self.core.store.read_rendered(&self.topic, self.next, limit, out, below_end).await?;
+        self.move_to(page.next);
+        Ok(Some(page.out))
+    }
+
+    /// A topic that was deleted meanwhile has nothing more; its end would never be reached.
+    fn move_to(&mut self, next: Offset) {
+        self.next = if next > self.next { next.min(self.end) } else { self.end };
     }
 }

@@ -89,7 +89,7 @@ impl Owners {
         owner.mailbox.send_now(command)?;
         let options = map.shared(&wanted.row.options);
         map.owners.insert(key, Entry { owner: Arc::clone(&owner), options });
-        core.tasks.spawn(task::run(task::start(core, &owner, &wanted.row)));
+        core.tasks.spawn(task::run(core, &owner, &wanted.row));
         Ok(owner)
     }
 

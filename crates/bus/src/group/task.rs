@@ -1,12 +1,14 @@
 //! The task of an owner: it feeds the machine and does what the machine wants done.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::{Future, pending, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use promethean_model::Offset;
 use promethean_store::port::EndWatch;
+use tokio::task::coop;
 
 use super::command::{Answer, Command, Joiner};
 use super::inbox::{Inbox, Item};
@@ -27,20 +29,41 @@ const RETRY_MS: u64 = 1_000;
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Serves the owner until it has nothing to do, or cannot go on.
-pub(super) async fn run(start: Boxed<Option<Box<Task>>>) {
-    let Some(mut task) = start.await else { return };
-    if let Err(why) = task.serve().await {
-        task.stop(&why);
+/// The task of an owner, until it has nothing to do or cannot go on. There may be thousands, so it is no `async fn`: at
+/// rest it is a pointer.
+pub(super) enum Run {
+    /// On the heap, as it is large and soon over.
+    Starting(Boxed<Option<Box<Task>>>),
+    Serving(Box<Task>),
+}
+
+impl Future for Run {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match &mut *self {
+                Self::Starting(start) => match ready!(start.as_mut().poll(context)) {
+                    Some(task) => *self = Self::Serving(task),
+                    None => return Poll::Ready(()),
+                },
+                Self::Serving(task) => {
+                    if let Err(why) = ready!(task.poll_serve(context)) {
+                        task.stop(&why);
+                    }
+                    return Poll::Ready(());
+                }
+            }
+        }
     }
 }
 
-/// Takes the group over; `None` if that failed, which everyone has been told. On the heap, as it is large and soon
-/// over: a task at rest is no larger than what it needs then.
-pub(super) fn start(core: &Arc<Core>, owner: &Arc<Owner>, row: &GroupRow) -> Boxed<Option<Box<Task>>> {
-    Box::pin(take_over(Arc::clone(core), Arc::clone(owner), row.clone()))
+/// Takes the group over and serves it.
+pub(super) fn run(core: &Arc<Core>, owner: &Arc<Owner>, row: &GroupRow) -> Run {
+    Run::Starting(Box::pin(take_over(Arc::clone(core), Arc::clone(owner), row.clone())))
 }
 
+/// `None` if that failed, which everyone has been told.
 async fn take_over(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<Box<Task>> {
     let watch = core.store.watch(&owner.topic);
     let loaded = match load::load(&core, &owner, &row).await {
@@ -70,6 +93,7 @@ async fn take_over(core: Arc<Core>, owner: Arc<Owner>, row: GroupRow) -> Option<
         enders: Vec::new(),
         paused: loaded.paused,
         closing: false,
+        waiting: false,
         shown_ms: 0,
         counted: Counts::default(),
         expired: 0,
@@ -90,7 +114,7 @@ pub(super) struct Task {
     pub(super) next_reply: u64,
     pub(super) read: Option<Boxed<Result<Input, Unread>>>,
     pub(super) commit: Option<Committing>,
-    /// Empty between steps; kept for its memory.
+    /// Empty between steps; kept for its memory while there is much to do.
     pub(super) effects: Vec<Effect>,
     pub(super) letters: VecDeque<Command>,
     pub(super) failure: Option<Box<BusError>>,
@@ -100,6 +124,8 @@ pub(super) struct Task {
     pub(super) enders: Vec<Answer<()>>,
     pub(super) paused: bool,
     pub(super) closing: bool,
+    /// Whether all was done that there was to do.
+    waiting: bool,
     pub(super) shown_ms: u64,
     /// What the metrics know already.
     pub(super) counted: Counts,
@@ -127,47 +153,71 @@ enum Woken {
 }
 
 impl Task {
-    /// Returns when there is nothing to do any more; an error when it cannot go on.
-    async fn serve(&mut self) -> Result<(), BusError> {
+    /// Ready when there is nothing to do any more; an error when it cannot go on.
+    fn poll_serve(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BusError>> {
         loop {
-            self.look_at_end()?;
-            self.owner.mailbox.take(&mut self.letters);
-            while let Some(command) = self.letters.pop_front() {
-                self.obey(command)?;
+            if !self.waiting {
+                if self.work()? {
+                    return Poll::Ready(Ok(()));
+                }
+                let due = self.machine.next_deadline(self.now);
+                self.timer.arm(due.map(|due| due.saturating_sub(self.now.monotonic_ms)));
+                self.waiting = true;
             }
-            // What the store has accepted comes before what is done once we have ended; the rest need not be written.
-            if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
-                return Err(*why);
-            }
-            self.share_credit();
-            self.show();
-            if self.is_done() {
-                return Ok(());
-            }
-            let woken = self.wait().await;
+            let woken = ready!(self.poll_woken(context));
+            self.waiting = false;
             self.now = self.core.now();
             match woken {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
-                Woken::StoreClosed => return Err(BusError::Closed),
+                Woken::StoreClosed => return Poll::Ready(Err(BusError::Closed)),
                 Woken::Timer => self.step(Input::Tick),
                 Woken::Other => {}
             }
         }
     }
 
-    async fn wait(&mut self) -> Woken {
-        let due = self.machine.next_deadline(self.now);
-        self.timer.arm(due.map(|due| due.saturating_sub(self.now.monotonic_ms)));
-        // In this order: letters may never end, and what was asked for comes at most once.
-        tokio::select! {
-            biased;
-            outcome = ready(&mut self.commit) => Woken::Committed(outcome),
-            answer = ready(&mut self.read) => Woken::Read(answer),
-            () = poll_fn(|context| self.owner.mailbox.poll_arrived(context)) => Woken::Other,
-            end = poll_fn(|context| self.watch.poll_changed(context)) => end.map_or(Woken::StoreClosed, |_| Woken::Other),
-            () = self.timer.fired() => Woken::Timer,
+    /// Does all there is to do now; whether that was all for ever.
+    fn work(&mut self) -> Result<bool, BusError> {
+        self.look_at_end()?;
+        self.owner.mailbox.take(&mut self.letters);
+        while let Some(command) = self.letters.pop_front() {
+            self.obey(command)?;
         }
+        // What the store has accepted comes before what is done once we have ended; the rest need not be written.
+        if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
+            return Err(*why);
+        }
+        self.share_credit();
+        self.show();
+        if self.read.is_none() && self.commit.is_none() {
+            // At rest, for all we know: what comes next is worth new memory.
+            self.letters = VecDeque::new();
+            self.effects = Vec::new();
+        }
+        Ok(self.is_done())
+    }
+
+    /// In this order: letters may never end, and what was asked for comes at most once.
+    fn poll_woken(&mut self, context: &mut Context<'_>) -> Poll<Woken> {
+        // However much there is to do, others have their turn.
+        if !coop::has_budget_remaining() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Poll::Ready(outcome) = poll_and_forget(&mut self.commit, context) {
+            return Poll::Ready(Woken::Committed(outcome));
+        }
+        if let Poll::Ready(answer) = poll_and_forget(&mut self.read, context) {
+            return Poll::Ready(Woken::Read(answer));
+        }
+        if self.owner.mailbox.poll_arrived(context).is_ready() {
+            return Poll::Ready(Woken::Other);
+        }
+        if let Poll::Ready(end) = self.watch.poll_changed(context) {
+            return Poll::Ready(end.map_or(Woken::StoreClosed, |_| Woken::Other));
+        }
+        self.timer.poll_fired(context).map(|()| Woken::Timer)
     }
 
     fn look_at_end(&mut self) -> Result<(), BusError> {
@@ -380,12 +430,10 @@ impl Task {
     }
 }
 
-/// Waits for the future and forgets it; for ever if there is none.
-async fn ready<T>(future: &mut Option<Boxed<T>>) -> T {
-    let output = match future {
-        Some(future) => future.await,
-        None => pending().await,
-    };
+/// Forgets the future when it is ready; never ready if there is none.
+fn poll_and_forget<T>(future: &mut Option<Boxed<T>>, context: &mut Context<'_>) -> Poll<T> {
+    let Some(waited) = future else { return Poll::Pending };
+    let output = ready!(waited.as_mut().poll(context));
     *future = None;
-    output
+    Poll::Ready(output)
 }

@@ -1,7 +1,8 @@
 //! The alarm of an owner.
 
-use std::future::pending;
+use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
@@ -31,12 +32,11 @@ impl Timer {
         self.set = true;
     }
 
-    /// Waits until it rings.
-    pub(super) async fn fired(&mut self) {
-        match &mut self.sleep {
-            Some(sleep) if self.wanted => sleep.as_mut().await,
-            _ => pending().await,
-        }
+    /// Ready when it rings.
+    pub(super) fn poll_fired(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(sleep) = self.sleep.as_mut().filter(|_| self.wanted) else { return Poll::Pending };
+        ready!(sleep.as_mut().poll(context));
         self.set = false;
+        Poll::Ready(())
     }
 }

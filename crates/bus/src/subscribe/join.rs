@@ -209,7 +209,7 @@ async fn join_all(
 
 /// Joins one topic of a pattern. One that is being deleted is no topic of it: should it be born again, that is told.
 async fn join_one(link: &Arc<Link>, seat: &Seat, topic: &TopicName) -> Result<(), BusError> {
-    if link.joined().owners.contains_key(topic) {
+    if link.joined().owners.get(topic).is_some() {
         return Ok(());
     }
     match join_now(link, seat, topic).await {

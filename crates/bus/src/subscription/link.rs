@@ -1,6 +1,5 @@
 //! What leases and their subscription share.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use promethean_model::{GroupName, MemberId, TopicName};
@@ -14,6 +13,7 @@ use crate::delivery::types::{LeaseRef, MemberNo};
 use crate::error::BusError;
 use crate::group::{Ask, Command, Inbox, Owner};
 use crate::pattern::Subject;
+use crate::small_map::SmallMap;
 
 /// What leases and their subscription share.
 pub(crate) struct Link {
@@ -37,7 +37,7 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 pub(crate) struct Joined {
     /// The owners it is a member of.
-    pub(crate) owners: HashMap<TopicName, Arc<Owner>>,
+    pub(crate) owners: SmallMap<TopicName, Arc<Owner>>,
     /// Whether topics that come are to deliver nothing for now.
     pub(crate) paused: bool,
     /// Whether it has left: nothing more is to be joined.

@@ -1,6 +1,7 @@
 //! Bodies that are written while they are made.
 
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use thiserror::Error;
 use tokio::sync::mpsc;
+
+/// Buffers of one answer that wait to be filled. One that large events made large is kept too, as long as the answer.
+const IDLE_BUFFERS_MAX: usize = 2;
 
 /// Where a task puts what it makes. Dropped before it is finished, it leaves an answer that is visibly not whole.
 #[derive(Debug)]
@@ -63,6 +67,49 @@ impl Outlet {
     }
 }
 
+/// Buffers that come back when what was in them is sent, so that a long answer needs no new memory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// A buffer on its way to the client.
+struct Lent {
+    bytes: Vec<u8>,
+    home: Buffers,
+}
+
+impl Buffers {
+    /// An empty one.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.idle().pop().unwrap_or_default()
+    }
+
+    /// What is in it, to be sent.
+    pub(super) fn lend(&self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Lent { bytes, home: self.clone() })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let mut idle = self.home.idle();
+        if idle.len() < IDLE_BUFFERS_MAX {
+            bytes.clear();
+            idle.push(bytes);
+        }
+    }
+}
+
 impl hyper::body::Body for Chunks {
     type Data = Bytes;
     type Error = Cut;
@@ -82,5 +129,26 @@ impl hyper::body::Body for Chunks {
                 Some(Err(Cut))
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_empty_when_the_last_who_needs_it_is_done() {
+        let buffers = Buffers::default();
+        let mut bytes = buffers.take();
+        bytes.extend_from_slice(&[7; 1000]);
+        let sent = buffers.lend(bytes);
+        let part = sent.slice(10..20);
+        drop(sent);
+        assert_eq!((&part[..], buffers.take().capacity()), (&[7; 10][..], 0));
+        drop(part);
+        let again = buffers.take();
+        assert!(again.is_empty() && again.capacity() >= 1000);
+        (0..10).for_each(|_| drop(buffers.lend(vec![1])));
+        assert_eq!(buffers.idle().len(), IDLE_BUFFERS_MAX);
     }
 }

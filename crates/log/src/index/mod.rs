@@ -27,7 +27,7 @@ mod tiers;
 #[cfg(test)]
 mod test_damage;
 #[cfg(test)]
-mod test_disk;
+pub(crate) mod test_disk;
 #[cfg(test)]
 mod test_model;
 #[cfg(test)]

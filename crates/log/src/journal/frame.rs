@@ -127,6 +127,26 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
     Some(FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes })
 }
 
+/// What a header that verifies says of its frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header {
+    pub(crate) lsn: u64,
+    pub(crate) durable_mark: u64,
+    pub(crate) len: usize,
+}
+
+/// The header at the start of `bytes`, if there is a valid one.
+pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<Header> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    let (magic, crc, body_bytes) = (fields.array::<4>()?, fields.u32()?, fields.u32()? as usize);
+    let verifies = crc == crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt || planted::is(Bug::IgnoreCrc);
+    let _body_crc = fields.u32()?;
+    let (lsn, durable_mark) = (fields.u64()?, fields.u64()?);
+    let len = HEADER_BYTES.saturating_add(body_bytes);
+    (magic == MAGIC && verifies).then_some(Header { lsn, durable_mark, len })
+}
+
 /// Where a frame whose header verifies and whose body does not would end. Bytes of a file's earlier life claim nothing.
 pub(crate) fn claimed_end(bytes: &[u8], at: usize, salt: u32) -> Option<usize> {
     let header = bytes.get(at..)?.first_chunk::<HEADER_BYTES>()?;

@@ -1,5 +1,6 @@
 //! The journal: the only thing that is synced before an ack.
 
+mod forward;
 pub(crate) mod frame;
 pub(crate) mod reader;
 mod renew;

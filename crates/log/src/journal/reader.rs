@@ -1,14 +1,17 @@
 //! Reads the journal after a crash and tells a torn tail from damage.
 
+use std::io;
 use std::sync::Arc;
 
+use memchr::memmem;
+
+use super::forward::Forward;
 use super::frame::{self, FrameView};
 use super::renew::renew;
 use super::writer::{Found, FullFile};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError, open_io};
-use crate::io_util::read_vec_at;
 use crate::planted::{self, Bug};
 
 /// One journal file with a valid header.
@@ -58,17 +61,18 @@ pub(crate) fn read_journal(
     end.found.spares = listing.spares;
     let mut files = listing.live.into_iter().peekable();
     check_start(files.peek(), &start, &listing.headless)?;
+    let mut window = Vec::new();
     while let Some(source) = files.next() {
         let next_base = files.peek().map(|next| next.header.base_lsn);
         check_successor(&source, files.peek())?;
-        let bytes = source.read()?;
+        let path = file_name(source.number);
+        let mut forward = Forward::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
         // Before anything is made of what it holds: a frame in the page cache is not a durable one.
         if !planted::is(Bug::ServeUnsynced) {
-            source.make_durable(&bytes, next_base.is_none())?;
+            source.make_durable(&mut forward, next_base.is_none())?;
         }
-        let reading =
-            FileReading { source: &source, bytes: &bytes, next_base, checkpoint_lsn, accept_damage };
-        reading.run(&mut end, visit)?;
+        let reading = FileReading { source: &source, path, next_base, checkpoint_lsn, accept_damage };
+        reading.run(&mut forward, &mut end, visit)?;
         end.found.next_sequence = source.header.sequence + 1;
         let (number, sequence) = (source.number, source.header.sequence);
         end.found.full.push_back(FullFile {
@@ -103,7 +107,7 @@ fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<L
         listing.next_number = listing.next_number.max(number + 1);
         let path = file_name(number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
-        let sector = read_vec_at(&*file, 0, FRAMES_AT as usize).map_err(open_io("read", &path))?;
+        let sector = file.read_vec_at(0, FRAMES_AT as usize).map_err(open_io("read", &path))?;
         match FileHeader::decode(&sector) {
             None if sector.len() < FRAMES_AT as usize => {
                 return Err(header_damage(path, "the file is shorter than it was made"));
@@ -153,17 +157,11 @@ fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(),
 }
 
 impl SourceFile {
-    fn read(&self) -> Result<Vec<u8>, OpenError> {
-        let path = file_name(self.number);
-        let file_bytes = self.file.len().map_err(open_io("stat", &path))?;
-        read_vec_at(&*self.file, 0, file_bytes as usize).map_err(open_io("read", &path))
-    }
-
-    fn make_durable(&self, bytes: &[u8], is_last: bool) -> Result<(), OpenError> {
+    fn make_durable(&self, forward: &mut Forward<'_>, is_last: bool) -> Result<(), OpenError> {
         let path = file_name(self.number);
         if is_last {
             let salt = frame::salt(self.header.sequence);
-            renew(&*self.file, bytes, self.header.base_lsn, salt).map_err(open_io("write", &path))?;
+            renew(&*self.file, forward, self.header.base_lsn, salt).map_err(open_io("write", &path))?;
         }
         self.file.sync().map_err(open_io("sync", &path))
     }
@@ -171,7 +169,7 @@ impl SourceFile {
 
 struct FileReading<'a> {
     source: &'a SourceFile,
-    bytes: &'a [u8],
+    path: String,
     next_base: Option<u64>,
     checkpoint_lsn: u64,
     accept_damage: bool,
@@ -180,15 +178,15 @@ struct FileReading<'a> {
 impl FileReading<'_> {
     fn run(
         &self,
+        forward: &mut Forward<'_>,
         end: &mut JournalEnd,
         visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
     ) -> Result<(), OpenError> {
-        let bytes = self.bytes;
         let salt = frame::salt(self.source.header.sequence);
         let mut at = FRAMES_AT as usize;
         let mut expected = self.source.header.base_lsn;
         while self.next_base.is_none_or(|next| expected < next) {
-            let parsed = bytes.get(at..).and_then(|rest| frame::parse(rest, salt));
+            let parsed = forward.frame(at, salt).map_err(open_io("read", &self.path))?;
             match parsed.filter(|view| view.lsn == expected || planted::is(Bug::IgnoreCrc)) {
                 Some(view) => {
                     if view.lsn > self.checkpoint_lsn {
@@ -198,7 +196,7 @@ impl FileReading<'_> {
                     at += view.len;
                     expected = view.lsn + 1;
                 }
-                None => match self.judge(at, expected, salt, end)? {
+                None => match self.judge(forward, (at, expected), salt, end)? {
                     Some((next_at, next_lsn)) => (at, expected) = (next_at, next_lsn),
                     None => break,
                 },
@@ -211,26 +209,28 @@ impl FileReading<'_> {
     /// accepted damage after which reading goes on.
     fn judge(
         &self,
-        at: usize,
-        lsn: u64,
+        forward: &mut Forward<'_>,
+        (at, lsn): (usize, u64),
         salt: u32,
         end: &mut JournalEnd,
     ) -> Result<Option<(usize, u64)>, OpenError> {
-        let bytes = self.bytes;
-        let later = later_frames(bytes, at, salt, lsn);
+        let failed = || open_io("read", &self.path);
+        let later = later_frames(forward, at, salt, lsn).map_err(failed())?;
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
-        let shortened = (bytes.len() as u64) < self.source.header.file_bytes;
+        let shortened = (forward.len() as u64) < self.source.header.file_bytes;
         if promised < lsn && !shortened {
-            let torn_end = later.last_end.or_else(|| frame::claimed_end(bytes, at, salt));
+            let header = forward.from(at, frame::HEADER_BYTES).map_err(failed())?;
+            let torn = || frame::claimed_end(header, 0, salt).map(|len| at + len);
+            let torn_end = later.last_end.or_else(torn);
             end.torn_bytes = torn_end.map_or(0, |torn_end| torn_end.saturating_sub(at) as u64);
             return Ok(None);
         }
-        let to = later.first.map_or(bytes.len(), |(next_at, _)| next_at);
+        let to = later.first.map_or(forward.len(), |(next_at, _)| next_at);
         let what =
             if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
         let damage = Damage {
             topic: None,
-            file: file_name(self.source.number),
+            file: self.path.clone(),
             from_byte: at as u64,
             to_byte: to as u64,
             from_offset: 0,
@@ -253,13 +253,22 @@ struct LaterFrames {
 }
 
 /// Valid frames of this file anywhere behind `at`, with LSNs from `lsn` on.
-fn later_frames(bytes: &[u8], at: usize, salt: u32, lsn: u64) -> LaterFrames {
+fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
+    let magic = memmem::Finder::new(&frame::MAGIC);
     let mut later = LaterFrames::default();
     let mut pos = at;
-    while let Some(rest) = bytes.get(pos..) {
-        let Some(skip) = find_magic(rest) else { break };
+    loop {
+        let rest = forward.from(pos, frame::MAGIC.len())?;
+        if rest.len() < frame::MAGIC.len() {
+            return Ok(later);
+        }
+        let Some(skip) = magic.find(rest) else {
+            // It may begin in this window and end in the next.
+            pos += rest.len() - (frame::MAGIC.len() - 1);
+            continue;
+        };
         pos += skip;
-        match bytes.get(pos..).and_then(|rest| frame::parse(rest, salt)).filter(|view| view.lsn >= lsn) {
+        match forward.frame(pos, salt)?.filter(|view| view.lsn >= lsn) {
             Some(view) => {
                 later.first.get_or_insert((pos, view.lsn));
                 later.last_end = Some(pos + view.len);
@@ -269,11 +278,6 @@ fn later_frames(bytes: &[u8], at: usize, salt: u32, lsn: u64) -> LaterFrames {
             None => pos += 1,
         }
     }
-    later
-}
-
-fn find_magic(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(frame::MAGIC.len()).position(|window| window == frame::MAGIC)
 }
 
 /// A file with a broken header is a spare unless it holds frames of the journal's next use.
@@ -281,10 +285,11 @@ fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> R
     for number in headless {
         let path = file_name(*number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
-        let len = file.len().map_err(open_io("stat", &path))?;
-        let bytes = read_vec_at(&*file, 0, len as usize).map_err(open_io("read", &path))?;
+        let mut window = Vec::new();
+        let mut forward = Forward::new(&*file, &mut window).map_err(open_io("stat", &path))?;
         let salt = frame::salt(end.found.next_sequence);
-        if later_frames(&bytes, FRAMES_AT as usize, salt, end.last_lsn + 1).first.is_some() {
+        let found = later_frames(&mut forward, FRAMES_AT as usize, salt, end.last_lsn + 1);
+        if found.map_err(open_io("read", &path))?.first.is_some() {
             return Err(header_damage(path, "the header of a journal file in use does not verify"));
         }
         disk.remove(&path).map_err(open_io("remove", &path))?;
@@ -322,7 +327,7 @@ fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), OpenError> {
     for number in &end.found.spares {
         let path = file_name(*number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
-        let first = read_vec_at(&*file, FRAMES_AT, frame::HEADER_BYTES).map_err(open_io("read", &path))?;
+        let first = file.read_vec_at(FRAMES_AT, frame::HEADER_BYTES).map_err(open_io("read", &path))?;
         if frame::claimed_end(&first, 0, salt).is_some() {
             return Err(header_damage(path, "the header of a journal file in use was erased"));
         }

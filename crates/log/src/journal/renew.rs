@@ -6,7 +6,8 @@
 
 use std::io;
 
-use super::{FRAMES_AT, frame};
+use super::FRAMES_AT;
+use super::forward::Forward;
 use crate::disk::DiskFile;
 use crate::io_util::write_all_at;
 
@@ -14,27 +15,37 @@ const PAGE_BYTES: usize = 4096;
 
 /// Writes the header again, and all frames of the journal's last file that no durable mark covers. Files before it were
 /// synced whole before their successor began.
-pub(super) fn renew(file: &dyn DiskFile, bytes: &[u8], base_lsn: u64, salt: u32) -> io::Result<()> {
-    let (from, to) = unmarked(bytes, base_lsn, salt);
-    write_all_at(file, bytes.get(..FRAMES_AT as usize).unwrap_or_default(), 0)?;
-    write_all_at(file, bytes.get(from..to).unwrap_or_default(), from as u64)
+pub(super) fn renew(
+    file: &dyn DiskFile,
+    forward: &mut Forward<'_>,
+    base_lsn: u64,
+    salt: u32,
+) -> io::Result<()> {
+    let (from, to) = unmarked(forward, base_lsn, salt)?;
+    let header = file.read_vec_at(0, FRAMES_AT as usize)?;
+    write_all_at(file, &header, 0)?;
+    let frames = file.read_vec_at(from as u64, to - from)?;
+    write_all_at(file, &frames, from as u64)
 }
 
-/// From the first frame above the highest durable mark to the end of the frames, in whole pages.
-fn unmarked(bytes: &[u8], base_lsn: u64, salt: u32) -> (usize, usize) {
-    let frames = || {
-        let mut at = FRAMES_AT as usize;
-        let mut lsn = base_lsn;
-        std::iter::from_fn(move || {
-            let view = bytes.get(at..).and_then(|rest| frame::parse(rest, salt))?;
-            let found = (view.lsn == lsn).then_some((at, view))?;
-            at += view.len;
-            lsn += 1;
-            Some(found)
-        })
-    };
-    let mark = frames().map(|(_, view)| view.durable_mark).max().unwrap_or(0);
-    let above = frames().filter(|(_, view)| view.lsn > mark);
-    let (from, to) = above.fold((usize::MAX, 0), |(from, _), (at, view)| (from.min(at), at + view.len));
-    (from.min(to) / PAGE_BYTES * PAGE_BYTES, to.next_multiple_of(PAGE_BYTES).min(bytes.len()))
+/// From the first frame above the highest durable mark to the end of the frames, in whole pages. Bodies are not looked
+/// at: a mark is worth its header's checksum, and a torn frame is written again as it is.
+fn unmarked(forward: &mut Forward<'_>, base_lsn: u64, salt: u32) -> io::Result<(usize, usize)> {
+    let (mut at, mut mark) = (FRAMES_AT as usize, 0);
+    // Their LSNs are consecutive.
+    let mut starts = Vec::new();
+    while let Some(header) = forward.header(at, salt)? {
+        if header.lsn != base_lsn + starts.len() as u64 {
+            break;
+        }
+        mark = mark.max(header.durable_mark);
+        starts.push(at);
+        at = at.saturating_add(header.len);
+    }
+    let marked = mark.saturating_add(1).saturating_sub(base_lsn) as usize;
+    let Some(from) = starts.get(marked) else { return Ok((0, 0)) };
+    Ok((
+        from / PAGE_BYTES * PAGE_BYTES,
+        at.min(forward.len()).next_multiple_of(PAGE_BYTES).min(forward.len()),
+    ))
 }

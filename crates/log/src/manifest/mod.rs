@@ -12,7 +12,7 @@ pub(crate) use snapshot::Snapshot;
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError, open_io};
-use crate::io_util::{read_vec_at, write_all_at};
+use crate::io_util::write_all_at;
 use crate::planted::{self, Bug};
 
 const PATH: &str = "manifest";
@@ -60,7 +60,7 @@ impl Manifest {
             other => other.map_err(open_io("open", PATH))?,
         };
         let size = file.len().map_err(open_io("stat", PATH))?;
-        let bytes = read_vec_at(&*file, 0, size as usize).map_err(open_io("read", PATH))?;
+        let bytes = file.read_vec_at(0, size as usize).map_err(open_io("read", PATH))?;
         if bytes.get(..MAGIC.len()) != Some(MAGIC) {
             return Err(damage(0, MAGIC.len(), "the manifest does not start as one"));
         }

@@ -7,13 +7,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use promethean_log::{ReadError as LogReadError, ReadLimit, Record, RecordView, Topic};
+use promethean_log::{Page, ReadError as LogReadError, ReadLimit, Record, RecordView, Topic};
 use promethean_model::{EventId, Offset, OffsetRange, TopicName};
 
 use super::error::read_error;
 use super::parts::Parts;
 use super::{EmbeddedStore, blocking};
-use crate::port::{EventPage, EventReads, PageLimit, ReadError, StoredEvent, TopicInfo, TopicPage};
+use crate::port::{
+    EventBody, EventPage, EventReads, EventRef, PageLimit, ReadError, Render, RenderedPage, StoredEvent,
+    TopicInfo, TopicPage,
+};
 
 /// Reads of at most so many events at the end are done where they are asked for, wherever the events are.
 const INLINE_EVENTS_MAX: u64 = 64;
@@ -45,11 +48,28 @@ impl EventReads for EmbeddedStore {
         let Some(topic) = parts.log.topic(topic) else {
             return Ok(EventPage { events: Vec::new(), next: from, expired: 0 });
         };
-        let is_short = topic.end().saturating_sub(from.get()) <= INLINE_EVENTS_MAX;
-        if is_short || topic.is_in_memory(from.get()) {
+        if is_near(&topic, from) {
             return read(&parts, &topic, from, limit);
         }
         blocking(move || read(&parts, &topic, from, limit)).await?
+    }
+
+    async fn read_rendered(
+        &self,
+        topic: &TopicName,
+        from: Offset,
+        limit: PageLimit,
+        out: Vec<u8>,
+        write: Arc<Render>,
+    ) -> Result<RenderedPage, ReadError> {
+        let parts = self.parts()?;
+        let Some(topic) = parts.log.topic(topic) else {
+            return Ok(RenderedPage { out, next: from, expired: 0 });
+        };
+        if is_near(&topic, from) {
+            return render(&parts, &topic, from, limit, out, &*write);
+        }
+        blocking(move || render(&parts, &topic, from, limit, out, &*write)).await?
     }
 
     async fn by_id(&self, topic: &TopicName, id: EventId) -> Result<Option<StoredEvent>, ReadError> {
@@ -112,43 +132,69 @@ impl EmbeddedStore {
     }
 }
 
-fn read(parts: &Arc<Parts>, topic: &Topic, from: Offset, limit: PageLimit) -> Result<EventPage, ReadError> {
-    let wanted = ReadLimit { events: limit.events, bytes: limit.bytes };
+/// Whether reading from there waits for no disk, or too short to matter.
+fn is_near(topic: &Topic, from: Offset) -> bool {
+    let is_short = topic.end().saturating_sub(from.get()) <= INLINE_EVENTS_MAX;
+    is_short || topic.is_in_memory(from.get())
+}
+
+fn read(parts: &Parts, topic: &Topic, from: Offset, limit: PageLimit) -> Result<EventPage, ReadError> {
+    let mut events = Vec::new();
+    let (next, expired) = visit(parts, topic, from, limit, |page| {
+        events.extend(page.iter().map(|view| stored(topic, &view)));
+        Ok(())
+    })?;
+    Ok(EventPage { events, next, expired })
+}
+
+fn render(
+    parts: &Parts,
+    topic: &Topic,
+    from: Offset,
+    limit: PageLimit,
+    mut out: Vec<u8>,
+    render: &Render,
+) -> Result<RenderedPage, ReadError> {
+    let (next, expired) = visit(parts, topic, from, limit, |page| {
+        Ok(page.iter().try_for_each(|view| render(&mut out, &lying(topic, &view)))?)
+    })?;
+    Ok(RenderedPage { out, next, expired })
+}
+
+/// Hands over the events of a page, piece by piece; says where to go on, and how many offsets had expired.
+fn visit(
+    parts: &Parts,
+    topic: &Topic,
+    from: Offset,
+    limit: PageLimit,
+    mut take: impl FnMut(&Page) -> Result<(), ReadError>,
+) -> Result<(Offset, u64), ReadError> {
+    let mut left = ReadLimit { events: limit.events, bytes: limit.bytes };
     let mut at = from.get();
-    loop {
-        match parts.log.read(topic, at, wanted) {
-            Ok(page) => {
-                let (next, expired) = (Offset(page.next), at - from.get());
-                let events = page.iter().map(|view| stored(topic, &view)).collect();
-                let mut page = EventPage { events, next, expired };
-                read_on(parts, topic, limit, &mut page);
-                return Ok(page);
-            }
+    let mut page = loop {
+        match parts.log.read(topic, at, left) {
+            Ok(page) => break page,
             // Retention can move on while we look, but never back: each round begins higher.
             Err(LogReadError::OutOfRange { earliest, .. }) if earliest > at => at = earliest,
             Err(error) => return Err(read_error(error)),
         }
-    }
-}
-
-/// Adds what follows in memory: the log keeps it in pieces and reads one at a time.
-fn read_on(parts: &Arc<Parts>, topic: &Topic, limit: PageLimit, page: &mut EventPage) {
-    let mut bytes: usize = page.events.iter().map(StoredEvent::bytes).sum();
-    while page.events.len() < limit.events
-        && bytes < limit.bytes
-        && page.next.get() < topic.end()
-        && topic.is_in_memory(page.next.get())
-    {
-        let left = ReadLimit { events: limit.events - page.events.len(), bytes: limit.bytes - bytes };
-        // Whatever is wrong there is said to whoever reads from there.
-        let Ok(more) = parts.log.read(topic, page.next.get(), left) else { return };
-        if more.next <= page.next.get() {
-            return;
+    };
+    let expired = at - from.get();
+    loop {
+        take(&page)?;
+        at = page.next;
+        // The log keeps what is in memory in pieces and reads one at a time; what follows there belongs to the page too.
+        if at >= topic.end() || !topic.is_in_memory(at) {
+            return Ok((Offset(at), expired));
         }
-        page.next = Offset(more.next);
-        let first = page.events.len();
-        page.events.extend(more.iter().map(|view| stored(topic, &view)));
-        bytes += page.events.iter().skip(first).map(StoredEvent::bytes).sum::<usize>();
+        left.events = left.events.saturating_sub(page.len());
+        left.bytes = left.bytes.saturating_sub(page.iter().map(|view| view.body.len()).sum());
+        let more = left.events > 0 && left.bytes > 0;
+        // Whatever is wrong there is said to whoever reads from there.
+        match more.then(|| parts.log.read(topic, at, left)) {
+            Some(Ok(more)) if more.next > at => page = more,
+            _ => return Ok((Offset(at), expired)),
+        }
     }
 }
 
@@ -165,6 +211,11 @@ fn info(topic: &Topic) -> TopicInfo {
 
 fn owned(topic: &Topic, record: &Record) -> StoredEvent {
     stored(topic, &record.view())
+}
+
+fn lying<'a>(topic: &'a Topic, view: &RecordView<'a>) -> EventRef<'a> {
+    let body = EventBody { key: view.key, meta: view.meta, payload: view.payload };
+    EventRef { topic: topic.name(), offset: Offset(view.offset), ts: view.ts, id: view.id, body }
 }
 
 fn stored(topic: &Topic, view: &RecordView<'_>) -> StoredEvent {

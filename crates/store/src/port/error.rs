@@ -1,6 +1,6 @@
 //! Why a store did not do what it was asked. Messages are for people and say what to do; `code()` is for programs.
 
-use promethean_model::{CollectionName, EventId, GroupName, Offset, OffsetRange, TopicName};
+use promethean_model::{CollectionName, EventId, GroupName, MetaError, Offset, OffsetRange, TopicName};
 use thiserror::Error;
 
 use crate::value::FieldType;
@@ -60,6 +60,13 @@ pub enum ReadError {
     /// The store was closed.
     #[error("the store is closed; the server is shutting down, connect again")]
     Closed,
+}
+
+/// Bytes that passed their checksum and cannot be read: a newer release wrote them.
+impl From<MetaError> for ReadError {
+    fn from(error: MetaError) -> Self {
+        Self::Storage { reason: error.to_string() }
+    }
 }
 
 impl ReadError {

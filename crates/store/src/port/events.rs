@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use promethean_model::{EventId, Offset, OffsetRange, TopicName};
+use promethean_model::{EventId, MetaError, Offset, OffsetRange, TopicName};
 
 use super::ReadError;
 
@@ -26,6 +26,24 @@ pub struct StoredEvent {
     /// not hold the page.
     body: Arc<[u8]>,
 }
+
+/// One event where it lies, for as long as it is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct EventRef<'a> {
+    /// Its topic.
+    pub topic: &'a TopicName,
+    /// Its place in the topic.
+    pub offset: Offset,
+    /// Its time, epoch ms.
+    pub ts: i64,
+    /// Its id.
+    pub id: EventId,
+    /// The rest of it.
+    pub body: EventBody<'a>,
+}
+
+/// Appends an event in the form that its reader wants.
+pub type Render = dyn Fn(&mut Vec<u8>, &EventRef<'_>) -> Result<(), MetaError> + Send + Sync;
 
 /// The parts of an event that are bytes.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +106,12 @@ impl StoredEvent {
         self.body.get(self.key_len.unwrap_or(0) + self.meta_len..).unwrap_or_default()
     }
 
+    /// The event without a copy of it.
+    pub fn as_ref(&self) -> EventRef<'_> {
+        let body = EventBody { key: self.key_bytes(), meta: self.meta(), payload: self.payload() };
+        EventRef { topic: &self.topic, offset: self.offset, ts: self.ts, id: self.id, body }
+    }
+
     /// Whether the payload is `null`.
     pub fn is_tombstone(&self) -> bool {
         self.payload() == b"null"
@@ -126,6 +150,17 @@ pub struct EventPage {
     pub expired: u64,
 }
 
+/// Events in offset order, as [`Render`] wrote them one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenderedPage {
+    /// What was written, behind what the buffer held before.
+    pub out: Vec<u8>,
+    /// As in [`EventPage`].
+    pub next: Offset,
+    /// As in [`EventPage`].
+    pub expired: u64,
+}
+
 /// What is known about a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicInfo {
@@ -159,6 +194,21 @@ pub trait EventReads {
     async fn topics(&self, after: Option<&TopicName>, limit: usize) -> Result<TopicPage, ReadError>;
     /// Events from an offset on.
     async fn read(&self, topic: &TopicName, from: Offset, limit: PageLimit) -> Result<EventPage, ReadError>;
+    /// As `read`, with every event written to `out` by `render` instead of being kept: nothing is allocated for it.
+    async fn read_rendered(
+        &self,
+        topic: &TopicName,
+        from: Offset,
+        limit: PageLimit,
+        mut out: Vec<u8>,
+        render: Arc<Render>,
+    ) -> Result<RenderedPage, ReadError> {
+        let EventPage { events, next, expired } = self.read(topic, from, limit).await?;
+        for event in &events {
+            render(&mut out, &event.as_ref())?;
+        }
+        Ok(RenderedPage { out, next, expired })
+    }
     /// The event with an id.
     async fn by_id(&self, topic: &TopicName, id: EventId) -> Result<Option<StoredEvent>, ReadError>;
     /// The latest event of each key, in the order of the keys; `None` for a key without one.

@@ -25,7 +25,10 @@ pub use docs::{
     INDEXES_MAX, Index, Keeping,
 };
 pub use error::{CommitError, Damage, ReadError};
-pub use events::{EventBody, EventPage, EventReads, PageLimit, StoredEvent, TopicInfo, TopicPage};
+pub use events::{
+    EventBody, EventPage, EventReads, EventRef, PageLimit, Render, RenderedPage, StoredEvent, TopicInfo,
+    TopicPage,
+};
 pub use outbox::{OutboxReads, OutboxRow, OutboxStatus};
 pub use rows::{ROW_KEY_BYTES_MAX, Row, RowReads, Table};
 pub use store::{Appended, Health, Placed, Receipt, Store, Turn};

@@ -1,7 +1,11 @@
 //! Appending: offsets, ids, expectations, stamps.
 
-use promethean_model::Offset;
-use promethean_store::port::{AppendEvent, Appended, Batch, CommitError, PageLimit, Placed, Receipt};
+use std::sync::Arc;
+
+use promethean_model::{MetaError, Offset};
+use promethean_store::port::{
+    AppendEvent, Appended, Batch, CommitError, EventRef, PageLimit, Placed, Receipt, Render, RenderedPage,
+};
 
 use super::Subject;
 use super::support::*;
@@ -10,6 +14,7 @@ use super::support::*;
 pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     offsets_are_gapless(make().await).await;
     pages_end_where_the_next_begins(make().await).await;
+    a_rendered_page_is_the_same_page(make().await).await;
     an_unknown_topic_is_an_empty_one(make().await).await;
     bytes_pass_through(make().await).await;
     the_same_id_again_is_a_duplicate(make().await).await;
@@ -68,6 +73,43 @@ async fn pages_end_where_the_next_begins<S: Subject>(subject: S) {
     assert_eq!((at_end.events.len(), at_end.next), (0, Offset(10)));
     let beyond = page(99, 100, 1 << 20).await.unwrap();
     assert_eq!((beyond.events.len(), beyond.next), (0, Offset(99)));
+}
+
+async fn a_rendered_page_is_the_same_page<S: Subject>(subject: S) {
+    fn render(out: &mut Vec<u8>, event: &EventRef<'_>) {
+        out.extend_from_slice(format!("{event:?}\n").as_bytes());
+    }
+    let store = subject.store();
+    for n in 0..40 {
+        let made = keyed("a", n.to_string(), "k", format!("\"{}\"", "x".repeat(n * 20)));
+        let meta = if n % 3 == 0 { vec![1, 2, 3] } else { Vec::new() };
+        append(
+            &store,
+            if n % 2 == 0 { AppendEvent { meta, ..made } } else { event("a", n.to_string(), "1") },
+        )
+        .await;
+    }
+    let write: Arc<Render> = Arc::new(|out, event| {
+        render(out, event);
+        Ok(())
+    });
+    let a = topic("a");
+    for (from, events, bytes) in
+        [(0, 100, 1 << 20), (0, 7, 1 << 20), (3, 100, 900), (39, 5, 1), (40, 5, 5), (50, 5, 5)]
+    {
+        let limit = PageLimit { events, bytes };
+        let page = store.read(&a, Offset(from), limit).await.unwrap();
+        let mut wanted = b"before".to_vec();
+        page.events.iter().for_each(|event| render(&mut wanted, &event.as_ref()));
+        let rendered =
+            store.read_rendered(&a, Offset(from), limit, b"before".to_vec(), Arc::clone(&write)).await;
+        assert_eq!(rendered.unwrap(), RenderedPage { out: wanted, next: page.next, expired: page.expired });
+    }
+    let unreadable: Arc<Render> = Arc::new(|_, _| Err(MetaError::Truncated));
+    let refused = store.read_rendered(&a, Offset(0), PageLimit::default(), Vec::new(), unreadable).await;
+    assert_eq!(refused.unwrap_err().code(), "storage_failed");
+    let none = store.read_rendered(&topic("none"), Offset(5), PageLimit::default(), Vec::new(), write).await;
+    assert_eq!(none.unwrap(), RenderedPage { out: Vec::new(), next: Offset(5), expired: 0 });
 }
 
 async fn an_unknown_topic_is_an_empty_one<S: Subject>(subject: S) {

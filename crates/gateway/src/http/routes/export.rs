@@ -1,13 +1,14 @@
 //! All events of a span of time, streamed.
 
 use std::io::Write;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use promethean_bus::StoredEvent;
+use promethean_bus::Render;
 use promethean_bus::admin::Scan;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
@@ -19,15 +20,13 @@ use crate::events;
 use crate::http::call::Call;
 use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
-use crate::http::outlet::{self, Gone, Outlet};
+use crate::http::outlet::{self, Buffers, Gone, Outlet};
 use crate::http::reply::{self, Reply};
-use crate::refusal::Refusal;
 
-/// Read at once.
+/// Read, written and sent at once: few enough bytes for the processor to have them at hand from one to the other.
 const PAGE_EVENTS: usize = 20_000;
-const PAGE_BYTES: usize = 2 << 20;
-/// Written at once, and how many of those wait for the client.
-const CHUNK_BYTES: usize = 256 << 10;
+const PAGE_BYTES: usize = 256 << 10;
+/// How many of those wait for the client.
 const CHUNKS_AHEAD: usize = 8;
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
@@ -68,7 +67,8 @@ async fn export(call: &mut Call) -> Reply {
     let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
     let (outlet, body) = outlet::open(CHUNKS_AHEAD, write_timeout);
     let encoder = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
-    let export = Export { app: app.clone(), outlet, encoder, ndjson, times: from_ts..=to_ts, first: true };
+    let (render, buffers) = (renderer(ndjson, from_ts..=to_ts), Buffers::default());
+    let export = Export { app: app.clone(), outlet, encoder, ndjson, render, buffers };
     app.tasks.spawn(export.run(scan));
     let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);
     let headers = response.headers_mut();
@@ -96,13 +96,12 @@ struct Export {
     outlet: Outlet,
     encoder: Option<GzEncoder<Vec<u8>>>,
     ndjson: bool,
-    times: std::ops::RangeInclusive<i64>,
-    /// Whether no event was written yet.
-    first: bool,
+    render: Arc<Render>,
+    buffers: Buffers,
 }
 
 impl Export {
-    /// Memory does not depend on how much is exported: a page, and the chunks that wait for the client.
+    /// Memory does not depend on how much is exported: the chunks that wait for the client, and one that is made.
     async fn run(mut self, mut scan: Scan) {
         if self.send(&mut scan).await.is_ok() {
             // A client that goes away now has all there is.
@@ -111,20 +110,23 @@ impl Export {
     }
 
     async fn send(&mut self, scan: &mut Scan) -> Result<(), Stop> {
-        if !self.ndjson {
-            self.write(b"[".to_vec()).await?;
-        }
+        // In an array the first event has no comma before it.
+        let mut opening = if self.ndjson { None } else { Some(b'[') };
         loop {
             let page = tokio::select! {
-                page = scan.next_page(PAGE_EVENTS, PAGE_BYTES) => page,
+                page = scan.next_rendered(PAGE_EVENTS, PAGE_BYTES, self.buffers.take(), &self.render) => page,
                 () = self.outlet.gone() => return Err(Stop),
                 () = self.app.stopping.cancelled() => return Err(Stop),
             };
             match page {
                 Ok(None) => break,
-                Ok(Some(page)) => {
-                    let chunk = self.encode(&page.events).map_err(|_| Stop)?;
-                    self.write(chunk).await?;
+                Ok(Some(mut page)) => {
+                    if let Some(comma) = page.first_mut()
+                        && let Some(opening) = opening.take()
+                    {
+                        *comma = opening;
+                    }
+                    self.write(page).await?;
                 }
                 Err(error) => {
                     warn!(%error, "an export was cut short");
@@ -133,27 +135,13 @@ impl Export {
             }
         }
         if !self.ndjson {
-            self.write(b"]\n".to_vec()).await?;
+            let end: &[u8] = if opening.is_some() { b"[]\n" } else { b"]\n" };
+            self.write(end.to_vec()).await?;
         }
         match self.encoder.take() {
             Some(encoder) => self.forward(encoder.finish().map_err(|_| Stop)?).await,
             None => Ok(()),
         }
-    }
-
-    fn encode(&mut self, page: &[StoredEvent]) -> Result<Vec<u8>, Refusal> {
-        let bytes: usize = page.iter().map(|event| event.bytes() + events::EVENT_BYTES).sum();
-        let mut out = Vec::with_capacity(bytes);
-        for event in page.iter().filter(|event| self.times.contains(&event.ts)) {
-            if !self.ndjson && !std::mem::take(&mut self.first) {
-                out.push(b',');
-            }
-            events::write(&mut out, event)?;
-            if self.ndjson {
-                out.push(b'\n');
-            }
-        }
-        Ok(out)
     }
 
     async fn write(&mut self, chunk: Vec<u8>) -> Result<(), Stop> {
@@ -170,16 +158,31 @@ impl Export {
     }
 
     async fn forward(&self, chunk: Vec<u8>) -> Result<(), Stop> {
-        let mut chunk = Bytes::from(chunk);
-        while !chunk.is_empty() {
-            let part = chunk.split_to(chunk.len().min(CHUNK_BYTES));
-            tokio::select! {
-                sent = self.outlet.send(part) => sent.map_err(|Gone| Stop)?,
-                () = self.app.stopping.cancelled() => return Err(Stop),
-            }
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            sent = self.outlet.send(self.buffers.lend(chunk)) => sent.map_err(|Gone| Stop),
+            () = self.app.stopping.cancelled() => Err(Stop),
+        }
+    }
+}
+
+/// What an event becomes: a line, or an item with a comma before it.
+fn renderer(ndjson: bool, times: RangeInclusive<i64>) -> Arc<Render> {
+    Arc::new(move |out, event| {
+        if !times.contains(&event.ts) {
+            return Ok(());
+        }
+        if !ndjson {
+            out.push(b',');
+        }
+        events::render(out, event)?;
+        if ndjson {
+            out.push(b'\n');
         }
         Ok(())
-    }
+    })
 }
 
 /// The client is gone, or the export cannot go on; the client sees that it is not whole.
