@@ -44,6 +44,7 @@ impl Bus {
             Arc::new(Core::new(Parts { store, clock, options, mint, metrics, settings, schemas, letters }));
         let rows = admin::stored_rows(&core, b"").await?;
         follower::hold_stored(&core, &rows).await?;
+        core.store.holds_are_set();
         admin::finish_deletions(&core, &rows).await?;
         Ok(Self { core })
     }

@@ -27,7 +27,7 @@ use crate::subscribe::stored_row;
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     running: Mutex<HashMap<(GroupName, TopicName), Option<String>>>,
-    /// Those whose events are held since the bus was opened.
+    /// Those whose events may be held.
     stored: Mutex<Vec<(GroupName, TopicName)>>,
 }
 
@@ -37,8 +37,7 @@ pub(crate) async fn hold_stored(core: &Core, rows: &[(GroupKey, GroupRow)]) -> R
         let Subject::Topic(topic) = subject else { continue };
         let Some(cursor) = core.store.cursor(group, topic).await? else { continue };
         core.store.hold(topic, group, Some(cursor.floor));
-        let mut stored = core.followers.stored.lock().unwrap_or_else(PoisonError::into_inner);
-        stored.push((group.clone(), topic.clone()));
+        core.followers.stored().push((group.clone(), topic.clone()));
     }
     Ok(())
 }
@@ -66,6 +65,11 @@ impl Followers {
     /// Whether it runs, and what is wrong with it.
     pub(crate) fn get(&self, group: &GroupName, topic: &TopicName) -> Option<Option<String>> {
         self.lock().get(&(group.clone(), topic.clone())).cloned()
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Vec<(GroupName, TopicName)>> {
+        // As below.
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(GroupName, TopicName), Option<String>>> {
@@ -110,6 +114,8 @@ impl Bus {
             }
             running.insert((group.clone(), topic.clone()), None);
             drop(running);
+            // So that what it holds can be let go when it does not come again.
+            core.followers.stored().push((group.clone(), topic.clone()));
             Ok(Follower { core: Arc::clone(&core), group, topic })
         })
         .await
@@ -119,13 +125,13 @@ impl Bus {
 impl Bus {
     /// All followers that go on are there: retention no longer waits for the others.
     pub fn release_absent_followers(&self) {
-        let stored = &self.core.followers.stored;
-        let stored = std::mem::take(&mut *stored.lock().unwrap_or_else(PoisonError::into_inner));
-        for (group, topic) in stored {
-            if self.core.followers.get(&group, &topic).is_none() {
-                self.core.store.hold(&topic, &group, None);
+        self.core.followers.stored().retain(|(group, topic)| {
+            let runs = self.core.followers.get(group, topic).is_some();
+            if !runs {
+                self.core.store.hold(topic, group, None);
             }
-        }
+            runs
+        });
     }
 }
 

@@ -28,7 +28,7 @@ impl Core {
             if self.signals.stop.load(std::sync::atomic::Ordering::Acquire) {
                 return Ok(());
             }
-            if worth_compacting(&topic, &sealed_segments(&topic)) {
+            if worth_compacting(&topic, &sealed_segments(&topic, self.hold_of(&topic))) {
                 self.compact(&topic)?;
             }
         }
@@ -40,7 +40,7 @@ impl Core {
         let _one_at_a_time = lock(&self.merging);
         // Noted only now: another thread may have compacted since the look, and a rewrite of what was there before would
         // take the names of its segments.
-        let inputs = &sealed_segments(topic);
+        let inputs = &sealed_segments(topic, self.hold_of(topic));
         if !worth_compacting(topic, inputs) {
             return Ok(());
         }
@@ -77,7 +77,8 @@ impl Core {
     ) -> Result<(), MaintenanceError> {
         let upkeep = lock(&self.upkeep);
         let undisturbed = !upkeep.has_pending() && self.poison.reason().is_none();
-        let still_there = sealed_segments(topic).iter().filter(|meta| inputs.contains(meta)).count();
+        let still_there =
+            sealed_segments(topic, self.hold_of(topic)).iter().filter(|meta| inputs.contains(meta)).count();
         if still_there != inputs.len() || !undisturbed {
             // Retention was faster, or a checkpoint has noted the old segments and is not finished.
             outputs.iter().for_each(|meta| self.remove_segment(meta, false));
@@ -123,15 +124,16 @@ impl Core {
     }
 }
 
-/// Segments that no longer change, on disk as the manifest has them.
-fn sealed_segments(topic: &Topic) -> Vec<SegmentMeta> {
+/// Segments that no longer change, on disk as the manifest has them, and that nobody has still to read.
+fn sealed_segments(topic: &Topic, hold: Option<u64>) -> Vec<SegmentMeta> {
     let state = topic.state();
     if !state.policy.compacted || topic.is_deleted() {
         return Vec::new();
     }
     let sealed = state.segments.iter().take(state.segments.len().saturating_sub(1));
     let sealed = sealed.take_while(|segment| !segment.changed && segment.applied == segment.meta.bytes);
-    sealed.map(|segment| segment.meta).collect()
+    let read = |meta: &SegmentMeta| hold.is_none_or(|hold| meta.end <= hold);
+    sealed.map(|segment| segment.meta).take_while(read).collect()
 }
 
 fn worth_compacting(topic: &Topic, inputs: &[SegmentMeta]) -> bool {

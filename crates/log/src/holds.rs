@@ -1,7 +1,8 @@
-//! Events that retention leaves alone, because somebody has still to read them.
+//! Events that retention and compaction leave alone, because somebody has still to read them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use promethean_model::TopicName;
 
@@ -9,7 +10,10 @@ use crate::io_util::lock;
 
 /// Who needs which topics from which offset on. In memory only: whoever needs events says so again after each open.
 #[derive(Debug, Default)]
-pub struct Holds(Mutex<HashMap<TopicName, BTreeMap<Box<str>, u64>>>);
+pub struct Holds {
+    by_topic: Mutex<HashMap<TopicName, BTreeMap<Box<str>, u64>>>,
+    settled: AtomicBool,
+}
 
 impl Holds {
     /// Nobody needs anything.
@@ -19,7 +23,7 @@ impl Holds {
 
     /// A holder needs a topic from an offset on, in place of what it needed before; with `None`, nothing of it.
     pub fn set(&self, topic: &TopicName, holder: &str, from: Option<u64>) {
-        let mut holds = lock(&self.0);
+        let mut holds = lock(&self.by_topic);
         match (from, holds.get_mut(topic)) {
             (Some(from), Some(holders)) => match holders.get_mut(holder) {
                 Some(held) => *held = from,
@@ -36,9 +40,18 @@ impl Holds {
         }
     }
 
+    /// All who need something have said so. Until then, but for a minute at most, everything is taken to be needed.
+    pub fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
     /// The lowest offset of a topic that anybody needs.
     pub fn lowest(&self, topic: &TopicName) -> Option<u64> {
-        lock(&self.0).get(topic)?.values().min().copied()
+        lock(&self.by_topic).get(topic)?.values().min().copied()
     }
 }
 

@@ -224,6 +224,8 @@ impl Log {
 
     /// Removes what policies no longer keep, merges index runs and compacts topics, until nothing is left to do.
     pub fn maintain(&self) -> Result<(), MaintenanceError> {
+        // Who asks for this has said who holds what.
+        self.core().holds.settle();
         self.core().look_at_space();
         if self.core().mark_expired() {
             self.core().checkpoint()?;

@@ -17,6 +17,9 @@ use crate::topic::{Segment, Topic, TopicState};
 /// topic's dedupe window may be longer than it seems.
 const POLICIES_SET_MS: u64 = 10 * 60 * 1000;
 
+/// Within this time after the open the owner of the log says who holds what.
+const HOLDS_SET_MS: u64 = 60 * 1000;
+
 /// What a topic's policy no longer keeps.
 enum Due {
     Nothing,
@@ -110,7 +113,11 @@ impl TopicState {
 impl Core {
     /// From where on a topic's events are needed. With little space left nobody's need counts.
     pub(crate) fn hold_of(&self, topic: &Topic) -> Option<u64> {
-        let hold = self.holds.lowest(topic.name())?;
+        let unsettled = || {
+            let opened = self.counters.opened_ms.load(Ordering::Relaxed);
+            !self.holds.is_settled() && self.clock.monotonic_ms().saturating_sub(opened) < HOLDS_SET_MS
+        };
+        let hold = self.holds.lowest(topic.name()).or_else(|| unsettled().then_some(0))?;
         (!self.full.load(Ordering::Relaxed)).then_some(hold)
     }
 

@@ -8,6 +8,7 @@ use promethean_model::{GroupName, TopicName};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::compactor::CompactorStatus;
 use crate::runner::Parts;
 
 /// As often as retention looks.
@@ -19,8 +20,10 @@ pub(crate) type Held = BTreeMap<TopicName, u64>;
 /// Looks at topics until told to stop.
 pub(crate) struct Alarm {
     pub(crate) parts: Arc<Parts>,
-    /// Who reads what.
-    pub(crate) followers: Vec<(GroupName, TopicName)>,
+    /// Projectors.
+    pub(crate) projectors: Vec<(GroupName, TopicName)>,
+    /// Compactors, which lag by a round as a rule, and are a reason to worry only if that fails.
+    pub(crate) compactors: Vec<(GroupName, TopicName, watch::Receiver<CompactorStatus>)>,
     pub(crate) held: watch::Sender<Held>,
 }
 
@@ -33,8 +36,16 @@ impl Alarm {
         }
     }
 
+    /// Those that retention should not have to wait for.
+    fn readers(&self) -> impl Iterator<Item = (&GroupName, &TopicName)> {
+        let fails = |status: &watch::Receiver<CompactorStatus>| status.borrow().last_error.is_some();
+        let compactors = self.compactors.iter().filter(move |(.., status)| fails(status));
+        let projectors = self.projectors.iter().map(|(group, topic)| (group, topic));
+        projectors.chain(compactors.map(|(group, topic, _)| (group, topic)))
+    }
+
     async fn look(&self) -> Held {
-        let topics: BTreeSet<&TopicName> = self.followers.iter().map(|(_, topic)| topic).collect();
+        let topics: BTreeSet<&TopicName> = self.readers().map(|(_, topic)| topic).collect();
         let mut held = Held::new();
         for topic in topics {
             // A store that cannot tell says so to whoever reads.
@@ -50,7 +61,7 @@ impl Alarm {
     fn tell(&self, now: &Held) {
         let before = self.held.borrow();
         for (topic, events) in now.iter().filter(|(topic, _)| !before.contains_key(*topic)) {
-            let readers = self.followers.iter().filter(|(_, read)| read == topic);
+            let readers = self.readers().filter(|(_, read)| *read == topic);
             let readers: Vec<&str> = readers.map(|(group, _)| group.as_str()).collect();
             warn!(%topic, events, ?readers, "retention waits until these have read the topic, or space runs out");
         }

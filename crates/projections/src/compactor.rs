@@ -120,9 +120,9 @@ impl Compactor {
         self.status.subscribe()
     }
 
-    /// Its group, and the topic it reads.
-    pub(crate) fn reads(&self) -> (GroupName, TopicName) {
-        (self.follower.group().clone(), self.follower.topic().clone())
+    /// Its group, the topic it reads, and how it is.
+    pub(crate) fn reads(&self) -> (GroupName, TopicName, watch::Receiver<CompactorStatus>) {
+        (self.follower.group().clone(), self.follower.topic().clone(), self.status())
     }
 
     /// Where it writes.
@@ -178,6 +178,10 @@ impl Compactor {
 
     async fn walk(&mut self) -> Result<Round, ProjectionError> {
         let (mut at, end) = self.place().await?;
+        if !self.had_snapshots && at < end {
+            // They may have been deleted. Nobody is to take the old cursor for what the new ones have.
+            self.move_to(at).await?;
+        }
         let mut round = Round::default();
         while at < end {
             let stop = at.checked_add(self.span).unwrap_or(end).min(end);
@@ -205,11 +209,11 @@ impl Compactor {
             let cursor = Cursor { floor, epoch, data: Vec::new() };
             let put = CursorOp::Put { group, topic, cursor, expected_epoch: epoch };
             self.store.commit(Batch::derived().with(put)).await?;
+            self.follower.hold_from(floor);
         }
         let walked = floor.since(self.position.unwrap_or(floor));
         self.follower.count(walked, self.store.durable_end(&self.options.topic).since(floor));
         self.position = Some(floor);
-        self.follower.hold_from(floor);
         self.status.send_modify(|status| status.position = floor);
         Ok(())
     }

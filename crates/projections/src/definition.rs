@@ -225,6 +225,10 @@ impl Declared {
                 let reason = "begins with snapshots and with the latest event; leave out `start` or `from`";
                 return Err(bad(what(), reason.to_owned()));
             }
+            if projector.snapshots.is_some() && projector.normalize {
+                let reason = "begins with snapshots, which are of no version, and lifts old events; leave out `start` or `normalize`";
+                return Err(bad(what(), reason.to_owned()));
+            }
             let over = projector.timer.as_ref().map(|timer| &timer.over);
             if let Some(unknown) = projector.collections.iter().chain(over).find(|name| !known.contains(name))
             {

@@ -187,8 +187,7 @@ impl<'a> Drafts<'a> {
             self.kept.docs.iter_mut().flat_map(|(name, docs)| docs.iter_mut().map(move |doc| (name, doc)));
         for (name, (key, held)) in docs {
             let Some(written) = held.written else { continue };
-            let place = self.target.find(name)?;
-            let (collection, key) = (place.stored_as.clone(), key.clone());
+            let (collection, key) = (self.target.find(name)?.stored_as.clone(), key.clone());
             self.kept.bytes -= held.bytes;
             held.bytes = 0;
             let op: StateOp = match &held.draft {
@@ -198,10 +197,9 @@ impl<'a> Drafts<'a> {
                 }
                 Some(draft) => {
                     let body = draft.body(&key)?;
-                    held.bytes = body.len();
+                    held.bytes = 2 * body.len();
                     let (ts, version) = (draft.ts, draft.version);
-                    let after =
-                        held.after(ts, if place.has_indexes() { body.clone() } else { String::new() });
+                    let after = held.after(ts, body.clone());
                     let replaces = std::mem::replace(&mut held.stored, after);
                     DocPut { collection, key, ts, version, body, expect: Expect::Any, replaces }.into()
                 }
@@ -233,14 +231,15 @@ impl<'a> Drafts<'a> {
             let reason = "a change of a document with an empty key; give it one";
             return Err(FoldError::Event(reason.to_owned()));
         }
-        let place = self.target.find(collection)?;
-        let doc = self.store.doc(&place.stored_as, key).await?;
+        let stored_as = &self.target.find(collection)?.stored_as;
+        let doc = self.store.doc(stored_as, key).await?;
         let draft = doc.as_ref().map(Draft::read).transpose()?;
-        let bytes = doc.as_ref().map_or(0, |doc| doc.body.len());
+        // The draft, and what is stored.
+        let bytes = doc.as_ref().map_or(0, |doc| 2 * doc.body.len());
         let stored = doc.map_or(Replaces::Nothing, |doc| Replaces::Doc {
             ts: doc.ts,
             revision: doc.revision,
-            body: if place.has_indexes() { doc.body } else { String::new() },
+            body: doc.body,
         });
         self.kept.put(collection, key, Held { draft, stored, written: None, bytes });
         Ok(())

@@ -101,10 +101,14 @@ impl Projections {
         parts.bus.release_absent_followers();
         let mut tasks = JoinSet::new();
         let (held, held_now) = watch::channel(Held::new());
-        let projecting =
-            ready.iter().map(|one| (one.runner.projector.name.clone(), one.runner.projector.topic.clone()));
-        let followers = projecting.chain(compacting.iter().map(Compactor::reads)).collect();
-        tasks.spawn(Alarm { parts: Arc::clone(&parts), followers, held }.run(stopping.subscribe()));
+        let reads = |one: &Ready| (one.runner.projector.name.clone(), one.runner.projector.topic.clone());
+        let alarm = Alarm {
+            parts: Arc::clone(&parts),
+            projectors: ready.iter().map(reads).collect(),
+            compactors: compacting.iter().map(Compactor::reads).collect(),
+            held,
+        };
+        tasks.spawn(alarm.run(stopping.subscribe()));
         for compactor in compacting {
             tasks.spawn(compactor.run(stopping.subscribe()));
         }

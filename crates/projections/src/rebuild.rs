@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use promethean_bus::StoredEvent;
 use promethean_bus::follower::Follower;
-use promethean_model::{CollectionName, Offset};
+use promethean_model::{CollectionName, Offset, TopicName};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, StateOp};
 
 use crate::attempt::{Attempt, Outcome};
@@ -53,6 +53,8 @@ pub(crate) struct Beginning<'a> {
     pub(crate) live: Option<Offset>,
     /// Whether it is to go on if the beginning of the topic is gone.
     pub(crate) accept_loss: bool,
+    /// Whether it may end behind where the projector is, whatever events between would publish.
+    pub(crate) may_pass: bool,
 }
 
 /// What a step came to.
@@ -77,13 +79,17 @@ impl Rebuild {
         live: &Target,
         from: Beginning<'_>,
     ) -> Result<Self, ProjectionError> {
-        let Beginning { follower, start, live: position, accept_loss } = from;
+        let Beginning { follower, start, live: position, accept_loss, may_pass } = from;
         let info = parts.store.topic_info(&projector.topic).await?;
         let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
         // A topic that ends before was born again, and has nothing to do with that place.
         let start = if start > end { Offset::ZERO } else { start };
         let seed = match &projector.snapshots {
-            Some(snapshots) => Seed::open(&*parts.store, &projector.topic, snapshots, accept_loss).await?,
+            Some(snapshots) => {
+                // Until the rebuild is over.
+                parts.store.hold(snapshots, &projector.name, Some(Offset::ZERO));
+                Seed::open(&*parts.store, &projector.topic, snapshots, accept_loss).await?
+            }
             None => None,
         };
         if seed.is_none() && earliest > start && !accept_loss {
@@ -92,7 +98,14 @@ impl Rebuild {
             return Err(ProjectionError::HistoryGone {
                 topic: projector.topic.clone(),
                 earliest: first.events.first().map(|event| event.ts),
-                fix: "rebuild with `accept_loss` to do without it, or let it begin with snapshots: `start = \"snapshot\"`",
+                fix: match projector.snapshots {
+                    Some(_) => {
+                        "there are no snapshots of it either; rebuild with `accept_loss` to do without it"
+                    }
+                    None => {
+                        "rebuild with `accept_loss` to do without it, or let it begin with snapshots: `start = \"snapshot\"`"
+                    }
+                },
             });
         }
         let target = live.shadow()?;
@@ -110,7 +123,7 @@ impl Rebuild {
             buried.extend(more);
         }
         let next = seed.as_ref().map_or_else(|| earliest.max(start), Seed::from);
-        let may_pass = accept_loss || position.is_none_or(|position| position < earliest);
+        let may_pass = may_pass || position.is_none_or(|position| position < earliest);
         Ok(Self {
             target,
             seed,
@@ -124,9 +137,9 @@ impl Rebuild {
         })
     }
 
-    /// Whether it begins with snapshots.
-    pub(crate) const fn has_seed(&self) -> bool {
-        self.seed.is_some()
+    /// The topic of the snapshots it begins with.
+    pub(crate) fn snapshots(&self) -> Option<&TopicName> {
+        self.seed.as_ref().map(Seed::snapshots)
     }
 
     pub(crate) fn status(&self) -> RebuildStatus {

@@ -194,7 +194,7 @@ impl Runner {
             Command::Rebuild { accept_loss, begun } => {
                 let result = match self.rebuild {
                     Some(_) => Err(ProjectionError::Rebuilding { name: self.projector.name.clone() }),
-                    None => self.begin_rebuild(accept_loss).await,
+                    None => self.begin_rebuild(accept_loss, true).await,
                 };
                 // As above.
                 let _ = begun.send(result);

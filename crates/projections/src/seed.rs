@@ -1,7 +1,10 @@
 //! Snapshots that stand for the beginning of a topic.
 //!
 //! Of each key the last snapshot counts, as if it were the key's last event that is in it; then come the events that are
-//! in no snapshot. What is written after [`Seed::open`] does not count, so that the two fit together.
+//! in no snapshot. What is written after [`Seed::open`] does not count, so that the two fit together; whoever reads one
+//! holds the snapshots meanwhile, so that compaction leaves them alone.
+//!
+//! Every event below the compactor's cursor is in a snapshot (C1 of [`crate::compactor`]), so that those may be gone.
 
 use std::collections::HashMap;
 
@@ -12,8 +15,10 @@ use crate::definition::bad;
 use crate::error::ProjectionError;
 use crate::snapshot::{self, Snapshot, recreated};
 
-/// Snapshots of a page, and their bytes. For each of them the last of its key is read, whatever its size.
+/// Snapshots of a page, and their bytes.
 const PAGE: PageLimit = PageLimit { events: 200, bytes: 1 << 20 };
+/// Keys whose last snapshots are looked up at once.
+const KEYS: usize = 50;
 
 /// The snapshots there were at some moment.
 pub(crate) struct Seed {
@@ -29,6 +34,14 @@ pub(crate) struct Seed {
     through: Offset,
 }
 
+/// The last snapshot of a key.
+struct Last {
+    /// Where it is.
+    at: Offset,
+    /// The offset after the last event in it.
+    taken_at: Offset,
+}
+
 impl Seed {
     /// Looks whether there are snapshots and whether they will do; `None` if there are none.
     pub(crate) async fn open(
@@ -37,8 +50,10 @@ impl Seed {
         snapshots: &TopicName,
         accept_loss: bool,
     ) -> Result<Option<Self>, ProjectionError> {
+        // First: what is in snapshots then is in those below their end, which is looked up after.
+        let compacted = store.cursor(&snapshot::group(topic, snapshots)?, topic).await?;
         let end = store.durable_end(snapshots);
-        let Some(last) = snapshot::last(store, snapshots).await? else { return Ok(None) };
+        let Some(last) = snapshot::last(store, snapshots, end).await? else { return Ok(None) };
         if last.is_partial() {
             let reason = "they are of some keys only, or of keys other than the events' own; a projector cannot begin \
                           with them";
@@ -50,7 +65,7 @@ impl Seed {
         if snapshot::is_of_another_topic(store, topic, &last, topic_end).await? {
             return Err(recreated(topic));
         }
-        let from = last.resume_from();
+        let from = compacted.map_or(last.resume_from(), |cursor| cursor.floor.max(last.resume_from()));
         if (last.since > Offset::ZERO || from < earliest) && !accept_loss {
             let limit = PageLimit { events: 1, ..PageLimit::default() };
             let first = store.read(topic, earliest, limit).await?;
@@ -61,7 +76,13 @@ impl Seed {
             });
         }
         let (topic, snapshots) = (topic.clone(), snapshots.clone());
-        Ok(Some(Self { topic, snapshots, at: Offset::ZERO, end, from, through: last.offset }))
+        let through = last.offset.max(from);
+        Ok(Some(Self { topic, snapshots, at: Offset::ZERO, end, from, through }))
+    }
+
+    /// The topic of the snapshots.
+    pub(crate) const fn snapshots(&self) -> &TopicName {
+        &self.snapshots
     }
 
     /// Where to go on in the topic.
@@ -100,7 +121,7 @@ impl Seed {
         for (at, id, snapshot) in read {
             self.from = self.from.max(snapshot.resume_from());
             self.through = self.through.max(snapshot.offset);
-            if last.get(&snapshot.key).is_some_and(|last| last.offset == at) {
+            if last.get(&snapshot.key).is_some_and(|last| last.at == at) {
                 found.push(self.stands_for(id, &snapshot));
             }
         }
@@ -116,8 +137,8 @@ impl Seed {
         let below = events.iter().filter(|event| event.offset < self.through);
         let last = self.last_of_keys(store, below.filter_map(StoredEvent::key)).await?;
         let known = |event: &StoredEvent| {
-            let snapshot = event.key().and_then(|key| last.get(key)).and_then(Snapshot::read);
-            snapshot.is_some_and(|snapshot| event.offset < snapshot.offset)
+            let last = event.key().and_then(|key| last.get(key));
+            last.is_some_and(|last| event.offset < last.taken_at)
         };
         events.retain(|event| !known(event));
         Ok(events)
@@ -128,22 +149,27 @@ impl Seed {
         &self,
         store: &dyn Store,
         keys: impl Iterator<Item = &str>,
-    ) -> Result<HashMap<String, StoredEvent>, ReadError> {
+    ) -> Result<HashMap<String, Last>, ReadError> {
         let mut keys: Vec<String> = keys.map(str::to_owned).collect();
         keys.sort_unstable();
         keys.dedup();
-        let latest = store.latest_by_keys(&self.snapshots, &keys).await?;
         let mut last = HashMap::with_capacity(keys.len());
-        for (key, latest) in keys.into_iter().zip(latest) {
-            let latest = match latest {
-                Some(later) if later.offset >= self.end => {
-                    let range = OffsetRange { start: Offset::ZERO, end: self.end };
-                    store.key_history(&self.snapshots, &key, range, 1).await?.pop()
+        // Some at a time: they are read whole.
+        for keys in keys.chunks(KEYS) {
+            let latest = store.latest_by_keys(&self.snapshots, keys).await?;
+            for (key, latest) in keys.iter().zip(latest) {
+                let latest = match latest {
+                    Some(later) if later.offset >= self.end => {
+                        let range = OffsetRange { start: Offset::ZERO, end: self.end };
+                        store.key_history(&self.snapshots, key, range, 1).await?.pop()
+                    }
+                    latest => latest,
+                };
+                if let Some(latest) = latest
+                    && let Some(Snapshot { offset: taken_at, .. }) = Snapshot::read(&latest)
+                {
+                    last.insert(key.clone(), Last { at: latest.offset, taken_at });
                 }
-                latest => latest,
-            };
-            if let Some(latest) = latest {
-                last.insert(key, latest);
             }
         }
         Ok(last)

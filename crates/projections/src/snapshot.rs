@@ -148,9 +148,13 @@ pub fn group(topic: &TopicName, snapshots: &TopicName) -> Result<GroupName, Proj
     name.parse().map_err(|error| BusError::Name(error).into())
 }
 
-/// The last snapshot of a topic.
-pub(crate) async fn last(store: &dyn Store, snapshots: &TopicName) -> Result<Option<Snapshot>, ReadError> {
-    let Some(at) = store.durable_end(snapshots).prev() else { return Ok(None) };
+/// The last snapshot of a topic that ends there.
+pub(crate) async fn last(
+    store: &dyn Store,
+    snapshots: &TopicName,
+    end: Offset,
+) -> Result<Option<Snapshot>, ReadError> {
+    let Some(at) = end.prev() else { return Ok(None) };
     let limit = PageLimit { events: 1, ..PageLimit::default() };
     let page = store.read(snapshots, at, limit).await?;
     Ok(page.events.first().and_then(Snapshot::read))

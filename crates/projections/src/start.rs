@@ -68,6 +68,9 @@ pub(crate) async fn prepare(
     let mut place = find(parts, &projector).await?;
     let seeded =
         if place.is_new { seeded(parts, &projector, &target, &follower, &mut place).await } else { None };
+    if let Some(Err(reason)) = &seeded {
+        place.halted = Some(reason.clone());
+    }
     let epoch = if seeded.is_some() { place.epoch } else { take(parts, &projector, &place).await? };
     let shown = Shown::new(projector.name.clone(), projector.topic.clone(), projector.collections.clone());
     shown.change(|shown| {
@@ -89,9 +92,9 @@ pub(crate) async fn prepare(
         epoch,
         buried,
         beginning: seeded.is_some(),
-        rebuild: seeded,
+        rebuild: seeded.and_then(Result::ok),
         kept: Kept::default(),
-        needs_rebuild: None,
+        needs_rebuild: place.halted.clone(),
         start: place.start,
         ahead: None,
     };
@@ -105,7 +108,7 @@ pub(crate) async fn prepare(
     }
     if let Some(reason) = rebuild_needed.filter(|_| !runner.beginning) {
         // The old collection is served until the new one, with its indexes, takes its place.
-        if let Err(error) = runner.begin_rebuild(runner.projector.accept_loss).await {
+        if let Err(error) = runner.begin_rebuild(runner.projector.accept_loss, false).await {
             halted = Some(format!("{reason}; that cannot be done: {error}"));
         }
     }
@@ -119,21 +122,17 @@ async fn seeded(
     target: &Target,
     follower: &Follower,
     place: &mut Place,
-) -> Option<Rebuild> {
+) -> Option<Result<Rebuild, String>> {
     projector.snapshots.as_ref()?;
     let accept_loss = projector.accept_loss;
-    let from = Beginning { follower, start: place.start, live: None, accept_loss };
+    let from = Beginning { follower, start: place.start, live: None, accept_loss, may_pass: false };
     match Rebuild::begin(parts, projector, target, from).await {
-        Ok(rebuild) if rebuild.has_seed() => {
+        // There are none, and nothing is gone.
+        Ok(rebuild) if rebuild.snapshots().is_none() => None,
+        begun => {
             // So that its lag is shown: it has read nothing yet.
             place.next = Offset::ZERO;
-            Some(rebuild)
-        }
-        // There are none, and nothing is gone.
-        Ok(_) => None,
-        Err(error) => {
-            place.halted = Some(format!("it could not begin with snapshots: {error}"));
-            None
+            Some(begun.map_err(|error| format!("it could not begin with snapshots: {error}")))
         }
     }
 }

@@ -24,13 +24,6 @@ pub(crate) struct Place {
     declared: CollectionDeclared,
 }
 
-impl Place {
-    /// Whether the store must know what a document replaces.
-    pub(crate) const fn has_indexes(&self) -> bool {
-        !self.declared.indexes.is_empty()
-    }
-}
-
 impl Target {
     /// The collections that are served.
     pub(crate) fn live(projector: &Projector, declared: &[CollectionDeclared]) -> Self {

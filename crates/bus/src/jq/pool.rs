@@ -79,6 +79,8 @@ struct State {
     idle: usize,
     lost: usize,
     watched: bool,
+    /// Whether the watchdog counts ticks now, and is not to be disturbed: a tick is a tick however many jobs begin.
+    ticking: bool,
     next: u64,
 }
 
@@ -287,8 +289,11 @@ impl Pool {
                 lost: Some(lost),
                 _permit: permit,
             });
+            let ticking = state.ticking;
             drop(state);
-            self.watch.notify_one();
+            if !ticking {
+                self.watch.notify_one();
+            }
             // A job that panics answers nobody; whoever waits hears that.
             let _ = catch_unwind(AssertUnwindSafe(|| job(&shift)));
             state = self.lock();
@@ -305,11 +310,13 @@ impl Pool {
     fn watch(&'static self) {
         let mut state = self.lock();
         loop {
-            state = if state.running.is_empty() {
-                self.watch.wait(state).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                self.watch.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0
-            };
+            if state.running.is_empty() {
+                state = self.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.ticking = true;
+            state = self.watch.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state.ticking = false;
             let given_up = state.tick();
             if given_up.is_empty() {
                 continue;
@@ -368,6 +375,7 @@ impl State {
             idle: 0,
             lost: 0,
             watched: false,
+            ticking: false,
             next: 0,
         }
     }

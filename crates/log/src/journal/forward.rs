@@ -27,6 +27,12 @@ impl<'a> Forward<'a> {
         Ok(Self { file, len, window, start: 0 })
     }
 
+    /// Whatever is asked for next is read anew.
+    pub(super) fn forget(&mut self) {
+        self.window.clear();
+        self.start = 0;
+    }
+
     /// Length of the file.
     pub(super) fn len(&self) -> usize {
         self.len

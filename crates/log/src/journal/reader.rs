@@ -162,6 +162,8 @@ impl SourceFile {
         if is_last {
             let salt = frame::salt(self.header.sequence);
             renew(&*self.file, forward, self.header.base_lsn, salt).map_err(open_io("write", &path))?;
+            // What was read before is not what is on disk if the page cache lost it meanwhile.
+            forward.forget();
         }
         self.file.sync().map_err(open_io("sync", &path))
     }

@@ -56,7 +56,7 @@ impl World {
     }
 
     pub(super) fn try_open(&self) -> Result<(Log, RecoveryReport), OpenError> {
-        Log::open(self.args())
+        Log::open(self.args()).inspect(|(log, _)| log.holds().settle())
     }
 
     pub(super) fn open(&self) -> Log {

@@ -11,13 +11,16 @@ impl Compactor {
     pub(super) async fn place(&mut self) -> Result<(Offset, Offset), ProjectionError> {
         let info = self.store.topic_info(&self.options.topic).await?;
         let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
-        let start = match snapshot::last(&*self.store, &self.snapshots).await? {
+        let written = self.store.durable_end(&self.snapshots);
+        let start = match snapshot::last(&*self.store, &self.snapshots, written).await? {
             Some(last) => self.go_on(last, end).await?,
             None => self.begin(end),
         };
         let start = self.pass_dropped(start, earliest);
         self.position = Some(start);
-        self.follower.hold_from(start);
+        if self.since_told {
+            self.follower.hold_from(start);
+        }
         self.status.send_modify(|status| {
             status.position = start;
             status.end = end;

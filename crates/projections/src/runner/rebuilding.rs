@@ -24,13 +24,21 @@ pub(super) enum Rebuilt {
 }
 
 impl Runner {
-    pub(crate) async fn begin_rebuild(&mut self, accept_loss: bool) -> Result<(), ProjectionError> {
+    /// `asked`: by a person, who knows what `accept_loss` means.
+    pub(crate) async fn begin_rebuild(
+        &mut self,
+        accept_loss: bool,
+        asked: bool,
+    ) -> Result<(), ProjectionError> {
         let live = (!self.beginning).then_some(self.next);
-        let from = Beginning { follower: &self.follower, start: self.start, live, accept_loss };
-        let rebuild = Rebuild::begin(&self.parts, &self.projector, &self.target, from).await?;
+        let may_pass = asked && accept_loss;
+        let from = Beginning { follower: &self.follower, start: self.start, live, accept_loss, may_pass };
+        let begun = Rebuild::begin(&self.parts, &self.projector, &self.target, from).await;
+        let rebuild = begun.inspect_err(|_| self.hold())?;
         info!(projector = %self.projector.name, "rebuild begun");
         self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
         self.rebuild = Some(rebuild);
+        self.hold();
         Ok(())
     }
 
@@ -104,13 +112,23 @@ impl Runner {
         self.shown.change(|shown| shown.rebuild = Some(status));
     }
 
-    /// Retention is to leave alone what it has still to read.
+    /// Retention is to leave alone what it has still to read, or would read in a rebuild if only that helps.
     pub(crate) fn hold(&self) {
-        let from = match self.rebuild.as_ref().map(Rebuild::position) {
-            Some(rebuild) if self.beginning => rebuild,
-            Some(rebuild) => rebuild.min(self.next),
+        let end = self.parts.store.durable_end(&self.projector.topic);
+        let live = match self.needs_rebuild {
+            Some(_) if self.start > end => Offset::ZERO,
+            Some(_) => self.start,
             None => self.next,
         };
+        let from = match self.rebuild.as_ref().map(Rebuild::position) {
+            Some(rebuild) if self.beginning => rebuild,
+            Some(rebuild) => rebuild.min(live),
+            None => live,
+        };
         self.follower.hold_from(from);
+        if let Some(snapshots) = &self.projector.snapshots {
+            let reads = self.rebuild.as_ref().is_some_and(|rebuild| rebuild.snapshots().is_some());
+            self.parts.store.hold(snapshots, &self.projector.name, reads.then_some(Offset::ZERO));
+        }
     }
 }

@@ -59,7 +59,8 @@ impl Wanted<'_> {
         }
         let mut covers = snapshot.offset;
         if let Some(passed) = passed
-            && let Some(last) = snapshot::last(self.store, snapshots).await?
+            && let Some(last) =
+                snapshot::last(self.store, snapshots, self.store.durable_end(snapshots)).await?
             && last.by == snapshot.by
             && last.since <= snapshot.offset
         {

@@ -11,6 +11,7 @@ on_both!(
     a_rebuild_applies_a_new_definition,
     a_rebuild_under_load_loses_nothing,
     another_index_is_a_reason_to_rebuild,
+    events_go_on_while_an_index_is_taken_away,
     a_rebuild_leaves_to_the_projector_what_it_has_not_done,
     a_rebuild_leaves_out_what_was_given_up,
     a_rebuild_begins_where_the_state_does,
@@ -135,6 +136,33 @@ const STRICT: &str = r#"
     if .payload.bad then error("bad " + .key) else
     {upsert: {collection: "docs", key: "all", inc: {n: 1}}}, {publish: {topic: "out", payload: .offset}} end
 "#;
+
+/// The collection that is served has the index still.
+async fn events_go_on_while_an_index_is_taken_away(mut world: World) {
+    let mut all = declared(projector(jq(COUNT), &["docs"]));
+    all.collections[0].indexes =
+        vec![Index { fields: vec![("a".to_owned(), Direction::Ascending)], unique: false }];
+    let projections = world.open(all).await;
+    for n in 0..1_000 {
+        world.publish("in", &format!("k{}", n % 50), &format!(r#"{{"n":{n},"a":"x"}}"#)).await;
+    }
+    caught_up(&world, &projections, "p").await;
+    projections.close().await;
+    // What is there for it to do when it begins, so that it does both at once.
+    world = world.restart().await;
+    for n in 0..100 {
+        world.publish("in", &format!("k{}", n % 50), &format!(r#"{{"n":{n},"a":"y"}}"#)).await;
+    }
+    let projections = world.open(declared(projector(jq(COUNT), &["docs"]))).await;
+    let status =
+        until(&projections, "p", |status| status.rebuild.as_ref().is_some_and(|rebuild| !rebuild.running))
+            .await;
+    assert_eq!(status.rebuild.unwrap().error, None);
+    let status = caught_up(&world, &projections, "p").await;
+    assert_eq!((status.failures, status.dead_letters), (0, 0));
+    assert!(world.docs("docs").await.iter().all(|doc| doc["seen"] == 22));
+    projections.close().await;
+}
 
 async fn a_rebuild_leaves_to_the_projector_what_it_has_not_done(mut world: World) {
     let halting =

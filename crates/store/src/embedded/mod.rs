@@ -244,6 +244,12 @@ impl Store for EmbeddedStore {
         parts.log.holds().set(topic, holder.as_str(), from.map(Offset::get));
     }
 
+    fn holds_are_set(&self) {
+        if let Ok(parts) = self.parts() {
+            parts.log.holds().settle();
+        }
+    }
+
     fn health(&self) -> Health {
         let Ok(parts) = self.parts() else {
             return Health { refusing: Some("closed".to_owned()), damage: Vec::new() };

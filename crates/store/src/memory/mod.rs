@@ -220,6 +220,8 @@ impl Store for MemoryStore {
         self.lock().holds.set(topic, holder.as_str(), from.map(Offset::get));
     }
 
+    fn holds_are_set(&self) {}
+
     fn health(&self) -> Health {
         let refusing = self.lock().closed.then(|| "closed".to_owned());
         Health { refusing, damage: Vec::new() }

@@ -119,7 +119,7 @@ impl Topic {
     pub(super) fn maintain(&mut self, now_ms: i64, hold: Option<u64>) {
         self.retain(now_ms, hold);
         if self.settings.compacted {
-            self.compact(now_ms);
+            self.compact(now_ms, hold.unwrap_or(u64::MAX));
         }
         let window = to_ms(self.settings.dedupe_window);
         let events = &self.events;
@@ -155,7 +155,7 @@ impl Topic {
         if self.events.is_empty() { self.earliest } else { self.next }
     }
 
-    fn compact(&mut self, now_ms: i64) {
+    fn compact(&mut self, now_ms: i64, hold: u64) {
         let superseded = |offsets: &BTreeSet<u64>| {
             let latest = offsets.last().copied();
             offsets.iter().copied().filter(move |offset| Some(*offset) != latest).collect::<Vec<_>>()
@@ -165,7 +165,7 @@ impl Topic {
             kept.event.is_tombstone() && kept.appended_ms.saturating_add(TOMBSTONE_MS) <= now_ms
         };
         gone.extend(self.events.iter().filter(|(_, kept)| ended(kept)).map(|(offset, _)| *offset));
-        gone.into_iter().for_each(|offset| self.drop_event(offset));
+        gone.into_iter().filter(|offset| *offset < hold).for_each(|offset| self.drop_event(offset));
     }
 
     fn drop_event(&mut self, offset: u64) {

@@ -171,7 +171,7 @@ pub enum Replaces {
         ts: i64,
         /// Its revision.
         revision: u64,
-        /// All of it; of no account, and best empty, where the collection has no indexes.
+        /// All of it.
         body: String,
     },
 }

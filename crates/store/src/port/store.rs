@@ -68,8 +68,12 @@ pub trait Store:
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError>;
 
     /// A group of the server's own needs a topic from an offset on, in place of what it needed before; with `None`,
-    /// nothing of it. Retention leaves those events alone for as long as there is space. Forgotten at each open.
+    /// nothing of it. Retention and compaction leave those events alone for as long as there is space. Forgotten at each open.
     fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>);
+
+    /// All who need events have said so: retention and compaction may begin. Without this they do so by themselves, a
+    /// minute after the open.
+    fn holds_are_set(&self);
 
     /// How the store is.
     fn health(&self) -> Health;

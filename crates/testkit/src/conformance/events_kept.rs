@@ -15,6 +15,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     retention_waits_for_who_holds(make().await).await;
     age_counts_from_append(make().await).await;
     compaction_keeps_the_latest_of_each_key(make().await).await;
+    compaction_waits_for_who_holds(make().await).await;
     a_compacted_topic_needs_keys(make().await).await;
     a_deleted_topic_starts_afresh(make().await).await;
 }
@@ -64,6 +65,21 @@ async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
     assert_eq!(after().await, (80, 0), "the other has read what goes");
     store.hold(&topic("a"), &slow, Some(Offset(5)));
     assert_eq!(after().await, (80, 0), "what is gone is gone");
+}
+
+async fn compaction_waits_for_who_holds<S: Subject>(subject: S) {
+    let store = subject.store();
+    let reader: GroupName = "reader".parse().unwrap();
+    store.hold(&topic("a"), &reader, Some(Offset::ZERO));
+    set(&store, "a", TopicSettings { compacted: true, ..TopicSettings::default() }).await;
+    for n in 0..100 {
+        append(&store, keyed("a", n.to_string(), "k", big(n))).await;
+    }
+    subject.maintain().await;
+    assert_eq!(read_all(&store, "a").await.len(), 100);
+    store.hold(&topic("a"), &reader, None);
+    subject.maintain().await;
+    assert!(read_all(&store, "a").await.len() < 50);
 }
 
 async fn check_retained(store: &Arc<dyn Store>) -> u64 {

@@ -149,6 +149,10 @@ impl Store for GateStore {
         self.inner.hold(topic, holder, from);
     }
 
+    fn holds_are_set(&self) {
+        self.inner.holds_are_set();
+    }
+
     fn health(&self) -> Health {
         self.inner.health()
     }

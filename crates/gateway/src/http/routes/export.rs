@@ -161,10 +161,16 @@ impl Export {
         if chunk.is_empty() {
             return Ok(());
         }
-        tokio::select! {
-            sent = self.outlet.send(self.buffers.lend(chunk)) => sent.map_err(|Gone| Stop),
-            () = self.app.stopping.cancelled() => Err(Stop),
+        let mut rest = self.buffers.lend(chunk);
+        // In pieces, each with the whole time to be written: a slow client is not a gone one.
+        while !rest.is_empty() {
+            let piece = rest.split_to(rest.len().min(PAGE_BYTES));
+            tokio::select! {
+                sent = self.outlet.send(piece) => sent.map_err(|Gone| Stop)?,
+                () = self.app.stopping.cancelled() => return Err(Stop),
+            }
         }
+        Ok(())
     }
 }
 
