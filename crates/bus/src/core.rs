@@ -1,13 +1,13 @@
 //! What the parts of the bus share.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use promethean_model::{Clock, IdMint, TopicName};
 use promethean_store::port::Store;
 use tokio::sync::{broadcast, watch};
-use tokio::task::JoinSet;
+use tokio_util::task::TaskTracker;
 
 use crate::changing::Changing;
 use crate::coordinators::Coordinators;
@@ -121,21 +121,18 @@ const SMALL_TASK: usize = 32;
 /// The tasks of the bus, all of which end before it does.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    set: Mutex<JoinSet<()>>,
+    tracker: TaskTracker,
     running: watch::Sender<usize>,
 }
 
 impl Tasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that have ended take memory until they are joined.
-        while tasks.try_join_next().is_some() {}
         let running = Running::new(&self.running);
         if size_of_val(&task) <= SMALL_TASK {
-            tasks.spawn(running.during(task));
+            self.tracker.spawn(running.during(task));
         } else {
             // A future that waits for another has room for it twice; on the heap it is there once.
-            tasks.spawn(running.during(Box::pin(task)));
+            self.tracker.spawn(running.during(Box::pin(task)));
         }
     }
 
@@ -154,7 +151,7 @@ impl Tasks {
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self { set: Mutex::default(), running: watch::channel(0).0 }
+        Self { tracker: TaskTracker::new(), running: watch::channel(0).0 }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `task`, `timer`, `sharing`, `showing` | the task of an owner, and its alarm |
+//! | `task`, `serving`, `timer`, `sharing`, `showing` | the task of an owner, and its alarm |
 //! | `page` | reading a page of events |
 //! | `command`, `mailbox` | what an owner is told |
 //! | `inbox`, `backlog` | what a subscription is given, and how much may wait for it |
@@ -20,6 +20,7 @@ mod mailbox;
 mod owners;
 mod page;
 mod progress;
+mod serving;
 mod sharing;
 mod showing;
 mod task;

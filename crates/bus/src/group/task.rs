@@ -1,19 +1,18 @@
-//! The task of an owner: it feeds the machine and does what the machine wants done.
+//! What an owner's task knows and does: it feeds the machine and does what the machine wants done.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use promethean_model::Offset;
 use promethean_store::port::EndWatch;
-use tokio::task::coop;
 
 use super::command::{Answer, Command, Joiner};
 use super::inbox::{Inbox, Item};
 use super::page::{Unread, read};
 use super::progress::{self, Committing, Outcome};
+use super::serving::Run;
 use super::sharing::Shared;
 use super::timer::Timer;
 use super::{Owner, load};
@@ -28,35 +27,6 @@ use crate::small_map::SmallMap;
 const RETRY_MS: u64 = 1_000;
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// The task of an owner, until it has nothing to do or cannot go on. There may be thousands, so it is no `async fn`: at
-/// rest it is a pointer.
-pub(super) enum Run {
-    /// On the heap, as it is large and soon over.
-    Starting(Boxed<Option<Box<Task>>>),
-    Serving(Box<Task>),
-}
-
-impl Future for Run {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            match &mut *self {
-                Self::Starting(start) => match ready!(start.as_mut().poll(context)) {
-                    Some(task) => *self = Self::Serving(task),
-                    None => return Poll::Ready(()),
-                },
-                Self::Serving(task) => {
-                    if let Err(why) = ready!(task.poll_serve(context)) {
-                        task.stop(&why);
-                    }
-                    return Poll::Ready(());
-                }
-            }
-        }
-    }
-}
 
 /// Takes the group over and serves it.
 pub(super) fn run(core: &Arc<Core>, owner: &Arc<Owner>, row: &GroupRow) -> Run {
@@ -125,7 +95,7 @@ pub(super) struct Task {
     pub(super) paused: bool,
     pub(super) closing: bool,
     /// Whether all was done that there was to do.
-    waiting: bool,
+    pub(super) waiting: bool,
     pub(super) shown_ms: u64,
     /// What the metrics know already.
     pub(super) counted: Counts,
@@ -141,86 +111,8 @@ pub(super) struct Seat {
     pub(super) shared: Option<Shared>,
 }
 
-/// What the task woke up for.
-enum Woken {
-    Read(Result<Input, Unread>),
-    Committed(Outcome),
-    StoreClosed,
-    /// Time has passed.
-    Timer,
-    /// A letter or a new end, which are looked at next.
-    Other,
-}
-
 impl Task {
-    /// Ready when there is nothing to do any more; an error when it cannot go on.
-    fn poll_serve(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BusError>> {
-        loop {
-            if !self.waiting {
-                if self.work()? {
-                    return Poll::Ready(Ok(()));
-                }
-                let due = self.machine.next_deadline(self.now);
-                self.timer.arm(due.map(|due| due.saturating_sub(self.now.monotonic_ms)));
-                self.waiting = true;
-            }
-            let woken = ready!(self.poll_woken(context));
-            self.waiting = false;
-            self.now = self.core.now();
-            match woken {
-                Woken::Read(answer) => self.answered(answer),
-                Woken::Committed(outcome) => self.committed(outcome)?,
-                Woken::StoreClosed => return Poll::Ready(Err(BusError::Closed)),
-                Woken::Timer => self.step(Input::Tick),
-                Woken::Other => {}
-            }
-        }
-    }
-
-    /// Does all there is to do now; whether that was all for ever.
-    fn work(&mut self) -> Result<bool, BusError> {
-        self.look_at_end()?;
-        self.owner.mailbox.take(&mut self.letters);
-        while let Some(command) = self.letters.pop_front() {
-            self.obey(command)?;
-        }
-        // What the store has accepted comes before what is done once we have ended; the rest need not be written.
-        if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
-            return Err(*why);
-        }
-        self.share_credit();
-        self.show();
-        if self.read.is_none() && self.commit.is_none() {
-            // At rest, for all we know: what comes next is worth new memory.
-            self.letters = VecDeque::new();
-            self.effects = Vec::new();
-        }
-        Ok(self.is_done())
-    }
-
-    /// In this order: letters may never end, and what was asked for comes at most once.
-    fn poll_woken(&mut self, context: &mut Context<'_>) -> Poll<Woken> {
-        // However much there is to do, others have their turn.
-        if !coop::has_budget_remaining() {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        if let Poll::Ready(outcome) = poll_and_forget(&mut self.commit, context) {
-            return Poll::Ready(Woken::Committed(outcome));
-        }
-        if let Poll::Ready(answer) = poll_and_forget(&mut self.read, context) {
-            return Poll::Ready(Woken::Read(answer));
-        }
-        if self.owner.mailbox.poll_arrived(context).is_ready() {
-            return Poll::Ready(Woken::Other);
-        }
-        if let Poll::Ready(end) = self.watch.poll_changed(context) {
-            return Poll::Ready(end.map_or(Woken::StoreClosed, |_| Woken::Other));
-        }
-        self.timer.poll_fired(context).map(|()| Woken::Timer)
-    }
-
-    fn look_at_end(&mut self) -> Result<(), BusError> {
+    pub(super) fn look_at_end(&mut self) -> Result<(), BusError> {
         // Marks it as seen: only what moves it further is to wake us.
         let end = self.watch.end();
         if end < self.end {
@@ -237,7 +129,7 @@ impl Task {
         Ok(())
     }
 
-    fn obey(&mut self, command: Command) -> Result<(), BusError> {
+    pub(super) fn obey(&mut self, command: Command) -> Result<(), BusError> {
         match command {
             Command::Tell(input) => {
                 match &input {
@@ -316,7 +208,7 @@ impl Task {
         BusError::GroupBusy { group: self.owner.group.clone(), members: self.members.len() }
     }
 
-    fn answered(&mut self, answer: Result<Input, Unread>) {
+    pub(super) fn answered(&mut self, answer: Result<Input, Unread>) {
         match answer {
             Ok(input) => self.step(input),
             Err(Unread { request, error }) => {
@@ -327,7 +219,7 @@ impl Task {
         }
     }
 
-    fn committed(&mut self, outcome: Outcome) -> Result<(), BusError> {
+    pub(super) fn committed(&mut self, outcome: Outcome) -> Result<(), BusError> {
         match outcome.result {
             Ok(()) => {
                 self.failure = None;
@@ -392,7 +284,7 @@ impl Task {
     }
 
     /// Whether the owner has ended: nobody is a member, and all there was to write is written.
-    fn is_done(&mut self) -> bool {
+    pub(super) fn is_done(&mut self) -> bool {
         let idle = self.members.is_empty() && self.commit.is_none() && self.machine.is_settled();
         idle && self
             .core
@@ -401,7 +293,7 @@ impl Task {
     }
 
     /// Tells everyone that it is over.
-    fn stop(&mut self, why: &BusError) {
+    pub(super) fn stop(&mut self, why: &BusError) {
         self.core.owners.remove(&self.owner, why.clone(), || false);
         (self.read, self.commit) = (None, None);
         self.show();
@@ -428,12 +320,4 @@ impl Task {
         }
         members.values().filter_map(|seat| seat.shared.as_ref()).for_each(Shared::leave);
     }
-}
-
-/// Forgets the future when it is ready; never ready if there is none.
-fn poll_and_forget<T>(future: &mut Option<Boxed<T>>, context: &mut Context<'_>) -> Poll<T> {
-    let Some(waited) = future else { return Poll::Pending };
-    let output = ready!(waited.as_mut().poll(context));
-    *future = None;
-    Poll::Ready(output)
 }
