@@ -196,7 +196,7 @@ fn beyond_the_bound_everything_is_other() {
     holders[4].set_lag(1);
     let lag = || Page::parse(&metrics.render()).get("events_lag", &[("topic", OTHER), ("group", OTHER)]);
     assert_eq!(lag(), Some(21.0));
-    assert_eq!(Page::parse(&metrics.render()).samples.len(), 3 * (13 + 11) + 3 + 13);
+    assert_eq!(Page::parse(&metrics.render()).samples.len(), 3 * (13 + 11) + 5 + 13);
     drop(holders);
     assert_eq!(lag(), Some(0.0));
 }
