@@ -277,7 +277,13 @@ fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io
                 later.durable_mark = later.durable_mark.max(view.durable_mark);
                 pos += view.len;
             }
-            None => pos += 1,
+            None => {
+                // Of a frame that was cut short its header tells what was durable when it was written.
+                if let Some(header) = forward.header(pos, salt)?.filter(|header| header.lsn >= lsn) {
+                    later.durable_mark = later.durable_mark.max(header.durable_mark);
+                }
+                pos += 1;
+            }
         }
     }
 }

@@ -248,3 +248,34 @@ fn a_rebuilt_index_stays_right_as_the_log_goes_on() {
         }
     }
 }
+
+/// A frame that was cut short at its body says by its header that the one before was synced.
+#[test]
+fn a_synced_frame_before_a_torn_one_is_not_part_of_the_torn_tail() {
+    let mut world = World::new();
+    let log = world.open();
+    append(&log, "t", event(1, None, "acknowledged")).unwrap();
+    append(&log, "t", event(2, None, "cut short")).unwrap();
+    drop(log);
+    let left = world.disk.kill().snapshot();
+    let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).position(|part| part == text).unwrap();
+    for (damaged, is_refused) in [(false, false), (true, true)] {
+        world.disk = FaultDisk::restore(&left);
+        let file = world.disk.files().into_iter().find(|file| file.starts_with("journal/")).unwrap();
+        let mut bytes = world.disk.read_file(&file).unwrap();
+        let (first, second) = (find(&bytes, b"acknowledged"), find(&bytes, b"cut short"));
+        bytes[second..].fill(0);
+        if damaged {
+            bytes[first] ^= 1;
+        }
+        world.disk.write_file(&file, &bytes).unwrap();
+        match world.try_open() {
+            Ok((log, _)) => {
+                assert!(!is_refused, "an acknowledged event is gone without a word");
+                assert_eq!(payloads(&log, "t", 0), [(0, "acknowledged".to_owned())]);
+            }
+            Err(OpenError::CorruptRange(_)) => assert!(is_refused, "a torn tail by itself is cut"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
