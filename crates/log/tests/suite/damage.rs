@@ -265,6 +265,10 @@ fn a_synced_frame_before_a_torn_one_is_not_part_of_the_torn_tail() {
         let mut bytes = world.disk.read_file(&file).unwrap();
         let (first, second) = (find(&bytes, b"acknowledged"), find(&bytes, b"cut short"));
         bytes[second..].fill(0);
+        // Nothing else is to tell: the log marks what is durable when it has nothing else to do.
+        let frames: Vec<usize> = (0..second).filter(|at| bytes[*at..].starts_with(b"PJFR")).collect();
+        let after_first = frames.iter().copied().find(|at| *at > first).unwrap();
+        bytes[after_first..*frames.last().unwrap()].fill(0);
         if damaged {
             bytes[first] ^= 1;
         }
