@@ -5,6 +5,7 @@ mod batch;
 mod catalog;
 mod cursors;
 mod dedupe;
+mod doc_ops;
 mod docs;
 mod error;
 mod events;
@@ -14,12 +15,13 @@ mod store;
 mod watch;
 
 pub use batch::{
-    AppendEvent, Batch, Class, CollectionOp, CursorOp, DedupeForget, DedupeMark, DocOp, DocPut,
-    EventIdSource, Expect, OutboxOp, Replaces, RowOp, SettingsOp, StateOp, TopicOp,
+    AppendEvent, Batch, Class, CursorOp, DedupeForget, DedupeMark, EventIdSource, OutboxOp, RowOp,
+    SettingsOp, StateOp, TopicOp,
 };
 pub use catalog::{CatalogReads, TopicConfig};
 pub use cursors::{Cursor, CursorReads, GroupCursor};
 pub use dedupe::DedupeReads;
+pub use doc_ops::{CollectionOp, DocOp, DocPut, Expect, Replaces};
 pub use docs::{
     Collection, CollectionInfo, Direction, Doc, DocPage, DocQuery, DocReads, Field, INDEX_FIELDS_MAX,
     INDEXES_MAX, Index, Keeping,
