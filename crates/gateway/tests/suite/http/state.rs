@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use promethean_bus::jq::Program;
 use promethean_gateway::auth::{AuthError, Authenticator, Grants, Identity, Open};
 use promethean_gateway::options::GatewayOptions;
-use promethean_projections::{CollectionDeclared, Declared, Field, FieldType, Logic, Projector};
+use promethean_projections::{CollectionDeclared, Declared, Field, FieldType, Logic, OnFailure, Projector};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -277,5 +277,35 @@ async fn without_state_there_is_nothing_to_read() {
     assert_eq!(world.get("/collections").await.json(200), json!({"collections": []}));
     assert_eq!(world.get("/collections/x/list").await.json(404)["error"], "unknown_collection");
     assert_eq!(world.get("/projectors").await.json(200), json!({"projectors": [], "compactors": []}));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_projector_that_holds_retention_up_is_an_alarm() {
+    let mut all = declared();
+    all.projectors[0].on_failure = OnFailure::Halt;
+    all.projectors[0].retries = 0;
+    all.projectors[0].logic = Logic::Jq(Program::compile(r#"error("bad")"#).unwrap());
+    let world = World::with_state(GatewayOptions::default(), Arc::new(Open), false, all).await;
+    world.send("PUT", "/topics/in", r#"{"retention":{"count":2}}"#).await.json(200);
+    for _ in 0..10 {
+        world.publish("in", "{}").await;
+    }
+    while world.projections.held().is_empty() {
+        world.store.sweep(0).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let health = world.get("/health").await.json(200);
+    assert_eq!(
+        (&health["status"], &health["projectors_halted"], &health["retention_waits"]),
+        (&json!("degraded"), &json!(1), &json!(1))
+    );
+    let topic = world.get("/topics/in").await.json(200);
+    assert_eq!((&topic["earliest"], &topic["held"]), (&json!(0), &json!(8)));
+    let page = world.get("/metrics").await.text();
+    assert!(
+        page.contains("\nretention_held_events 8\n") && page.contains("\nprojectors_halted 1\n"),
+        "{page}"
+    );
     world.stop().await;
 }
