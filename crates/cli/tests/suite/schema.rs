@@ -1,13 +1,12 @@
 //! `promethean schema`, and schemas from a folder.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::{promethean, stderr, stdout};
+use super::{own_address, promethean, stderr, stdout};
 
 const ONE: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#;
 const WIDER: &str =
@@ -23,7 +22,7 @@ struct Server {
 impl Server {
     fn start(dir: &Path, config: &str) -> Self {
         fs::write(dir.join("c.toml"), config).unwrap();
-        let address: SocketAddr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = own_address();
         let child = Command::new(env!("CARGO_BIN_EXE_promethean"))
             .current_dir(dir)
             .args(["serve", "--config", "c.toml", "--listen", &address.to_string()])

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::served::Served;
-use super::{promethean, stderr, stdout};
+use super::{own_address, promethean, stderr, stdout};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -168,7 +168,7 @@ fn kills() -> u64 {
 #[test]
 fn a_killed_server_counts_each_event_once() {
     let dir = tempfile::tempdir().unwrap();
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = own_address();
     let spawn = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
         command.current_dir(dir.path()).args(["serve", "--listen", &address.to_string(), "--data", "data"]);

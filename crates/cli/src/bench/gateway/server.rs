@@ -1,7 +1,6 @@
 //! The server that is measured: `promethean serve` of this binary, on a directory and a port of its own.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -45,20 +44,17 @@ impl Server {
     /// Starts one on an empty directory.
     pub(super) async fn start(bench: &GatewayBench, name: &str) -> Result<Server> {
         let dir = bench.scratch.fresh(name)?;
-        // Free a moment ago, and ports are given out in turn.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
-        let child = spawn(&dir, &address)?;
-        let mut server = Server { child, address, dir };
+        let mut server = Server { child: spawn(&dir)?, address: String::new(), dir };
         server.ready().await?;
         Ok(server)
     }
 
-    /// Kills it and starts another on its directory; how long that took to be ready.
+    /// Kills it and starts another on its directory, at another address; how long that took to be ready.
     pub(super) async fn kill_and_restart(&mut self) -> Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
         let start = now();
-        self.child = spawn(&self.dir, &self.address)?;
+        self.child = spawn(&self.dir)?;
         self.ready().await?;
         Ok(start.elapsed())
     }
@@ -68,15 +64,18 @@ impl Server {
         let mut ask = tokio::time::interval(ASK_EVERY);
         loop {
             ask.tick().await;
-            if http::is_there(&self.address, "/ready").await {
+            let said = fs::read_to_string(self.dir.path().join(SAID))?;
+            if let Some(address) = listens_on(&said)
+                && http::is_there(address, "/ready").await
+            {
+                self.address = address.to_owned();
                 return Ok(());
             }
-            let said = || fs::read_to_string(self.dir.path().join(SAID)).unwrap_or_default();
             if let Some(status) = self.child.try_wait()? {
-                bail!("the server ended with {status}: {}", said());
+                bail!("the server ended with {status}: {said}");
             }
             if now() > deadline {
-                bail!("the server was not ready in time: {}", said());
+                bail!("the server was not ready in time: {said}");
             }
         }
     }
@@ -126,13 +125,20 @@ impl Drop for Server {
 /// What the server wrote to standard error.
 const SAID: &str = "said";
 
-fn spawn(dir: &FreshDir, address: &str) -> Result<Child> {
+/// The address in what a server wrote, once it listens.
+fn listens_on(said: &str) -> Option<&str> {
+    let (_, behind) = said.split_once("promethean listens on ")?;
+    Some(behind.split_once(';')?.0)
+}
+
+/// At a port that the system gives it: one chosen here could be another's by the time it is opened.
+fn spawn(dir: &FreshDir) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     for setting in SETTINGS {
         command.env_remove(setting);
     }
     command
-        .args(["serve", "--listen", address, "--data"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(dir.path().join("data"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::super::own_address;
 use super::until;
 
 pub(super) struct Server {
@@ -36,8 +37,7 @@ async fn get(address: SocketAddr, path: &str) -> Option<String> {
 impl Server {
     pub(super) async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // A free port; the same after a restart, as clients expect it.
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = own_address();
         let server = Self { child: spawn(&dir, address), dir, address };
         server.ready().await;
         server
