@@ -7,7 +7,8 @@ use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
 /// A workspace crate and the workspace crates it may name. Crates that do not exist yet are simply not met.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
+    ("allocator", &[]),
     ("model", &[]),
     ("log", &["model"]),
     ("store", &["model", "log"]),
@@ -17,7 +18,21 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("projections", &["model", "log", "store", "bus"]),
     ("gateway", &["model", "bus", "projections"]),
     ("client", &["model"]),
-    ("cli", &["model", "log", "store", "store-mongo", "bus", "relay", "projections", "gateway", "client"]),
+    (
+        "cli",
+        &[
+            "allocator",
+            "model",
+            "log",
+            "store",
+            "store-mongo",
+            "bus",
+            "relay",
+            "projections",
+            "gateway",
+            "client",
+        ],
+    ),
     (
         "testkit",
         &["model", "log", "store", "store-mongo", "bus", "relay", "projections", "gateway", "client"],

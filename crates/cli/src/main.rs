@@ -24,10 +24,14 @@ use clap::Parser;
 
 use crate::args::{Cli, Command};
 
+#[global_allocator]
+static ALLOCATOR: promethean_allocator::Allocator = promethean_allocator::Allocator;
+
 /// Exit code of a command that could not do its work.
 const EXIT_FAILED: u8 = 2;
 
 fn main() -> ExitCode {
+    promethean_allocator::give_back_soon();
     let done = match Cli::parse().command {
         Command::At(args) => at::run(&args),
         Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),

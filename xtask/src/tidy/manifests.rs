@@ -1,5 +1,8 @@
 //! Rules about a member's `Cargo.toml`.
 
+/// The crate that may have unsafe code, each piece expected by name; it cannot inherit the lints that forbid it.
+const UNSAFE_CRATE: &str = "name = \"promethean-allocator\"";
+
 /// What is wrong with the manifest of one crate.
 pub(crate) fn findings(text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -10,6 +13,8 @@ pub(crate) fn findings(text: &str) -> Vec<String> {
             section = line;
         } else if section == "[lints]" {
             lints |= line == "workspace = true";
+        } else if section == "[lints.rust]" && text.contains(UNSAFE_CRATE) {
+            lints |= line == "unsafe_code = \"deny\"";
         } else if is_dependencies(section) && names_version(line) {
             found.push(format!("`{line}`: versions live in [workspace.dependencies]"));
         }
@@ -36,6 +41,9 @@ mod tests {
     fn lints_are_inherited() {
         assert!(findings("[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n").is_empty());
         assert_eq!(findings("[package]\nname = \"a\"\n").len(), 1);
+        let denied = "[lints.rust]\nunsafe_code = \"deny\"\n";
+        assert_eq!(findings(&format!("[package]\nname = \"a\"\n{denied}")).len(), 1);
+        assert!(findings(&format!("[package]\n{UNSAFE_CRATE}\n{denied}")).is_empty());
     }
 
     #[test]
