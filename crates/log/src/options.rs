@@ -12,7 +12,7 @@ const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 pub struct Options {
     /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 1 KiB.
     pub journal_file_bytes: u64,
-    /// A checkpoint is taken at latest after this much journal. Default: 64 MiB. Minimum: 1 KiB.
+    /// A checkpoint is taken at latest after this much journal. Default: 32 MiB. Minimum: 1 KiB.
     pub checkpoint_bytes: u64,
     /// Largest segment. Default: 64 MiB. Minimum: 1 KiB, maximum: 4 GiB - 1.
     pub segment_bytes: u64,
@@ -42,7 +42,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             journal_file_bytes: 32 * MIB,
-            checkpoint_bytes: 64 * MIB,
+            checkpoint_bytes: 32 * MIB,
             segment_bytes: 64 * MIB,
             tail_bytes: 16 * MIB,
             index_bytes: 64 * MIB,
