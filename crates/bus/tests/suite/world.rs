@@ -42,7 +42,7 @@ pub(crate) use on_both;
 
 /// Long enough for a slow machine, short enough to say what hangs.
 pub(crate) async fn within<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), test).await.unwrap_or_else(|_| panic!("the test hangs"))
+    tokio::time::timeout(Duration::from_secs(120), test).await.unwrap_or_else(|_| panic!("the test hangs"))
 }
 
 pub(crate) async fn pass_ms(ms: u64) {

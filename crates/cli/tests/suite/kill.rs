@@ -44,7 +44,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             often.tick().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), all).await.unwrap_or_else(|_| panic!("too long: {what}"));
+    tokio::time::timeout(Duration::from_secs(120), all).await.unwrap_or_else(|_| panic!("too long: {what}"));
 }
 
 struct Load {

@@ -28,7 +28,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "too long: {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "too long: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

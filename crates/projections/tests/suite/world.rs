@@ -44,7 +44,7 @@ pub(crate) use on_both;
 
 /// Long enough for a slow machine, short enough to say what hangs.
 pub(crate) async fn within<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), test).await.unwrap_or_else(|_| panic!("the test hangs"))
+    tokio::time::timeout(Duration::from_secs(120), test).await.unwrap_or_else(|_| panic!("the test hangs"))
 }
 
 pub(crate) async fn pass_ms(ms: u64) {
@@ -150,7 +150,7 @@ pub(crate) async fn until(
             pass_ms(2).await;
         }
     };
-    let waited = tokio::time::timeout(Duration::from_secs(40), wait).await;
+    let waited = tokio::time::timeout(Duration::from_secs(120), wait).await;
     waited.unwrap_or_else(|_| panic!("it stays so: {:?}", projections.projectors()))
 }
 

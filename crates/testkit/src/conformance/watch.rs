@@ -20,7 +20,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
 
 /// Fails the test instead of hanging it.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("never woken")
+    tokio::time::timeout(Duration::from_secs(120), future).await.expect("never woken")
 }
 
 async fn a_watch_follows_the_end<S: Subject>(subject: S) {

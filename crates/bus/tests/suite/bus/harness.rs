@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 }
 
 /// Long enough that only a stall takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {

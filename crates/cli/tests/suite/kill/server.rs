@@ -59,7 +59,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to end, which it has ten seconds for.
+    /// Asks the process to end, which it has ten seconds for; a busy machine may take longer.
     pub(super) async fn terminate(&mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -72,7 +72,7 @@ impl Server {
                 often.tick().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap()
+        tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap()
     }
 
     pub(super) async fn get(&self, path: &str) -> String {

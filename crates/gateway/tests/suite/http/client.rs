@@ -122,7 +122,7 @@ pub(super) async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     stream.write_all(bytes).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut answer = Vec::new();
-    let read = tokio::time::timeout(std::time::Duration::from_secs(10), stream.read_to_end(&mut answer));
+    let read = tokio::time::timeout(std::time::Duration::from_secs(120), stream.read_to_end(&mut answer));
     // A reset after the answer is as good as an end.
     let _ = read.await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()

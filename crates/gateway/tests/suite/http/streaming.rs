@@ -33,7 +33,7 @@ impl Stream {
                 self.text = rest;
                 return Some(block);
             }
-            let frame = tokio::time::timeout(Duration::from_secs(20), self.body.frame()).await.unwrap();
+            let frame = tokio::time::timeout(Duration::from_secs(120), self.body.frame()).await.unwrap();
             let data = frame?.unwrap().into_data().unwrap();
             self.text.push_str(std::str::from_utf8(&data).unwrap());
         }

@@ -98,6 +98,6 @@ impl World {
             self.bus.close().await;
             self.store.close().await;
         };
-        tokio::time::timeout(std::time::Duration::from_secs(20), all).await.unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(120), all).await.unwrap();
     }
 }

@@ -86,6 +86,6 @@ impl World {
 
 /// Fails rather than hangs.
 pub(in crate::suite) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let within = Duration::from_secs(30);
+    let within = Duration::from_secs(120);
     tokio::time::timeout(within, future).await.unwrap_or_else(|_| panic!("this takes too long: {what}"))
 }

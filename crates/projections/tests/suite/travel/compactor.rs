@@ -186,6 +186,6 @@ async fn it_runs_by_itself_until_it_is_told_to_stop() {
         stop.send_replace(true);
     };
     let both = async { tokio::join!(running, watching) };
-    tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), both).await.unwrap();
     world.close().await;
 }
