@@ -60,7 +60,7 @@ impl Args {
                 Times::Many(least, _) => least,
             };
             if count < least {
-                let message = format!("`{}` is missing; {}", param.name, param.about);
+                let message = format!("`{0}` is missing; add `{0}=`, {1}", param.name, param.about);
                 return Err(Refusal::bad_request(message).with("parameter", param.name));
             }
         }
