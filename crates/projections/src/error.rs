@@ -143,4 +143,17 @@ impl ProjectionError {
             Self::Closed => "closed",
         }
     }
+
+    /// Whether the same may work later, without anything being changed.
+    pub(crate) const fn may_heal(&self) -> bool {
+        match self {
+            Self::Bus(error) => {
+                error.is_retryable()
+                    || matches!(error, BusError::Busy { .. } | BusError::StorageFailed { .. })
+            }
+            Self::Read(error) => matches!(error, ReadError::Storage { .. } | ReadError::Closed),
+            Self::Commit(error) => error.is_retryable() || matches!(error, CommitError::Storage { .. }),
+            _ => false,
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The hash of what collections hold.
 
+use std::collections::VecDeque;
+
 use promethean_model::CollectionName;
 use promethean_store::port::{ReadError, Store};
 use xxhash_rust::xxh3::Xxh3;
@@ -13,22 +15,45 @@ pub async fn state_hash<'a>(
     store: &dyn Store,
     collections: impl IntoIterator<Item = &'a CollectionName>,
 ) -> Result<u128, ReadError> {
-    let mut hash = Xxh3::new();
-    for collection in collections {
-        // Which one a document is of matters too.
-        hash.update(b"\xff");
-        let mut after: Option<String> = None;
-        loop {
-            let docs = store.docs_by_key(collection, after.as_deref(), PAGE).await?;
-            let Some(last) = docs.last() else { break };
-            after = Some(last.key.clone());
-            for doc in &docs {
-                for text in [&doc.key, &doc.body] {
-                    hash.update(&(text.len() as u64).to_le_bytes());
-                    hash.update(text.as_bytes());
-                }
-            }
+    let mut hashing = Hashing::new(collections.into_iter().cloned());
+    loop {
+        if let Some(hash) = hashing.step(store).await? {
+            return Ok(hash);
         }
     }
-    Ok(hash.digest128())
+}
+
+/// A hash on its way, for those who have something else to do meanwhile. What is hashed must stay as it is.
+pub(crate) struct Hashing {
+    hash: Xxh3,
+    left: VecDeque<CollectionName>,
+    /// The last document of the first of them that was hashed.
+    after: Option<String>,
+}
+
+impl Hashing {
+    pub(crate) fn new(collections: impl Iterator<Item = CollectionName>) -> Self {
+        Self { hash: Xxh3::new(), left: collections.collect(), after: None }
+    }
+
+    /// Hashes some more documents; the hash when there are none left.
+    pub(crate) async fn step(&mut self, store: &dyn Store) -> Result<Option<u128>, ReadError> {
+        let Some(collection) = self.left.front() else { return Ok(Some(self.hash.digest128())) };
+        let docs = store.docs_by_key(collection, self.after.as_deref(), PAGE).await?;
+        if self.after.is_none() {
+            // Which one a document is of matters too.
+            self.hash.update(b"\xff");
+        }
+        for doc in &docs {
+            for text in [&doc.key, &doc.body] {
+                self.hash.update(&(text.len() as u64).to_le_bytes());
+                self.hash.update(text.as_bytes());
+            }
+        }
+        self.after = docs.into_iter().next_back().map(|last| last.key);
+        if self.after.is_none() {
+            self.left.pop_front();
+        }
+        Ok(None)
+    }
 }

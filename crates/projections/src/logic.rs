@@ -7,6 +7,7 @@ use promethean_bus::StoredEvent;
 use promethean_bus::dead_letter::user_event;
 use promethean_bus::jq::{Caps, Program, RunError};
 use promethean_model::Event;
+use promethean_store::port::ReadError;
 
 use crate::change::Change;
 
@@ -46,6 +47,17 @@ pub(crate) enum Failed {
     Halt(String),
     /// Nothing is wrong with either: later it may work.
     Later(String),
+}
+
+impl Failed {
+    /// What to do about events that cannot be read.
+    pub(crate) fn of_read(error: &ReadError) -> Self {
+        // Damage does not heal; anything else may.
+        match error {
+            ReadError::CorruptRange(_) => Self::Halt(error.to_string()),
+            _ => Self::Later(error.to_string()),
+        }
+    }
 }
 
 pub(crate) type Projected = Result<Vec<Change>, Failed>;

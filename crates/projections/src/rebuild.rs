@@ -4,20 +4,23 @@
 //! runs no timer: what was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
 //! is where the projector is, neither moves while one takes the place of the other, in one commit.
 
+mod swap;
+
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use promethean_bus::StoredEvent;
 use promethean_bus::follower::Follower;
-use promethean_model::{CollectionName, Offset, TopicName};
-use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, StateOp};
+use promethean_model::{Offset, TopicName};
+use promethean_store::port::{Batch, PageLimit, StateOp};
+use tokio::time::Instant;
 
+use self::swap::Comparison;
 use crate::attempt::{Attempt, Outcome};
 use crate::definition::Projector;
 use crate::drafts::Kept;
 use crate::error::ProjectionError;
-use crate::hash::state_hash;
 use crate::logic::Failed;
-use crate::row::ProjectorRow;
 use crate::runner::Parts;
 use crate::seed::Seed;
 use crate::status::RebuildStatus;
@@ -37,11 +40,29 @@ pub(crate) struct Rebuild {
     accept_loss: bool,
     start: Offset,
     next: Offset,
+    /// Events that were read and are not projected yet.
+    left: Vec<StoredEvent>,
+    /// How often the first of them failed.
+    tries: u32,
+    /// Whether the projector begins with it: then no event was dealt with before, so that whoever runs it is to say
+    /// what becomes of those that fail.
+    begins: bool,
     skipped: u64,
+    /// Why it waits, how often it did so in a row, and until when.
+    rest: Option<Rest>,
+    /// Whether the two are the same, as far as that is known.
+    comparison: Option<Comparison>,
     /// Open dead letters: not projected before, so not now. Whoever redrives one publishes it again.
     buried: BTreeSet<Offset>,
     /// Documents at hand.
     kept: Kept,
+}
+
+/// A store that does not work is asked again later.
+struct Rest {
+    reason: String,
+    waits: u32,
+    until: Instant,
 }
 
 /// Where and how a rebuild begins.
@@ -131,7 +152,12 @@ impl Rebuild {
             accept_loss,
             start,
             next,
+            left: Vec::new(),
+            tries: 0,
+            begins: position.is_none(),
             skipped: 0,
+            rest: None,
+            comparison: None,
             buried,
             kept: Kept::default(),
         })
@@ -149,7 +175,7 @@ impl Rebuild {
             skipped: self.skipped,
             equal: None,
             hash: None,
-            error: None,
+            error: self.rest.as_ref().map(|rest| rest.reason.clone()),
         }
     }
 
@@ -158,58 +184,114 @@ impl Rebuild {
         self.next
     }
 
-    /// Projects some more events, up to where the projector is.
+    /// Whether the projector must stay where it is.
+    pub(crate) const fn is_comparing(&self) -> bool {
+        self.comparison.is_some()
+    }
+
+    /// Until when it waits for a store that does not work.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        self.rest.as_ref().map(|rest| rest.until)
+    }
+
+    /// Waits for longer each time in a row.
+    pub(crate) fn rest(&mut self, reason: String, after: Duration, max: Duration) {
+        let waits = self.rest.as_ref().map_or(1, |rest| rest.waits.saturating_add(1));
+        self.rest = Some(Rest { reason, waits, until: Instant::now() + (after * waits).min(max) });
+    }
+
+    /// The event that a step failed at.
+    pub(crate) fn at_fault(&self) -> Option<&StoredEvent> {
+        self.left.first()
+    }
+
+    /// Goes on without that event.
+    pub(crate) fn leave_out(&mut self) {
+        self.left.drain(..self.left.len().min(1));
+        self.tries = 0;
+    }
+
+    /// Projects some more events, up to where the projector is, then compares what it made with what is served. After a
+    /// failure it goes on where it was; that is [`Failed::Event`] only if the projector begins with it.
     pub(crate) async fn step(
         &mut self,
         parts: &Parts,
         projector: &Projector,
+        served: &Target,
         live: Offset,
-    ) -> Result<Step, String> {
+    ) -> Result<Step, Failed> {
+        if self.left.is_empty() && !self.read_on(parts, projector, live).await? {
+            let taken_at = self.taken_at();
+            if self.to(live) < taken_at {
+                return Ok(Step::Waiting);
+            }
+            let compared = self.compare(parts, served).await?;
+            self.rest = None;
+            return Ok(if compared { Step::Abreast } else { Step::More });
+        }
+        self.project(parts, projector).await?;
+        self.rest = None;
+        Ok(Step::More)
+    }
+
+    fn taken_at(&self) -> Offset {
+        self.seed.as_ref().map_or(Offset::ZERO, Seed::through)
+    }
+
+    /// Where to stop, if the projector is there.
+    fn to(&self, live: Offset) -> Offset {
+        if self.may_pass { live.max(self.taken_at()) } else { live }
+    }
+
+    /// Reads some more, if there is more.
+    async fn read_on(&mut self, parts: &Parts, projector: &Projector, live: Offset) -> Result<bool, Failed> {
         if let Some(events) = self.seed_page(parts).await? {
-            self.project(parts, projector, &events).await?;
-            return Ok(Step::More);
+            self.left = events;
+            return Ok(true);
         }
-        let taken_at = self.seed.as_ref().map_or(Offset::ZERO, Seed::through);
-        let to = if self.may_pass { live.max(taken_at) } else { live };
+        let to = self.to(live);
         if self.next >= to {
-            return Ok(if to < taken_at { Step::Waiting } else { Step::Abreast });
+            return Ok(false);
         }
+        self.comparison = None;
         let limit = PageLimit { events: BATCH, bytes: PAGE_BYTES };
-        let page =
-            parts.store.read(&projector.topic, self.next, limit).await.map_err(|error| error.to_string())?;
+        let page = parts.store.read(&projector.topic, self.next, limit).await;
+        let page = page.map_err(|error| Failed::of_read(&error))?;
         if page.expired > 0 && !self.accept_loss {
-            return Err(format!("retention took {} events before they were read", page.expired));
+            let expired = page.expired;
+            return Err(Failed::Halt(format!("retention took {expired} events before they were read")));
         }
         let next = page.next.min(to);
         if next <= self.next {
-            return Err(format!("topic `{}` has nothing at {}", projector.topic, self.next));
+            return Err(Failed::Halt(format!("topic `{}` has nothing at {}", projector.topic, self.next)));
         }
         let mut events = page.events;
         events.retain(|event| event.offset < to && !self.buried.contains(&event.offset));
         if let Some(seed) = &self.seed {
-            events = seed.without_known(&*parts.store, events).await.map_err(|error| error.to_string())?;
+            let unknown = seed.without_known(&*parts.store, events).await;
+            events = unknown.map_err(|error| Failed::of_read(&error))?;
         }
-        self.project(parts, projector, &events).await?;
+        self.left = events;
         self.next = next;
-        Ok(Step::More)
+        Ok(true)
     }
 
     /// Some more of the snapshots, until there are none left.
-    async fn seed_page(&mut self, parts: &Parts) -> Result<Option<Vec<StoredEvent>>, String> {
+    async fn seed_page(&mut self, parts: &Parts) -> Result<Option<Vec<StoredEvent>>, Failed> {
         let Some(seed) = &mut self.seed else { return Ok(None) };
-        let page = seed.next_page(&*parts.store).await?;
-        if page.is_some() {
+        let mut page = seed.next_page(&*parts.store).await?;
+        if let Some(page) = &mut page {
             self.next = seed.from();
+            if self.begins {
+                // Given up by a beginning that did not come to its end.
+                page.retain(|event| !self.buried.contains(&event.offset));
+            }
         }
         Ok(page)
     }
 
-    async fn project(
-        &mut self,
-        parts: &Parts,
-        projector: &Projector,
-        events: &[StoredEvent],
-    ) -> Result<(), String> {
+    /// Projects what was read.
+    async fn project(&mut self, parts: &Parts, projector: &Projector) -> Result<(), Failed> {
         let kept = std::mem::take(&mut self.kept);
         let mut attempt = Attempt {
             bus: &parts.bus,
@@ -220,89 +302,33 @@ impl Rebuild {
             epoch: 0,
             kept,
         };
-        let (mut left, mut tries) = (events, 0);
-        while !left.is_empty() {
-            let part = if tries > 0 { left.get(..1).unwrap_or_default() } else { left };
+        let mut result = Ok(());
+        while !self.left.is_empty() && result.is_ok() {
+            let count = if self.tries > 0 { 1 } else { self.left.len() };
+            let part = self.left.get(..count).unwrap_or_default();
             // It has no cursor, so that it does not matter where to go on.
             let Outcome { done, failed } = attempt.run(part, Offset::ZERO).await;
             if done > 0 {
-                left = left.get(done..).unwrap_or_default();
-                tries = 0;
+                self.left.drain(..done);
+                self.tries = 0;
             }
             match failed {
                 None => {}
+                Some(Failed::Event(reason)) if self.begins => {
+                    self.tries += 1;
+                    result = Err(Failed::Event(reason));
+                }
                 // It may have had bad luck, on a machine that is busy. Not waited for: the projector's task is this one.
-                Some(Failed::Event(_)) if tries < projector.retries => tries += 1,
+                Some(Failed::Event(_)) if self.tries < projector.retries => self.tries += 1,
                 Some(Failed::Event(_)) => {
                     self.skipped += 1;
-                    tries = 0;
-                    left = left.get(1..).unwrap_or_default();
+                    self.tries = 0;
+                    self.left.drain(..1);
                 }
-                Some(Failed::Stuck(reason) | Failed::Halt(reason) | Failed::Later(reason)) => {
-                    return Err(reason);
-                }
+                Some(failed) => result = Err(failed),
             }
         }
         self.kept = attempt.kept;
-        Ok(())
-    }
-
-    /// Takes the place of what is served.
-    pub(crate) async fn finish(
-        &self,
-        parts: &Parts,
-        projector: &Projector,
-        live: &Target,
-        epoch: u64,
-    ) -> RebuildStatus {
-        let mut status = RebuildStatus { running: false, ..self.status() };
-        match self.replace(parts, projector, live, epoch).await {
-            Ok((before, after)) => {
-                status.equal = Some(before == Some(after));
-                status.hash = Some(format!("{after:032x}"));
-            }
-            Err(error) => status = self.failed(parts, error.to_string()).await,
-        }
-        status
-    }
-
-    async fn replace(
-        &self,
-        parts: &Parts,
-        projector: &Projector,
-        live: &Target,
-        epoch: u64,
-    ) -> Result<(Option<u128>, u128), ProjectionError> {
-        let stored = |target: &Target| -> Vec<CollectionName> {
-            target.names().into_iter().map(|(_, stored_as)| stored_as.clone()).collect()
-        };
-        // One whose declaration was refused may not be there.
-        let before = state_hash(&*parts.store, &stored(live)).await.ok();
-        let after = state_hash(&*parts.store, &stored(&self.target)).await?;
-        let mut batch = Batch::derived();
-        batch.state.extend(live.replacements(&self.target).into_iter().map(StateOp::from));
-        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint(), self.start.get());
-        let row =
-            row.put(&projector.name).map_err(|reason| crate::definition::bad("row".to_owned(), reason))?;
-        // The topic's deletion took the cursor with it, and its epoch.
-        let stored = parts.store.cursor(&projector.name, &projector.topic).await?;
-        let expected_epoch = stored.map_or(0, |cursor| cursor.epoch);
-        let cursor = CursorOp::Put {
-            group: projector.name.clone(),
-            topic: projector.topic.clone(),
-            cursor: Cursor { floor: self.next, epoch: epoch.max(expected_epoch), data: Vec::new() },
-            expected_epoch,
-        };
-        parts.store.commit(batch.with(row).with(cursor)).await?;
-        Ok((before, after))
-    }
-
-    /// Drops what was made.
-    pub(crate) async fn failed(&self, parts: &Parts, reason: String) -> RebuildStatus {
-        let mut batch = Batch::derived();
-        batch.state.extend(self.target.drops().map(StateOp::from));
-        // If not now, then when the next one begins.
-        let _ = parts.store.commit(batch).await;
-        RebuildStatus { running: false, error: Some(reason), ..self.status() }
+        result
     }
 }

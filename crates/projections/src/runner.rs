@@ -2,9 +2,13 @@
 //!
 //! - `page`: the next events, whatever becomes of each
 //! - `rebuilding`: a rebuild beside them
+//! - `beginning`: snapshots before them
+//! - `timing`: its timer
 
+mod beginning;
 pub(crate) mod page;
 mod rebuilding;
+pub(crate) mod timing;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +20,7 @@ use promethean_model::{Clock, Offset};
 use promethean_store::port::{EndWatch, Store};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tracing::{error, warn};
+use tracing::error;
 
 use self::rebuilding::Rebuilt;
 use crate::definition::Projector;
@@ -25,7 +29,6 @@ use crate::error::ProjectionError;
 use crate::rebuild::Rebuild;
 use crate::status::{Activity, Shown};
 use crate::target::Target;
-use crate::timer;
 
 /// How long to wait before an event is tried again, times the number of tries.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -74,6 +77,8 @@ pub(crate) struct Runner {
     pub(crate) beginning: bool,
     /// What comes next.
     pub(crate) ahead: Option<page::Ahead>,
+    /// A run of its timer that is not over.
+    pub(crate) timing: Option<timing::Timing>,
 }
 
 /// Why the work is interrupted.
@@ -132,13 +137,12 @@ impl Runner {
         if self.beginning {
             return self.begin().await;
         }
-        if due.is_some_and(|due| due <= Instant::now()) {
-            self.run_timer().await;
-            *due = self.projector.timer.as_ref().map(|timer| Instant::now() + timer.every);
-        }
-        let worked = self.page().await?;
+        let timing = self.time(due).await?;
+        // While what is served is compared with what takes its place, it stays as it is.
+        let compares = self.rebuild.as_ref().is_some_and(Rebuild::is_comparing);
+        let worked = !compares && self.page().await?;
         let rebuilt = self.rebuild_step(self.next).await;
-        if worked || !matches!(rebuilt, Rebuilt::Nothing | Rebuilt::Waiting) {
+        if worked || timing || !matches!(rebuilt, Rebuilt::Nothing | Rebuilt::Waiting | Rebuilt::Resting) {
             // Others have their turn too.
             tokio::task::yield_now().await;
             return Ok(());
@@ -149,7 +153,9 @@ impl Runner {
                 None => std::future::pending().await,
             }
         };
+        let rested = self.rested();
         let command = tokio::select! {
+            () = rested => return Ok(()),
             end = self.watch.changed() => return end.map(drop).ok_or(Interrupted::Stop),
             () = timer => return Ok(()),
             () = stopped(&mut self.stopping) => return Err(Interrupted::Stop),
@@ -157,26 +163,6 @@ impl Runner {
         };
         self.obey(command).await;
         Ok(())
-    }
-
-    async fn run_timer(&mut self) {
-        let Some(timer) = &self.projector.timer else { return };
-        let run = timer::Run {
-            timer,
-            projector: &self.projector.name,
-            follower: &self.follower,
-            store: &*self.parts.store,
-            now_ms: self.parts.clock.wall_ms(),
-            stopping: &self.stopping,
-        };
-        let done = run.all().await;
-        self.shown.change(|shown| shown.timer_runs += 1);
-        if let Err(reason) = done {
-            let reason = format!("the timer failed {reason}");
-            warn!(projector = %self.projector.name, %reason, "timer failed");
-            self.shown.change(|shown| shown.failures += 1);
-            self.say(Activity::Running, Some(reason));
-        }
     }
 
     /// Does what it is told; whether it is to go on at once.
@@ -192,15 +178,24 @@ impl Runner {
                 goes_on
             }
             Command::Rebuild { accept_loss, begun } => {
+                if self.is_halted_at_the_beginning() {
+                    self.rebuild = None;
+                }
                 let result = match self.rebuild {
                     Some(_) => Err(ProjectionError::Rebuilding { name: self.projector.name.clone() }),
                     None => self.begin_rebuild(accept_loss, true).await,
                 };
+                // One that has yet to begin does so with it.
+                let goes_on = result.is_ok() && self.beginning;
                 // As above.
                 let _ = begun.send(result);
-                false
+                goes_on
             }
         }
+    }
+
+    fn is_halted_at_the_beginning(&self) -> bool {
+        self.beginning && matches!(self.shown.get().activity, Activity::Halted | Activity::Stuck)
     }
 
     /// While it is halted: until someone tells it to go on, or a rebuild has taken its place.
@@ -209,15 +204,24 @@ impl Runner {
             if *self.stopping.borrow() {
                 return Err(Interrupted::Stop);
             }
+            while let Ok(command) = self.commands.try_recv() {
+                if self.obey(command).await {
+                    return Ok(());
+                }
+            }
             // What comes after the place it halted at is for the live one: a rebuild publishes nothing.
             let to = self.next.min(self.watch.end());
-            match self.rebuild_step(to).await {
-                Rebuilt::Nothing => {}
+            // One that has yet to begin goes on with that when it is told so.
+            let rebuilt = if self.beginning { Rebuilt::Nothing } else { self.rebuild_step(to).await };
+            match rebuilt {
+                Rebuilt::Nothing | Rebuilt::Resting | Rebuilt::Stumbled(_) => {}
                 Rebuilt::Waiting => self.give_up_rebuild().await,
                 Rebuilt::Done => return Ok(()),
                 Rebuilt::Some | Rebuilt::Failed => continue,
             }
+            let rested = self.rested();
             let command = tokio::select! {
+                () = rested => continue,
                 () = stopped(&mut self.stopping) => return Err(Interrupted::Stop),
                 command = self.commands.recv() => command.ok_or(Interrupted::Stop)?,
             };

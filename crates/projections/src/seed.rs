@@ -13,6 +13,7 @@ use promethean_store::port::{EventBody, PageLimit, ReadError, Store, StoredEvent
 
 use crate::definition::bad;
 use crate::error::ProjectionError;
+use crate::logic::Failed;
 use crate::snapshot::{self, Snapshot, recreated};
 
 /// Snapshots of a page, and their bytes.
@@ -95,28 +96,28 @@ impl Seed {
         self.through
     }
 
-    /// Some more snapshots, as the events they stand for; `None` at the end.
-    pub(crate) async fn next_page(&mut self, store: &dyn Store) -> Result<Option<Vec<StoredEvent>>, String> {
+    /// Some more snapshots, as the events they stand for; `None` at the end. After a failure the same come again.
+    pub(crate) async fn next_page(&mut self, store: &dyn Store) -> Result<Option<Vec<StoredEvent>>, Failed> {
         if self.at >= self.end {
             return Ok(None);
         }
         let page = store.read(&self.snapshots, self.at, PAGE).await;
-        let page = page.map_err(|error| error.to_string())?;
+        let page = page.map_err(|error| Failed::of_read(&error))?;
         if page.expired > 0 {
             let (expired, snapshots) = (page.expired, &self.snapshots);
-            return Err(format!(
+            return Err(Failed::Halt(format!(
                 "retention took {expired} of the snapshots in `{snapshots}`; set none for them, compact the topic instead"
-            ));
+            )));
         }
         if page.next <= self.at {
-            return Err(format!("topic `{}` has nothing at {}", self.snapshots, self.at));
+            return Err(Failed::Halt(format!("topic `{}` has nothing at {}", self.snapshots, self.at)));
         }
-        self.at = page.next;
         let events = page.events.iter().filter(|event| event.offset < self.end);
         let read: Vec<(Offset, EventId, Snapshot)> =
             events.filter_map(|event| Some((event.offset, event.id, Snapshot::read(event)?))).collect();
         let last = self.last_of_keys(store, read.iter().map(|(.., snapshot)| snapshot.key.as_str())).await;
-        let last = last.map_err(|error| error.to_string())?;
+        let last = last.map_err(|error| Failed::of_read(&error))?;
+        self.at = page.next;
         let mut found = Vec::new();
         for (at, id, snapshot) in read {
             self.from = self.from.max(snapshot.resume_from());

@@ -66,12 +66,21 @@ pub(crate) async fn prepare(
     let target = Target::live(&projector, declared);
     let rebuild_needed = declare(parts, &target).await?;
     let mut place = find(parts, &projector).await?;
-    let seeded =
-        if place.is_new { seeded(parts, &projector, &target, &follower, &mut place).await } else { None };
-    if let Some(Err(reason)) = &seeded {
-        place.halted = Some(reason.clone());
+    let seeded = match place.is_new {
+        true => seeded(parts, &projector, &target, &follower, place.start).await,
+        false => Ok(None),
+    };
+    let beginning = !matches!(seeded, Ok(None));
+    if beginning {
+        // So that its lag is shown: it has read nothing yet.
+        place.next = Offset::ZERO;
     }
-    let epoch = if seeded.is_some() { place.epoch } else { take(parts, &projector, &place).await? };
+    if let Err(error) = &seeded
+        && !error.may_heal()
+    {
+        place.halted = Some(format!("it could not begin with snapshots: {error}"));
+    }
+    let epoch = if beginning { place.epoch } else { take(parts, &projector, &place).await? };
     let shown = Shown::new(projector.name.clone(), projector.topic.clone(), projector.collections.clone());
     shown.change(|shown| {
         shown.changed = place.changed;
@@ -91,12 +100,13 @@ pub(crate) async fn prepare(
         next: place.next,
         epoch,
         buried,
-        beginning: seeded.is_some(),
-        rebuild: seeded.and_then(Result::ok),
+        beginning,
+        rebuild: seeded.ok().flatten(),
         kept: Kept::default(),
         needs_rebuild: place.halted.clone(),
         start: place.start,
         ahead: None,
+        timing: None,
     };
     let mut halted = place.halted;
     runner.hold();
@@ -116,25 +126,26 @@ pub(crate) async fn prepare(
 }
 
 /// What a new projector begins with, if that is snapshots. It is no projector with a place before it has read them.
-async fn seeded(
+pub(crate) async fn seeded(
     parts: &Parts,
     projector: &Projector,
     target: &Target,
     follower: &Follower,
-    place: &mut Place,
-) -> Option<Result<Rebuild, String>> {
-    projector.snapshots.as_ref()?;
-    let accept_loss = projector.accept_loss;
-    let from = Beginning { follower, start: place.start, live: None, accept_loss, may_pass: false };
-    match Rebuild::begin(parts, projector, target, from).await {
-        // There are none, and nothing is gone.
-        Ok(rebuild) if rebuild.snapshots().is_none() => None,
-        begun => {
-            // So that its lag is shown: it has read nothing yet.
-            place.next = Offset::ZERO;
-            Some(begun.map_err(|error| format!("it could not begin with snapshots: {error}")))
-        }
+    start: Offset,
+) -> Result<Option<Rebuild>, ProjectionError> {
+    if projector.snapshots.is_none() {
+        return Ok(None);
     }
+    let from = Beginning { follower, start, live: None, accept_loss: projector.accept_loss, may_pass: false };
+    let rebuild = Rebuild::begin(parts, projector, target, from).await?;
+    // There may be none, with nothing gone.
+    Ok(rebuild.snapshots().is_some().then_some(rebuild))
+}
+
+/// Begins with the log: where, and the epoch of the cursor.
+pub(crate) async fn take_new(parts: &Parts, projector: &Projector) -> Result<(Offset, u64), ProjectionError> {
+    let place = find(parts, projector).await?;
+    Ok((place.next, take(parts, projector, &place).await?))
 }
 
 /// Declares collections; the reason where one must be rebuilt for that.

@@ -72,7 +72,7 @@ pub struct RebuildStatus {
     /// When it was done: the hash of the collections, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// Why it ended without a result.
+    /// Why it ended without a result or, while it is running, why it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

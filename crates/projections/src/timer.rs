@@ -7,42 +7,41 @@ use promethean_bus::publish::Publish;
 use promethean_model::{EventId, GroupName};
 use promethean_store::port::{Doc, Store};
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::change::{Change, Emit};
 use crate::definition::Timer;
 use crate::logic::{CHANGES_MAX, read_change};
 
-/// Documents looked at at once.
-const PAGE: usize = 500;
+/// Documents looked at at once: whatever else the projector is to do waits for so many runs of the program.
+const PAGE: usize = 64;
 
-/// One run of a timer.
+/// A page of one run of a timer.
 pub(crate) struct Run<'a> {
     pub(crate) timer: &'a Timer,
     pub(crate) projector: &'a GroupName,
     pub(crate) follower: &'a Follower,
     pub(crate) store: &'a dyn Store,
     pub(crate) now_ms: i64,
-    pub(crate) stopping: &'a watch::Receiver<bool>,
+}
+
+/// How a page went.
+pub(crate) struct Looked {
+    /// Its last document; `None` if there were none left.
+    pub(crate) last: Option<String>,
+    /// The first failure. A document at which the program fails does not stop the others.
+    pub(crate) failed: Result<(), String>,
 }
 
 impl Run<'_> {
-    /// Looks at every document and publishes. A document at which the program fails does not stop the others; the first
-    /// such failure is returned when all are done.
-    pub(crate) async fn all(&self) -> Result<(), String> {
-        let mut first = Ok(());
-        let mut after: Option<String> = None;
-        while !*self.stopping.borrow() {
-            let docs = self.store.docs_by_key(&self.timer.over, after.as_deref(), PAGE).await;
-            let docs = docs.map_err(|error| error.to_string())?;
-            let Some(last) = docs.last() else { return first };
-            after = Some(last.key.clone());
-            let done = self.page(&docs).await;
-            if first.is_ok() {
-                first = done;
+    /// Looks at the documents after a key, and publishes.
+    pub(crate) async fn after(&self, key: Option<&str>) -> Looked {
+        match self.store.docs_by_key(&self.timer.over, key, PAGE).await {
+            Ok(docs) => {
+                let failed = self.page(&docs).await;
+                Looked { last: docs.into_iter().next_back().map(|last| last.key), failed }
             }
+            Err(error) => Looked { last: None, failed: Err(error.to_string()) },
         }
-        first
     }
 
     async fn page(&self, docs: &[Doc]) -> Result<(), String> {

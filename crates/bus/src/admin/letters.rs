@@ -17,7 +17,7 @@ use promethean_store::port::{StoredEvent, Table};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use self::originals::{Original, Originals};
+use self::originals::Originals;
 use self::work::{Action, Chosen, Work};
 use super::find::group_on;
 use crate::bus::Bus;
@@ -115,9 +115,8 @@ impl Bus {
         let (mut letters, mut bytes) = (Vec::with_capacity(rows.len()), 0);
         let count = rows.len();
         for (offset, row) in rows {
-            let original = originals.find(offset, &row).await?;
-            let in_topic = matches!(original, Some(Original::InTopic(_)));
-            let event = original.map(Original::event);
+            let event = originals.find(offset, &row).await?;
+            let in_topic = originals.in_topic(offset).await?.is_some();
             bytes += event.as_ref().map_or(0, StoredEvent::bytes);
             letters.push(LetterInfo { offset, row, event, in_topic });
             if bytes >= PAGE_BYTES {

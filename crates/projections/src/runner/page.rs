@@ -37,9 +37,9 @@ struct Read {
 
 /// How often an event was tried.
 #[derive(Debug, Default)]
-struct Tries {
-    failed: u32,
-    waits: u32,
+pub(super) struct Tries {
+    pub(super) failed: u32,
+    pub(super) waits: u32,
     first_ms: Option<i64>,
 }
 
@@ -75,9 +75,8 @@ impl Runner {
         let Read { page, projected } = match read {
             Ok(read) => read,
             Err(error) => {
-                // Damage does not heal; anything else may.
-                if error.code() == "corrupt_range" {
-                    return Err(Interrupted::Halt(Activity::Halted, error.to_string()));
+                if let Failed::Halt(reason) = Failed::of_read(&error) {
+                    return Err(Interrupted::Halt(Activity::Halted, reason));
                 }
                 self.later(&error.to_string(), 1).await?;
                 return Ok(true);
@@ -190,7 +189,7 @@ impl Runner {
     }
 
     /// What comes of a failure: waiting, or that the event is given up, which is answered with true.
-    async fn failed(
+    pub(super) async fn failed(
         &mut self,
         event: &StoredEvent,
         failed: Failed,

@@ -1,15 +1,17 @@
 //! A rebuild beside a projector at work.
 
 use promethean_model::Offset;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Interrupted, Runner};
+use super::{LATER_MAX, RETRY_AFTER, Runner};
 use crate::drafts::Kept;
 use crate::error::ProjectionError;
+use crate::logic::Failed;
 use crate::rebuild::{Beginning, Rebuild, Step};
 
 /// What a step of a rebuild came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rebuilt {
     /// There is none.
     Nothing,
@@ -17,6 +19,10 @@ pub(super) enum Rebuilt {
     Some,
     /// It waits for the projector.
     Waiting,
+    /// It waits for a store that does not work.
+    Resting,
+    /// Something is in the way of a projector that begins with it.
+    Stumbled(Failed),
     /// It is done.
     Done,
     /// It came to nothing.
@@ -42,60 +48,69 @@ impl Runner {
         Ok(())
     }
 
-    /// Goes on with a rebuild, if there is one, towards an offset.
+    /// Goes on with a rebuild, if there is one and it does not rest, towards an offset.
     pub(super) async fn rebuild_step(&mut self, to: Offset) -> Rebuilt {
         let Some(mut rebuild) = self.rebuild.take() else { return Rebuilt::Nothing };
-        let stepped = rebuild.step(&self.parts, &self.projector, to).await;
-        let (status, rebuilt) = match stepped {
-            Ok(Step::More) => {
-                let status = rebuild.status();
+        if rebuild.rests_until().is_some_and(|until| Instant::now() < until) {
+            self.rebuild = Some(rebuild);
+            return Rebuilt::Resting;
+        }
+        let stepped = match rebuild.step(&self.parts, &self.projector, &self.target, to).await {
+            Ok(Step::More) => Ok(Rebuilt::Some),
+            Ok(Step::Waiting) => Ok(Rebuilt::Waiting),
+            Ok(Step::Abreast) => self.take_place(&rebuild).await,
+            Err(failed) => Err(failed),
+        };
+        let rebuilt = match stepped {
+            Ok(Rebuilt::Done) => Rebuilt::Done,
+            Ok(rebuilt) => {
+                self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
                 self.rebuild = Some(rebuild);
-                (status, Rebuilt::Some)
+                rebuilt
             }
-            Ok(Step::Waiting) => {
-                let status = rebuild.status();
+            Err(failed @ (Failed::Event(_) | Failed::Later(_) | Failed::Stuck(_))) if self.beginning => {
                 self.rebuild = Some(rebuild);
-                (status, Rebuilt::Waiting)
+                Rebuilt::Stumbled(failed)
             }
-            Ok(Step::Abreast) => {
-                let status = rebuild.finish(&self.parts, &self.projector, &self.target, self.epoch).await;
-                info!(projector = %self.projector.name, ?status, "rebuild ended");
-                let is_done = status.error.is_none();
-                if is_done {
-                    self.next = rebuild.position();
-                    self.beginning = false;
-                    let stored = self.parts.store.cursor(&self.projector.name, &self.projector.topic).await;
-                    self.epoch = stored.ok().flatten().map_or(self.epoch, |cursor| cursor.epoch);
-                    // They were of the collections that are gone.
-                    self.kept = Kept::default();
-                    self.shown.change(|shown| shown.changed = false);
-                }
-                (status, if is_done { Rebuilt::Done } else { Rebuilt::Failed })
+            Err(Failed::Later(reason)) => {
+                warn!(projector = %self.projector.name, %reason, "rebuild waits");
+                rebuild.rest(reason, RETRY_AFTER, LATER_MAX);
+                self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
+                self.rebuild = Some(rebuild);
+                Rebuilt::Resting
             }
-            Err(reason) => {
+            Err(Failed::Event(reason) | Failed::Halt(reason) | Failed::Stuck(reason)) => {
                 warn!(projector = %self.projector.name, %reason, "rebuild failed");
-                (rebuild.failed(&self.parts, reason).await, Rebuilt::Failed)
+                let status = rebuild.failed(&self.parts, reason).await;
+                self.shown.change(|shown| shown.rebuild = Some(status));
+                Rebuilt::Failed
             }
         };
-        self.shown.change(|shown| shown.rebuild = Some(status));
         self.hold();
         rebuilt
     }
 
-    /// Begins with snapshots, before anything else.
-    pub(super) async fn begin(&mut self) -> Result<(), Interrupted> {
-        let end = self.watch.end();
-        self.show_place(end);
-        match self.rebuild_step(self.next).await {
-            Rebuilt::Some | Rebuilt::Waiting | Rebuilt::Done => {
-                // Others have their turn too.
-                tokio::task::yield_now().await;
-                Ok(())
-            }
-            Rebuilt::Failed | Rebuilt::Nothing => {
-                let status = self.shown.get().rebuild.and_then(|rebuild| rebuild.error);
-                let reason = status.unwrap_or_else(|| "it came to nothing".to_owned());
-                Err(Interrupted::Rebuild(format!("it could not begin with snapshots: {reason}; rebuild it")))
+    async fn take_place(&mut self, rebuild: &Rebuild) -> Result<Rebuilt, Failed> {
+        let (status, epoch) = rebuild.finish(&self.parts, &self.projector, &self.target, self.epoch).await?;
+        info!(projector = %self.projector.name, ?status, "rebuild ended");
+        (self.next, self.epoch) = (rebuild.position(), epoch);
+        self.beginning = false;
+        // They were of the collections that are gone.
+        self.kept = Kept::default();
+        self.shown.change(|shown| {
+            shown.changed = false;
+            shown.rebuild = Some(status);
+        });
+        Ok(Rebuilt::Done)
+    }
+
+    /// Until a rebuild is to be gone on with that rests.
+    pub(super) fn rested(&self) -> impl Future<Output = ()> + use<> {
+        let until = self.rebuild.as_ref().and_then(Rebuild::rests_until);
+        async move {
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
             }
         }
     }

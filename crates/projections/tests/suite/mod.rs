@@ -1,9 +1,12 @@
+mod beginning;
 mod crash;
 mod failures;
 mod feed;
+mod hearing;
 mod projector;
 mod rebuild;
 mod retention;
 mod seed;
+mod shaky;
 mod travel;
 mod world;

@@ -26,26 +26,26 @@ on_both!(
     what_was_begun_and_not_ended_is_begun_again,
 );
 
-const COUNT: &str = r#"
+pub(super) const COUNT: &str = r#"
     {upsert: {collection: "docs", key: .key, set: .payload, inc: {seen: 1}}},
     {publish: {topic: "out", key: .key, payload: .payload}}
 "#;
 
-fn seeded(text: &str) -> Projector {
+pub(super) fn seeded(text: &str) -> Projector {
     Projector { snapshots: Some(topic("in.snapshot")), ..projector(jq(text), &["docs"]) }
 }
 
-async fn snapshots(world: &World, options: CompactorOptions) {
+pub(super) async fn snapshots(world: &World, options: CompactorOptions) {
     let clock = Arc::new(SystemClock::new());
     let mut compactor = Compactor::open(&world.bus, world.store.clone(), clock, options).await.unwrap();
     compactor.run_round().await.unwrap();
 }
 
-async fn compact(world: &World) {
+pub(super) async fn compact(world: &World) {
     snapshots(world, CompactorOptions::new(topic("in"))).await;
 }
 
-async fn publish(world: &World, range: std::ops::Range<u64>, keys: u64) {
+pub(super) async fn publish(world: &World, range: std::ops::Range<u64>, keys: u64) {
     for n in range {
         world
             .publish("in", &format!("k{}", n % keys), &json!({"n": n, "f": "x".repeat(300)}).to_string())
@@ -251,7 +251,7 @@ fn changelog() -> Projector {
     Projector { snapshots: Some(topic("in.snapshot")), ..whole }
 }
 
-fn merging() -> CompactorOptions {
+pub(super) fn merging() -> CompactorOptions {
     CompactorOptions { reducer: Reducer::Merge, ..CompactorOptions::new(topic("in")) }
 }
 

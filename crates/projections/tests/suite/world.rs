@@ -16,6 +16,8 @@ use promethean_store::port::{PageLimit, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::shaky::Shaky;
+
 pub(crate) struct World {
     pub(crate) bus: Bus,
     pub(crate) store: Arc<dyn Store>,
@@ -53,7 +55,16 @@ pub(crate) async fn pass_ms(ms: u64) {
 
 impl World {
     pub(crate) async fn memory() -> Self {
-        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock::new()), Default::default()));
+        Self::over(Arc::new(MemoryStore::new(Arc::new(SystemClock::new()), Default::default()))).await
+    }
+
+    /// In memory, over a store that fails where a test wants it to.
+    pub(crate) async fn shaky() -> (Self, Arc<Shaky>) {
+        let shaky = Shaky::new(Self::memory().await.store);
+        (Self::over(shaky.clone()).await, shaky)
+    }
+
+    async fn over(store: Arc<dyn Store>) -> Self {
         Self { bus: open(store.clone()).await, store, disk: None }
     }
 

@@ -5,6 +5,7 @@ use promethean_store::port::{EventBody, PageLimit, ReadError, StoredEvent};
 
 use crate::core::Core;
 use crate::dead_letter::Letter;
+use crate::delivery::types::Failure;
 use crate::error::BusError;
 use crate::rows::LetterRow;
 
@@ -12,23 +13,6 @@ use crate::rows::LetterRow;
 const SPAN_MAX: u64 = 256;
 /// Bytes of a page, and of what is kept of it.
 const PAGE_BYTES: usize = 1 << 20;
-
-/// An event, and where it was found.
-#[derive(Debug)]
-pub(super) enum Original {
-    /// In its topic.
-    InTopic(StoredEvent),
-    /// In the letter only.
-    InLetter(StoredEvent),
-}
-
-impl Original {
-    pub(super) fn event(self) -> StoredEvent {
-        match self {
-            Self::InTopic(event) | Self::InLetter(event) => event,
-        }
-    }
-}
 
 /// Finds the events of a list of letters, which are asked for in offset order.
 pub(super) struct Originals<'a> {
@@ -52,13 +36,22 @@ impl<'a> Originals<'a> {
         &mut self,
         offset: Offset,
         row: &LetterRow,
-    ) -> Result<Option<Original>, BusError> {
-        if let Some(event) = self.in_topic(offset).await? {
-            return Ok(Some(Original::InTopic(event)));
+    ) -> Result<Option<StoredEvent>, BusError> {
+        // A projector may have given up a snapshot, which stands for more than the event at its offset.
+        let letter_first = row.reason == Failure::Projection;
+        if letter_first && let Some(event) = self.in_letter(offset, row).await? {
+            return Ok(Some(event));
         }
+        match self.in_topic(offset).await? {
+            None if !letter_first => self.in_letter(offset, row).await,
+            event => Ok(event),
+        }
+    }
+
+    async fn in_letter(&self, offset: Offset, row: &LetterRow) -> Result<Option<StoredEvent>, BusError> {
         let letter = in_letter(self.core, self.topic, row).await?;
         let event = letter.map(|letter| letter.event).filter(|event| event.offset == offset);
-        Ok(event.map(|event| Original::InLetter(stored(&event))))
+        Ok(event.map(|event| stored(&event)))
     }
 
     /// The event if its topic still has it. One that cannot be read for damage is as good as gone.

@@ -6,7 +6,7 @@ use promethean_model::{EventMeta, Offset};
 use promethean_store::port::{AppendEvent, Batch, EventIdSource, Row, RowOp, StoredEvent, Table};
 
 use super::choose;
-use super::originals::{Original, Originals};
+use super::originals::Originals;
 use super::{LetterChoice, LetterReport};
 use crate::core::Core;
 use crate::dead_letter::redrive_id;
@@ -173,7 +173,7 @@ impl Work {
         let mut step = Step::default();
         for (offset, row) in letters {
             if let Some(filter) = filter {
-                let event = originals.find(offset, &row).await?.map(Original::event);
+                let event = originals.find(offset, &row).await?;
                 if !event.is_some_and(|event| filter.matches(&event)) {
                     continue;
                 }
@@ -217,7 +217,7 @@ impl Work {
                     step.done.gone += 1;
                     return Ok(());
                 };
-                let copy = self.copy(&original.event(), &row)?;
+                let copy = self.copy(&original, &row)?;
                 step.done.redriven += 1;
                 step.bytes += copy.bytes();
                 step.batch.events.push(copy);
