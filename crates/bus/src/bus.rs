@@ -45,7 +45,7 @@ impl Bus {
         let rows = admin::stored_rows(&core, b"").await?;
         follower::hold_stored(&core, &rows).await?;
         core.store.holds_are_set();
-        admin::finish_deletions(&core, &rows).await?;
+        admin::finish_deletions(&core, &rows).await;
         Ok(Self { core })
     }
 

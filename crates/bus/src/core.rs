@@ -9,6 +9,7 @@ use promethean_store::port::Store;
 use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 
+use crate::admin::Unfinished;
 use crate::changing::Changing;
 use crate::coordinators::Coordinators;
 use crate::delivery::types::{MemberNo, Now};
@@ -45,6 +46,7 @@ pub(crate) struct Core {
     pub(crate) shutdown: watch::Sender<bool>,
     pub(crate) members: Members,
     pub(crate) followers: Followers,
+    pub(crate) unfinished: Unfinished,
     pub(crate) changing: Changing,
     next_member: AtomicU64,
 }
@@ -90,6 +92,7 @@ impl Core {
             shutdown: watch::channel(false).0,
             members: Members::default(),
             followers: Followers::default(),
+            unfinished: Unfinished::default(),
             changing: Changing::default(),
             next_member: AtomicU64::new(1),
         }

@@ -66,20 +66,7 @@ pub(crate) async fn prepare(
     let target = Target::live(&projector, declared);
     let rebuild_needed = declare(parts, &target).await?;
     let mut place = find(parts, &projector).await?;
-    let seeded = match place.is_new {
-        true => seeded(parts, &projector, &target, &follower, place.start).await,
-        false => Ok(None),
-    };
-    let beginning = !matches!(seeded, Ok(None));
-    if beginning {
-        // So that its lag is shown: it has read nothing yet.
-        place.next = Offset::ZERO;
-    }
-    if let Err(error) = &seeded
-        && !error.may_heal()
-    {
-        place.halted = Some(format!("it could not begin with snapshots: {error}"));
-    }
+    let (beginning, seeded) = begins(parts, &projector, &target, &follower, &mut place).await;
     let epoch = if beginning { place.epoch } else { take(parts, &projector, &place).await? };
     let shown = Shown::new(projector.name.clone(), projector.topic.clone(), projector.collections.clone());
     shown.change(|shown| {
@@ -101,7 +88,7 @@ pub(crate) async fn prepare(
         epoch,
         buried,
         beginning,
-        rebuild: seeded.ok().flatten(),
+        rebuild: seeded,
         kept: Kept::default(),
         needs_rebuild: place.halted.clone(),
         start: place.start,
@@ -123,6 +110,30 @@ pub(crate) async fn prepare(
         }
     }
     Ok((Ready { runner, halted }, Reach { shown, commands: sender }))
+}
+
+/// Whether a new projector begins with snapshots, and what was made of them; nothing yet if the store does not work.
+async fn begins(
+    parts: &Parts,
+    projector: &Projector,
+    target: &Target,
+    follower: &Follower,
+    place: &mut Place,
+) -> (bool, Option<Rebuild>) {
+    if !place.is_new {
+        return (false, None);
+    }
+    let rebuild = match seeded(parts, projector, target, follower, place.start).await {
+        Ok(None) => return (false, None),
+        Ok(rebuild) => rebuild,
+        Err(error) => {
+            place.halted = (!error.may_heal()).then(|| format!("it could not begin with snapshots: {error}"));
+            None
+        }
+    };
+    // So that its lag is shown: it has read nothing yet.
+    place.next = Offset::ZERO;
+    (true, rebuild)
 }
 
 /// What a new projector begins with, if that is snapshots. It is no projector with a place before it has read them.

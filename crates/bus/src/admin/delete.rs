@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use promethean_model::{GroupName, Offset, TopicName};
-use promethean_store::port::{Batch, CursorOp, DedupeForget, Row, RowOp, StateOp, Table, TopicOp};
+use promethean_store::port::{
+    Batch, CursorOp, DedupeForget, Row, RowOp, SettingsOp, StateOp, Table, TopicOp,
+};
 use tokio::sync::oneshot;
 
 use super::find::group_rows;
@@ -76,7 +78,13 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
         // The row of a follower stays: it keeps consumers out also while the topic is away.
         if stored_row(core, group, &subject).await?.is_some_and(|row| !row.follower) {
             let key = GroupKey::encode(group, &subject);
-            core.store.commit(Batch::new().with(RowOp::Delete { table: Table::Groups, key })).await?;
+            let mut batch = Batch::new().with(RowOp::Delete { table: Table::Groups, key });
+            if topics_alone(core, &subject, group).await?.contains(topic) {
+                // Or the topic's own commit would remove the cursors of all its groups.
+                let (group, topic) = (group.clone(), topic.clone());
+                batch = batch.with(CursorOp::Delete { group, topic, expected_epoch: None });
+            }
+            core.store.commit(batch).await?;
         }
     }
     let configured = core.schemas.configured(topic);
@@ -100,6 +108,15 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
     core.letters.forget(topic, None);
     core.settings.put(topic, None);
     core.metrics.forget_topic(topic);
+    configure(core, topic).await
+}
+
+/// What the configuration says of a topic is true also of the next one of its name. If it cannot be said now, it is at the
+/// next start.
+async fn configure(core: &Core, topic: &TopicName) -> Result<(), BusError> {
+    let Some(settings) = core.options.topics.get(topic) else { return Ok(()) };
+    core.store.commit(Batch::new().with(SettingsOp::Put(topic.clone(), settings.clone()))).await?;
+    core.settings.put(topic, Some(settings.clone()));
     Ok(())
 }
 
@@ -162,14 +179,6 @@ pub(crate) async fn finish_group(
     }
     let key = GroupKey::encode(group, subject);
     core.store.commit(cursors.with(RowOp::Delete { table: Table::Groups, key })).await?;
-    Ok(())
-}
-
-/// Finishes what an earlier process began.
-pub(crate) async fn finish_all(core: &Arc<Core>, rows: &[(GroupKey, GroupRow)]) -> Result<(), BusError> {
-    for (key, _) in rows.iter().filter(|(_, row)| row.deleting) {
-        finish_group(core, &key.subject, &key.group).await?;
-    }
     Ok(())
 }
 

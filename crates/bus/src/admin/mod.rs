@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `groups` | lists groups with their progress |
 //! | `change` | pauses, resumes and seeks them |
-//! | `delete` | deletes groups and topics |
+//! | `delete`, `unfinished` | deletes groups and topics; what an earlier process did not end |
 //! | `letters` | lists, redrives and drops dead letters |
 //! | `topics` | lists, creates and sets topics |
 //! | `replay`, `scan`, `tail` | read events without a group: of many topics, a part of one, and what comes |
@@ -20,9 +20,10 @@ mod replay;
 mod scan;
 mod tail;
 mod topics;
+mod unfinished;
 
 pub use self::change::SeekReport;
-pub(crate) use self::delete::{finish_all as finish_deletions, finish_group};
+pub(crate) use self::delete::finish_group;
 pub(crate) use self::find::group_on;
 pub(crate) use self::find::{group_rows, stored_rows};
 pub use self::groups::{GroupInfo, GroupProgress};
@@ -30,3 +31,5 @@ pub use self::letters::{LetterChoice, LetterInfo, LetterPage, LetterReport, Redr
 pub use self::replay::{Replay, ReplayPage};
 pub use self::scan::Scan;
 pub use self::tail::Tail;
+pub use self::unfinished::UnfinishedDeletion;
+pub(crate) use self::unfinished::{Unfinished, finish_all as finish_deletions};

@@ -1,6 +1,6 @@
 //! Letters, their ids, and where they go.
 
-use promethean_model::{Event, EventId, EventMeta, GroupName, Offset, SystemSuffix, TopicName};
+use promethean_model::{Event, EventId, EventMeta, GroupName, SystemSuffix, TopicName};
 use promethean_store::port::{AppendEvent, EventIdSource, StoredEvent};
 use serde::{Deserialize, Serialize};
 
@@ -56,15 +56,23 @@ pub(crate) fn post_because(
     Ok((letter, row))
 }
 
-/// The id of a letter. It follows from everything in the letter that can differ between two letters about one event, so
-/// the same letter committed again is a duplicate and never a conflict, and an event that dies again is a new letter.
-pub fn letter_id(group: &GroupName, topic: &TopicName, attempts: &Attempts, redrives: u32) -> EventId {
-    let mut name = Vec::with_capacity(group.as_str().len() + topic.as_str().len() + 35);
+/// The id of a letter. It follows from the event and everything in the letter that can differ between two letters about
+/// it, so the same letter committed again is a duplicate and never a conflict, and an event that dies again is a new letter.
+pub fn letter_id(
+    group: &GroupName,
+    topic: &TopicName,
+    event: EventId,
+    attempts: &Attempts,
+    redrives: u32,
+) -> EventId {
+    let mut name = Vec::with_capacity(group.as_str().len() + topic.as_str().len() + 51);
     name.extend_from_slice(group.as_str().as_bytes());
     name.push(0);
     name.extend_from_slice(topic.as_str().as_bytes());
     name.push(0);
     name.extend_from_slice(&attempts.offset.get().to_be_bytes());
+    // A topic that was deleted and born again has other events at its offsets.
+    name.extend_from_slice(event.as_bytes());
     name.extend_from_slice(&redrives.to_be_bytes());
     name.extend_from_slice(&attempts.failed.to_be_bytes());
     name.extend_from_slice(&attempts.first_ms.to_be_bytes());
@@ -74,16 +82,16 @@ pub fn letter_id(group: &GroupName, topic: &TopicName, attempts: &Attempts, redr
 }
 
 /// The id of the event that a redrive to the topic publishes: the same for the same letter, however often it is tried.
-pub fn redrive_id(group: &GroupName, topic: &TopicName, offset: Offset, row: &LetterRow) -> EventId {
+pub fn redrive_id(group: &GroupName, event: &StoredEvent, row: &LetterRow) -> EventId {
     let attempts = Attempts {
-        offset,
+        offset: event.offset,
         failed: row.attempts,
         last_failure: row.reason,
         first_ms: row.first_ms,
         last_ms: row.last_ms,
         due_ms: 0,
     };
-    EventId::derive(b"redrive", letter_id(group, topic, &attempts, row.redrives).as_bytes())
+    EventId::derive(b"redrive", letter_id(group, &event.topic, event.id, &attempts, row.redrives).as_bytes())
 }
 
 /// The word users see.
@@ -122,7 +130,7 @@ fn append(
     let mut meta = Vec::new();
     EventMeta { caused_by: Some(vec![event.id]), ..EventMeta::default() }.encode(&mut meta);
     Ok(AppendEvent {
-        id: EventIdSource::Given(letter_id(group, &event.topic, attempts, redrives)),
+        id: EventIdSource::Given(letter_id(group, &event.topic, event.id, attempts, redrives)),
         topic,
         ts: None,
         key: event.key().map(str::to_owned),

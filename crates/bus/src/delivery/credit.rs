@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::turns::Turns;
 use super::types::Now;
@@ -18,13 +18,39 @@ pub struct Credit {
 
 #[derive(Debug)]
 struct Shared {
-    /// Lowered by the machine that makes a lease, raised by the same machine when the lease ends.
-    free: AtomicUsize,
+    /// Lowered by the machine that makes a lease, raised by the same machine when the lease ends. With the era, see
+    /// [`Free`].
+    free: AtomicU64,
     /// Whether it is given bit by bit, and not given back when a lease ends.
     pulled: bool,
     turns: Turns,
     /// While it is full, nothing more is to be taken.
     fill: Option<Arc<Fill>>,
+}
+
+/// How much is free, and since when: what was taken in an era is not given back in another. Packed, the era above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Free {
+    era: u32,
+    count: u32,
+}
+
+impl Free {
+    fn of(count: usize) -> Self {
+        Self { era: 0, count: u32::try_from(count).unwrap_or(u32::MAX) }
+    }
+
+    const fn read(packed: u64) -> Self {
+        Self { era: (packed >> 32) as u32, count: packed as u32 }
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.era) << 32 | u64::from(self.count)
+    }
+
+    fn plus(self, count: usize) -> Self {
+        Self { count: self.count.saturating_add(Self::of(count).count), ..self }
+    }
 }
 
 /// How much waits where deliveries are put. Members may share such a place.
@@ -79,11 +105,12 @@ impl Credit {
     /// The same, of which nothing is left while a place is full. Not for credit that is in use.
     #[must_use]
     pub fn unless_full(self, fill: Arc<Fill>) -> Self {
-        Self::of(self.shared.free.load(Ordering::Relaxed), self.max, self.shared.pulled, Some(fill))
+        Self::of(self.shared.free().count as usize, self.max, self.shared.pulled, Some(fill))
     }
 
     fn of(free: usize, max: usize, pulled: bool, fill: Option<Arc<Fill>>) -> Self {
-        let shared = Shared { free: AtomicUsize::new(free), pulled, turns: Turns::default(), fill };
+        let shared =
+            Shared { free: AtomicU64::new(Free::of(free).pack()), pulled, turns: Turns::default(), fill };
         Self { shared: Arc::new(shared), max, user: 0 }
     }
 
@@ -94,12 +121,12 @@ impl Credit {
 
     /// Grants so many leases more.
     pub(crate) fn grant(&self, count: usize) {
-        self.shared.free.fetch_add(count, Ordering::Relaxed);
+        self.shared.change(|free| Some(free.plus(count)));
     }
 
-    /// Takes back what was granted and not used.
+    /// Takes back what was granted and not used, also what a machine has in its hands at this moment and will not use.
     pub(crate) fn ungrant(&self) {
-        self.shared.free.swap(0, Ordering::Relaxed);
+        self.shared.change(|free| Some(Free { era: free.era.wrapping_add(1), count: 0 }));
     }
 
     /// The same credit for one of several users, with a number above 0 that is its own. They take turns.
@@ -141,32 +168,38 @@ impl Credit {
 
     /// Takes `wanted`, or what is left if that is less; says how much it was.
     pub fn take_up_to(&self, wanted: usize) -> usize {
+        self.take(wanted).map_or(0, |taken| taken.count as usize)
+    }
+
+    /// What was taken, and in which era; `None` if nothing.
+    fn take(&self, wanted: usize) -> Option<Free> {
         if !self.shared.turns.may_take(self.user) || self.shared.is_full() {
-            return 0;
+            return None;
         }
-        // The count guards nothing but itself, so no ordering is needed.
-        let before = self.shared.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
-            let taken = free.min(wanted);
-            (taken > 0).then_some(free - taken)
-        });
-        let taken = before.map_or(0, |free| free.min(wanted));
-        if taken > 0 {
-            self.shared.turns.note_taken(self.user);
-        }
-        taken
+        let wanted = Free::of(wanted).count;
+        let before = self.shared.change(|free| {
+            let taken = free.count.min(wanted);
+            (taken > 0).then_some(Free { count: free.count - taken, ..free })
+        })?;
+        self.shared.turns.note_taken(self.user);
+        Some(Free { count: before.count.min(wanted), ..before })
     }
 
     /// Gives back what a lease took that is over.
     pub fn put(&self, count: usize) {
         if !self.shared.pulled {
-            self.untake(count);
+            // It has one era.
+            self.untake(Free::of(count));
         }
     }
 
-    /// Gives back what was taken and not used.
-    fn untake(&self, count: usize) {
-        let before = self.shared.free.fetch_add(count, Ordering::Relaxed);
-        debug_assert!(before + count <= self.max, "more credit given back than taken");
+    /// Gives back what was taken and not used, unless it was taken back meanwhile: or it would be used for what is
+    /// granted next, or for nothing that was asked for.
+    fn untake(&self, taken: Free) {
+        let count = taken.count as usize;
+        let before = self.shared.change(|free| (free.era == taken.era).then(|| free.plus(count)));
+        let fits = before.is_none_or(|before| before.count as usize + count <= self.max);
+        debug_assert!(fits, "more credit given back than taken");
     }
 }
 
@@ -176,7 +209,18 @@ impl Shared {
     }
 
     fn left(&self) -> usize {
-        if self.is_full() { 0 } else { self.free.load(Ordering::Relaxed) }
+        if self.is_full() { 0 } else { self.free().count as usize }
+    }
+
+    fn free(&self) -> Free {
+        Free::read(self.free.load(Ordering::Relaxed))
+    }
+
+    /// What there was before, if it is changed. The count guards nothing but itself, so no ordering is needed.
+    fn change(&self, change: impl Fn(Free) -> Option<Free>) -> Option<Free> {
+        let packed = |free: u64| change(Free::read(free)).map(Free::pack);
+        let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
+        before.ok().map(Free::read)
     }
 }
 
@@ -210,12 +254,10 @@ impl Allowance {
 
     /// Takes what one delivery needs, or nothing.
     pub(super) fn take_one(&self, now: Now) -> bool {
-        if self.credit.take_up_to(1) == 0 {
-            return false;
-        }
+        let Some(taken) = self.credit.take(1) else { return false };
         let granted = self.rate.as_ref().is_none_or(|rate| rate.take(1, now) == 1);
         if !granted {
-            self.credit.untake(1);
+            self.credit.untake(taken);
         }
         granted
     }
@@ -232,6 +274,37 @@ mod tests {
         assert_eq!((credit.take_up_to(2), shared.take_up_to(2), credit.take_up_to(1)), (2, 1, 0));
         shared.put(2);
         assert_eq!((credit.free(), credit.max()), (2, 3));
+    }
+
+    /// Refuses everything; what is granted is taken back, and granted again, while it does.
+    #[derive(Debug)]
+    struct Late {
+        credit: Credit,
+        again: usize,
+    }
+
+    impl Rate for Late {
+        fn take(&self, _count: usize, _now: Now) -> usize {
+            self.credit.ungrant();
+            self.credit.grant(self.again);
+            0
+        }
+
+        fn ready_at(&self, now: Now) -> u64 {
+            now.monotonic_ms + 1
+        }
+    }
+
+    #[test]
+    fn what_the_rate_refuses_is_not_granted_once_it_is_taken_back() {
+        for again in [0, 2, 3] {
+            let credit = Credit::pulled(3);
+            let rate = Arc::new(Late { credit: credit.clone(), again });
+            let allowance = Allowance { credit: credit.clone(), rate: Some(rate) };
+            credit.grant(2);
+            assert!(!allowance.take_one(Now { monotonic_ms: 0, wall_ms: 0 }));
+            assert_eq!(credit.free(), again);
+        }
     }
 
     #[test]

@@ -71,6 +71,9 @@ async fn commit_all(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Pr
     Outcome { token, result }
 }
 
+/// Rows of one commit of a seek, about.
+const STEP: usize = 500;
+
 async fn commit_batch(
     core: &Core,
     owner: &Owner,
@@ -88,29 +91,17 @@ async fn commit_batch(
     };
     let (mut opened, mut buried) = (0, 0);
     let mut rows = Rows { owner, ops: Vec::new() };
+    let closed = close_letters(core, owner, progress, &mut rows).await?;
     if progress.forget_all {
-        let mut noted = Vec::new();
-        each_row(core, owner, Table::Attempts, |key, _| {
-            noted.push(key.offset);
-            Ok(())
-        })
-        .await?;
-        noted.into_iter().for_each(|offset| rows.delete(Table::Attempts, offset));
+        forget_attempts(core, owner, epoch, &mut rows).await?;
     }
     for attempts in &progress.failed {
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    for offset in &progress.redriven {
-        let Some(row) = letter_at(core, owner, *offset).await? else { continue };
-        // A seek delivers its event again, unless that is gone: then the letter is all that is left of it.
-        if progress.forget_all && event_at(core, owner, *offset).await?.is_none() {
-            rows.put(Table::DeadLetters, *offset, row.reopened().encode());
-            continue;
-        }
-        opened -= 1;
-        rows.delete(Table::DeadLetters, *offset);
-    }
+    let (first, later) = closed.ops.split_at(closed.ops.len().min(STEP));
+    rows.ops.extend_from_slice(first);
+    opened -= first.len() as i64;
     for offset in &progress.reopened {
         if let Some(row) = letter_at(core, owner, *offset).await? {
             rows.put(Table::DeadLetters, *offset, row.reopened().encode());
@@ -130,14 +121,76 @@ async fn commit_batch(
         opened += i64::from(is_buried) - i64::from(before.is_some());
     }
     batch.state = rows.ops;
-    batch.state.push(cursor);
+    batch.state.push(cursor.clone());
     match batch.events.is_empty() {
         true => core.committer.commit(batch).await?,
         false => _ = core.store.commit(batch).await?,
     }
     core.letters.add(&core.metrics, &owner.topic, &owner.group, opened);
     owner.metrics.dead_lettered.add(buried);
+    // Whoever finds these open, after a crash, closes them: their events are not finished, or redriven.
+    for step in later.chunks(STEP) {
+        in_steps(core, step, &cursor).await?;
+        core.letters.add(&core.metrics, &owner.topic, &owner.group, -(step.len() as i64));
+    }
     Ok(())
+}
+
+/// Forgets every noted attempt. All of it, and what is in `rows` already, is as true before the seek as after it, but for
+/// failures that nobody will ask for any more; so what is too much for its commit is committed here.
+async fn forget_attempts(
+    core: &Core,
+    owner: &Owner,
+    epoch: u64,
+    rows: &mut Rows<'_>,
+) -> Result<(), BusError> {
+    let mut noted = Vec::new();
+    each_row(core, owner, Table::Attempts, |key, _| {
+        noted.push(key.offset);
+        Ok(())
+    })
+    .await?;
+    noted.into_iter().for_each(|offset| rows.delete(Table::Attempts, offset));
+    let last = rows.ops.split_off(rows.ops.len().saturating_sub(STEP));
+    let before = std::mem::replace(&mut rows.ops, last);
+    in_steps(core, &before, &stored_cursor(core, owner, epoch).await?).await
+}
+
+/// Letters that are closed. A seek delivers their events again, unless one is gone: then the letter is all that is left
+/// of it, and stays open, which goes to `rows`.
+async fn close_letters<'o>(
+    core: &Core,
+    owner: &'o Owner,
+    progress: &Progress,
+    rows: &mut Rows<'_>,
+) -> Result<Rows<'o>, BusError> {
+    let mut closed = Rows { owner, ops: Vec::new() };
+    for offset in &progress.redriven {
+        let Some(row) = letter_at(core, owner, *offset).await? else { continue };
+        if progress.forget_all && event_at(core, owner, *offset).await?.is_none() {
+            rows.put(Table::DeadLetters, *offset, row.reopened().encode());
+        } else {
+            closed.delete(Table::DeadLetters, *offset);
+        }
+    }
+    Ok(closed)
+}
+
+/// Commits changes a step at a time, each with the cursor as it is then: refused if the group has another owner.
+async fn in_steps(core: &Core, ops: &[StateOp], cursor: &StateOp) -> Result<(), BusError> {
+    for step in ops.chunks(STEP) {
+        let batch = Batch { state: step.to_vec(), ..Batch::new() };
+        core.committer.commit(batch.with(cursor.clone())).await?;
+    }
+    Ok(())
+}
+
+/// The cursor as it is stored, put again under the owner's epoch.
+async fn stored_cursor(core: &Core, owner: &Owner, epoch: u64) -> Result<StateOp, BusError> {
+    let (group, topic) = (owner.group.clone(), owner.topic.clone());
+    let stored = core.store.cursor(&group, &topic).await?.unwrap_or_default();
+    let cursor = Cursor { epoch, ..stored };
+    Ok(CursorOp::Put { group, topic, cursor, expected_epoch: epoch }.into())
 }
 
 fn cursor(owner: &Owner, epoch: u64, progress: &Progress) -> StateOp {

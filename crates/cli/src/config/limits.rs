@@ -42,6 +42,7 @@ impl Config {
             auto_create: self.auto_create,
             topic_rate: limits.topic_rate,
             rated_topics_max: limits.rated_topics.map_or(default.rated_topics_max, Into::into),
+            topics: self.topics.clone(),
             series_max: limits.series.map_or(default.series_max, Into::into),
         }
     }

@@ -21,7 +21,8 @@ pub(super) struct Comparison {
 }
 
 enum Hash {
-    OnItsWay(Hashing),
+    /// On the heap: a hash takes much room.
+    OnItsWay(Box<Hashing>),
     /// `None`: there is nothing to hash.
     Done(Option<u128>),
 }
@@ -30,7 +31,7 @@ impl Hash {
     fn of(target: &Target) -> Self {
         let stored: Vec<CollectionName> =
             target.names().into_iter().map(|(_, stored_as)| stored_as.clone()).collect();
-        Self::OnItsWay(Hashing::new(stored.into_iter()))
+        Self::OnItsWay(Box::new(Hashing::new(stored.into_iter())))
     }
 
     /// Whether it is done.

@@ -238,7 +238,7 @@ impl Work {
         EventMeta { caused_by: Some(vec![event.id]), ..decoded }.encode(&mut meta);
         Ok(AppendEvent {
             topic: self.on.topic.clone(),
-            id: EventIdSource::Given(redrive_id(&self.on.group, &self.on.topic, event.offset, row)),
+            id: EventIdSource::Given(redrive_id(&self.on.group, event, row)),
             ts: None,
             key: event.key().map(str::to_owned),
             meta,

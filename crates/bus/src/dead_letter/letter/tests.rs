@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use promethean_model::Offset;
 use promethean_model::SystemClock;
 use promethean_store::memory::{MemoryStore, Options};
 use promethean_store::port::{Batch, EventBody, Store};
@@ -61,14 +62,16 @@ fn no_letters_about_letters_nor_without_room_for_the_name() {
 #[test]
 fn ids_are_those_of_the_letter() {
     let topic: TopicName = "a".parse().unwrap();
+    let event = EventId::from_bytes([9; 16]);
     let id = |group: &str, attempts: Attempts, redrives| {
-        letter_id(&group.parse().unwrap(), &topic, &attempts, redrives)
+        letter_id(&group.parse().unwrap(), &topic, event, &attempts, redrives)
     };
     let first = id("g", attempts(), 0);
-    assert_eq!(first.to_string(), "b7c76c34-e726-8300-9f84-08b6bd82d11d");
+    assert_eq!(first.to_string(), "888c3304-0043-8ff5-a218-c5e3f0b5ac51");
     assert_eq!(id("g", Attempts { due_ms: 9, ..attempts() }, 0), first);
     let others = [
         id("h", attempts(), 0),
+        letter_id(&group(), &topic, EventId::from_bytes([8; 16]), &attempts(), 0),
         id("g", attempts(), 1),
         id("g", Attempts { offset: Offset(8), ..attempts() }, 0),
         id("g", Attempts { first_ms: 101, ..attempts() }, 0),
@@ -83,12 +86,14 @@ fn ids_are_those_of_the_letter() {
 
 #[test]
 fn a_redrive_has_one_id_for_each_letter() {
-    let topic: TopicName = "a".parse().unwrap();
-    let row = post(&group(), &event("a", "1"), &attempts(), 0).unwrap().1;
-    let id = redrive_id(&group(), &topic, Offset(7), &row);
-    assert_eq!(id, redrive_id(&group(), &topic, Offset(7), &row));
+    let event = event("a", "1");
+    let row = post(&group(), &event, &attempts(), 0).unwrap().1;
+    let id = redrive_id(&group(), &event, &row);
+    assert_eq!(id, redrive_id(&group(), &event, &row));
     assert_ne!(Some(id), row.letter);
-    assert_ne!(id, redrive_id(&group(), &topic, Offset(7), &row.redriven()));
+    assert_ne!(id, redrive_id(&group(), &event, &row.redriven()));
+    let other = StoredEvent::new(event.topic.clone(), event.offset, EventId::from_bytes([8; 16]), event.ts);
+    assert_ne!(id, redrive_id(&group(), &other, &row));
 }
 
 #[test]

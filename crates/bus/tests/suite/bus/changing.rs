@@ -193,9 +193,7 @@ async fn a_topic_is_deleted_to_the_end(kind: Kind) {
 }
 
 /// A group with so many dead letters and half as many failed attempts.
-async fn troubled(world: &World, count: u64) {
-    // Letters of one moment about one offset are one letter.
-    world.clock.advance(1_000);
+pub(super) async fn troubled(world: &World, count: u64) {
     let event = |n: u64| Publish::new(topic("a"), n.to_string());
     for chunk in (0..count * 3 / 2).collect::<Vec<_>>().chunks(500) {
         for published in world.bus.publish_each(chunk.iter().copied().map(event).collect()).await {
@@ -214,7 +212,7 @@ async fn troubled(world: &World, count: u64) {
     assert_eq!(rows, (count as usize, count as usize / 2));
 }
 
-async fn assert_nothing_left(world: &World) {
+pub(super) async fn assert_nothing_left(world: &World) {
     for table in [Table::Groups, Table::DeadLetters, Table::Attempts] {
         assert_eq!(world.rows(table).await, 0, "{table:?}");
     }

@@ -69,6 +69,11 @@ impl GateStore {
         }
     }
 
+    /// The store behind it.
+    pub(crate) fn inner(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.inner)
+    }
+
     /// Holds the next commit that is meant.
     pub(crate) fn hold(
         &self,

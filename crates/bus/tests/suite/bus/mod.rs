@@ -18,4 +18,5 @@ mod seeking;
 mod shared;
 mod shutdown;
 mod starts;
+mod steps;
 mod topics;

@@ -350,6 +350,7 @@ fn server() -> Value {
     let count = json!({"type": "integer", "minimum": 0});
     let damage = object(json!({"topic": text, "range": {"type": "object"}}), json!({}));
     let store = object(json!({"refusing": or_null(text.clone()), "damage": list(damage)}), json!({}));
+    let unfinished = object(json!({"group": text, "topic": text, "reason": text}), json!({}));
     let index = ["name", "version", "websocket", "openapi", "health", "metrics"];
     let index: Map<String, Value> = index.into_iter().map(|name| (name.to_owned(), text.clone())).collect();
     let status = json!({"enum": ["ok", "degraded"]});
@@ -361,7 +362,7 @@ fn server() -> Value {
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(
             json!({"groups": list(form("Group")), "projectors": list(form("Projector")), "compactors": list(form("Compactor"))}),
-            json!({"store": store}),
+            json!({"store": store, "unfinished_deletions": list(unfinished)}),
         ),
         "Mark": object(mark, json!({})),
     })

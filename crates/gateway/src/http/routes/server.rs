@@ -170,6 +170,12 @@ async fn ops(call: &mut Call) -> Reply {
         let damage: Vec<Value> =
             damage.iter().map(|part| json!({"topic": part.topic, "range": part.range})).collect();
         fields.insert("store".to_owned(), json!({"refusing": refusing, "damage": damage}));
+        let unfinished = call.app.bus.unfinished_deletions();
+        let unfinished: Vec<Value> = unfinished
+            .iter()
+            .map(|one| json!({"group": one.group, "topic": one.subject.to_string(), "reason": one.reason}))
+            .collect();
+        fields.insert("unfinished_deletions".to_owned(), json!(unfinished));
     }
     reply::json(&page)
 }

@@ -1,0 +1,110 @@
+//! Deletions of groups that an earlier process began and did not end.
+//!
+//! Nobody finds such a group. One that cannot be finished, because something of it cannot be read or written, does not keep
+//! the bus from being opened: it is tried again while the bus is open, by whoever subscribes as that group, and when the bus
+//! is opened the next time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use promethean_model::GroupName;
+use tokio::time::MissedTickBehavior;
+use tracing::{info, warn};
+
+use super::delete::finish_group;
+use crate::bus::Bus;
+use crate::core::Core;
+use crate::error::BusError;
+use crate::pattern::Subject;
+use crate::rows::{GroupKey, GroupRow};
+use crate::subscribe::stored_row;
+
+/// How long to wait before what failed is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// A group whose deletion waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfinishedDeletion {
+    /// The group.
+    pub group: GroupName,
+    /// What it was subscribed to.
+    pub subject: Subject,
+    /// What is in the way.
+    pub reason: String,
+}
+
+/// Those that wait, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished(Mutex<BTreeMap<(GroupName, String), UnfinishedDeletion>>);
+
+impl Unfinished {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(GroupName, String), UnfinishedDeletion>> {
+        // Each change is one operation, so a panic elsewhere leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bus {
+    /// Groups that are being deleted since the bus was opened, because something is in the way.
+    pub fn unfinished_deletions(&self) -> Vec<UnfinishedDeletion> {
+        self.core.unfinished.lock().values().cloned().collect()
+    }
+}
+
+/// Finishes what can be finished, and goes on trying for the rest.
+pub(crate) async fn finish_all(core: &Arc<Core>, rows: &[(GroupKey, GroupRow)]) {
+    for (key, _) in rows.iter().filter(|(_, row)| row.deleting) {
+        finish(core, key.group.clone(), key.subject.clone()).await;
+    }
+    if !core.unfinished.lock().is_empty() {
+        core.tasks.spawn(go_on(Arc::clone(core)));
+    }
+}
+
+async fn go_on(core: Arc<Core>) {
+    let mut shutdown = core.shutdown.subscribe();
+    let mut every = tokio::time::interval(AGAIN_AFTER);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is at once.
+    every.tick().await;
+    loop {
+        tokio::select! {
+            _ = shutdown.wait_for(|closing| *closing) => return,
+            _ = every.tick() => {}
+        }
+        let left: Vec<_> = core.unfinished.lock().values().cloned().collect();
+        if left.is_empty() {
+            return;
+        }
+        for UnfinishedDeletion { group, subject, .. } in left {
+            finish(&core, group, subject).await;
+        }
+    }
+}
+
+/// Notes whether it is done, and why not.
+async fn finish(core: &Arc<Core>, group: GroupName, subject: Subject) {
+    let place = (group.clone(), subject.to_string());
+    match try_finish(core, &group, &subject).await {
+        Ok(()) => {
+            if core.unfinished.lock().remove(&place).is_some() {
+                info!(%group, %subject, "the group is deleted at last");
+            }
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            warn!(%group, %subject, %reason, "a group is being deleted and something is in the way");
+            core.unfinished.lock().insert(place, UnfinishedDeletion { group, subject, reason });
+        }
+    }
+}
+
+async fn try_finish(core: &Arc<Core>, group: &GroupName, subject: &Subject) -> Result<(), BusError> {
+    let _lock = core.members.lock(group).await;
+    // Somebody may have finished it, and made another of its name.
+    match stored_row(core, group, subject).await? {
+        Some(row) if row.deleting => finish_group(core, subject, group).await,
+        _ => Ok(()),
+    }
+}

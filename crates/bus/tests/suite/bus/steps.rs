@@ -1,0 +1,242 @@
+//! What is done in several commits, and what is left of it when one of them fails.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use promethean_bus::admin::LetterInfo;
+use promethean_bus::coordinator::Liveness;
+use promethean_bus::limits::Rate;
+use promethean_bus::rows::Start;
+use promethean_bus::{Bus, BusOptions};
+use promethean_model::{Offset, TopicSettings};
+use promethean_store::port::{Batch, StateOp, Table, TopicOp};
+
+use super::changing::{assert_nothing_left, troubled};
+use super::gate_store::When;
+use super::harness::*;
+
+on_both_stores!(
+    much_is_sought_in_bounded_steps,
+    a_topic_goes_without_the_cursors_of_its_groups,
+    letters_of_a_topic_that_was_born_again_are_others,
+    a_deletion_that_cannot_be_finished_is_left_for_later,
+    what_is_configured_for_a_topic_is_so_for_the_next_of_its_name,
+    what_the_rate_refuses_is_neither_lost_nor_counted,
+);
+
+async fn much_is_sought_in_bounded_steps(kind: Kind) {
+    let (world, store) = World::gated(kind).await;
+    troubled(&world, 1200).await;
+    store.largest();
+    let report = world.bus.seek(&topic("a"), &group("g"), Start::Earliest, false).await.unwrap();
+    assert_eq!((report.replayed, report.applied), (1200, true));
+    let largest = store.largest();
+    assert!((500..=1100).contains(&largest), "{largest} changes in one commit");
+    assert_eq!((world.rows(Table::DeadLetters).await, world.rows(Table::Attempts).await), (0, 0));
+    assert_eq!(counted(&world), 0);
+    let mut member = world.subscribe(bounded(request("a", "g"), 10_000)).await;
+    let all = take(&mut member, 1800).await;
+    assert!(all.iter().all(|lease| lease.attempt == 1));
+}
+
+/// Open letters, as the metrics have it.
+fn counted(world: &World) -> i64 {
+    world.bus.metrics().group(&topic("a"), &group("g")).dead_letters.get()
+}
+
+async fn letters(world: &World) -> Vec<LetterInfo> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = world.bus.dead_letters(&topic("a"), &group("g"), after, 1000).await.unwrap();
+        found.extend(page.letters);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+/// Wherever the process dies, an event is delivered or a dead letter, never neither and never both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_seek_that_dies_between_two_steps_loses_nothing() {
+    for commits in 0.. {
+        let (mut world, store) = World::gated(Kind::Memory).await;
+        troubled(&world, 1200).await;
+        store.refuse_after(commits);
+        let (of, by) = (topic("a"), group("g"));
+        let seek = world.bus.seek(&of, &by, Start::Earliest, false);
+        if matches!(tokio::time::timeout(Duration::from_millis(150), seek).await, Ok(Ok(_))) {
+            assert!(commits > 6, "in {commits} commits");
+            return;
+        }
+        // The process is gone: what it would write is refused for ever.
+        world.store = store.inner();
+        world.bus =
+            Bus::open(store.inner(), Arc::clone(&world.clock) as _, BusOptions::default()).await.unwrap();
+        world.clock.advance(100_000);
+        let mut member = world.subscribe(bounded(request("a", "g"), 10_000)).await;
+        let open = letters(&world).await;
+        let open: BTreeSet<u64> =
+            open.iter().filter(|letter| !letter.row.redriving).map(|letter| letter.offset.get()).collect();
+        let again = take(&mut member, 1800 - open.len()).await;
+        world.settled("a", "g").await;
+        assert!(is_idle(&mut member), "{commits}");
+        let given: BTreeSet<u64> = offsets(&again).into_iter().collect();
+        assert_eq!((given.len(), given.intersection(&open).count()), (1800 - open.len(), 0), "{commits}");
+        assert_eq!(member.ack(&again).await.unwrap().stale, 0);
+        assert_eq!(world.rows(Table::DeadLetters).await, open.len(), "{commits}");
+        assert_eq!(counted(&world), open.len() as i64, "{commits}");
+        world.bus.seek(&topic("a"), &group("g"), Start::Earliest, false).await.unwrap();
+        assert_eq!(take(&mut member, 1800).await.len(), 1800, "{commits}");
+        assert_eq!((world.rows(Table::DeadLetters).await, world.rows(Table::Attempts).await), (0, 0));
+    }
+}
+
+fn deletes_topic(batch: &Batch) -> bool {
+    batch.state.iter().any(|op| matches!(op, StateOp::Topic(TopicOp::Delete(_))))
+}
+
+async fn a_topic_goes_without_the_cursors_of_its_groups(kind: Kind) {
+    let (world, store) = World::gated(kind).await;
+    world.fill("t.a", 0..3).await;
+    for n in 0..5 {
+        drop(world.subscribe(request("t.a", &format!("g{n}"))).await);
+    }
+    // Those stay, and must not begin the topic anew should it not be deleted after all.
+    drop(world.subscribe(request("t.*", "pattern")).await);
+    drop((world.subscribe(request("t.a", "both")).await, world.subscribe(request("t.*", "both")).await));
+    world.until_tasks(0).await;
+    let gate = store.hold(When::Before, deletes_topic);
+    let bus = world.bus.clone();
+    let deleting = tokio::task::JoinSet::from_iter([async move { bus.delete_topic(&topic("t.a")).await }]);
+    gate.reached().await;
+    let left: Vec<_> = world.store.cursors_of_topic(&topic("t.a")).await.unwrap();
+    let left: BTreeSet<_> = left.iter().map(|cursor| cursor.group.to_string()).collect();
+    assert_eq!(left, BTreeSet::from(["both".to_owned(), "pattern".to_owned()]));
+    gate.release();
+    deleting.join_all().await.pop().unwrap().unwrap();
+    assert_eq!(world.store.cursors_of_topic(&topic("t.a")).await.unwrap(), []);
+}
+
+/// All in one millisecond, so that but for the events nothing tells them apart.
+async fn letters_of_a_topic_that_was_born_again_are_others(kind: Kind) {
+    let world = World::new(kind).await;
+    for _ in 0..2 {
+        troubled(&world, 2).await;
+        world.bus.delete_topic(&topic("a")).await.unwrap();
+    }
+    let mut ids: Vec<_> = world.events("a.dlq").await.iter().map(|letter| letter.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+}
+
+async fn a_deletion_that_cannot_be_finished_is_left_for_later(kind: Kind) {
+    let (mut world, store) = World::gated(kind).await;
+    troubled(&world, 20).await;
+    store.refuse_after(1);
+    world.bus.delete_group(&"a".parse().unwrap(), &group("g")).await.unwrap_err();
+    soon("close", world.bus.close()).await;
+    let opened =
+        Bus::open(Arc::clone(&world.store), Arc::clone(&world.clock) as _, BusOptions::default()).await;
+    world.bus = opened.unwrap();
+    let left = world.bus.unfinished_deletions();
+    assert_eq!(
+        (left.len(), left[0].group.clone(), left[0].subject.to_string()),
+        (1, group("g"), "a".to_owned())
+    );
+    assert!(left[0].reason.contains("as the test wants it"), "{}", left[0].reason);
+    assert_eq!(world.bus.groups(None).await.unwrap().len(), 0);
+    // All else works.
+    assert_eq!(world.bus.topic(&topic("a")).await.unwrap().end, Offset(30));
+    store.refuse_after(usize::MAX);
+    soon("deleted", async {
+        while !world.bus.unfinished_deletions().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_nothing_left(&world).await;
+    soon("close", world.bus.close()).await;
+    assert_eq!(world.bus.tasks(), 0);
+}
+
+async fn what_is_configured_for_a_topic_is_so_for_the_next_of_its_name(kind: Kind) {
+    let settings = TopicSettings { max_attempts: 3, ..TopicSettings::default() };
+    let topics = [(topic("a"), settings.clone())].into();
+    let world = World::with(kind, BusOptions { topics, ..BusOptions::default() }).await;
+    world.bus.set_topic(&topic("a"), settings.clone()).await.unwrap();
+    world.bus.set_topic(&topic("b"), settings.clone()).await.unwrap();
+    for name in ["a", "b"] {
+        world.publish(name, 1).await;
+        world.bus.delete_topic(&topic(name)).await.unwrap();
+        world.publish(name, 1).await;
+    }
+    assert_eq!(world.bus.topic_settings(&topic("a")), settings);
+    assert_eq!(world.bus.topic_settings(&topic("b")), TopicSettings::default());
+    let world = world.restart().await;
+    assert_eq!(world.bus.topic_settings(&topic("a")), settings);
+}
+
+async fn what_the_rate_refuses_is_neither_lost_nor_counted(kind: Kind) {
+    let world = World::new(kind).await;
+    world.fill("a", 0..10).await;
+    let mut asked = request("a", "g");
+    asked.member.pull = true;
+    let two = NonZeroU32::new(2).unwrap();
+    asked.member.rate = Some(Rate { per_second: two, burst: two });
+    let mut member = world.subscribe(asked).await;
+    for round in 0..5 {
+        member.grant(8);
+        let leases = take(&mut member, 2).await;
+        assert_eq!(offsets(&leases), [round * 2, round * 2 + 1]);
+        assert!(leases.iter().all(|lease| lease.attempt == 1));
+        let seen = world.settled("a", "g").await;
+        let word = if round == 4 { "leased" } else { "rate" };
+        assert_eq!((seen.in_flight, seen.reason.unwrap().as_str()), (2, word));
+        member.ungrant().await;
+        // The rate would let more through, but nobody has asked.
+        world.pass(1_000);
+        assert_eq!(world.word("a", "g").await, if round == 4 { "leased" } else { "credit" });
+        assert!(is_idle(&mut member));
+        assert_eq!(member.ack(&leases).await.unwrap().stale, 0);
+        assert_eq!(world.seen("a", "g").await.in_flight, 0);
+    }
+    assert_eq!(world.word("a", "g").await, "caught_up");
+    assert_eq!(world.rows(Table::Attempts).await, 0);
+}
+
+/// Nobody tells the bus that time has passed: it looks by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_timer_of_heartbeats_takes_a_silent_member_out() {
+    let world = World::new(Kind::Memory).await;
+    world.fill("a", 0..20).await;
+    let member = |name: &str, liveness| {
+        let mut request = request("a", "g");
+        request.options.partitions = Some(8);
+        request.member.member_id = Some(name.parse().unwrap());
+        request.member.liveness = liveness;
+        request
+    };
+    let mut silent = world.subscribe(member("silent", Liveness::Heartbeat)).await;
+    assert_eq!(take(&mut silent, 20).await.len(), 20);
+    let mut other = world.subscribe(member("other", Liveness::Socket)).await;
+    let members = || world.bus.coordinators().pop().unwrap().2.members.len();
+    // Fifteen seconds are not too long; the timer has looked by then.
+    world.clock.advance(15_000);
+    tokio::time::timeout(Duration::from_millis(3_500), std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(members(), 2);
+    // It looks every three.
+    world.clock.advance(3_000);
+    soon("taken out", async {
+        while members() == 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(silent.heartbeat().unwrap_err().code(), "unknown_member");
+    let again = take(&mut other, 20).await;
+    assert!(again.iter().all(|lease| lease.attempt == 1), "all of it is the other's now, and did not fail");
+}
