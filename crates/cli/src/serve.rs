@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use promethean_bus::Bus;
 use promethean_bus::schema::folder::{Folder, TopicReport};
+use promethean_gateway::auth::Authenticator;
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};
 use promethean_projections::Projections;
@@ -33,6 +34,7 @@ pub(crate) struct Server {
     bus: Bus,
     projections: Projections,
     gateway: Gateway,
+    auth: Arc<dyn Authenticator>,
     /// Who is let in, for people.
     exposure: String,
 }
@@ -58,15 +60,23 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     // Before anything is opened: a signal that comes meanwhile is not lost.
     let mut interrupted = signal(SignalKind::interrupt()).context("listen for signals")?;
     let mut terminated = signal(SignalKind::terminate()).context("listen for signals")?;
+    let mut hung_up = signal(SignalKind::hangup()).context("listen for signals")?;
     let config = config::resolve(args.config.as_deref(), args.overrides())?;
     let server = Server::start(&config).await?;
     for address in server.addresses() {
         info!(%address, "listening");
         eprintln!("promethean listens on {address}; it {}", server.exposure);
     }
+    // New tokens count within seconds anyway; a signal does not wait for that.
+    let reload = async {
+        while hung_up.recv().await.is_some() {
+            server.auth.refresh().await;
+        }
+    };
     tokio::select! {
         _ = interrupted.recv() => {}
         _ = terminated.recv() => {}
+        () = reload => {}
         () = sweep(&*server.store, &*server.clock) => {}
     }
     server.stop().await;
@@ -95,12 +105,12 @@ impl Server {
         let parts = Parts {
             bus: bus.clone(),
             projections: Some(projections.clone()),
-            auth,
+            auth: Arc::clone(&auth),
             clock: Arc::clone(&clock),
             options: config.gateway_options(),
         };
         let gateway = Gateway::start(parts, &config.listen).await?;
-        Ok(Self { store, clock, bus, projections, gateway, exposure })
+        Ok(Self { store, clock, bus, projections, gateway, auth, exposure })
     }
 
     pub(crate) fn addresses(&self) -> &[SocketAddr] {

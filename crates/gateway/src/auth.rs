@@ -9,6 +9,7 @@
 //! | [`static_tokens`] | tokens that are listed, by their hashes |
 //! | [`jwt`] | tokens that somebody signed |
 //! | [`either`] | both kinds together |
+//! | `standing` | whether a client is still known |
 //! | [`secret`] | what must not be shown |
 
 pub mod access;
@@ -18,6 +19,7 @@ pub mod grants;
 pub mod identity;
 pub mod jwt;
 pub mod secret;
+mod standing;
 pub mod static_tokens;
 
 pub use access::Access;
@@ -27,4 +29,5 @@ pub use grants::Grants;
 pub use identity::Identity;
 pub use jwt::{Jwt, JwtOptions};
 pub use secret::Secret;
+pub(crate) use standing::{Asking, Standing};
 pub use static_tokens::{StaticToken, StaticTokens, TokenHash};

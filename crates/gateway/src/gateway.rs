@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use promethean_bus::Bus;
 use promethean_model::Clock;
@@ -65,6 +66,9 @@ impl Gateway {
         let inner = Inner { bus, projections, auth, clock, options, origins, metrics, tasks, stopping };
         let app = App { inner: Arc::new(inner) };
         let addresses = listen::start(&app, addresses).await?;
+        if !app.auth.is_open() {
+            app.tasks.spawn(keep_fresh(app.clone()));
+        }
         Ok(Self { app, addresses })
     }
 
@@ -78,5 +82,21 @@ impl Gateway {
         self.app.stopping.cancel();
         self.app.tasks.close();
         self.app.tasks.wait().await;
+    }
+}
+
+/// Lets the authenticator look for changes, again and again.
+async fn keep_fresh(app: App) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(app.options.auth_check_every_ms.max(10)));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let looking = async {
+        loop {
+            ticks.tick().await;
+            app.auth.refresh().await;
+        }
+    };
+    tokio::select! {
+        () = app.stopping.cancelled() => {}
+        () = looking => {}
     }
 }

@@ -33,6 +33,9 @@ pub struct GatewayOptions {
     pub delivery_rate: Option<Rate>,
     /// How long a document may be kept before it is asked for again. Default: 5 s.
     pub snap_max_age_secs: u32,
+    /// How often the authenticator looks whether something changed; idle connections see it within twice that time
+    /// more. Default: 5 s.
+    pub auth_check_every_ms: u64,
     /// Origins besides the same and loopback that browsers may connect from.
     pub allowed_origins: Vec<String>,
     /// Certificate and key, to serve over TLS only. Default: none.
@@ -54,6 +57,7 @@ impl Default for GatewayOptions {
             publish_rate: None,
             delivery_rate: None,
             snap_max_age_secs: 5,
+            auth_check_every_ms: 5_000,
             allowed_origins: Vec::new(),
             tls: None,
         }

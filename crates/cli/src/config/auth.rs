@@ -12,6 +12,7 @@ use promethean_gateway::auth::{
 use promethean_model::Clock;
 
 use super::file::{AuthSection, JwtSection, OneOrMany, TokenEntry, TokensFile};
+use super::reload::{Live, Reloading};
 use super::{Config, explain, read_bytes, read_text};
 
 /// By how much `nbf` may be ahead where nothing is set.
@@ -22,12 +23,26 @@ const OPERATOR: &str = "operator";
 /// Who is let in, with all files read.
 #[derive(Debug, Default)]
 pub(super) struct Auth {
-    tokens: Vec<StaticToken>,
-    jwt: Option<JwtOptions>,
+    pub(super) tokens: Vec<StaticToken>,
+    pub(super) jwt: Option<JwtOptions>,
+    pub(super) check_every_ms: Option<u64>,
 }
 
 impl Auth {
+    /// Reads all that the section names. Somebody must be let in.
     pub(super) fn read(section: AuthSection, dir: &Path) -> Result<Self> {
+        let auth = Self::read_any(section, dir)?;
+        if auth.tokens.is_empty() && auth.jwt.is_none() {
+            bail!(
+                "[auth] lets nobody in; add [[auth.tokens]] or [auth.jwt], or leave it out to serve this machine only"
+            );
+        }
+        Ok(auth)
+    }
+
+    /// As [`Auth::read`], also if nobody is let in.
+    pub(super) fn read_any(section: AuthSection, dir: &Path) -> Result<Self> {
+        let check_every_ms = section.check_every.map(|span| span.0);
         let mut entries = section.tokens;
         if let Some(file) = &section.tokens_file {
             let path = dir.join(file);
@@ -39,28 +54,31 @@ impl Auth {
         }
         let tokens = tokens(&entries)?;
         let jwt = section.jwt.map(|jwt| jwt_options(jwt, dir)).transpose().context("[auth.jwt]")?;
-        if tokens.is_empty() && jwt.is_none() {
-            bail!(
-                "[auth] lets nobody in; add [[auth.tokens]] or [auth.jwt], or leave it out to serve this machine only"
-            );
-        }
-        Ok(Self { tokens, jwt })
+        Ok(Self { tokens, jwt, check_every_ms })
     }
 }
 
 impl Config {
     /// Who decides who a client is.
     pub(crate) fn authenticator(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Authenticator>> {
-        let mut tokens = self.auth.tokens.clone();
-        tokens.extend(self.token.iter().map(|token| StaticTokens::admin(OPERATOR, token)));
+        let operator = self.token.as_ref().map(|token| StaticTokens::admin(OPERATOR, token));
+        let tokens: Vec<_> = self.auth.tokens.iter().cloned().chain(operator.clone()).collect();
         let jwt = self.auth.jwt.clone().map(|options| Jwt::new(options, Arc::clone(clock))).transpose();
-        let listed = |tokens| StaticTokens::new(tokens, Arc::clone(clock));
-        Ok(match (jwt.context("[auth.jwt]")?, tokens.is_empty()) {
-            (None, true) => Arc::new(Open),
-            (None, false) => Arc::new(listed(tokens)),
-            (Some(signed), true) => Arc::new(signed),
-            (Some(signed), false) => Arc::new(Either { listed: listed(tokens), signed }),
-        })
+        let signed = jwt.context("[auth.jwt]")?;
+        if tokens.is_empty() && signed.is_none() {
+            return Ok(Arc::new(Open));
+        }
+        let listed = StaticTokens::new(tokens, Arc::clone(clock));
+        let inner: Arc<dyn Authenticator> = match signed.clone() {
+            Some(signed) => Arc::new(Either { listed: listed.clone(), signed }),
+            None => Arc::new(listed.clone()),
+        };
+        let Some(file) = self.source.clone() else { return Ok(inner) };
+        let read = Live {
+            tokens: self.auth.tokens.clone(),
+            keys: self.auth.jwt.as_ref().map(|jwt| jwt.keys.clone()),
+        };
+        Ok(Arc::new(Reloading::new(file, read, operator, listed, signed, inner)))
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct AuthSection {
     pub(super) tokens: Vec<TokenEntry>,
     /// A file of its own with `[[tokens]]`.
     pub(super) tokens_file: Option<PathBuf>,
+    /// How often it is looked whether tokens and keys have changed.
+    pub(super) check_every: Option<Span>,
     pub(super) jwt: Option<JwtSection>,
 }
 

@@ -26,6 +26,7 @@ impl Config {
             publish_rate: limits.publish_rate,
             delivery_rate: limits.delivery_rate,
             snap_max_age_secs: self.max_age_seconds.unwrap_or(default.snap_max_age_secs),
+            auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
             allowed_origins: self.allowed_origins.clone(),
             tls: self.tls.as_ref().map(|tls| {
                 let files = TlsFiles::new(&tls.certificate, &tls.key);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `file` | what a file may say |
 //! | `auth` | from that to who is let in |
+//! | `reload` | tokens and keys that change while the server runs |
 //! | `limits` | from that to the options of bus and gateway |
 //! | `overrides` | what the environment and flags say |
 //! | `exposure` | who may be served without authentication |
@@ -16,6 +17,7 @@ mod file;
 mod limits;
 pub(crate) mod moment;
 mod overrides;
+mod reload;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -62,6 +64,8 @@ pub(crate) struct Config {
     auth: auth::Auth,
     tls: Option<TlsSection>,
     limits: LimitsSection,
+    /// The file all this is from; tokens are read from it again.
+    source: Option<PathBuf>,
     /// The one token of the command line or the environment.
     token: Option<Secret>,
 }
@@ -83,6 +87,7 @@ impl Default for Config {
             auth: auth::Auth::default(),
             tls: None,
             limits: LimitsSection::default(),
+            source: None,
             token: None,
         }
     }
@@ -92,7 +97,8 @@ impl Default for Config {
 pub(crate) fn load(path: &Path) -> Result<Config> {
     let text = read_text(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    parse(&text, dir).with_context(|| format!("the configuration `{}`", path.display()))
+    let config = parse(&text, dir).with_context(|| format!("the configuration `{}`", path.display()))?;
+    Ok(Config { source: Some(path.to_owned()), ..config })
 }
 
 /// All that there is: the file if one is named, over it the environment, over that the flags.
@@ -138,6 +144,7 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
         auth: file.auth.map(|section| auth::Auth::read(section, dir)).transpose()?.unwrap_or_default(),
         tls: file.tls.map(|section| section.in_dir(dir)),
         limits: file.limits,
+        source: None,
         token: None,
     })
 }

@@ -9,6 +9,7 @@ mod generate;
 mod help;
 mod kill;
 mod lint;
+mod reload;
 mod schema;
 mod served;
 mod state;

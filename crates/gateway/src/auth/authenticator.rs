@@ -19,6 +19,17 @@ pub trait Authenticator: Debug + Send + Sync + 'static {
     fn is_open(&self) -> bool {
         false
     }
+
+    /// Another number than before whenever a token that was good may be so no longer, or may allow something else.
+    /// Connections look at it between frames, so it must cost little; when it is another one they ask
+    /// [`Authenticator::authenticate`] again, and end, or end what is no longer allowed. Default: nothing changes.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Looks whether something changed: a file, keys elsewhere. A gateway asks for it every few seconds, one call at a
+    /// time, and drops the call when it stops. Default: there is nothing to look at.
+    async fn refresh(&self) {}
 }
 
 /// Why a client is not known. Says nothing that helps to guess a token.

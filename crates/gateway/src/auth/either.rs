@@ -27,4 +27,13 @@ impl Authenticator for Either {
             known => known,
         }
     }
+
+    /// Each only grows, so their sum changes with either.
+    fn generation(&self) -> u64 {
+        self.listed.generation().wrapping_add(self.signed.generation())
+    }
+
+    async fn refresh(&self) {
+        self.signed.refresh().await;
+    }
 }

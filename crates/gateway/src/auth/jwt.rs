@@ -23,7 +23,8 @@ mod remote;
 pub mod sign;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use data_encoding::BASE64URL_NOPAD;
@@ -44,7 +45,7 @@ const TOKEN_BYTES_MAX: usize = 16 << 10;
 pub const LEEWAY_MS_MAX: u64 = 30_000;
 
 /// Where the keys come from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// HS256 with this secret, of at least 32 bytes.
     Secret(Secret),
@@ -57,7 +58,7 @@ pub enum KeySource {
 }
 
 /// The address of a JWK set, and how long what is there counts.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct JwksUrl {
     /// `https://...`; `http://` only with a loopback address, or where `plain_http` allows it.
     pub url: String,
@@ -124,6 +125,11 @@ pub enum JwtError {
     /// The address is not one to fetch keys from.
     #[error("the URL of the JWK set {0}")]
     Url(&'static str),
+    /// Keys that are fetched cannot take the place of keys that are given, nor the other way round.
+    #[error(
+        "keys from a URL and keys from a file do not replace each other while the server runs; restart it"
+    )]
+    OtherSource,
     /// The leeway is too great.
     #[error("a leeway of {given_ms} ms; give at most 30000")]
     Leeway {
@@ -132,10 +138,10 @@ pub enum JwtError {
     },
 }
 
-/// Knows whoever has a token that is signed with one of its keys.
-#[derive(Debug)]
+/// Knows whoever has a token that is signed with one of its keys. Clones share the keys.
+#[derive(Debug, Clone)]
 pub struct Jwt {
-    keys: Keys,
+    keys: Arc<Keys>,
     issuer: Option<String>,
     audience: Vec<String>,
     leeway_ms: i64,
@@ -144,7 +150,8 @@ pub struct Jwt {
 
 #[derive(Debug)]
 enum Keys {
-    Fixed(Arc<KeySet>),
+    /// And how often they were replaced.
+    Given(RwLock<Arc<KeySet>>, AtomicU64),
     Remote(Arc<Remote>),
 }
 
@@ -155,15 +162,22 @@ impl Jwt {
         if leeway_ms > LEEWAY_MS_MAX {
             return Err(JwtError::Leeway { given_ms: leeway_ms });
         }
-        let fixed = |set| Keys::Fixed(Arc::new(set));
         let keys = match keys {
-            KeySource::Secret(secret) => fixed(KeySet::of_secret(&secret)?),
-            KeySource::Pem(text) => fixed(KeySet::of_pem(text.reveal())?),
-            KeySource::Jwks(text) => fixed(jwks::parse(text.reveal(), jwks::Origin::File)?),
             KeySource::Url(url) => Keys::Remote(Arc::new(Remote::new(url, Arc::clone(&clock))?)),
+            given => Keys::Given(RwLock::new(Arc::new(key_set(&given)?)), AtomicU64::new(0)),
         };
         let leeway_ms = i64::try_from(leeway_ms).unwrap_or(0);
-        Ok(Self { keys, issuer, audience, leeway_ms, clock })
+        Ok(Self { keys: Arc::new(keys), issuer, audience, leeway_ms, clock })
+    }
+
+    /// From now on these keys, and no others. Keys that are fetched are replaced by fetching them, so this is not for
+    /// those.
+    pub fn replace_keys(&self, source: &KeySource) -> Result<(), JwtError> {
+        let Keys::Given(keys, replaced) = &*self.keys else { return Err(JwtError::OtherSource) };
+        let new = Arc::new(key_set(source)?);
+        *keys.write().unwrap_or_else(PoisonError::into_inner) = new;
+        replaced.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     async fn check(&self, token: &str) -> Result<Identity, AuthError> {
@@ -177,8 +191,8 @@ impl Jwt {
         let decode = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| MALFORMED);
         let header = Header::parse(&decode(head)?)?;
         let (body, signature) = (decode(body)?, decode(signature)?);
-        let keys = match &self.keys {
-            Keys::Fixed(keys) => Arc::clone(keys),
+        let keys = match &*self.keys {
+            Keys::Given(keys, _) => Arc::clone(&keys.read().unwrap_or_else(PoisonError::into_inner)),
             Keys::Remote(remote) => remote.keys_for(&header).await?,
         };
         keys.verify(&header, signed.as_bytes(), &signature)?;
@@ -189,9 +203,32 @@ impl Jwt {
     }
 }
 
+/// The keys of a source that has them at hand.
+fn key_set(source: &KeySource) -> Result<KeySet, JwtError> {
+    match source {
+        KeySource::Secret(secret) => KeySet::of_secret(secret),
+        KeySource::Pem(text) => KeySet::of_pem(text.reveal()),
+        KeySource::Jwks(text) => jwks::parse(text.reveal(), jwks::Origin::File),
+        KeySource::Url(_) => Err(JwtError::OtherSource),
+    }
+}
+
 #[async_trait]
 impl Authenticator for Jwt {
     async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
         self.check(token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?).await
+    }
+
+    fn generation(&self) -> u64 {
+        match &*self.keys {
+            Keys::Given(_, replaced) => replaced.load(Ordering::Acquire),
+            Keys::Remote(remote) => remote.changes(),
+        }
+    }
+
+    async fn refresh(&self) {
+        if let Keys::Remote(remote) = &*self.keys {
+            remote.keep_fresh().await;
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
@@ -89,7 +90,7 @@ impl<'de> Deserialize<'de> for TokenHash {
 }
 
 /// A token of the list.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticToken {
     /// The name of who has it.
     pub name: Arc<str>,
@@ -101,17 +102,37 @@ pub struct StaticToken {
     pub expires_ms: Option<i64>,
 }
 
-/// Knows the tokens of a list.
-#[derive(Debug)]
+/// Knows the tokens of a list. Clones share the list.
+#[derive(Debug, Clone)]
 pub struct StaticTokens {
-    tokens: Vec<StaticToken>,
+    list: Arc<List>,
     clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct List {
+    tokens: RwLock<Arc<[StaticToken]>>,
+    /// How often the list was replaced by another one.
+    replaced: AtomicU64,
 }
 
 impl StaticTokens {
     /// These tokens. Where a hash is listed twice, the first entry counts.
     pub fn new(tokens: Vec<StaticToken>, clock: Arc<dyn Clock>) -> Self {
-        Self { tokens, clock }
+        let list = List { tokens: RwLock::new(tokens.into()), replaced: AtomicU64::new(0) };
+        Self { list: Arc::new(list), clock }
+    }
+
+    /// From now on these tokens, and no others. Whether that is a change.
+    pub fn replace(&self, tokens: Vec<StaticToken>) -> bool {
+        let mut list = self.list.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        if **list == *tokens {
+            return false;
+        }
+        *list = tokens.into();
+        // While the list is locked: whoever sees the new number finds the new list.
+        self.list.replaced.fetch_add(1, Ordering::Release);
+        true
     }
 
     /// An entry for one token that may do everything.
@@ -122,15 +143,16 @@ impl StaticTokens {
     }
 
     /// Looks at every entry, whichever matches, so that the time taken says nothing.
-    fn find(&self, token: &str) -> Option<&StaticToken> {
+    fn find(&self, token: &str) -> Option<StaticToken> {
+        let tokens = Arc::clone(&self.list.tokens.read().unwrap_or_else(PoisonError::into_inner));
         let hash = TokenHash::of(token);
         let mut found = u32::MAX;
-        for (index, entry) in (0..).zip(&self.tokens) {
+        for (index, entry) in (0..).zip(&*tokens) {
             // The first that matches: a later one does not replace it.
             let is_new = found.ct_eq(&u32::MAX);
             found.conditional_assign(&index, entry.hash.same(&hash) & is_new);
         }
-        self.tokens.get(usize::try_from(found).ok()?)
+        tokens.get(usize::try_from(found).ok()?).cloned()
     }
 }
 
@@ -145,7 +167,10 @@ impl Authenticator for StaticTokens {
         if entry.expires_ms.is_some_and(|expires_ms| expires_ms <= self.clock.wall_ms()) {
             return Err(AuthError::BadToken("expired"));
         }
-        let (name, grants) = (Arc::clone(&entry.name), Arc::clone(&entry.grants));
-        Ok(Identity { name, grants, expires_ms: entry.expires_ms })
+        Ok(Identity { name: entry.name, grants: entry.grants, expires_ms: entry.expires_ms })
+    }
+
+    fn generation(&self) -> u64 {
+        self.list.replaced.load(Ordering::Acquire)
     }
 }

@@ -12,10 +12,11 @@ use promethean_projections::Projections;
 use serde::de::DeserializeOwned;
 
 use super::args::Args;
+use super::dispatch::bearer;
 use super::intake::Intake;
 use super::operation::Need;
 use crate::app::App;
-use crate::auth::{Access, Identity};
+use crate::auth::{Access, Identity, Standing};
 use crate::refusal::Refusal;
 
 /// One request whose parameters are checked and whose client may.
@@ -27,6 +28,8 @@ pub(super) struct Call {
     pub(super) intake: Intake,
     /// `None` where nobody needs to be known.
     pub(super) identity: Option<Identity>,
+    /// The authenticator's generation before it was asked.
+    pub(super) seen: u64,
     /// That of the connection; `None` where there is none, as in tests.
     pub(super) publisher: Option<Arc<Publisher>>,
 }
@@ -62,6 +65,12 @@ impl Call {
             Some(name) => Ok(name),
             None => Ok(self.state()?.default_collection()?),
         }
+    }
+
+    /// The client, for an answer that takes so long that its token may change.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let token = bearer(&self.headers).ok()?;
+        Some(Standing::known(&self.app.auth, token, self.seen, self.identity.clone()?))
     }
 
     /// Whether the client may. Nobody may anything.

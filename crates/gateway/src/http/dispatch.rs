@@ -79,7 +79,7 @@ pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Respons
     let intake = Intake::new(&http.app, &parts.headers, body);
     let publisher = parts.extensions.get::<Connection>().map(|connection| Arc::clone(&connection.publisher));
     let (args, headers) = (Args::default(), parts.headers);
-    let mut call = Call { app: http.app.clone(), args, headers, intake, identity: None, publisher };
+    let mut call = Call { app: http.app.clone(), args, headers, intake, identity: None, seen: 0, publisher };
     let found = table::find(Verb::of(&method), uri.path());
     let operation = match found {
         Found::Operation(operation, _) => Some(operation),
@@ -123,6 +123,7 @@ async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
     };
     if operation.need != Need::Nothing {
         let token = bearer(&call.headers)?;
+        call.seen = call.app.auth.generation();
         call.identity = Some(call.app.auth.authenticate(token).await?);
     }
     call.args = Args::read(operation, words, uri.query(), &call.headers)?;

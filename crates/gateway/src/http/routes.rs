@@ -9,6 +9,7 @@ pub(super) mod letters;
 pub(super) mod lookup;
 pub(super) mod projectors;
 pub(super) mod publish;
+mod reader;
 pub(super) mod replay;
 pub(super) mod schemas;
 pub(super) mod server;

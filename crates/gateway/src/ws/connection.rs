@@ -23,7 +23,7 @@ use super::socket::{End, Incoming, Socket};
 use super::subscriptions::{Came, Subscriptions};
 use super::timing::{Due, Timing};
 use crate::app::App;
-use crate::auth::Identity;
+use crate::auth::{Asking, AuthError, Standing};
 
 /// Bytes to be written beyond which nothing more is read or taken.
 const UNWRITTEN_MAX: usize = 256 << 10;
@@ -47,7 +47,11 @@ pub(super) struct Connection {
     pub(super) app: App,
     pub(super) socket: Socket,
     /// Who the client is, once that is known.
-    pub(super) identity: Option<Identity>,
+    pub(super) standing: Option<Standing>,
+    /// Asks again who it is, because tokens have changed. Until that is known nothing is read or delivered.
+    pub(super) asking_again: Option<Asking>,
+    /// Not to be asked again before, because tokens cannot be looked at.
+    ask_after_ms: u64,
     /// Tokens that were refused.
     pub(super) failures: u32,
     pub(super) publishing: Publishing,
@@ -76,13 +80,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(app: App, upgraded: Upgraded, identity: Option<Identity>) -> Self {
-        let known = identity.is_some();
+    pub(super) fn new(app: App, upgraded: Upgraded, standing: Option<Standing>) -> Self {
+        let known = standing.is_some();
         let options = &app.options;
         let bytes_max = if known { options.message_bytes_max } else { options.unknown_message_bytes_max };
         let mut connection = Self {
             socket: Socket::new(upgraded, bytes_max),
-            identity: None,
+            standing: None,
+            asking_again: None,
+            ask_after_ms: 0,
             failures: 0,
             publishing: Publishing::new(app.bus.publisher(options.publish_rate)),
             last_topic: None,
@@ -93,7 +99,7 @@ impl Connection {
             first: None,
             queued: Vec::new(),
             out: Frames::default(),
-            timing: Timing::new(options, app.clock.monotonic_ms(), known),
+            timing: Timing::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
             stopping: Box::pin(app.stopping.clone().cancelled_owned()),
             closing: None,
             close_sent: false,
@@ -101,8 +107,8 @@ impl Connection {
             stopped: false,
             app,
         };
-        if let Some(identity) = identity {
-            connection.known(identity);
+        if let Some(standing) = standing {
+            connection.known(standing);
         }
         connection
     }
@@ -136,7 +142,8 @@ impl Connection {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let was_shut = !self.may_write_more();
-            let mut did = self.poll_first(cx);
+            let mut did = self.poll_standing(cx);
+            did |= self.poll_first(cx);
             did |= self.poll_publishing(cx);
             did |= self.poll_settling(cx);
             did |= self.poll_fetching(cx);
@@ -170,6 +177,29 @@ impl Connection {
         self.socket.unwritten() + self.out.bytes() < UNWRITTEN_MAX
     }
 
+    /// Looks again who the client is, if tokens have changed.
+    fn poll_standing(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(standing) = &self.standing else { return false };
+        if self.asking_again.is_none() {
+            let due = standing.is_stale() && self.app.clock.monotonic_ms() >= self.ask_after_ms;
+            if !due || self.closing.is_some() {
+                return false;
+            }
+            self.asking_again = Some(standing.again());
+        }
+        let Some(asking) = &mut self.asking_again else { return false };
+        let Poll::Ready(standing) = asking.as_mut().poll(cx) else { return false };
+        self.asking_again = None;
+        match standing {
+            Ok(standing) => self.known(standing),
+            Err(AuthError::Unavailable) => {
+                self.ask_after_ms = self.app.clock.monotonic_ms() + self.app.options.auth_check_every_ms;
+            }
+            Err(_) => self.give_up(UNKNOWN, "the token is no longer valid"),
+        }
+        true
+    }
+
     fn poll_first(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(first) = &mut self.first else { return false };
         let Poll::Ready(answer) = first.as_mut().poll(cx) else { return false };
@@ -197,7 +227,9 @@ impl Connection {
 
     fn poll_fetching(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        while let Poll::Ready(Some(number)) = self.fetching.poll_next_unpin(cx) {
+        while self.asking_again.is_none()
+            && let Poll::Ready(Some(number)) = self.fetching.poll_next_unpin(cx)
+        {
             any = true;
             self.fetched(number);
         }
@@ -207,7 +239,7 @@ impl Connection {
     fn poll_deliveries(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         for _ in 0..TURN_MAX {
-            if !self.may_write_more() || self.closing.is_some() {
+            if !self.may_write_more() || self.closing.is_some() || self.asking_again.is_some() {
                 break;
             }
             let Poll::Ready(came) = self.subscriptions.poll(cx) else { break };
@@ -255,7 +287,8 @@ impl Connection {
         let mut shut = false;
         for _ in 0..READ_TURN_MAX {
             let full = !self.publishing.has_room() || self.settling.len() >= SETTLING_MAX;
-            if full || self.first.is_some() || !self.may_write_more() || self.closing.is_some() {
+            let asks = self.first.is_some() || self.asking_again.is_some();
+            if full || asks || !self.may_write_more() || self.closing.is_some() {
                 shut = true;
                 break;
             }
@@ -310,6 +343,8 @@ impl Connection {
                 Due::Slow => return self.abandon("too slow to read"),
                 Due::Unknown => return self.give_up(UNKNOWN, "no AUTH in time"),
                 Due::Expired => return self.give_up(UNKNOWN, "the token expired"),
+                // Whatever wakes the connection makes it look.
+                Due::Look => cx.waker().wake_by_ref(),
             }
         }
     }
@@ -323,7 +358,7 @@ impl Connection {
     /// Closes the connection whatever is under way.
     fn give_up(&mut self, code: CloseCode, why: &'static str) {
         self.closing = Some((code, why));
-        self.first = None;
+        (self.first, self.asking_again) = (None, None);
         self.timing.over();
     }
 

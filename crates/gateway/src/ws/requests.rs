@@ -16,7 +16,7 @@ use super::asking;
 use super::connection::{Connection, Kept, UNKNOWN};
 use super::publishing::refuse;
 use super::subscriptions::Subscribed;
-use crate::auth::{Access, AuthError, Identity};
+use crate::auth::{Access, AuthError, Secret, Standing};
 use crate::events;
 use crate::refusal::Refusal;
 
@@ -25,7 +25,7 @@ const FAILURES_MAX: u32 = 3;
 
 /// What came of something that had to be done first.
 pub(super) enum Answer {
-    Known(Kept, Result<Identity, AuthError>),
+    Known(Kept, Result<Box<Standing>, AuthError>),
     Subscribed(Kept, Result<Box<Subscribed>, Refusal>),
     Done(Kept, Result<(), Refusal>),
     Sought(Kept, Result<SeekReport, Refusal>),
@@ -41,7 +41,7 @@ impl Connection {
                 self.authenticate(corr, token.as_deref());
                 Ok(())
             }
-            Ok(_) if self.identity.is_none() => Err(AuthError::Missing.into()),
+            Ok(_) if self.standing.is_none() => Err(AuthError::Missing.into()),
             Ok(ClientFrame::Publish(item)) => self.publish(corr, item, text.len()),
             Ok(frame) => {
                 // Whatever it is, what was published before it comes first.
@@ -84,8 +84,8 @@ impl Connection {
     /// Takes what came of something that had to be done first.
     pub(super) fn answer(&mut self, answer: Answer) {
         let (corr, result) = match answer {
-            Answer::Known(corr, Ok(identity)) => {
-                self.known(identity);
+            Answer::Known(corr, Ok(standing)) => {
+                self.known(*standing);
                 (corr, Ok(()))
             }
             Answer::Known(corr, Err(error)) => {
@@ -120,13 +120,14 @@ impl Connection {
     fn authenticate(&mut self, corr: Corr<'_>, token: Option<&str>) {
         self.publishing.hand_over();
         let (auth, corr) = (Arc::clone(&self.app.auth), corr.map(RawValue::to_owned));
-        let token = token.map(str::to_owned);
+        let token = token.map(Secret::from);
         self.first =
-            Some(Box::pin(async move { Answer::Known(corr, auth.authenticate(token.as_deref()).await) }));
+            Some(Box::pin(async move { Answer::Known(corr, Standing::of(auth, token).await.map(Box::new)) }));
     }
 
     /// The client is known from now on, or again. What it may no longer be subscribed to ends.
-    pub(super) fn known(&mut self, identity: Identity) {
+    pub(super) fn known(&mut self, standing: Standing) {
+        let identity = &standing.identity;
         let now_ms = self.app.clock.wall_ms();
         let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
         self.timing.known(self.app.clock.monotonic_ms(), for_ms);
@@ -141,7 +142,9 @@ impl Connection {
             self.unfetched(&mut removed, "forbidden");
             self.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
         }
-        self.identity = Some(identity);
+        // Whoever is being asked for is not who it is now.
+        self.asking_again = None;
+        self.standing = Some(standing);
     }
 
     fn publish(&mut self, corr: Corr<'_>, item: Item<'_>, bytes: usize) -> Result<(), Refusal> {
@@ -177,7 +180,7 @@ impl Connection {
     }
 
     fn may(&self, access: &Access<'_>) -> bool {
-        self.identity.as_ref().is_some_and(|identity| identity.may(access))
+        self.standing.as_ref().is_some_and(|standing| standing.identity.may(access))
     }
 
     fn subscribe(

@@ -24,6 +24,8 @@ pub(super) enum Due {
     Slow,
     /// It is no longer known.
     Expired,
+    /// Look whether tokens have changed.
+    Look,
 }
 
 /// The deadlines of a connection.
@@ -39,11 +41,14 @@ pub(super) struct Timing {
     stuck_since_ms: Option<u64>,
     /// Until when it is known.
     known_until_ms: Option<u64>,
+    /// How often to look whether tokens have changed, where nothing else wakes the connection.
+    look_every_ms: Option<u64>,
+    looked_at_ms: u64,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timing {
-    pub(super) fn new(options: &GatewayOptions, now_ms: u64, is_known: bool) -> Self {
+    pub(super) fn new(options: &GatewayOptions, now_ms: u64, is_known: bool, is_open: bool) -> Self {
         Self {
             ping_every_ms: options.ping_every_ms,
             write_timeout_ms: options.write_timeout_ms,
@@ -52,6 +57,8 @@ impl Timing {
             unknown_until_ms: (!is_known).then_some(now_ms + options.auth_timeout_ms),
             stuck_since_ms: None,
             known_until_ms: None,
+            look_every_ms: (!is_open).then_some(options.auth_check_every_ms.saturating_mul(2)),
+            looked_at_ms: now_ms,
             sleep: None,
         }
     }
@@ -81,6 +88,7 @@ impl Timing {
         self.unknown_until_ms = None;
         self.known_until_ms = None;
         self.stuck_since_ms = None;
+        self.look_every_ms = None;
         self.heard_at_ms = u64::MAX / 2;
     }
 
@@ -88,8 +96,10 @@ impl Timing {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, now_ms: u64) -> Poll<Due> {
         let (due, at_ms) = self.next();
         if at_ms <= now_ms {
-            if due == Due::Ping {
-                self.pinged_at_ms = now_ms;
+            match due {
+                Due::Ping => self.pinged_at_ms = now_ms,
+                Due::Look => self.looked_at_ms = now_ms,
+                _ => {}
             }
             return Poll::Ready(due);
         }
@@ -118,6 +128,7 @@ impl Timing {
         let unknown = self.unknown_until_ms.map(|at| (Due::Unknown, at));
         let slow = self.stuck_since_ms.map(|at| (Due::Slow, at + self.write_timeout_ms));
         let expired = self.known_until_ms.map(|at| (Due::Expired, at));
-        [unknown, slow, expired].into_iter().flatten().fold(alive, |a, b| if b.1 < a.1 { b } else { a })
+        let look = self.look_every_ms.map(|every| (Due::Look, self.looked_at_ms.saturating_add(every)));
+        [unknown, slow, expired, look].into_iter().flatten().fold(alive, |a, b| if b.1 < a.1 { b } else { a })
     }
 }

@@ -1,5 +1,7 @@
 //! Makes a WebSocket of a request.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
@@ -9,6 +11,7 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::connection::Connection;
 use crate::app::App;
+use crate::auth::{Secret, Standing};
 use crate::http::dispatch::bearer;
 use crate::listen::Slot;
 use crate::refusal::Refusal;
@@ -22,9 +25,9 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Response, Refusal> {
     let key = key(&request)?;
     // A client may say who it is in the request already; if it does not, it says so with AUTH.
-    let identity = match bearer(request.headers())? {
+    let standing = match bearer(request.headers())? {
         None if !app.auth.is_open() => None,
-        token => Some(app.auth.authenticate(token).await?),
+        token => Some(Standing::of(Arc::clone(&app.auth), token.map(Secret::from)).await?),
     };
     // The connection counts until the WebSocket is over, not only until the request is.
     let slot = request.extensions().get::<Slot>().cloned();
@@ -33,7 +36,7 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     let tasks = app.tasks.clone();
     tasks.spawn(async move {
         match upgraded.await {
-            Ok(upgraded) => Connection::new(app, upgraded, identity).run().await,
+            Ok(upgraded) => Connection::new(app, upgraded, standing).run().await,
             Err(error) => debug!(%error, "an upgrade failed"),
         }
         drop((slot, counted));

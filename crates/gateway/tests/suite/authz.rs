@@ -4,6 +4,7 @@ mod calls;
 mod canary;
 mod live;
 mod matrix;
+mod revoked;
 mod rule;
 mod tokens;
 

@@ -1,11 +1,13 @@
 //! Keys that are fetched from a URL, and kept.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use promethean_model::Clock;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::fetch::Fetcher;
 use super::header::Header;
@@ -27,6 +29,8 @@ pub(super) struct Remote {
     max_age_ms: u64,
     clock: Arc<dyn Clock>,
     kept: RwLock<Kept>,
+    /// How often a fetch brought another set than the one before.
+    changes: AtomicU64,
     /// Held while keys are fetched.
     fetching: Arc<Mutex<()>>,
     /// A fetch goes on when the client whose token started it goes away: otherwise such clients could keep new keys
@@ -38,6 +42,8 @@ pub(super) struct Remote {
 #[derive(Debug, Clone, Default)]
 struct Kept {
     keys: Option<(Arc<KeySet>, u64)>,
+    /// What the set was made of, as a hash.
+    body: Option<u128>,
     tried_ms: Option<u64>,
 }
 
@@ -45,7 +51,25 @@ impl Remote {
     pub(super) fn new(url: JwksUrl, clock: Arc<dyn Clock>) -> Result<Self, JwtError> {
         let (refresh_ms, max_age_ms) = (url.refresh_ms, url.max_age_ms);
         let (kept, fetching, tasks) = (RwLock::default(), Arc::default(), TaskTracker::new());
-        Ok(Self { fetcher: Fetcher::new(url)?, refresh_ms, max_age_ms, clock, kept, fetching, tasks })
+        let (fetcher, changes) = (Fetcher::new(url)?, AtomicU64::new(0));
+        Ok(Self { fetcher, refresh_ms, max_age_ms, clock, kept, changes, fetching, tasks })
+    }
+
+    /// How often a fetch brought another set than the one before.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Fetches keys that are due, though nobody new comes: those who are there may have lost theirs. Where no token came
+    /// yet there is nobody.
+    pub(super) async fn keep_fresh(self: &Arc<Self>) {
+        if self.kept().keys.is_none() || !self.is_due() || !self.may_try() {
+            return;
+        }
+        // Somebody else may be at it.
+        if let Ok(guard) = Arc::clone(&self.fetching).try_lock_owned() {
+            self.fetch_holding(guard).await;
+        }
     }
 
     /// The keys to check a token with, fetched again where it names one that is not there.
@@ -91,6 +115,10 @@ impl Remote {
         if !self.may_try() || (found && !known) {
             return;
         }
+        self.fetch_holding(guard).await;
+    }
+
+    async fn fetch_holding(self: &Arc<Self>, guard: OwnedMutexGuard<()>) {
         self.change(|kept| kept.tried_ms = Some(self.clock.monotonic_ms()));
         let this = Arc::clone(self);
         let fetch = self.tasks.spawn(async move {
@@ -104,14 +132,21 @@ impl Remote {
 
     async fn fetch(&self) {
         let fetched = match self.fetcher.fetch().await {
-            Ok(body) => jwks::parse(&body, jwks::Origin::Url).map_err(|error| error.to_string()),
+            Ok(body) => {
+                let keys = jwks::parse(&body, jwks::Origin::Url).map_err(|error| error.to_string());
+                keys.map(|keys| (keys, xxh3_128(&body)))
+            }
             Err(error) => Err(error.to_string()),
         };
         match fetched {
-            Ok(keys) => {
+            Ok((keys, body)) => {
                 info!(host = self.fetcher.host(), "fetched the JWK set");
                 let now_ms = self.clock.monotonic_ms();
-                self.change(|kept| kept.keys = Some((Arc::new(keys), now_ms)));
+                let was = self.kept().body;
+                self.change(|kept| (kept.keys, kept.body) = (Some((Arc::new(keys), now_ms)), Some(body)));
+                if was.is_some_and(|was| was != body) {
+                    self.changes.fetch_add(1, Ordering::Release);
+                }
             }
             Err(error) => {
                 warn!(host = self.fetcher.host(), %error, "cannot fetch the JWK set; the keys that are there stay");

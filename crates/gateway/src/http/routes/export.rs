@@ -10,10 +10,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
 use promethean_bus::admin::Scan;
+use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
 use tracing::warn;
 
+use super::reader::Reader;
 use super::{EXACT, NORMALIZE, TOPIC};
 use crate::app::App;
 use crate::events;
@@ -68,7 +70,8 @@ async fn export(call: &mut Call) -> Reply {
     let (outlet, body) = outlet::open(CHUNKS_AHEAD, write_timeout);
     let encoder = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
     let (render, buffers) = (renderer(ndjson, from_ts..=to_ts), Buffers::default());
-    let export = Export { app: app.clone(), outlet, encoder, ndjson, render, buffers };
+    let reader = Reader { standing: call.standing(), subject: Subject::Topic(topic) };
+    let export = Export { app: app.clone(), outlet, encoder, ndjson, render, buffers, reader };
     app.tasks.spawn(export.run(scan));
     let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);
     let headers = response.headers_mut();
@@ -98,6 +101,7 @@ struct Export {
     ndjson: bool,
     render: Arc<Render>,
     buffers: Buffers,
+    reader: Reader,
 }
 
 impl Export {
@@ -118,6 +122,9 @@ impl Export {
                 () = self.outlet.gone() => return Err(Stop),
                 () = self.app.stopping.cancelled() => return Err(Stop),
             };
+            if !self.reader.may_read_on().await {
+                return Err(Stop);
+            }
             match page {
                 Ok(None) => break,
                 Ok(Some(mut page)) => {

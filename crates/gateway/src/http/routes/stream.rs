@@ -6,12 +6,14 @@ use std::time::Duration;
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use promethean_bus::admin::{ReplayPage, Tail};
+use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
 use super::NORMALIZE;
+use super::reader::Reader;
 use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
 use crate::app::App;
 use crate::events;
@@ -67,8 +69,8 @@ async fn stream(call: &mut Call) -> Reply {
     };
     let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
     let (outlet, body) = outlet::open(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
-    let expires_ms = call.identity.as_ref().and_then(|identity| identity.expires_ms);
-    app.tasks.spawn(follow(app.clone(), tail, outlet, expires_ms));
+    let reader = Reader { standing: call.standing(), subject: Subject::Topic(topic) };
+    app.tasks.spawn(follow(app.clone(), tail, outlet, reader));
     let mut response = reply::with(Media::EventStream, body);
     // Proxies that collect an answer before they pass it on would collect this one for ever.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -77,7 +79,10 @@ async fn stream(call: &mut Call) -> Reply {
 }
 
 /// A slow client keeps only this task waiting.
-async fn follow(app: App, mut tail: Tail, outlet: Outlet, expires_ms: Option<i64>) {
+async fn follow(app: App, mut tail: Tail, outlet: Outlet, mut reader: Reader) {
+    let look_every = app.options.auth_check_every_ms.saturating_mul(2).max(10);
+    let mut look = tokio::time::interval(Duration::from_millis(look_every));
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first comes at once.
@@ -90,6 +95,7 @@ async fn follow(app: App, mut tail: Tail, outlet: Outlet, expires_ms: Option<i64
             () = app.stopping.cancelled() => break,
             () = outlet.gone() => return,
             _ = beat.tick() => Bytes::from_static(b":\n\n"),
+            _ = look.tick() => Bytes::new(),
             page = tail.next_page() => match page {
                 Ok(Some(page)) => match encode(&page) {
                     Ok(chunk) => chunk,
@@ -103,8 +109,11 @@ async fn follow(app: App, mut tail: Tail, outlet: Outlet, expires_ms: Option<i64
                 }
             },
         };
-        if expires_ms.is_some_and(|expires| app.clock.wall_ms() >= expires) {
+        if reader.is_expired(&app) || !reader.may_read_on().await {
             break;
+        }
+        if chunk.is_empty() {
+            continue;
         }
         let sent = tokio::select! {
             sent = outlet.send(chunk) => sent,

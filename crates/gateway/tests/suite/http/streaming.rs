@@ -1,11 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::{Grants, StaticToken, StaticTokens, TokenHash};
+use promethean_testkit::ManualClock;
 use serde_json::Value;
 
 use super::client::Client;
-use super::world::World;
+use super::world::{NOW, World};
 
 struct Stream {
     _client: Client,
@@ -129,5 +133,37 @@ async fn a_slow_reader_keeps_nobody_waiting() {
         assert_eq!(quick.event().await.0, n);
     }
     drop(slow);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_taken_out_or_no_longer_allows_it() {
+    let entry = |token: &str, scope: &str| StaticToken {
+        name: token.into(),
+        hash: TokenHash::of(token),
+        grants: Arc::new(Grants::parse([scope]).unwrap()),
+        expires_ms: None,
+    };
+    let all = |first: &str| vec![entry("one", first), entry("two", "subscribe:a"), entry("own", "admin")];
+    let tokens = StaticTokens::new(all("subscribe:a"), Arc::new(ManualClock::new(NOW)));
+    let options = GatewayOptions { auth_check_every_ms: 5, ..GatewayOptions::default() };
+    let world = World::with(options, Arc::new(tokens.clone()), false).await;
+    let mut one = Stream::open(&world, "/stream/a", &[("authorization", "Bearer one")]).await;
+    let mut two = Stream::open(&world, "/stream/a", &[("authorization", "Bearer two")]).await;
+    tokens.replace(all("subscribe:b"));
+    // Nothing comes, and it ends nevertheless.
+    assert_eq!(one.block().await, None);
+    let publish = async |world: &World| {
+        let own = [("authorization", "Bearer own")];
+        world.client().await.send("POST", "/publish/a", &own, "1").await.json(200);
+    };
+    publish(&world).await;
+    assert_eq!(two.event().await.0, 0);
+    tokens.replace(vec![entry("own", "admin")]);
+    publish(&world).await;
+    assert_eq!(two.block().await, None);
+    let mut client = world.client().await;
+    let two = [("authorization", "Bearer two")];
+    client.send("GET", "/stream/a", &two, "").await.refused(401, "bad_token");
     world.stop().await;
 }
