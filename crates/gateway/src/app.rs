@@ -1,5 +1,6 @@
 //! What connections and requests share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use promethean_bus::Bus;
@@ -8,10 +9,12 @@ use promethean_projections::Projections;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::Authenticator;
+use crate::auth::{AuthError, Authenticator, Identity, Secret, Standing};
 use crate::http::metrics::GatewayMetrics;
 use crate::listen::origin::Origins;
 use crate::options::GatewayOptions;
+use crate::usage::accounts::{Account, Accounts};
+use crate::usage::failures::Failures;
 
 /// Shared by everything that serves. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -31,6 +34,10 @@ pub(crate) struct Inner {
     /// Which pages browsers may connect for.
     pub(crate) origins: Origins,
     pub(crate) metrics: GatewayMetrics,
+    /// Which addresses show tokens that are not valid.
+    pub(crate) failures: Failures,
+    /// What identities use.
+    pub(crate) accounts: Accounts,
     /// Everything that was spawned; joined at shutdown.
     pub(crate) tasks: TaskTracker,
     /// Set when the gateway stops.
@@ -42,5 +49,43 @@ impl std::ops::Deref for App {
 
     fn deref(&self) -> &Inner {
         &self.inner
+    }
+}
+
+/// A token with so many bytes is not guessed. Shorter ones may be words.
+const UNGUESSABLE_BYTES: usize = 32;
+
+impl App {
+    /// Who has this token, seen from that address. From an address that guesses, tokens that can be guessed are not even
+    /// looked at; others are, so that nobody is kept out by a neighbour.
+    pub(crate) async fn identify(&self, peer: IpAddr, token: Option<&str>) -> Result<Identity, AuthError> {
+        let now_ms = self.clock.monotonic_ms();
+        if token.is_some_and(|token| token.len() < UNGUESSABLE_BYTES)
+            && let Some(retry_after_ms) = self.failures.wait_ms(peer, now_ms)
+        {
+            self.metrics.over_quota("auth_failures");
+            return Err(AuthError::TooMany { retry_after_ms });
+        }
+        let known = self.auth.authenticate(token).await;
+        if let Err(AuthError::BadToken(_)) = known
+            && let Some(retry_after_ms) = self.failures.failed(peer, now_ms)
+        {
+            self.metrics.over_quota("auth_failures");
+            return Err(AuthError::TooMany { retry_after_ms });
+        }
+        known
+    }
+
+    /// As [`App::identify`], of a client that stays.
+    pub(crate) async fn standing(&self, peer: IpAddr, token: Option<Secret>) -> Result<Standing, AuthError> {
+        let seen = self.auth.generation();
+        let text = token.as_ref().and_then(Secret::reveal_text);
+        let identity = self.identify(peer, text).await?;
+        Ok(Standing::known(&self.auth, text, seen, identity))
+    }
+
+    /// What an identity uses, if it is limited.
+    pub(crate) fn account(&self, identity: &Identity) -> Option<Arc<Account>> {
+        self.accounts.of(identity, self.clock.monotonic_ms())
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`authenticator`] | from a token to an identity |
 //! | [`identity`] | a client that is known |
+//! | [`quota`] | how much it may use |
 //! | [`access`] | what can be asked for |
 //! | [`grants`] | what is allowed |
 //! | [`static_tokens`] | tokens that are listed, by their hashes |
@@ -18,6 +19,7 @@ pub mod either;
 pub mod grants;
 pub mod identity;
 pub mod jwt;
+pub mod quota;
 pub mod secret;
 mod standing;
 pub mod static_tokens;
@@ -28,6 +30,7 @@ pub use either::Either;
 pub use grants::Grants;
 pub use identity::Identity;
 pub use jwt::{Jwt, JwtOptions};
+pub use quota::Quota;
 pub use secret::Secret;
 pub(crate) use standing::{Asking, Standing};
 pub use static_tokens::{StaticToken, StaticTokens, TokenHash};

@@ -12,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Inner};
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Quota};
 use crate::http::metrics::GatewayMetrics;
 use crate::listen::tls::TlsError;
 use crate::listen::{self, origin::Origins};
 use crate::options::GatewayOptions;
+use crate::usage::accounts::Accounts;
+use crate::usage::failures::Failures;
 
 /// A gateway that serves.
 #[derive(Debug)]
@@ -63,7 +65,22 @@ impl Gateway {
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         let metrics = GatewayMetrics::new(&bus);
         let origins = Origins::of(&options, auth.is_open(), addresses);
-        let inner = Inner { bus, projections, auth, clock, options, origins, metrics, tasks, stopping };
+        let failures = Failures::new(options.auth_failures);
+        // Where nobody needs a token there are no identities to be limited.
+        let accounts = Accounts::new(if auth.is_open() { Quota::default() } else { options.quota });
+        let inner = Inner {
+            bus,
+            projections,
+            auth,
+            clock,
+            options,
+            origins,
+            metrics,
+            failures,
+            accounts,
+            tasks,
+            stopping,
+        };
         let app = App { inner: Arc::new(inner) };
         let addresses = listen::start(&app, addresses).await?;
         if !app.auth.is_open() {

@@ -25,6 +25,7 @@ mod reply;
 mod routes;
 mod table;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -41,6 +42,8 @@ pub(crate) fn router(app: App) -> Router {
 /// What the requests of one connection share. To be put into the extensions of each.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
+    /// Where it comes from.
+    pub(crate) peer: IpAddr,
     /// No faster than one connection may publish.
     pub(crate) publisher: Arc<Publisher>,
     /// Counted for as long as this lives.
@@ -49,8 +52,8 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection that was accepted now.
-    pub(crate) fn new(app: &App) -> Self {
+    pub(crate) fn new(app: &App, peer: IpAddr) -> Self {
         let publisher = Arc::new(app.bus.publisher(app.options.publish_rate));
-        Self { publisher, _open: Arc::new(app.metrics.connection()) }
+        Self { peer, publisher, _open: Arc::new(app.metrics.connection()) }
     }
 }

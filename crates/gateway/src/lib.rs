@@ -7,6 +7,7 @@
 //! | `listen` | accepting connections, their timeouts, origins, TLS |
 //! | `ws` | the WebSocket protocol |
 //! | `http` | routes |
+//! | `usage` | how much clients use, and what they may |
 //! | `events` | events on their way in and out, whatever they come over |
 //! | `refusal` | every answer that says no |
 //! | [`trust`] | which servers we believe, where we are the client |
@@ -20,6 +21,7 @@ mod listen;
 pub mod options;
 mod refusal;
 pub mod trust;
+mod usage;
 mod ws;
 
 pub use gateway::Gateway;

@@ -3,7 +3,7 @@
 pub(crate) mod origin;
 pub(crate) mod tls;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -86,33 +86,41 @@ async fn accept(
         };
         let (app, tls, router) = (app.clone(), tls.clone(), router.clone());
         let slot = Slot(Arc::new(permit));
-        app.clone().tasks.spawn(async move { greet(&app, stream, tls.as_deref(), router, slot).await });
+        app.clone()
+            .tasks
+            .spawn(async move { greet(&app, (stream, peer.ip()), tls.as_deref(), router, slot).await });
     }
 }
 
 /// Shakes hands where TLS is on, then serves.
-async fn greet(app: &App, stream: TcpStream, tls: Option<&Tls>, router: Router, slot: Slot) {
+async fn greet(
+    app: &App,
+    (stream, peer): (TcpStream, IpAddr),
+    tls: Option<&Tls>,
+    router: Router,
+    slot: Slot,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set nodelay");
     }
-    let Some(tls) = tls else { return serve(app, stream, router, slot).await };
+    let Some(tls) = tls else { return serve(app, (stream, peer), router, slot).await };
     let accepted = tokio::select! {
         () = app.stopping.cancelled() => return,
         accepted = tls.accept(stream, Duration::from_millis(app.options.head_timeout_ms)) => accepted,
     };
     match accepted {
-        Ok(stream) => serve(app, stream, router, slot).await,
+        Ok(stream) => serve(app, (stream, peer), router, slot).await,
         Err(error) => debug!(%error, "no TLS with this client"),
     }
 }
 
 async fn serve(
     app: &App,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (stream, peer): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, IpAddr),
     router: Router,
     slot: Slot,
 ) {
-    let shared = http::Connection::new(app);
+    let shared = http::Connection::new(app, peer);
     let asked = Arc::new(AtomicBool::new(false));
     let asks = Arc::clone(&asked);
     let service =

@@ -3,8 +3,10 @@
 use promethean_bus::limits::Rate;
 use promethean_model::limits::MESSAGE_BYTES_MAX_DEFAULT;
 
+use crate::auth::Quota;
 pub use crate::listen::origin::{OriginError, check_origins};
 pub use crate::listen::tls::{TlsError, TlsFiles};
+pub use crate::usage::failures::FailureLimit;
 
 /// Limits and timeouts of the gateway.
 #[derive(Debug, Clone)]
@@ -36,6 +38,10 @@ pub struct GatewayOptions {
     /// How often the authenticator looks whether something changed; idle connections see it within twice that time
     /// more. Default: 5 s.
     pub auth_check_every_ms: u64,
+    /// How many tokens that are not valid may come from one address. Default: 20, and one more every 3 s.
+    pub auth_failures: FailureLimit,
+    /// How much an identity may use that does not say so itself. Default: as much as it likes.
+    pub quota: Quota,
     /// Origins besides the same and loopback that browsers may connect from.
     pub allowed_origins: Vec<String>,
     /// Certificate and key, to serve over TLS only. Default: none.
@@ -58,6 +64,8 @@ impl Default for GatewayOptions {
             delivery_rate: None,
             snap_max_age_secs: 5,
             auth_check_every_ms: 5_000,
+            auth_failures: FailureLimit::default(),
+            quota: Quota::default(),
             allowed_origins: Vec::new(),
             tls: None,
         }

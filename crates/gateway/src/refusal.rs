@@ -56,6 +56,13 @@ impl Refusal {
         self
     }
 
+    /// With when to try again.
+    #[must_use]
+    pub(crate) fn retry_after(mut self, ms: u64) -> Self {
+        self.retry_after_ms = Some(ms);
+        self
+    }
+
     /// With a header.
     #[must_use]
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -161,8 +168,13 @@ impl From<AuthError> for Refusal {
         let status = match error {
             AuthError::Missing | AuthError::BadToken(_) => StatusCode::UNAUTHORIZED,
             AuthError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            AuthError::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
         };
-        Self::new(status, error.code(), error.to_string())
+        let refusal = Self::new(status, error.code(), error.to_string());
+        match error {
+            AuthError::TooMany { retry_after_ms } => refusal.retry_after(retry_after_ms),
+            _ => refusal,
+        }
     }
 }
 

@@ -86,7 +86,7 @@ fn tokens(entries: &[TokenEntry]) -> Result<Vec<StaticToken>> {
     let mut names = BTreeSet::new();
     let mut tokens: Vec<StaticToken> = Vec::new();
     for entry in entries {
-        let TokenEntry { name, sha256, scopes, expires } = entry;
+        let TokenEntry { name, sha256, scopes, expires, limits } = entry;
         let token = || format!("the token `{}`", name.escape_debug());
         if name.is_empty() || name.chars().any(char::is_control) {
             return Err(anyhow!("{} has no name that can be shown in a log", token()));
@@ -99,7 +99,8 @@ fn tokens(entries: &[TokenEntry]) -> Result<Vec<StaticToken>> {
         }
         let grants = Arc::new(Grants::parse(scopes).with_context(token)?);
         let expires_ms = expires.map(|moment| moment.ms());
-        tokens.push(StaticToken { name: name.as_str().into(), hash: *sha256, grants, expires_ms });
+        let (name, hash, quota) = (name.as_str().into(), *sha256, *limits);
+        tokens.push(StaticToken { name, hash, grants, expires_ms, quota });
     }
     Ok(tokens)
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use promethean_bus::limits::Rate;
-use promethean_gateway::auth::{Secret, TokenHash};
+use promethean_gateway::auth::{Quota, Secret, TokenHash};
 use promethean_model::{CollectionName, Limits, Millis, TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
 
@@ -62,6 +62,9 @@ pub(super) struct TokenEntry {
     pub(super) sha256: TokenHash,
     pub(super) scopes: Vec<String>,
     pub(super) expires: Option<Moment>,
+    /// What is not given is as `[limits.token]` says.
+    #[serde(default)]
+    pub(super) limits: Quota,
 }
 
 /// Exactly one of the first five.
@@ -106,7 +109,19 @@ pub(super) struct LimitsSection {
     pub(super) topic_rate: Option<Rate>,
     pub(super) rated_topics: Option<NonZeroUsize>,
     pub(super) series: Option<NonZeroUsize>,
+    pub(super) auth_failures: FailuresSection,
+    /// Of every token that does not say so itself.
+    pub(super) token: Quota,
     pub(super) events: Limits,
+}
+
+/// Tokens that are not valid, from one address.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct FailuresSection {
+    pub(super) burst: Option<NonZeroU32>,
+    pub(super) every: Option<Span>,
+    pub(super) addresses: Option<NonZeroUsize>,
 }
 
 /// A length of time that is not zero.

@@ -2,7 +2,7 @@
 
 use promethean_bus::BusOptions;
 use promethean_gateway::GatewayOptions;
-use promethean_gateway::options::TlsFiles;
+use promethean_gateway::options::{FailureLimit, TlsFiles};
 
 use super::Config;
 use super::file::Span;
@@ -26,6 +26,12 @@ impl Config {
             publish_rate: limits.publish_rate,
             delivery_rate: limits.delivery_rate,
             snap_max_age_secs: self.max_age_seconds.unwrap_or(default.snap_max_age_secs),
+            auth_failures: FailureLimit {
+                burst: limits.auth_failures.burst.unwrap_or(default.auth_failures.burst),
+                every_ms: ms(limits.auth_failures.every, default.auth_failures.every_ms),
+                addresses: limits.auth_failures.addresses.map_or(default.auth_failures.addresses, Into::into),
+            },
+            quota: limits.token,
             auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
             allowed_origins: self.allowed_origins.clone(),
             tls: self.tls.as_ref().map(|tls| {

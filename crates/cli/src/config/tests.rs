@@ -44,6 +44,7 @@ fn the_example_says_everything_and_is_understood() {
     let mut options = with.gateway_options();
     (options.publish_rate, options.delivery_rate, options.tls) = (None, None, None);
     options.allowed_origins.clear();
+    options.quota = promethean_gateway::auth::Quota::default();
     assert_eq!(format!("{options:?}"), format!("{:?}", without.gateway_options()));
     let mut options = with.bus_options();
     options.topic_rate = None;
@@ -60,6 +61,8 @@ fn the_example_leaves_no_key_out() {
         "[tls]\n",
         "[limits]\n",
         "[limits.events]\n",
+        "[limits.auth_failures]\n",
+        "[limits.token]\n",
         "[topics.a]\n",
         "[[auth.tokens]]\n",
         "[collections.a]\n",
@@ -373,4 +376,24 @@ fn how_often_tokens_are_looked_at_can_be_set() {
     let every = |text: &str| read(text).unwrap().gateway_options().auth_check_every_ms;
     assert_eq!(every(""), 5_000);
     assert_eq!(every(&format!("[auth]\ncheck_every = \"1s\"\n{ENTRY}")), 1_000);
+}
+
+#[tokio::test]
+async fn what_a_token_may_use_is_its_own_or_that_of_all() {
+    let limits = "limits = { max_connections = 2 }\n";
+    let config =
+        read(&format!("{ENTRY}{limits}[limits.token]\nmax_connections = 9\npublish_per_second = 5")).unwrap();
+    let default = config.gateway_options().quota;
+    assert_eq!(default.max_connections.unwrap().get(), 9);
+    let known = config.authenticator(&clock()).unwrap().authenticate(Some("test")).await.unwrap();
+    let quota = known.quota.or(&default);
+    assert_eq!((quota.max_connections.unwrap().get(), quota.publish_per_second.unwrap().get()), (2, 5));
+    assert!(quota.max_subscriptions.is_none() && quota.publish_bytes_per_second.is_none());
+    refused(&format!("{ENTRY}limits = {{ max_connections = 0 }}"), &["line 5", "nonzero"]);
+    refused(&format!("{ENTRY}limits = {{ colour = 1 }}"), &["line 5", "unknown field `colour`"]);
+    refused("[limits.token]\npublish_per_second = 0", &["line 2", "nonzero"]);
+    refused("[limits.auth_failures]\nburst = 0", &["line 2", "nonzero"]);
+    let limit =
+        read("[limits.auth_failures]\nburst = 3\nevery = \"1m\"").unwrap().gateway_options().auth_failures;
+    assert_eq!((limit.burst.get(), limit.every_ms, limit.addresses), (3, 60_000, 10_000));
 }

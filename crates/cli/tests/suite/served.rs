@@ -3,11 +3,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 pub(crate) struct Served {
     child: Child,
     address: String,
+    /// What it says after the first line; kept open, so that it can.
+    _says: BufReader<ChildStderr>,
 }
 
 impl Served {
@@ -18,10 +20,11 @@ impl Served {
         command.env_remove("PROMETHEAN_LISTEN").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let mut says = BufReader::new(child.stderr.take().unwrap());
+        says.read_line(&mut line).unwrap();
         let said = line.strip_prefix("promethean listens on ").unwrap_or_else(|| panic!("{line}"));
         let address = said.split_once(';').unwrap().0.to_owned();
-        Self { child, address }
+        Self { child, address, _says: says }
     }
 
     pub(crate) fn url(&self) -> String {

@@ -1,7 +1,6 @@
 //! From a token to an identity.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -44,6 +43,12 @@ pub enum AuthError {
     /// The keys to check it with cannot be had now.
     #[error("tokens cannot be checked now; try again soon")]
     Unavailable,
+    /// Too many tokens that are not valid came from where it is.
+    #[error("too many tokens that are not valid came from this address; try again in {retry_after_ms} ms")]
+    TooMany {
+        /// When one more is looked at.
+        retry_after_ms: u64,
+    },
 }
 
 impl AuthError {
@@ -53,6 +58,7 @@ impl AuthError {
             Self::Missing => "unauthorized",
             Self::BadToken(_) => "bad_token",
             Self::Unavailable => "auth_unavailable",
+            Self::TooMany { .. } => "rate_limited",
         }
     }
 }
@@ -64,7 +70,7 @@ pub struct Open;
 #[async_trait]
 impl Authenticator for Open {
     async fn authenticate(&self, _token: Option<&str>) -> Result<Identity, AuthError> {
-        Ok(Identity { name: "anyone".into(), grants: Arc::new(Grants::everything()), expires_ms: None })
+        Ok(Identity::new("anyone", Grants::everything()))
     }
 
     fn is_open(&self) -> bool {

@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::authenticator::{AuthError, Authenticator};
 use super::grants::Grants;
 use super::identity::Identity;
+use super::quota::Quota;
 use super::secret::Secret;
 
 /// What our tokens begin with, so that scanners of leaked secrets know them.
@@ -100,6 +101,8 @@ pub struct StaticToken {
     pub grants: Arc<Grants>,
     /// When it stops being known, epoch ms.
     pub expires_ms: Option<i64>,
+    /// How much who has it may use.
+    pub quota: Quota,
 }
 
 /// Knows the tokens of a list. Clones share the list.
@@ -139,7 +142,7 @@ impl StaticTokens {
     pub fn admin(name: &str, token: &Secret) -> StaticToken {
         let token = token.reveal_text().unwrap_or_default();
         let (hash, grants) = (TokenHash::of(token), Arc::new(Grants::everything()));
-        StaticToken { name: name.into(), hash, grants, expires_ms: None }
+        StaticToken { name: name.into(), hash, grants, expires_ms: None, quota: Quota::default() }
     }
 
     /// Looks at every entry, whichever matches, so that the time taken says nothing.
@@ -167,7 +170,8 @@ impl Authenticator for StaticTokens {
         if entry.expires_ms.is_some_and(|expires_ms| expires_ms <= self.clock.wall_ms()) {
             return Err(AuthError::BadToken("expired"));
         }
-        Ok(Identity { name: entry.name, grants: entry.grants, expires_ms: entry.expires_ms })
+        let StaticToken { name, grants, expires_ms, quota, .. } = entry;
+        Ok(Identity { name, grants, expires_ms, quota })
     }
 
     fn generation(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! What a handler is given.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode, header};
@@ -18,6 +19,7 @@ use super::operation::Need;
 use crate::app::App;
 use crate::auth::{Access, Identity, Standing};
 use crate::refusal::Refusal;
+use crate::usage::accounts::Place;
 
 /// One request whose parameters are checked and whose client may.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Call {
     pub(super) seen: u64,
     /// That of the connection; `None` where there is none, as in tests.
     pub(super) publisher: Option<Arc<Publisher>>,
+    /// Where it comes from.
+    pub(super) peer: IpAddr,
 }
 
 impl Call {
@@ -65,6 +69,21 @@ impl Call {
             Some(name) => Ok(name),
             None => Ok(self.state()?.default_collection()?),
         }
+    }
+
+    /// Refuses a client that publishes faster than its token may.
+    pub(super) fn pay_for(&self, events: usize, bytes: usize) -> Result<(), Refusal> {
+        let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
+        let Some(account) = account else { return Ok(()) };
+        let paid = account.publish(events, bytes, self.app.clock.monotonic_ms());
+        paid.inspect_err(|_| self.app.metrics.over_quota("publish"))
+    }
+
+    /// The client's place among the connections of its token, for an answer without an end.
+    pub(super) fn place(&self) -> Result<Option<Place>, Refusal> {
+        let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
+        let place = account.map(|account| account.connection()).transpose();
+        place.inspect_err(|_| self.app.metrics.over_quota("connections"))
     }
 
     /// The client, for an answer that takes so long that its token may change.

@@ -1,5 +1,6 @@
 //! From a request to its answer.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,9 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long a browser may remember what another origin may do.
 const PREFLIGHT_SECS: &str = "600";
+
+/// Where requests come from that came over no connection.
+pub(crate) const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What requests share.
 #[derive(Debug, Clone)]
@@ -77,9 +81,12 @@ pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Respons
     }
     let (parts, body) = request.into_parts();
     let intake = Intake::new(&http.app, &parts.headers, body);
-    let publisher = parts.extensions.get::<Connection>().map(|connection| Arc::clone(&connection.publisher));
+    let connection = parts.extensions.get::<Connection>();
+    let publisher = connection.map(|connection| Arc::clone(&connection.publisher));
+    let peer = connection.map_or(NOWHERE, |connection| connection.peer);
     let (args, headers) = (Args::default(), parts.headers);
-    let mut call = Call { app: http.app.clone(), args, headers, intake, identity: None, seen: 0, publisher };
+    let mut call =
+        Call { app: http.app.clone(), args, headers, intake, identity: None, seen: 0, publisher, peer };
     let found = table::find(Verb::of(&method), uri.path());
     let operation = match found {
         Found::Operation(operation, _) => Some(operation),
@@ -124,7 +131,7 @@ async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
     if operation.need != Need::Nothing {
         let token = bearer(&call.headers)?;
         call.seen = call.app.auth.generation();
-        call.identity = Some(call.app.auth.authenticate(token).await?);
+        call.identity = Some(call.app.identify(call.peer, token).await?);
     }
     call.args = Args::read(operation, words, uri.query(), &call.headers)?;
     call.allow(operation.need)?;

@@ -1,6 +1,7 @@
 //! The task of one connection.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use super::subscriptions::{Came, Subscriptions};
 use super::timing::{Due, Timing};
 use crate::app::App;
 use crate::auth::{Asking, AuthError, Standing};
+use crate::usage::accounts::Place;
 
 /// Bytes to be written beyond which nothing more is read or taken.
 const UNWRITTEN_MAX: usize = 256 << 10;
@@ -38,6 +40,8 @@ const TURN_MAX: usize = 256;
 const READ_TURN_MAX: usize = 128;
 /// Closes a connection whose client is not or no longer known.
 pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
+/// Closes a connection that is one too many, of its token or its address.
+pub(super) const TOO_MANY: CloseCode = CloseCode::Library(4429);
 
 pub(super) type Kept = Option<Box<RawValue>>;
 type Settling = Pin<Box<dyn Future<Output = (Kept, usize, Result<Settled, BusError>)> + Send>>;
@@ -46,6 +50,8 @@ type Settling = Pin<Box<dyn Future<Output = (Kept, usize, Result<Settled, BusErr
 pub(super) struct Connection {
     pub(super) app: App,
     pub(super) socket: Socket,
+    /// Where it comes from.
+    pub(super) peer: IpAddr,
     /// Who the client is, once that is known.
     pub(super) standing: Option<Standing>,
     /// Asks again who it is, because tokens have changed. Until that is known nothing is read or delivered.
@@ -54,6 +60,8 @@ pub(super) struct Connection {
     ask_after_ms: u64,
     /// Tokens that were refused.
     pub(super) failures: u32,
+    /// Its place among the connections of its token, if those are limited.
+    pub(super) place: Option<Place>,
     pub(super) publishing: Publishing,
     /// The topic published to last, which the client may publish to.
     pub(super) last_topic: Option<TopicName>,
@@ -80,16 +88,23 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(app: App, upgraded: Upgraded, standing: Option<Standing>) -> Self {
-        let known = standing.is_some();
+    pub(super) fn new(
+        app: App,
+        upgraded: Upgraded,
+        peer: IpAddr,
+        known_as: Option<(Standing, Option<Place>)>,
+    ) -> Self {
+        let known = known_as.is_some();
         let options = &app.options;
         let bytes_max = if known { options.message_bytes_max } else { options.unknown_message_bytes_max };
         let mut connection = Self {
             socket: Socket::new(upgraded, bytes_max),
+            peer,
             standing: None,
             asking_again: None,
             ask_after_ms: 0,
             failures: 0,
+            place: None,
             publishing: Publishing::new(app.bus.publisher(options.publish_rate)),
             last_topic: None,
             subscriptions: Subscriptions::default(),
@@ -107,8 +122,8 @@ impl Connection {
             stopped: false,
             app,
         };
-        if let Some(standing) = standing {
-            connection.known(standing);
+        if let Some((standing, place)) = known_as {
+            connection.known(standing, place);
         }
         connection
     }
@@ -191,7 +206,7 @@ impl Connection {
         let Poll::Ready(standing) = asking.as_mut().poll(cx) else { return false };
         self.asking_again = None;
         match standing {
-            Ok(standing) => self.known(standing),
+            Ok(standing) => self.known_still(standing),
             Err(AuthError::Unavailable) => {
                 self.ask_after_ms = self.app.clock.monotonic_ms() + self.app.options.auth_check_every_ms;
             }

@@ -29,6 +29,7 @@ type Done = Box<dyn Future<Output = Outcome> + Send>;
 enum Outcome {
     Each(Vec<Kept>, Vec<Result<Published, BusError>>),
     Batch(Kept, Result<Vec<Published>, BusError>),
+    Refused(Kept, Box<Refusal>),
 }
 
 /// What a connection publishes.
@@ -88,6 +89,13 @@ impl Publishing {
         self.push((count, bytes), Box::pin(async move { Outcome::Batch(corr, committed.await) }));
     }
 
+    /// What is not to be published. That is said after what came before.
+    pub(super) fn refused(&mut self, refusal: Refusal, corr: Corr<'_>) {
+        self.hand_over();
+        let (corr, refusal) = (corr.map(RawValue::to_owned), Box::new(refusal));
+        self.push((0, 0), Box::pin(std::future::ready(Outcome::Refused(corr, refusal))));
+    }
+
     /// Nothing comes right after.
     pub(super) fn hand_over(&mut self) {
         if self.burst.is_empty() {
@@ -122,6 +130,9 @@ impl Publishing {
                             Err(error) => refuse(out, &reply, &error.into()),
                         }
                     }
+                }
+                Outcome::Refused(corr, refusal) => {
+                    refuse(out, &Reply { corr: corr.as_deref() }, &refusal);
                 }
                 Outcome::Batch(corr, result) => {
                     let reply = Reply { corr: corr.as_deref() };

@@ -13,12 +13,13 @@ use promethean_model::{GroupName, TopicName};
 use serde_json::value::RawValue;
 
 use super::asking;
-use super::connection::{Connection, Kept, UNKNOWN};
+use super::connection::{Connection, Kept, TOO_MANY, UNKNOWN};
 use super::publishing::refuse;
 use super::subscriptions::Subscribed;
 use crate::auth::{Access, AuthError, Secret, Standing};
 use crate::events;
 use crate::refusal::Refusal;
+use crate::usage::accounts::{Account, Place};
 
 /// Tokens that may be wrong before the connection is closed.
 const FAILURES_MAX: u32 = 3;
@@ -84,13 +85,12 @@ impl Connection {
     /// Takes what came of something that had to be done first.
     pub(super) fn answer(&mut self, answer: Answer) {
         let (corr, result) = match answer {
-            Answer::Known(corr, Ok(standing)) => {
-                self.known(*standing);
-                (corr, Ok(()))
-            }
+            Answer::Known(corr, Ok(standing)) => (corr, self.admit(*standing)),
             Answer::Known(corr, Err(error)) => {
                 self.failures += 1;
-                if self.failures >= FAILURES_MAX {
+                if matches!(error, AuthError::TooMany { .. }) && self.standing.is_none() {
+                    self.close(TOO_MANY, "too many tokens that are not valid came from this address");
+                } else if self.failures >= FAILURES_MAX {
                     self.close(UNKNOWN, "too many tokens that are not valid");
                 }
                 (corr, Err(error.into()))
@@ -119,14 +119,46 @@ impl Connection {
 
     fn authenticate(&mut self, corr: Corr<'_>, token: Option<&str>) {
         self.publishing.hand_over();
-        let (auth, corr) = (Arc::clone(&self.app.auth), corr.map(RawValue::to_owned));
+        let (app, peer, corr) = (self.app.clone(), self.peer, corr.map(RawValue::to_owned));
         let token = token.map(Secret::from);
         self.first =
-            Some(Box::pin(async move { Answer::Known(corr, Standing::of(auth, token).await.map(Box::new)) }));
+            Some(Box::pin(async move { Answer::Known(corr, app.standing(peer, token).await.map(Box::new)) }));
+    }
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        self.place.as_ref().map(Place::account)
+    }
+
+    /// The client showed a token: it is known by that if the token may have one more connection.
+    fn admit(&mut self, standing: Standing) -> Result<(), Refusal> {
+        let account = self.app.account(&standing.identity);
+        let is_same = |ours: &Arc<Account>| account.as_ref().is_some_and(|other| Arc::ptr_eq(ours, other));
+        if self.account().is_some_and(is_same) {
+            self.known_still(standing);
+            return Ok(());
+        }
+        let place = account.map(|account| account.connection()).transpose().inspect_err(|_| {
+            self.app.metrics.over_quota("connections");
+            if self.standing.is_none() {
+                self.closing = Some((TOO_MANY, "the token has as many connections as it may"));
+            }
+        })?;
+        self.known(standing, place);
+        Ok(())
+    }
+
+    /// The client is known as before, perhaps with other limits, which do not end what is there.
+    pub(super) fn known_still(&mut self, standing: Standing) {
+        let account = self.app.account(&standing.identity);
+        let place = match (account, self.place.take()) {
+            (Some(account), Some(place)) if Arc::ptr_eq(&account, place.account()) => Some(place),
+            (account, _) => account.map(|account| account.old_connection()),
+        };
+        self.known(standing, place);
     }
 
     /// The client is known from now on, or again. What it may no longer be subscribed to ends.
-    pub(super) fn known(&mut self, standing: Standing) {
+    pub(super) fn known(&mut self, standing: Standing, place: Option<Place>) {
         let identity = &standing.identity;
         let now_ms = self.app.clock.wall_ms();
         let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
@@ -142,6 +174,11 @@ impl Connection {
             self.unfetched(&mut removed, "forbidden");
             self.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
         }
+        let account = place.as_ref().map(Place::account);
+        if account.map(Arc::as_ptr) != self.account().map(Arc::as_ptr) {
+            self.subscriptions.move_to(account);
+        }
+        self.place = place;
         // Whoever is being asked for is not who it is now.
         self.asking_again = None;
         self.standing = Some(standing);
@@ -149,7 +186,10 @@ impl Connection {
 
     fn publish(&mut self, corr: Corr<'_>, item: Item<'_>, bytes: usize) -> Result<(), Refusal> {
         let event = self.event(item)?;
-        self.publishing.one(event, corr, bytes);
+        match self.pay_for(1, bytes) {
+            Ok(()) => self.publishing.one(event, corr, bytes),
+            Err(refusal) => self.publishing.refused(refusal, corr),
+        }
         Ok(())
     }
 
@@ -157,9 +197,19 @@ impl Connection {
         if items.is_empty() {
             return Err(Refusal::bad_request("`events` is empty; give at least one event"));
         }
-        let events = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
-        self.publishing.batch(events, corr, bytes);
+        let events: Vec<_> = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
+        match self.pay_for(events.len(), bytes) {
+            Ok(()) => self.publishing.batch(events, corr, bytes),
+            Err(refusal) => self.publishing.refused(refusal, corr),
+        }
         Ok(())
+    }
+
+    /// Whether the token may publish so much now.
+    fn pay_for(&self, events: usize, bytes: usize) -> Result<(), Refusal> {
+        let Some(account) = self.account() else { return Ok(()) };
+        let paid = account.publish(events, bytes, self.app.clock.monotonic_ms());
+        paid.inspect_err(|_| self.app.metrics.over_quota("publish"))
     }
 
     fn event<'a>(&mut self, item: Item<'a>) -> Result<Publish<'a>, Refusal> {
@@ -208,6 +258,8 @@ impl Connection {
         }
         let request =
             asking::subscribe(subject, group_name, opts, &self.app.options, &self.subscriptions.backlog)?;
+        let place = self.account().map(|account| account.subscription()).transpose();
+        let place = place.inspect_err(|_| self.app.metrics.over_quota("subscriptions"))?;
         if request.member.member_id.is_some() {
             self.timing.is_member();
         }
@@ -220,6 +272,7 @@ impl Connection {
                 let mut subscribed = Subscribed::new(&topic, &group, subscription);
                 (subscribed.batch, subscribed.manual_ack) = (batch, manual_ack);
                 (subscribed.ack_timeout_ms, subscribed.pulls) = (ack_timeout_ms, pulls);
+                subscribed.place = place;
                 Box::new(subscribed)
             });
             Answer::Subscribed(corr, subscribed.map_err(Refusal::from))

@@ -16,6 +16,7 @@ use tracing::error;
 use super::fetching::Fetch;
 use super::frames::Frames;
 use crate::events::view;
+use crate::usage::accounts::{Account, Place};
 
 /// Leases of one look at a subscription, so that others get their turn.
 const TAKEN_MAX: usize = 256;
@@ -40,6 +41,8 @@ pub(super) struct Subscribed {
     pub(super) pulls: Option<usize>,
     /// The `FETCH` that is under way.
     pub(super) fetch: Option<Fetch>,
+    /// Its place among the subscriptions of the token, if those are limited.
+    pub(super) place: Option<Place>,
     /// Acks that nobody waits for, to be handed over together.
     pub(super) acked: Vec<Held>,
     /// What was delivered and not settled.
@@ -61,6 +64,7 @@ impl Subscribed {
             ack_timeout_ms: 0,
             pulls: None,
             fetch: None,
+            place: None,
             acked: Vec::new(),
             held: HashMap::new(),
             more_held: Vec::new(),
@@ -277,6 +281,13 @@ impl Subscriptions {
         let unwanted: Vec<u64> =
             self.slots.iter().filter(|(_, sub)| !wanted(sub)).map(|(number, _)| *number).collect();
         unwanted.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
+    /// They count as those of another token, or of one without limits.
+    pub(super) fn move_to(&mut self, account: Option<&Arc<Account>>) {
+        for sub in self.slots.values_mut() {
+            sub.place = account.map(|account| account.old_subscription());
+        }
     }
 
     /// The connection is lost: what had reached the client counts as failed.

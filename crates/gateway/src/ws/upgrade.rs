@@ -1,7 +1,5 @@
 //! Makes a WebSocket of a request.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
@@ -11,8 +9,8 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::connection::Connection;
 use crate::app::App;
-use crate::auth::{Secret, Standing};
-use crate::http::dispatch::bearer;
+use crate::auth::Secret;
+use crate::http::dispatch::{NOWHERE, bearer};
 use crate::listen::Slot;
 use crate::refusal::Refusal;
 
@@ -25,10 +23,14 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Response, Refusal> {
     let key = key(&request)?;
     // A client may say who it is in the request already; if it does not, it says so with AUTH.
+    let peer = request.extensions().get::<crate::http::Connection>().map_or(NOWHERE, |from| from.peer);
     let standing = match bearer(request.headers())? {
         None if !app.auth.is_open() => None,
-        token => Some(Standing::of(Arc::clone(&app.auth), token.map(Secret::from)).await?),
+        token => Some(app.standing(peer, token.map(Secret::from)).await?),
     };
+    let account = standing.as_ref().and_then(|standing| app.account(&standing.identity));
+    let place = account.map(|account| account.connection()).transpose();
+    let place = place.inspect_err(|_| app.metrics.over_quota("connections"))?;
     // The connection counts until the WebSocket is over, not only until the request is.
     let slot = request.extensions().get::<Slot>().cloned();
     let counted = request.extensions().get::<crate::http::Connection>().cloned();
@@ -36,7 +38,9 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     let tasks = app.tasks.clone();
     tasks.spawn(async move {
         match upgraded.await {
-            Ok(upgraded) => Connection::new(app, upgraded, standing).run().await,
+            Ok(upgraded) => {
+                Connection::new(app, upgraded, peer, standing.map(|standing| (standing, place))).run().await
+            }
             Err(error) => debug!(%error, "an upgrade failed"),
         }
         drop((slot, counted));

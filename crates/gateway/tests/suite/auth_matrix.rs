@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use promethean_gateway::auth::jwt::KeySource;
 use promethean_gateway::auth::{
-    Access, AuthError, Authenticator, Grants, Identity, Jwt, JwtOptions, Open, StaticToken, StaticTokens,
-    TokenHash,
+    Access, AuthError, Authenticator, Grants, Identity, Jwt, JwtOptions, Open, Quota, StaticToken,
+    StaticTokens, TokenHash,
 };
 use serde_json::json;
 
@@ -86,7 +86,13 @@ fn identify(kind: &str, scope: &str) -> Result<Identity, AuthError> {
     };
     let listed = |expires_ms| {
         let grants = Arc::new(Grants::parse(scope.split_whitespace()).unwrap());
-        let entry = StaticToken { name: "n".into(), hash: TokenHash::of("prom_t"), grants, expires_ms };
+        let entry = StaticToken {
+            name: "n".into(),
+            hash: TokenHash::of("prom_t"),
+            grants,
+            expires_ms,
+            quota: Quota::default(),
+        };
         StaticTokens::new(vec![entry], clock())
     };
     let signed = |exp: i64, secret: &str| {

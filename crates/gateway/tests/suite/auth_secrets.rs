@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use promethean_gateway::auth::jwt::{JwksUrl, KeySource};
 use promethean_gateway::auth::{
-    Authenticator, Either, Grants, Jwt, JwtOptions, Open, Secret, StaticToken, StaticTokens, TokenHash,
+    Authenticator, Either, Grants, Jwt, JwtOptions, Open, Quota, Secret, StaticToken, StaticTokens, TokenHash,
 };
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -83,6 +83,7 @@ fn no_secret_is_in_debug_output_errors_or_logs() {
                 hash: TokenHash::of(CANARY),
                 grants: Arc::new(Grants::everything()),
                 expires_ms: Some(0),
+                quota: Quota::default(),
             },
         ];
         let either = Either { listed: StaticTokens::new(tokens, clock()), signed: jwt(sources[0].clone()) };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use promethean_gateway::auth::jwt::KeySource;
 use promethean_gateway::auth::static_tokens::mint;
 use promethean_gateway::auth::{
-    Access, AuthError, Authenticator, Either, Grants, Jwt, JwtOptions, Secret, StaticToken, StaticTokens,
-    TokenHash,
+    Access, AuthError, Authenticator, Either, Grants, Jwt, JwtOptions, Quota, Secret, StaticToken,
+    StaticTokens, TokenHash,
 };
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::auth::{NOW_MS, SECRET, ask, claims, clock, hs256, token};
 
 fn entry(name: &str, token: &str, scope: &str, expires_ms: Option<i64>) -> StaticToken {
     let grants = Arc::new(Grants::parse(scope.split_whitespace()).unwrap());
-    StaticToken { name: name.into(), hash: TokenHash::of(token), grants, expires_ms }
+    StaticToken { name: name.into(), hash: TokenHash::of(token), grants, expires_ms, quota: Quota::default() }
 }
 
 #[test]

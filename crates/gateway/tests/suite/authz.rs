@@ -4,6 +4,7 @@ mod calls;
 mod canary;
 mod live;
 mod matrix;
+mod quotas;
 mod revoked;
 mod rule;
 mod tokens;
@@ -12,7 +13,9 @@ use std::sync::Arc;
 
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::jwt::{KeySource, sign};
-use promethean_gateway::auth::{Either, Grants, Jwt, JwtOptions, StaticToken, StaticTokens, TokenHash};
+use promethean_gateway::auth::{
+    Either, Grants, Jwt, JwtOptions, Quota, StaticToken, StaticTokens, TokenHash,
+};
 use promethean_testkit::ManualClock;
 use serde_json::json;
 
@@ -43,11 +46,18 @@ fn authenticator(scopes: &[String]) -> Either {
         hash: TokenHash::of(&listed(scopes)),
         grants: Arc::new(Grants::parse(scopes.split_whitespace()).unwrap()),
         expires_ms: None,
+        quota: Quota::default(),
     };
     let mut entries: Vec<StaticToken> = scopes.iter().map(entry).collect();
     let hash = TokenHash::of(&listed("expired"));
     let grants = Arc::new(Grants::everything());
-    entries.push(StaticToken { name: "late".into(), hash, grants, expires_ms: Some(WALL_MS) });
+    entries.push(StaticToken {
+        name: "late".into(),
+        hash,
+        grants,
+        expires_ms: Some(WALL_MS),
+        quota: Quota::default(),
+    });
     let keys = KeySource::Secret(SECRET.into());
     let options = JwtOptions { keys, issuer: None, audience: vec![], leeway_ms: 0 };
     Either { listed: StaticTokens::new(entries, clock.clone()), signed: Jwt::new(options, clock).unwrap() }

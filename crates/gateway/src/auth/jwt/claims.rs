@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::header::given;
-use crate::auth::{AuthError, Grants, Identity};
+use crate::auth::{AuthError, Grants, Identity, Quota};
 
 /// Scopes of one token.
 const SCOPES_MAX: usize = 1_000;
@@ -108,6 +108,6 @@ impl Claims {
             grants = grants.and(Grants::from_policy(policy).map_err(|_| BAD_SCOPES)?);
         }
         let (name, grants) = (Arc::from(name), Arc::new(grants));
-        Ok(Identity { name, grants, expires_ms: Some(self.exp.ms()) })
+        Ok(Identity { name, grants, expires_ms: Some(self.exp.ms()), quota: Quota::default() })
     }
 }

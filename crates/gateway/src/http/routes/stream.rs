@@ -67,10 +67,15 @@ async fn stream(call: &mut Call) -> Reply {
         }
         None => asked,
     };
+    let place = call.place()?;
     let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
     let (outlet, body) = outlet::open(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
     let reader = Reader { standing: call.standing(), subject: Subject::Topic(topic) };
-    app.tasks.spawn(follow(app.clone(), tail, outlet, reader));
+    let following = follow(app.clone(), tail, outlet, reader);
+    app.tasks.spawn(async move {
+        following.await;
+        drop(place);
+    });
     let mut response = reply::with(Media::EventStream, body);
     // Proxies that collect an answer before they pass it on would collect this one for ever.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));

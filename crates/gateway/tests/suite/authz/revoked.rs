@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::jwt::KeySource;
 use promethean_gateway::auth::{
-    AuthError, Authenticator, Either, Grants, Identity, Jwt, JwtOptions, StaticToken, StaticTokens, TokenHash,
+    AuthError, Authenticator, Either, Grants, Identity, Jwt, JwtOptions, Quota, StaticToken, StaticTokens,
+    TokenHash,
 };
 use promethean_testkit::ManualClock;
 use serde_json::json;
@@ -23,7 +24,13 @@ const B: &str = "prom_b";
 
 fn entry(token: &str, scopes: &str) -> StaticToken {
     let grants = Arc::new(Grants::parse(scopes.split_whitespace()).unwrap());
-    StaticToken { name: token.into(), hash: TokenHash::of(token), grants, expires_ms: None }
+    StaticToken {
+        name: token.into(),
+        hash: TokenHash::of(token),
+        grants,
+        expires_ms: None,
+        quota: Quota::default(),
+    }
 }
 
 /// Looks often, so that tests need not wait.
@@ -160,9 +167,8 @@ impl Authenticator for Doorman {
         // Looked at before the wait, as a list is that is replaced meanwhile.
         let answer = self.answer.load(Ordering::SeqCst);
         self.turns.acquire().await.unwrap().forget();
-        let name = token.ok_or(AuthError::Missing)?.into();
         match answer {
-            0 => Ok(Identity { name, grants: Arc::new(Grants::everything()), expires_ms: None }),
+            0 => Ok(Identity::new(token.ok_or(AuthError::Missing)?, Grants::everything())),
             1 => Err(AuthError::BadToken("gone")),
             _ => Err(AuthError::Unavailable),
         }

@@ -231,7 +231,7 @@ impl Authenticator for Scopes {
     async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
         let scopes = token.ok_or(AuthError::Missing)?.split(',');
         let grants = Grants::parse(scopes).map_err(|_| AuthError::BadToken("no scopes"))?;
-        Ok(Identity { name: "someone".into(), grants: Arc::new(grants), expires_ms: None })
+        Ok(Identity::new("someone", grants))
     }
 }
 

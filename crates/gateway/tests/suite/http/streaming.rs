@@ -4,7 +4,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use promethean_gateway::GatewayOptions;
-use promethean_gateway::auth::{Grants, StaticToken, StaticTokens, TokenHash};
+use promethean_gateway::auth::{Grants, Quota, StaticToken, StaticTokens, TokenHash};
 use promethean_testkit::ManualClock;
 use serde_json::Value;
 
@@ -143,6 +143,7 @@ async fn a_stream_ends_when_its_token_is_taken_out_or_no_longer_allows_it() {
         hash: TokenHash::of(token),
         grants: Arc::new(Grants::parse([scope]).unwrap()),
         expires_ms: None,
+        quota: Quota::default(),
     };
     let all = |first: &str| vec![entry("one", first), entry("two", "subscribe:a"), entry("own", "admin")];
     let tokens = StaticTokens::new(all("subscribe:a"), Arc::new(ManualClock::new(NOW)));

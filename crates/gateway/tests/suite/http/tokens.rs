@@ -15,11 +15,9 @@ impl Authenticator for OneToken {
     async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
         match token {
             None => Err(AuthError::Missing),
-            Some("good") => Ok(Identity {
-                name: "good".into(),
-                grants: Arc::new(Grants::everything()),
-                expires_ms: Some(NOW + 1000),
-            }),
+            Some("good") => {
+                Ok(Identity { expires_ms: Some(NOW + 1000), ..Identity::new("good", Grants::everything()) })
+            }
             Some("later") => Err(AuthError::Unavailable),
             Some("panic") => panic!("as a bug would"),
             Some(_) => Err(AuthError::BadToken("unknown")),

@@ -1,0 +1,38 @@
+//! How much an identity may use.
+
+use std::num::NonZeroU32;
+
+use serde::Deserialize;
+
+/// How much an identity may use, all its connections together. What is not given is as the gateway's default says, and
+/// without one as much as it likes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quota {
+    /// WebSockets and streams at a time.
+    pub max_connections: Option<NonZeroU32>,
+    /// Subscriptions at a time.
+    pub max_subscriptions: Option<NonZeroU32>,
+    /// Events published in a second, and at once.
+    pub publish_per_second: Option<NonZeroU32>,
+    /// Bytes of frames and bodies that publish, in a second, and at once.
+    pub publish_bytes_per_second: Option<NonZeroU32>,
+}
+
+impl Quota {
+    /// This, and where it says nothing, the other.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            max_connections: self.max_connections.or(other.max_connections),
+            max_subscriptions: self.max_subscriptions.or(other.max_subscriptions),
+            publish_per_second: self.publish_per_second.or(other.publish_per_second),
+            publish_bytes_per_second: self.publish_bytes_per_second.or(other.publish_bytes_per_second),
+        }
+    }
+
+    /// Whether it limits nothing.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+}

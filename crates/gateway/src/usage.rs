@@ -1,0 +1,9 @@
+//! How much clients use, and what they may.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `accounts` | what each identity uses: connections, subscriptions, events and bytes published |
+//! | `failures` | which addresses show tokens that are not valid |
+
+pub(crate) mod accounts;
+pub(crate) mod failures;

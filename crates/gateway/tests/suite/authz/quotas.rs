@@ -1,0 +1,203 @@
+//! How much a token, and an address, may.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::{Grants, Quota, StaticToken, StaticTokens, TokenHash};
+use promethean_gateway::options::FailureLimit;
+use promethean_testkit::ManualClock;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
+
+use super::super::ws::client::Client;
+use super::super::ws::world::{Kind, WALL_MS, World, soon};
+
+/// As long as those that are made, so nobody guesses it.
+const LONG: &str = "prom_0123456789012345678901234567890123456789012";
+
+fn entry(token: &str, quota: Quota) -> StaticToken {
+    let grants = Arc::new(Grants::everything());
+    StaticToken { name: token.into(), hash: TokenHash::of(token), grants, expires_ms: None, quota }
+}
+
+async fn world(tokens: Vec<StaticToken>, options: GatewayOptions) -> (World, StaticTokens) {
+    let tokens = StaticTokens::new(tokens, Arc::new(ManualClock::new(WALL_MS)));
+    (World::with(Kind::Memory, options, Arc::new(tokens.clone())).await, tokens)
+}
+
+/// Status, head and body of a request on a connection of its own.
+pub(super) async fn ask(
+    world: &World,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: &str,
+) -> (u16, String, Value) {
+    let mut stream = TcpStream::connect(world.address()).await.unwrap();
+    let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n");
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    soon("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_ascii_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn number(number: u32) -> Option<NonZeroU32> {
+    NonZeroU32::new(number)
+}
+
+#[tokio::test]
+async fn an_address_that_guesses_has_to_wait_and_keeps_nobody_out() {
+    let auth_failures = FailureLimit { burst: NonZeroU32::new(4).unwrap(), ..FailureLimit::default() };
+    let options = GatewayOptions { auth_failures, ..GatewayOptions::default() };
+    let (world, _) =
+        world(vec![entry("word", Quota::default()), entry(LONG, Quota::default())], options).await;
+    let mut known = Client::connect(world.address(), Some("word")).await.unwrap();
+    // No token is no guess.
+    for _ in 0..10 {
+        let mut stranger = world.client().await;
+        stranger.refused(json!({"op": "PUBLISH", "topic": "t", "payload": 1}), "unauthorized").await;
+    }
+    for guess in ["a", "b", "c"] {
+        assert_eq!(ask(&world, "GET", "/topics", guess, "").await.0, 401, "{guess}");
+    }
+    let mut guesser = world.client().await;
+    guesser.refused(json!({"op": "AUTH", "token": "d"}), "bad_token").await;
+    // From now on over whatever it comes, also what would be right.
+    for guess in ["e", "word", &"x".repeat(48)] {
+        let (status, head, body) = ask(&world, "GET", "/topics", guess, "").await;
+        assert_eq!((status, &body["error"]), (429, &json!("rate_limited")), "{body}");
+        assert!(head.contains("retry-after: 3"), "{head}");
+    }
+    let reply = guesser.refused(json!({"op": "AUTH", "token": "word"}), "rate_limited").await;
+    assert_eq!(reply["retry_after_ms"], 3_000);
+    assert_eq!(guesser.close_code().await, 4429);
+    match Client::connect(world.address(), Some("f")).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 429),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    // Who is known goes on, and what nobody guesses lets in.
+    known.publish("t", json!(1)).await;
+    known.refused(json!({"op": "AUTH", "token": "word"}), "rate_limited").await;
+    known.publish("t", json!(2)).await;
+    assert_eq!(ask(&world, "GET", "/topics", LONG, "").await.0, 200);
+    world.client().await.ok(json!({"op": "AUTH", "token": LONG})).await;
+    // One more try each time.
+    world.advance(3_000);
+    assert_eq!(ask(&world, "GET", "/topics", "g", "").await.0, 401);
+    assert_eq!(ask(&world, "GET", "/topics", "word", "").await.0, 429);
+    world.advance(3_000);
+    assert_eq!(ask(&world, "GET", "/topics", "word", "").await.0, 200);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_token_has_so_many_connections_and_subscriptions() {
+    let quota = Quota { max_connections: number(2), max_subscriptions: number(3), ..Quota::default() };
+    let options = GatewayOptions {
+        quota: Quota { max_connections: number(1), ..Quota::default() },
+        ..GatewayOptions::default()
+    };
+    let (world, tokens) = world(vec![entry("one", quota), entry("two", Quota::default())], options).await;
+    let mut first = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut second = world.client().await;
+    second.ok(json!({"op": "AUTH", "token": "one"})).await;
+    second.ok(json!({"op": "AUTH", "token": "one"})).await;
+    match Client::connect(world.address(), Some("one")).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 429),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    let mut third = world.client().await;
+    third.refused(json!({"op": "AUTH", "token": "one"}), "too_many_connections").await;
+    assert_eq!(third.close_code().await, 4429);
+    let (status, _, body) = ask(&world, "GET", "/stream/t", "one", "").await;
+    assert_eq!((status, &body["error"]), (429, &json!("too_many_connections")));
+    // Requests are no connections, and another token has its own.
+    assert_eq!(ask(&world, "GET", "/topics", "one", "").await.0, 200);
+    let mut other = Client::connect(world.address(), Some("two")).await.unwrap();
+    assert!(Client::connect(world.address(), Some("two")).await.is_err());
+    first.subscribe("t", "a", json!({})).await;
+    first.subscribe("t", "b", json!({})).await;
+    second.subscribe("t", "c", json!({})).await;
+    let more = json!({"op": "SUBSCRIBE", "topic": "t", "group": "d"});
+    second.refused(more.clone(), "too_many_subscriptions").await;
+    other.subscribe("t", "d", json!({})).await;
+    first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "a"})).await;
+    second.ok(more.clone()).await;
+    // A subscription that is refused for something else takes no place.
+    first.refused(more.clone(), "too_many_subscriptions").await;
+    second.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "d"})).await;
+    first
+        .refused(json!({"op": "SUBSCRIBE", "topic": "t", "group": "e", "opts": {"from": "x"}}), "bad_request")
+        .await;
+    first.ok(more.clone()).await;
+    // Fewer end nothing that is there, and count from then on.
+    let less = Quota { max_connections: number(2), max_subscriptions: number(1), ..Quota::default() };
+    tokens.replace(vec![entry("one", less), entry("two", Quota::default())]);
+    first.publish("u", json!(1)).await;
+    second.publish("u", json!(2)).await;
+    first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "d"})).await;
+    first.refused(more, "too_many_subscriptions").await;
+    // A connection that ends makes room.
+    drop(first);
+    let again = async {
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(10));
+        while Client::connect(world.address(), Some("one")).await.is_err() {
+            ticks.tick().await;
+        }
+    };
+    soon("there is room for another", again).await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_token_publishes_so_much_over_whatever_connections() {
+    let quota =
+        Quota { publish_per_second: number(10), publish_bytes_per_second: number(2_000), ..Quota::default() };
+    let (world, _) =
+        world(vec![entry("one", quota), entry("two", Quota::default())], GatewayOptions::default()).await;
+    let mut first = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut second = Client::connect(world.address(), Some("one")).await.unwrap();
+    let batch = |count: usize| {
+        let events: Vec<Value> = (0..count).map(|n| json!({"payload": n})).collect();
+        json!({"op": "PUBLISH", "topic": "t", "events": events})
+    };
+    first.ok(batch(4)).await;
+    second.ok(batch(4)).await;
+    assert_eq!(ask(&world, "POST", "/publish/t", "one", "1").await.0, 200);
+    let lines = "{\"payload\":1}\n{\"payload\":2}\n";
+    let (status, head, body) = ask(&world, "POST", "/publish/t/batch", "one", lines).await;
+    assert_eq!((status, &body["error"]), (429, &json!("rate_limited")), "{body}");
+    assert!(head.contains("retry-after: 1"), "{head}");
+    // Replies keep their order, refused or not.
+    for n in 0..3 {
+        first.send(json!({"op": "PUBLISH", "topic": "t", "payload": n, "corr": n})).await;
+    }
+    let mut replies = Vec::new();
+    for _ in 0..3 {
+        let reply = first.next().await;
+        replies.push((reply["corr"].as_u64().unwrap(), reply["op"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(replies, [(0, "OK".into()), (1, "ERR".into()), (2, "ERR".into())]);
+    let reply = second.refused(batch(1), "rate_limited").await;
+    assert_eq!(reply["retry_after_ms"], 100);
+    second.refused(batch(11), "rate_limited").await;
+    Client::connect(world.address(), Some("two")).await.unwrap().ok(batch(100)).await;
+    // Bytes count by themselves, and what they refuse does not use up events.
+    world.advance(1_000);
+    let large = "x".repeat(1_500);
+    second.publish("t", json!(large)).await;
+    for _ in 0..20 {
+        second.refused(json!({"op": "PUBLISH", "topic": "t", "payload": large}), "rate_limited").await;
+    }
+    first.publish("t", json!(1)).await;
+    let (status, _, body) =
+        ask(&world, "POST", "/publish/t", "one", &format!("\"{}\"", "x".repeat(3_000))).await;
+    assert_eq!((status, &body["error"]), (413, &json!("rate_limited")), "{body}");
+    world.close().await;
+}
