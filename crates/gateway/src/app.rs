@@ -57,11 +57,13 @@ const UNGUESSABLE_BYTES: usize = 32;
 
 impl App {
     /// Who has this token, seen from that address. From an address that guesses, tokens that can be guessed are not even
-    /// looked at; others are, so that nobody is kept out by a neighbour.
+    /// looked at; others are, and those that were good before, so that nobody is kept out by a neighbour.
     pub(crate) async fn identify(&self, peer: IpAddr, token: Option<&str>) -> Result<Identity, AuthError> {
         let now_ms = self.clock.monotonic_ms();
-        if token.is_some_and(|token| token.len() < UNGUESSABLE_BYTES)
+        let short = token.filter(|token| token.len() < UNGUESSABLE_BYTES);
+        if let Some(token) = short
             && let Some(retry_after_ms) = self.failures.wait_ms(peer, now_ms)
+            && !self.failures.was_good(token)
         {
             self.metrics.over_quota("auth_failures");
             return Err(AuthError::TooMany { retry_after_ms });
@@ -72,6 +74,9 @@ impl App {
         {
             self.metrics.over_quota("auth_failures");
             return Err(AuthError::TooMany { retry_after_ms });
+        }
+        if let (Some(token), Ok(_)) = (short, &known) {
+            self.failures.good(token);
         }
         known
     }

@@ -104,7 +104,9 @@ impl Gateway {
 
 /// Lets the authenticator look for changes, again and again.
 async fn keep_fresh(app: App) {
-    let mut ticks = tokio::time::interval(Duration::from_millis(app.options.auth_check_every_ms.max(10)));
+    let every = Duration::from_millis(app.options.auth_check_every_ms.max(10));
+    // What was read a moment ago need not be read again.
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let looking = async {
         loop {

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use promethean_gateway::auth::jwt::KeySource;
 use promethean_gateway::auth::{AuthError, Authenticator, Identity, Jwt, StaticToken, StaticTokens};
@@ -12,6 +13,9 @@ use tracing::{info, warn};
 use super::auth::Auth;
 use super::file::File;
 use super::{explain, read_text};
+
+/// What is read again after this time, and is the same, is not being written just now.
+const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
 /// What of a configuration counts as soon as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +30,8 @@ pub(super) struct Reloading {
     file: PathBuf,
     /// What the files said last, or what was wrong with them.
     last: Mutex<Result<Live, String>>,
+    /// Held while the files are read and taken over: what was read earlier must not be taken over later.
+    turn: tokio::sync::Mutex<()>,
     /// The token of the command line, which is in no file.
     operator: Option<StaticToken>,
     listed: StaticTokens,
@@ -43,20 +49,35 @@ impl Reloading {
         signed: Option<Jwt>,
         inner: Arc<dyn Authenticator>,
     ) -> Self {
-        Self { file, last: Mutex::new(Ok(read)), operator, listed, signed, inner }
+        let (last, turn) = (Mutex::new(Ok(read)), tokio::sync::Mutex::default());
+        Self { file, last, turn, operator, listed, signed, inner }
+    }
+
+    /// What the files say once they say it twice. `None` if that is what they said before, or they are being written.
+    async fn changed(&self) -> Option<Result<Live, String>> {
+        let first = self.read().await?;
+        if *self.last.lock().unwrap_or_else(PoisonError::into_inner) == first {
+            return None;
+        }
+        let mut soon = tokio::time::interval(SETTLES_WITHIN);
+        soon.tick().await;
+        soon.tick().await;
+        self.read().await.filter(|second| *second == first)
+    }
+
+    async fn read(&self) -> Option<Result<Live, String>> {
+        let file = self.file.clone();
+        let read = tokio::task::spawn_blocking(move || read(&file)).await.ok()?;
+        Some(read.map_err(|error| format!("{error:#}")))
     }
 
     /// Takes over what changed. What is of no use is said once, and what was there before stays.
     fn take_over(&self, read: Result<Live, String>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last == read {
-            return;
-        }
         match &read {
             Ok(live) => self.replace(live),
             Err(error) => warn!(%error, "the tokens cannot be read again; those that were known stay"),
         }
-        *last = read;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
     fn replace(&self, live: &Live) {
@@ -89,22 +110,25 @@ impl Authenticator for Reloading {
     }
 
     async fn refresh(&self) {
-        let file = self.file.clone();
-        let read = tokio::task::spawn_blocking(move || read(&file)).await;
-        if let Ok(read) = read {
-            self.take_over(read.map_err(|error| format!("{error:#}")));
+        let turn = self.turn.lock().await;
+        if let Some(read) = self.changed().await {
+            self.take_over(read);
         }
+        drop(turn);
         self.inner.refresh().await;
     }
 }
 
-/// Reads what counts at once. A file without tokens lets nobody in, which at the start would be a mistake.
+/// Reads what counts at once. A list without tokens lets nobody in, which at the start would be a mistake.
 fn read(path: &Path) -> Result<Live> {
+    // What comes out of a pipe comes once.
+    ensure!(path.is_file(), "`{}` is not a file that can be read again", path.display());
     let text = read_text(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     let read = || {
         let file: File = toml::from_str(&text).map_err(|error| explain(&text, &error))?;
-        let auth = Auth::read_any(file.auth.unwrap_or_default(), dir)?;
+        let auth = file.auth.context("[auth] is gone; that counts after a restart")?;
+        let auth = Auth::read_any(auth, dir)?;
         Ok::<_, anyhow::Error>(Live { tokens: auth.tokens, keys: auth.jwt.map(|jwt| jwt.keys) })
     };
     read().with_context(|| format!("the configuration `{}`", path.display()))

@@ -22,7 +22,7 @@ fn write(dir: &Path, check_every: &str, tokens: &[(&str, &str)]) {
 
 /// Waits until the token has this status.
 fn until(served: &Served, token: &str, status: &str) {
-    for _ in 0..400 {
+    for _ in 0..4_000 {
         if served.status("/topics", token) == status {
             return;
         }
@@ -54,8 +54,14 @@ fn changed_tokens_count_by_themselves_and_at_once_with_a_signal() {
     served.signal("HUP");
     until(&served, "one", "401");
     until(&served, "two", "200");
-    // Nonsense stops nothing.
-    std::fs::write(dir.path().join("c.toml"), "[[[").unwrap();
+    // Nonsense stops nothing, and neither does a file that is only begun.
+    for text in ["[[[", "", "# tokens follow"] {
+        std::fs::write(dir.path().join("c.toml"), text).unwrap();
+        served.signal("HUP");
+        assert_eq!(served.status("/topics", "two"), "200");
+    }
+    write(dir.path(), "1h", &[("two", "admin"), ("three", "admin")]);
     served.signal("HUP");
+    until(&served, "three", "200");
     assert_eq!(served.status("/topics", "two"), "200");
 }

@@ -22,8 +22,10 @@ pub(crate) struct Accounts {
     /// Where an identity says nothing itself.
     default: Quota,
     /// With the quota: one that is changed begins anew.
-    accounts: Mutex<HashMap<(Arc<str>, Quota), Arc<Account>>>,
+    accounts: Mutex<HashMap<Key, Arc<Account>>>,
 }
+
+type Key = (Arc<str>, Quota);
 
 /// What one identity uses.
 #[derive(Debug)]

@@ -1,10 +1,11 @@
 //! Which addresses show tokens that are not valid.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// How many tokens that are not valid may come from one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,9 @@ impl Default for FailureLimit {
     }
 }
 
+/// Tokens that are remembered as good.
+const GOOD_MAX: usize = 1_000;
+
 /// The failures of all addresses.
 #[derive(Debug)]
 pub(crate) struct Failures {
@@ -32,11 +36,38 @@ pub(crate) struct Failures {
     clean_at_ms: Mutex<HashMap<IpAddr, u64>>,
     /// How many there are: mostly none, and then nobody needs the lock.
     known: AtomicUsize,
+    /// Hashes, keyed for this process, of tokens that were good when they were looked at.
+    good: RwLock<HashSet<u64>>,
+    hasher: RandomState,
 }
 
 impl Failures {
     pub(crate) fn new(limit: FailureLimit) -> Self {
-        Self { limit, clean_at_ms: Mutex::default(), known: AtomicUsize::new(0) }
+        Self {
+            limit,
+            clean_at_ms: Mutex::default(),
+            known: AtomicUsize::new(0),
+            good: RwLock::default(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The token is good.
+    pub(crate) fn good(&self, token: &str) {
+        if self.was_good(token) {
+            return;
+        }
+        let mut good = self.good.write().unwrap_or_else(PoisonError::into_inner);
+        if good.len() >= GOOD_MAX {
+            good.clear();
+        }
+        good.insert(self.hasher.hash_one(token));
+    }
+
+    /// Whether the token was good before, so that it is no guess. It may have been revoked since.
+    pub(crate) fn was_good(&self, token: &str) -> bool {
+        let good = self.good.read().unwrap_or_else(PoisonError::into_inner);
+        good.contains(&self.hasher.hash_one(token))
     }
 
     /// How long the address has to wait until it may fail again, if it has.
@@ -103,6 +134,18 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn good_tokens_are_remembered_within_bounds() {
+        let failures = failures(3, 10);
+        assert!(!failures.was_good("t"));
+        failures.good("t");
+        assert!(failures.was_good("t") && !failures.was_good("u"));
+        for n in 0..GOOD_MAX {
+            failures.good(&n.to_string());
+        }
+        assert!(failures.good.read().unwrap().len() <= GOOD_MAX);
     }
 
     #[test]

@@ -242,7 +242,9 @@ impl Connection {
 
     fn poll_fetching(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
+        // Nobody is given anything once it is known that he may not have it.
         while self.asking_again.is_none()
+            && self.closing.is_none()
             && let Poll::Ready(Some(number)) = self.fetching.poll_next_unpin(cx)
         {
             any = true;

@@ -90,10 +90,11 @@ impl Publishing {
     }
 
     /// What is not to be published. That is said after what came before.
-    pub(super) fn refused(&mut self, refusal: Refusal, corr: Corr<'_>) {
+    pub(super) fn refused(&mut self, refusal: Refusal, corr: Corr<'_>, bytes: usize) {
         self.hand_over();
+        self.bytes_under_way += bytes;
         let (corr, refusal) = (corr.map(RawValue::to_owned), Box::new(refusal));
-        self.push((0, 0), Box::pin(std::future::ready(Outcome::Refused(corr, refusal))));
+        self.push((1, bytes), Box::pin(std::future::ready(Outcome::Refused(corr, refusal))));
     }
 
     /// Nothing comes right after.

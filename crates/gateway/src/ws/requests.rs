@@ -87,7 +87,8 @@ impl Connection {
         let (corr, result) = match answer {
             Answer::Known(corr, Ok(standing)) => (corr, self.admit(*standing)),
             Answer::Known(corr, Err(error)) => {
-                self.failures += 1;
+                // Whoever could not be looked at did not guess.
+                self.failures += u32::from(matches!(error, AuthError::BadToken(_) | AuthError::Missing));
                 if matches!(error, AuthError::TooMany { .. }) && self.standing.is_none() {
                     self.close(TOO_MANY, "too many tokens that are not valid came from this address");
                 } else if self.failures >= FAILURES_MAX {
@@ -95,10 +96,7 @@ impl Connection {
                 }
                 (corr, Err(error.into()))
             }
-            Answer::Subscribed(corr, Ok(subscribed)) => {
-                self.subscriptions.add(*subscribed);
-                (corr, Ok(()))
-            }
+            Answer::Subscribed(corr, Ok(subscribed)) => (corr, self.subscribed(*subscribed)),
             Answer::Subscribed(corr, Err(refusal)) => (corr, Err(refusal)),
             Answer::Done(corr, result) => (corr, result),
             Answer::Sought(corr, Ok(report)) => {
@@ -188,7 +186,7 @@ impl Connection {
         let event = self.event(item)?;
         match self.pay_for(1, bytes) {
             Ok(()) => self.publishing.one(event, corr, bytes),
-            Err(refusal) => self.publishing.refused(refusal, corr),
+            Err(refusal) => self.publishing.refused(refusal, corr, bytes),
         }
         Ok(())
     }
@@ -200,7 +198,7 @@ impl Connection {
         let events: Vec<_> = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
         match self.pay_for(events.len(), bytes) {
             Ok(()) => self.publishing.batch(events, corr, bytes),
-            Err(refusal) => self.publishing.refused(refusal, corr),
+            Err(refusal) => self.publishing.refused(refusal, corr, bytes),
         }
         Ok(())
     }
@@ -277,6 +275,21 @@ impl Connection {
             });
             Answer::Subscribed(corr, subscribed.map_err(Refusal::from))
         }));
+        Ok(())
+    }
+
+    /// Whoever asked may have become another meanwhile, or may no longer do so.
+    fn subscribed(&mut self, mut subscribed: Subscribed) -> Result<(), Refusal> {
+        let subscription = &subscribed.subscription;
+        if !self.may(&Access::Subscribe(subscription.subject(), Some(subscription.group()))) {
+            subscription.unsubscribe();
+            return Err(Refusal::forbidden_on("subscribe", subscription.subject()));
+        }
+        let counted_on = subscribed.place.as_ref().map(|place| Arc::as_ptr(place.account()));
+        if counted_on != self.account().map(Arc::as_ptr) {
+            subscribed.place = self.account().map(|account| account.old_subscription());
+        }
+        self.subscriptions.add(subscribed);
         Ok(())
     }
 

@@ -57,7 +57,7 @@ impl Timing {
             unknown_until_ms: (!is_known).then_some(now_ms + options.auth_timeout_ms),
             stuck_since_ms: None,
             known_until_ms: None,
-            look_every_ms: (!is_open).then_some(options.auth_check_every_ms.saturating_mul(2)),
+            look_every_ms: (!is_open).then_some(options.auth_check_every_ms.max(10).saturating_mul(2)),
             looked_at_ms: now_ms,
             sleep: None,
         }
