@@ -49,7 +49,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 
 /// Writes what happens to standard error, a line each.
 pub(crate) fn start_log(level: tracing::Level, format: LogFormat) {
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    // Nobody may read what is written any more, which is no reason to end.
+    let lines = tracing_subscriber::fmt().log_internal_errors(false);
+    let lines = lines.with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
     match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),

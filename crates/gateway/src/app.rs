@@ -9,7 +9,8 @@ use promethean_projections::Projections;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::{AuthError, Authenticator, Identity, Secret, Standing};
+use crate::audit::{Audit, Record};
+use crate::auth::{Access, AuthError, Authenticator, Identity, Secret, Standing};
 use crate::http::metrics::GatewayMetrics;
 use crate::listen::origin::Origins;
 use crate::options::GatewayOptions;
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     pub(crate) failures: Failures,
     /// What identities use.
     pub(crate) accounts: Accounts,
+    /// Where it is written who did what, if anywhere.
+    pub(crate) audit: Option<Audit>,
     /// Everything that was spawned; joined at shutdown.
     pub(crate) tasks: TaskTracker,
     /// Set when the gateway stops.
@@ -69,16 +72,30 @@ impl App {
             return Err(AuthError::TooMany { retry_after_ms });
         }
         let known = self.auth.authenticate(token).await;
-        if let Err(AuthError::BadToken(_)) = known
-            && let Some(retry_after_ms) = self.failures.failed(peer, now_ms)
-        {
-            self.metrics.over_quota("auth_failures");
-            return Err(AuthError::TooMany { retry_after_ms });
+        if let Err(error @ AuthError::BadToken(_)) = &known {
+            if let Some(retry_after_ms) = self.failures.failed(peer, now_ms) {
+                self.metrics.over_quota("auth_failures");
+                return Err(AuthError::TooMany { retry_after_ms });
+            }
+            // Only those that count: others could be any number.
+            self.record(|| Record::new(peer, "auth", error.code()));
         }
         if let (Some(token), Ok(_)) = (short, &known) {
             self.failures.good(token);
         }
         known
+    }
+
+    /// Writes down who did what, if that is wanted.
+    pub(crate) fn record(&self, record: impl FnOnce() -> Record) {
+        if let Some(audit) = &self.audit {
+            audit.put(record());
+        }
+    }
+
+    /// Whether an identity may.
+    pub(crate) fn may(&self, identity: &Identity, access: &Access<'_>) -> bool {
+        identity.may(access) && self.audit.as_ref().is_none_or(|audit| audit.lets(identity, access))
     }
 
     /// As [`App::identify`], of a client that stays.

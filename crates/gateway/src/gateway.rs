@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::Bus;
+use promethean_bus::{Bus, BusError};
 use promethean_model::Clock;
 use promethean_projections::Projections;
 use thiserror::Error;
@@ -12,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, Inner};
+use crate::audit::Audit;
 use crate::auth::{Authenticator, Quota};
 use crate::http::metrics::GatewayMetrics;
+use crate::http::table;
 use crate::listen::tls::TlsError;
 use crate::listen::{self, origin::Origins};
 use crate::options::GatewayOptions;
@@ -53,6 +55,9 @@ pub enum StartError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// The topic for who did what cannot be made.
+    #[error("no audit: {0}")]
+    Audit(#[from] BusError),
     /// The certificate or its key is of no use.
     #[error("no TLS: {0}")]
     Tls(#[from] TlsError),
@@ -63,8 +68,16 @@ impl Gateway {
     pub async fn start(parts: Parts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
         let Parts { bus, projections, auth, clock, options } = parts;
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
-        let metrics = GatewayMetrics::new(&bus);
+        let metrics = GatewayMetrics::new(&bus, table::routes());
         let origins = Origins::of(&options, auth.is_open(), addresses);
+        let audit = match &options.audit {
+            Some(topic) => {
+                let (audit, writer) = Audit::open(&bus, Arc::clone(&clock), topic).await?;
+                tasks.spawn(writer.run(stopping.clone()));
+                Some(audit)
+            }
+            None => None,
+        };
         let failures = Failures::new(options.auth_failures);
         // Where nobody needs a token there are no identities to be limited.
         let accounts = Accounts::new(if auth.is_open() { Quota::default() } else { options.quota });
@@ -78,6 +91,7 @@ impl Gateway {
             metrics,
             failures,
             accounts,
+            audit,
             tasks,
             stopping,
         };

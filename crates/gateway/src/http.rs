@@ -23,7 +23,7 @@ mod operation;
 mod outlet;
 mod reply;
 mod routes;
-mod table;
+pub(crate) mod table;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -7,12 +7,14 @@
 //! | `listen` | accepting connections, their timeouts, origins, TLS |
 //! | `ws` | the WebSocket protocol |
 //! | `http` | routes |
+//! | `audit` | who did what, as events of a topic |
 //! | `usage` | how much clients use, and what they may |
 //! | `events` | events on their way in and out, whatever they come over |
 //! | `refusal` | every answer that says no |
 //! | [`trust`] | which servers we believe, where we are the client |
 
 mod app;
+mod audit;
 pub mod auth;
 mod events;
 pub mod gateway;

@@ -1,6 +1,7 @@
 //! What can be set.
 
 use promethean_bus::limits::Rate;
+use promethean_model::TopicName;
 use promethean_model::limits::MESSAGE_BYTES_MAX_DEFAULT;
 
 use crate::auth::Quota;
@@ -42,6 +43,8 @@ pub struct GatewayOptions {
     pub auth_failures: FailureLimit,
     /// How much an identity may use that does not say so itself. Default: as much as it likes.
     pub quota: Quota,
+    /// The topic to which it is written who did what. Default: none.
+    pub audit: Option<TopicName>,
     /// Origins besides the same and loopback that browsers may connect from.
     pub allowed_origins: Vec<String>,
     /// Certificate and key, to serve over TLS only. Default: none.
@@ -66,6 +69,7 @@ impl Default for GatewayOptions {
             auth_check_every_ms: 5_000,
             auth_failures: FailureLimit::default(),
             quota: Quota::default(),
+            audit: None,
             allowed_origins: Vec::new(),
             tls: None,
         }

@@ -23,6 +23,7 @@ pub(super) struct File {
     pub(super) auto_create_topics: Option<bool>,
     pub(super) auth: Option<AuthSection>,
     pub(super) tls: Option<TlsSection>,
+    pub(super) audit: Option<AuditSection>,
     pub(super) limits: LimitsSection,
     pub(super) topics: BTreeMap<TopicName, TopicSettings>,
     /// A folder of schemas and of programs between their versions.
@@ -91,6 +92,12 @@ pub(super) struct TlsSection {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
     pub(super) check_every: Option<Span>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditSection {
+    pub(super) topic: TopicName,
 }
 
 #[derive(Debug, Default, Deserialize)]

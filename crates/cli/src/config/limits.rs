@@ -32,6 +32,7 @@ impl Config {
                 addresses: limits.auth_failures.addresses.map_or(default.auth_failures.addresses, Into::into),
             },
             quota: limits.token,
+            audit: self.audit.clone(),
             auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
             allowed_origins: self.allowed_origins.clone(),
             tls: self.tls.as_ref().map(|tls| {

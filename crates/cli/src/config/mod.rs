@@ -63,6 +63,7 @@ pub(crate) struct Config {
     auto_create: bool,
     auth: auth::Auth,
     tls: Option<TlsSection>,
+    audit: Option<TopicName>,
     limits: LimitsSection,
     /// The file all this is from; tokens are read from it again.
     source: Option<PathBuf>,
@@ -86,6 +87,7 @@ impl Default for Config {
             auto_create: true,
             auth: auth::Auth::default(),
             tls: None,
+            audit: None,
             limits: LimitsSection::default(),
             source: None,
             token: None,
@@ -122,6 +124,9 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
         TopicName::parse_user(name.as_str()).with_context(|| format!("[topics.\"{name}\"]"))?;
         settings.validate().with_context(|| format!("[topics.\"{name}\"]"))?;
     }
+    if let Some(audit) = &file.audit {
+        TopicName::parse_user(audit.topic.as_str()).context("[audit]")?;
+    }
     file.limits.events.validate().context("[limits.events]")?;
     let sections = state::Sections {
         collections: file.collections,
@@ -142,6 +147,7 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
         allowed_origins: file.allowed_origins,
         auto_create: file.auto_create_topics.unwrap_or(true),
         auth: file.auth.map(|section| auth::Auth::read(section, dir)).transpose()?.unwrap_or_default(),
+        audit: file.audit.map(|section| section.topic),
         tls: file.tls.map(|section| section.in_dir(dir)),
         limits: file.limits,
         source: None,

@@ -45,6 +45,7 @@ fn the_example_says_everything_and_is_understood() {
     (options.publish_rate, options.delivery_rate, options.tls) = (None, None, None);
     options.allowed_origins.clear();
     options.quota = promethean_gateway::auth::Quota::default();
+    assert_eq!(options.audit.take().unwrap().as_str(), "audit.events");
     assert_eq!(format!("{options:?}"), format!("{:?}", without.gateway_options()));
     let mut options = with.bus_options();
     options.topic_rate = None;
@@ -121,6 +122,9 @@ fn what_cannot_work_is_refused_with_what_would() {
     refused("[topics.\"A\"]", &["topic name", "use only"]);
     refused("[topics.\"a.dlq\"]", &["[topics.\"a.dlq\"]", "kept for topics that the system writes"]);
     refused("[topics.a]\npartitions = 0", &["[topics.\"a\"]", "give a number from 1 to 4096"]);
+    refused("[audit]\ntopic = \"_audit\"", &["[audit]", "kept for"]);
+    refused("[audit]\ntopic = \"a.dlq\"", &["[audit]", "kept for"]);
+    refused("[audit]", &["line 1: missing field `topic`"]);
     refused("[auth]", &["[auth] lets nobody in"]);
     refused("[auth]\ntokens = []", &["[auth] lets nobody in"]);
     refused("[auth.jwt]", &["[auth.jwt]", "give one of `secret`"]);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use promethean_bus::Publisher;
 use promethean_bus::pattern::Subject;
@@ -15,8 +15,9 @@ use serde::de::DeserializeOwned;
 use super::args::Args;
 use super::dispatch::bearer;
 use super::intake::Intake;
-use super::operation::Need;
+use super::operation::{Need, Operation};
 use crate::app::App;
+use crate::audit::Record;
 use crate::auth::{Access, Identity, Standing};
 use crate::refusal::Refusal;
 use crate::usage::accounts::Place;
@@ -86,6 +87,22 @@ impl Call {
         place.inspect_err(|_| self.app.metrics.over_quota("connections"))
     }
 
+    /// What is written down of it, if anything: what manages, and what is forbidden.
+    pub(super) fn record(&self, operation: &Operation, outcome: &'static str, id: &HeaderValue) {
+        if !operation.is_managing() && outcome != "forbidden" {
+            return;
+        }
+        self.app.record(|| {
+            let names = ["topic", "group", "collection", "projector", "version"];
+            let on: Vec<&str> = names.iter().filter_map(|name| self.args.get(name)).collect();
+            let mut record = Record::new(self.peer, operation.id, outcome);
+            record.who = self.identity.as_ref().map(|identity| Arc::clone(&identity.name));
+            record.on = (!on.is_empty()).then(|| on.join(" "));
+            record.request_id = id.to_str().ok().map(str::to_owned);
+            record
+        });
+    }
+
     /// The client, for an answer that takes so long that its token may change.
     pub(super) fn standing(&self) -> Option<Standing> {
         let token = bearer(&self.headers).ok()?;
@@ -94,7 +111,7 @@ impl Call {
 
     /// Whether the client may. Nobody may anything.
     pub(super) fn may(&self, access: &Access<'_>) -> bool {
-        self.identity.as_ref().is_some_and(|identity| identity.may(access))
+        self.identity.as_ref().is_some_and(|identity| self.app.may(identity, access))
     }
 
     /// Whether the client may see a topic or pattern at all.

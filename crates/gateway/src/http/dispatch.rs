@@ -70,13 +70,15 @@ impl Http {
 /// Answers one request, whatever happens.
 pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Response {
     let id = http.request_id(request.headers());
+    let began_ms = http.app.clock.monotonic_ms();
+    let took_ms = || http.app.clock.monotonic_ms().saturating_sub(began_ms);
     let origin = http.app.origins.check(request.headers(), request.uri());
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let may_upgrade = origin.is_ok() && names_host(request.version(), request.headers());
     if may_upgrade && matches!(uri.path(), "/" | "/ws") && ws::is_upgrade(request.headers()) {
         let upgraded = ws::upgrade(http.app.clone(), request).await;
         let response = upgraded.unwrap_or_else(|refusal| refusal.of_request(&id).into_response());
-        http.app.metrics.answered("GET", "/ws", response.status());
+        http.app.metrics.answered(table::websocket(), response.status(), took_ms());
         return finish(response, id, origin.ok(), &method);
     }
     let (parts, body) = request.into_parts();
@@ -107,11 +109,14 @@ pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Respons
             })
         }
     };
+    if let Some(operation) = operation {
+        call.record(operation, result.as_ref().err().map_or("ok", |refusal| refusal.code), &id);
+    }
     call.intake.drain().await;
     let response = result.unwrap_or_else(|refusal| refusal.of_request(&id).into_response());
-    let (verb, route) = operation.map_or(("", "unmatched"), |op| (op.verb.as_str(), op.path));
-    http.app.metrics.answered(verb, route, response.status());
-    debug!(request_id = ?id, %method, route, status = response.status().as_u16(), "answered");
+    let route = table::route(operation);
+    http.app.metrics.answered(route, response.status(), took_ms());
+    debug!(request_id = ?id, %method, route = route.path, status = response.status().as_u16(), "answered");
     finish(response, id, origin.ok(), &method)
 }
 

@@ -160,6 +160,13 @@ impl Answer {
     }
 }
 
+impl Operation {
+    /// Whether it changes what others use. Whoever only looks changes nothing.
+    pub(super) fn is_managing(&self) -> bool {
+        self.verb != Verb::Get && matches!(self.need, Need::Manage | Need::ManageLetters | Need::Admin)
+    }
+}
+
 /// What a client must be allowed; `topic` and `group` are the parameters of those names. Default deny: an operation
 /// that is none of these cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! All operations, and which of them a request means.
 
 use super::args::decode;
+use super::metrics::Route;
 use super::operation::{Operation, Verb};
 use super::routes;
 
@@ -26,6 +27,25 @@ pub(super) const ALL: &[&[Operation]] = &[
 /// Every operation.
 pub(super) fn operations() -> impl Iterator<Item = &'static Operation> {
     ALL.iter().flat_map(|operations| operations.iter())
+}
+
+/// The route of an operation, for metrics; of a WebSocket, and of what is none of ours.
+pub(super) fn route(operation: Option<&Operation>) -> Route {
+    let Some(operation) = operation else {
+        return Route { number: routes() - 1, method: "", path: "unmatched" };
+    };
+    let number = operations().position(|other| std::ptr::eq(other, operation)).unwrap_or_default();
+    Route { number, method: operation.verb.as_str(), path: operation.path }
+}
+
+/// As [`route`], of the WebSocket.
+pub(super) fn websocket() -> Route {
+    Route { number: routes() - 2, method: "GET", path: "/ws" }
+}
+
+/// How many routes there are.
+pub(crate) fn routes() -> usize {
+    operations().count() + 2
 }
 
 /// What a path and a method mean.

@@ -25,6 +25,7 @@ use super::subscriptions::{Came, Subscriptions};
 use super::timing::{Due, Timing};
 use crate::app::App;
 use crate::auth::{Asking, AuthError, Standing};
+use crate::http::metrics::OPS;
 use crate::usage::accounts::Place;
 
 /// Bytes to be written beyond which nothing more is read or taken.
@@ -74,6 +75,8 @@ pub(super) struct Connection {
     pub(super) acked: Vec<u64>,
     /// Something that must be done before the next frame is looked at.
     pub(super) first: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    /// Frames read since they were last counted, by op.
+    pub(super) frames: [u64; OPS.len()],
     /// Leases whose frames are queued.
     queued: Vec<(u64, Vec<Lease>)>,
     pub(super) out: Frames,
@@ -112,6 +115,7 @@ impl Connection {
             fetching: FuturesUnordered::new(),
             acked: Vec::new(),
             first: None,
+            frames: [0; OPS.len()],
             queued: Vec::new(),
             out: Frames::default(),
             timing: Timing::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
@@ -124,6 +128,9 @@ impl Connection {
         };
         if let Some((standing, place)) = known_as {
             connection.known(standing, place);
+            if !connection.app.auth.is_open() {
+                connection.record("connect", "ok", None);
+            }
         }
         connection
     }
@@ -326,6 +333,9 @@ impl Connection {
         // Also when the connection has ended: what came before that was asked for.
         self.publishing.hand_over();
         self.hand_over_acks();
+        if any {
+            self.app.metrics.frames(&mut self.frames);
+        }
         // A client cannot be heard while it is not listened to.
         if any || shut {
             self.timing.heard(self.app.clock.monotonic_ms());

@@ -16,8 +16,10 @@ use super::asking;
 use super::connection::{Connection, Kept, TOO_MANY, UNKNOWN};
 use super::publishing::refuse;
 use super::subscriptions::Subscribed;
+use crate::audit::Record;
 use crate::auth::{Access, AuthError, Secret, Standing};
 use crate::events;
+use crate::http::metrics::OPS;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Place};
 
@@ -36,6 +38,10 @@ impl Connection {
     /// Does what a frame asks for, or begins to.
     pub(super) fn request(&mut self, text: &str) {
         let (corr, frame) = ClientFrame::read(text);
+        let op = number(frame.as_ref().ok());
+        if let Some(count) = self.frames.get_mut(op) {
+            *count += 1;
+        }
         let result = match frame {
             Err(error) => Err(Refusal::new(StatusCode::BAD_REQUEST, error.code(), error.to_string())),
             Ok(ClientFrame::Auth { token }) => {
@@ -51,8 +57,22 @@ impl Connection {
             }
         };
         if let Err(refusal) = result {
+            if refusal.code == "forbidden" {
+                // The message names what was asked for, by the scope that it needs.
+                self.record(OPS.get(op).copied().unwrap_or_default(), refusal.code, Some(&refusal.message));
+            }
             self.refuse(corr, &refusal);
         }
+    }
+
+    /// Writes down what the client did, if that is wanted.
+    pub(super) fn record(&self, what: &'static str, outcome: &'static str, on: Option<&str>) {
+        let who = || self.standing.as_ref().map(|standing| Arc::clone(&standing.identity.name));
+        self.app.record(|| Record {
+            who: who(),
+            on: on.map(str::to_owned),
+            ..Record::new(self.peer, what, outcome)
+        });
     }
 
     fn other(&mut self, corr: Corr<'_>, frame: ClientFrame<'_>, bytes: usize) -> Result<(), Refusal> {
@@ -133,6 +153,7 @@ impl Connection {
         let is_same = |ours: &Arc<Account>| account.as_ref().is_some_and(|other| Arc::ptr_eq(ours, other));
         if self.account().is_some_and(is_same) {
             self.known_still(standing);
+            self.record("AUTH", "ok", None);
             return Ok(());
         }
         let place = account.map(|account| account.connection()).transpose().inspect_err(|_| {
@@ -142,6 +163,7 @@ impl Connection {
             }
         })?;
         self.known(standing, place);
+        self.record("AUTH", "ok", None);
         Ok(())
     }
 
@@ -228,7 +250,7 @@ impl Connection {
     }
 
     fn may(&self, access: &Access<'_>) -> bool {
-        self.standing.as_ref().is_some_and(|standing| standing.identity.may(access))
+        self.standing.as_ref().is_some_and(|standing| self.app.may(&standing.identity, access))
     }
 
     fn subscribe(
@@ -326,11 +348,37 @@ impl Connection {
         };
         let to = asking::start(from, opts.ts, opts.after_id, opts.offset)?;
         let (bus, corr, dry_run) = (self.app.bus.clone(), corr.map(RawValue::to_owned), opts.dry_run);
+        let (app, from) = (self.app.clone(), self.peer);
+        let who = self.standing.as_ref().map(|standing| Arc::clone(&standing.identity.name));
         self.first = Some(Box::pin(async move {
             let report = bus.seek(&topic, &group, to, dry_run).await;
+            let outcome = report.as_ref().err().map_or("ok", BusError::code);
+            app.record(|| Record {
+                who,
+                on: Some(format!("{topic} {group}")),
+                ..Record::new(from, "SEEK", outcome)
+            });
             Answer::Sought(corr, report.map_err(Refusal::from))
         }));
         Ok(())
+    }
+}
+
+/// The number of an op among those that are counted.
+const fn number(frame: Option<&ClientFrame<'_>>) -> usize {
+    match frame {
+        Some(ClientFrame::Auth { .. }) => 0,
+        Some(ClientFrame::Publish(_) | ClientFrame::PublishMany(_)) => 1,
+        Some(ClientFrame::Subscribe { .. }) => 2,
+        Some(ClientFrame::Unsubscribe(_)) => 3,
+        Some(ClientFrame::Ack(..)) => 4,
+        Some(ClientFrame::Nack { .. }) => 5,
+        Some(ClientFrame::Modack { .. }) => 6,
+        Some(ClientFrame::Pause(_)) => 7,
+        Some(ClientFrame::Resume(_)) => 8,
+        Some(ClientFrame::Fetch { .. }) => 9,
+        Some(ClientFrame::Seek(..)) => 10,
+        None => 11,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Who may do what, over the wire: every route and every op, by tokens of both kinds.
 
+mod audited;
 mod calls;
 mod canary;
 mod live;
@@ -9,6 +10,7 @@ mod revoked;
 mod rule;
 mod tokens;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use promethean_gateway::GatewayOptions;
@@ -16,6 +18,7 @@ use promethean_gateway::auth::jwt::{KeySource, sign};
 use promethean_gateway::auth::{
     Either, Grants, Jwt, JwtOptions, Quota, StaticToken, StaticTokens, TokenHash,
 };
+use promethean_gateway::options::FailureLimit;
 use promethean_testkit::ManualClock;
 use serde_json::json;
 
@@ -64,5 +67,8 @@ fn authenticator(scopes: &[String]) -> Either {
 }
 
 async fn world(scopes: &[String]) -> World {
-    World::with(Kind::Memory, GatewayOptions::default(), Arc::new(authenticator(scopes))).await
+    // Tests show more bad tokens than a client should.
+    let auth_failures = FailureLimit { burst: NonZeroU32::MAX, ..FailureLimit::default() };
+    let options = GatewayOptions { auth_failures, ..GatewayOptions::default() };
+    World::with(Kind::Memory, options, Arc::new(authenticator(scopes))).await
 }

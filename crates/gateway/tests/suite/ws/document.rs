@@ -10,11 +10,12 @@ use super::world::World;
 
 const DOCUMENT: &str = include_str!("../../../../../docs/protocol.md");
 /// Where codes come from.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("../../../../bus/src/error/code.rs"),
     include_str!("../../../../projections/src/error.rs"),
     include_str!("../../../src/refusal.rs"),
     include_str!("../../../src/auth/authenticator.rs"),
+    include_str!("../../../src/usage/accounts.rs"),
     include_str!("../../../src/ws/requests.rs"),
     include_str!("../../../src/ws/settling.rs"),
     include_str!("../../../src/ws/upgrade.rs"),

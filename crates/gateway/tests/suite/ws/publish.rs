@@ -105,3 +105,20 @@ async fn a_connection_has_its_rate_and_says_when_to_try_again() {
     fast.publish("t", json!(3)).await;
     world.close().await;
 }
+
+#[tokio::test]
+async fn frames_are_counted_by_what_they_ask_for() {
+    let world = World::open().await;
+    let mut client = world.client().await;
+    client.publish("t", json!(1)).await;
+    client.ok(json!({"op": "PUBLISH", "topic": "t", "events": [{"payload": 1}]})).await;
+    client.subscribe("t", "g", json!({})).await;
+    client.refused(json!({"op": "DANCE"}), "unknown_op").await;
+    client.ok(json!({"op": "AUTH"})).await;
+    let page = world.bus.metrics().registry().render();
+    for (op, count) in [("PUBLISH", 2), ("SUBSCRIBE", 1), ("unknown", 1), ("AUTH", 1), ("ACK", 0)] {
+        let line = format!("ws_frames_total{{op=\"{op}\"}} {count}\n");
+        assert!(page.contains(&line), "{line} in {page}");
+    }
+    world.close().await;
+}
