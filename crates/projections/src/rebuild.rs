@@ -50,6 +50,8 @@ pub(crate) struct Rebuild {
     skipped: u64,
     /// Why it waits, how often it did so in a row, and until when.
     rest: Option<Rest>,
+    /// Why it waited last.
+    rested: Option<String>,
     /// Whether the two are the same, as far as that is known.
     comparison: Option<Comparison>,
     /// Open dead letters: not projected before, so not now. Whoever redrives one publishes it again.
@@ -157,6 +159,7 @@ impl Rebuild {
             begins: position.is_none(),
             skipped: 0,
             rest: None,
+            rested: None,
             comparison: None,
             buried,
             kept: Kept::default(),
@@ -194,10 +197,13 @@ impl Rebuild {
         self.rest.as_ref().map(|rest| rest.until)
     }
 
-    /// Waits for longer each time in a row.
-    pub(crate) fn rest(&mut self, reason: String, after: Duration, max: Duration) {
+    /// Waits for longer each time in a row; whether the reason is another one than the last time.
+    pub(crate) fn rest(&mut self, reason: String, after: Duration, max: Duration) -> bool {
         let waits = self.rest.as_ref().map_or(1, |rest| rest.waits.saturating_add(1));
+        let is_new = self.rested.as_ref() != Some(&reason);
+        self.rested = Some(reason.clone());
         self.rest = Some(Rest { reason, waits, until: Instant::now() + (after * waits).min(max) });
+        is_new
     }
 
     /// The event that a step failed at.
@@ -318,12 +324,17 @@ impl Rebuild {
                     self.tries += 1;
                     result = Err(Failed::Event(reason));
                 }
-                // It may have had bad luck, on a machine that is busy. Not waited for: the projector's task is this one.
-                Some(Failed::Event(_)) if self.tries < projector.retries => self.tries += 1,
+                // It may have had bad luck, on a machine that is busy. Not waited for: the projector's task is this one,
+                // and has its turn after each failure.
+                Some(Failed::Event(_)) if self.tries < projector.retries => {
+                    self.tries += 1;
+                    break;
+                }
                 Some(Failed::Event(_)) => {
                     self.skipped += 1;
                     self.tries = 0;
                     self.left.drain(..1);
+                    break;
                 }
                 Some(failed) => result = Err(failed),
             }

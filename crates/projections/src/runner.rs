@@ -138,8 +138,10 @@ impl Runner {
             return self.begin().await;
         }
         let timing = self.time(due).await?;
-        // While what is served is compared with what takes its place, it stays as it is.
-        let compares = self.rebuild.as_ref().is_some_and(Rebuild::is_comparing);
+        // While what is served is compared with what takes its place, it stays as it is. Not for as long as the store is
+        // in the way of that.
+        let compares = |rebuild: &Rebuild| rebuild.is_comparing() && rebuild.rests_until().is_none();
+        let compares = self.rebuild.as_ref().is_some_and(compares);
         let worked = !compares && self.page().await?;
         let rebuilt = self.rebuild_step(self.next).await;
         if worked || timing || !matches!(rebuilt, Rebuilt::Nothing | Rebuilt::Waiting | Rebuilt::Resting) {

@@ -61,7 +61,13 @@ impl Rebuild {
         let Comparison { before, after } = self
             .comparison
             .get_or_insert_with(|| Comparison { before: Hash::of(served), after: Hash::of(&self.target) });
-        Ok(before.step(parts).await? && after.step(parts).await?)
+        match before.step(parts).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            // What is served cannot be read: that is no reason not to replace it.
+            Err(_) => *before = Hash::Done(None),
+        }
+        after.step(parts).await
     }
 
     /// Takes the place of what is served, once the two are compared; the epoch of the cursor then.

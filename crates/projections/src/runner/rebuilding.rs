@@ -73,8 +73,10 @@ impl Runner {
                 Rebuilt::Stumbled(failed)
             }
             Err(Failed::Later(reason)) => {
-                warn!(projector = %self.projector.name, %reason, "rebuild waits");
-                rebuild.rest(reason, RETRY_AFTER, LATER_MAX);
+                // Said once, however long it waits.
+                if rebuild.rest(reason.clone(), RETRY_AFTER, LATER_MAX) {
+                    warn!(projector = %self.projector.name, %reason, "rebuild waits");
+                }
                 self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
                 self.rebuild = Some(rebuild);
                 Rebuilt::Resting

@@ -1,7 +1,6 @@
 //! Beginning with snapshots where something is in the way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use promethean_bus::admin::{LetterChoice, RedriveTo};
 use promethean_projections::{Activity, OnFailure, Projector};
@@ -96,20 +95,26 @@ async fn without_snapshots_it_begins_with_the_log_when_the_store_works_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_can_be_stopped_while_it_waits() {
     for (what, meant) in ALL {
-        let (world, shaky) = World::shaky().await;
-        publish(&world, 0..20, 10).await;
-        compact(&world).await;
-        publish(&world, 20..22, 2).await;
-        shaky.rule(move |asked| if meant(asked) { Answer::Fails } else { Answer::Works });
-        let projections = world.open(declared(seeded(COUNT))).await;
-        until(&projections, "p", |status| status.activity == Activity::Retrying).await;
-        // It waits for longer each time.
-        while shaky.failed() < 5 {
-            pass_ms(5).await;
-        }
-        let stopped = tokio::time::timeout(Duration::from_millis(300), projections.close()).await;
-        assert!(stopped.is_ok(), "{what}");
+        within(stopped_while_it_waits(what, meant)).await;
     }
+}
+
+/// It hears of it in the wait after its third failure: otherwise it would fail once more.
+async fn stopped_while_it_waits(what: &str, meant: Meant) {
+    let (world, shaky) = World::shaky().await;
+    publish(&world, 0..20, 10).await;
+    compact(&world).await;
+    publish(&world, 20..22, 2).await;
+    let asked = AtomicUsize::new(0);
+    shaky.rule(move |what| match meant(what).then(|| asked.fetch_add(1, Ordering::SeqCst)) {
+        None => Answer::Works,
+        Some(2) => Answer::HeldFails,
+        Some(_) => Answer::Fails,
+    });
+    let projections = world.open(declared(seeded(COUNT))).await;
+    shaky.reached().await;
+    tokio::join!(projections.close(), async { shaky.let_through() });
+    assert_eq!(shaky.failed(), 3, "{what}");
 }
 
 fn strict() -> String {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use promethean_bus::jq::Program;
-use promethean_projections::{Activity, Projections, Projector, Timer};
+use promethean_projections::{Activity, Projections, Projector, ProjectorStatus, Timer};
 use promethean_store::port::{DocOp, StateOp};
 use serde_json::json;
 
@@ -14,25 +14,9 @@ use super::world::*;
 
 const SET: &str = r#"{upsert: {collection: "docs", key: .key, set: .payload}}"#;
 
-/// Counts the pages of documents that are read, each of which takes a while.
-fn slow_pages(shaky: &Shaky) -> Arc<AtomicUsize> {
-    let pages = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&pages);
-    shaky.rule(move |asked| match asked {
-        Asked::Docs => {
-            count.fetch_add(1, Ordering::SeqCst);
-            Answer::After(100)
-        }
-        _ => Answer::Works,
-    });
-    pages
-}
-
-async fn some(pages: &AtomicUsize) -> usize {
-    while pages.load(Ordering::SeqCst) == 0 {
-        pass_ms(2).await;
-    }
-    pages.load(Ordering::SeqCst)
+/// Holds every page of documents that is read.
+fn hold_pages(shaky: &Shaky) {
+    shaky.rule(|asked| if matches!(asked, Asked::Docs) { Answer::Held } else { Answer::Works });
 }
 
 /// A projector with so many documents.
@@ -50,15 +34,81 @@ async fn what_takes_its_place_is_compared_a_page_at_a_time() {
     within(async {
         let (world, shaky) = World::shaky().await;
         let projections = with_docs(&world, projector(jq(SET), &["docs"]), 5_000).await;
-        let pages = slow_pages(&shaky);
+        hold_pages(&shaky);
         projections.rebuild(&group("p"), false).await.unwrap();
-        let before = some(&pages).await;
-        // Of twelve.
-        assert_eq!(projections.rebuild(&group("p"), false).await.unwrap_err().code(), "rebuilding");
-        projections.close().await;
-        let read = pages.load(Ordering::SeqCst) - before;
-        assert!(read <= 4, "{read}");
+        // Each time it is told something while it reads a page, it hears that before it reads the next.
+        shaky.reached().await;
+        let name = group("p");
+        let (told, ()) = tokio::join!(projections.rebuild(&name, false), async { shaky.let_through() });
+        assert_eq!(told.unwrap_err().code(), "rebuilding");
+        shaky.reached().await;
+        tokio::join!(projections.close(), async { shaky.let_through() });
+        shaky.heal();
         assert_eq!(world.docs("docs").await.len(), 5_000);
+    })
+    .await;
+}
+
+fn waits(status: &ProjectorStatus) -> bool {
+    status.rebuild.as_ref().is_some_and(|rebuild| rebuild.running && rebuild.error.is_some())
+}
+
+fn over(status: &ProjectorStatus) -> bool {
+    status.rebuild.as_ref().is_some_and(|rebuild| !rebuild.running)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_served_and_cannot_be_read_is_replaced() {
+    within(async {
+        let (world, shaky) = World::shaky().await;
+        let projections = with_docs(&world, projector(jq(SET), &["docs"]), 20).await;
+        let asked = AtomicUsize::new(0);
+        shaky.rule(move |what| match what {
+            Asked::Docs if asked.fetch_add(1, Ordering::SeqCst) == 0 => Answer::Fails,
+            _ => Answer::Works,
+        });
+        projections.rebuild(&group("p"), false).await.unwrap();
+        let rebuild = until(&projections, "p", over).await.rebuild.unwrap();
+        assert_eq!((rebuild.equal, rebuild.error, shaky.failed()), (Some(false), None, 1));
+        assert_eq!(world.docs("docs").await.len(), 20);
+        projections.close().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_projector_goes_on_while_its_rebuild_waits() {
+    within(async {
+        let (world, shaky) = World::shaky().await;
+        let projections = with_docs(&world, projector(jq(SET), &["docs"]), 20).await;
+        shaky.rule(|asked| if matches!(asked, Asked::Docs) { Answer::Fails } else { Answer::Works });
+        projections.rebuild(&group("p"), false).await.unwrap();
+        until(&projections, "p", waits).await;
+        world.publish("in", "k20", "{}").await;
+        caught_up(&world, &projections, "p").await;
+        shaky.heal();
+        assert_eq!(until(&projections, "p", over).await.rebuild.unwrap().error, None);
+        assert_eq!(world.docs("docs").await.len(), 21);
+        projections.close().await;
+    })
+    .await;
+}
+
+/// It would be tried again for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_that_fails_at_an_event_hears_commands() {
+    within(async {
+        let world = World::memory().await;
+        let projections = with_docs(&world, projector(jq(SET), &["docs"]), 3).await;
+        projections.close().await;
+        let strict = Projector { retries: u32::MAX, ..projector(jq(r#"error("no")"#), &["docs"]) };
+        let projections = world.open(declared(strict)).await;
+        projections.rebuild(&group("p"), false).await.unwrap();
+        for _ in 0..3 {
+            let refused = projections.rebuild(&group("p"), false).await;
+            assert_eq!(refused.unwrap_err().code(), "rebuilding");
+        }
+        projections.close().await;
     })
     .await;
 }
@@ -69,16 +119,15 @@ async fn a_rebuild_that_a_store_is_in_the_way_of_goes_on_later() {
         let (world, shaky) = World::shaky().await;
         let count = r#"{upsert: {collection: "docs", key: .key, inc: {n: 1}}}"#;
         let projections = with_docs(&world, projector(jq(count), &["docs"]), 20).await;
-        shaky.rule(|asked| if matches!(asked, Asked::Docs) { Answer::Fails } else { Answer::Works });
+        let asked = AtomicUsize::new(0);
+        // What is served, which is read to its end in two pages, can be read.
+        shaky.rule(move |what| match what {
+            Asked::Docs if asked.fetch_add(1, Ordering::SeqCst) >= 2 => Answer::Fails,
+            _ => Answer::Works,
+        });
         projections.rebuild(&group("p"), false).await.unwrap();
-        let waits = |status: &promethean_projections::ProjectorStatus| {
-            status.rebuild.as_ref().is_some_and(|rebuild| rebuild.running && rebuild.error.is_some())
-        };
         until(&projections, "p", waits).await;
         shaky.heal();
-        let over = |status: &promethean_projections::ProjectorStatus| {
-            status.rebuild.as_ref().is_some_and(|rebuild| !rebuild.running)
-        };
         let rebuild = until(&projections, "p", over).await.rebuild.unwrap();
         assert_eq!((rebuild.equal, rebuild.error), (Some(true), None));
         world.publish("in", "k0", "{}").await;
@@ -101,34 +150,34 @@ async fn events_and_commands_come_between_the_pages_of_a_timer() {
         let (world, shaky) = World::shaky().await;
         let projections = with_docs(&world, projector(jq(SET), &["docs"]), 1_000).await;
         projections.close().await;
-        let pages = slow_pages(&shaky);
+        hold_pages(&shaky);
         let projections = world.open(declared(timed("empty"))).await;
-        let before = some(&pages).await;
+        shaky.reached().await;
         world.publish("in", "k0", "{}").await;
-        projections.resume(&group("p")).await.unwrap();
+        let name = group("p");
+        // After one page, of seventeen.
+        let (told, ()) = tokio::join!(projections.resume(&name), async { shaky.let_through() });
+        told.unwrap();
         let status = caught_up(&world, &projections, "p").await;
+        assert_eq!(status.timer_runs, 0);
         projections.close().await;
-        // Of seventeen.
-        let read = pages.load(Ordering::SeqCst) - before;
-        assert!(read <= 6 && status.timer_runs == 0, "{read}");
     })
     .await;
 }
 
+/// What it publishes is never taken, so that it ends only because it is told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_timer_whose_program_is_slow_can_be_stopped() {
+async fn a_timer_that_takes_long_can_be_stopped() {
     within(async {
-        let world = World::memory().await;
-        let slow = "reduce range(60000) as $n (0; . + $n) | empty";
-        let projections = with_docs(&world, projector(jq(SET), &["docs"]), 500).await;
+        let (world, shaky) = World::shaky().await;
+        let projections = with_docs(&world, projector(jq(SET), &["docs"]), 3).await;
         projections.close().await;
-        let projections = world.open(declared(timed(slow))).await;
-        // Into its first page.
-        pass_ms(100).await;
-        let stopped = tokio::time::timeout(Duration::from_millis(700), projections.close()).await;
-        assert!(stopped.is_ok());
-        let runs = projections.projector(&group("p")).unwrap().timer_runs;
-        assert_eq!(runs, 0, "the program is slow enough for this test to say something");
+        shaky.rule(|asked| if matches!(asked, Asked::Append) { Answer::Held } else { Answer::Works });
+        let says = r#"{publish: {topic: "out", key: .key, payload: {}}}"#;
+        let projections = world.open(declared(timed(says))).await;
+        shaky.reached().await;
+        projections.close().await;
+        assert_eq!(projections.projector(&group("p")).unwrap().timer_runs, 0);
     })
     .await;
 }
@@ -147,21 +196,17 @@ async fn one_that_tries_again_hears_commands() {
                 status.activity == Activity::Retrying && status.failures >= times
             }
         };
-        // By then it waits for a second.
-        let before = until(&projections, "p", tried(10)).await.failures;
-        let told = async {
-            for n in 1..=5 {
-                projections.resume(&group("p")).await.unwrap();
-                until(&projections, "p", tried(before + n)).await;
-            }
-            projections.rebuild(&group("p"), false).await.unwrap();
-            let refused = projections.rebuild(&group("p"), false).await;
-            assert_eq!(refused.unwrap_err().code(), "rebuilding");
-            assert_eq!(world.docs("docs").await, [json!({"_key": "a", "n": 1})]);
-            projections.close().await;
-        };
-        let told = tokio::time::timeout(Duration::from_secs(2), told).await;
-        assert!(told.is_ok(), "it waits for its time");
+        // It waits for longer each time: so many waits would take three minutes.
+        let before = until(&projections, "p", tried(1)).await.failures;
+        for n in 1..=60 {
+            projections.resume(&group("p")).await.unwrap();
+            until(&projections, "p", tried(before + n)).await;
+        }
+        projections.rebuild(&group("p"), false).await.unwrap();
+        let refused = projections.rebuild(&group("p"), false).await;
+        assert_eq!(refused.unwrap_err().code(), "rebuilding");
+        assert_eq!(world.docs("docs").await, [json!({"_key": "a", "n": 1})]);
+        projections.close().await;
     })
     .await;
 }

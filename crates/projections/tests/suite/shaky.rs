@@ -8,6 +8,7 @@ use promethean_model::{
     CollectionName, Durability, EventId, GroupName, Offset, OffsetRange, TopicName, TopicSettings,
 };
 use promethean_store::port::*;
+use tokio::sync::Semaphore;
 
 /// What is asked of the store.
 pub(crate) enum Asked<'a> {
@@ -17,6 +18,8 @@ pub(crate) enum Asked<'a> {
     Latest(&'a TopicName),
     /// A page of a collection.
     Docs,
+    /// Events that are published.
+    Append,
     /// A commit.
     Commit(&'a Batch),
     /// Where a group is.
@@ -28,8 +31,10 @@ pub(crate) enum Asked<'a> {
 pub(crate) enum Answer {
     Works,
     Fails,
-    /// Works after so many milliseconds.
-    After(u64),
+    /// Works when it is let through.
+    Held,
+    /// Fails when it is let through.
+    HeldFails,
 }
 
 type Rule = Box<dyn Fn(&Asked<'_>) -> Answer + Send + Sync>;
@@ -39,11 +44,19 @@ pub(crate) struct Shaky {
     inner: Arc<dyn Store>,
     rule: Mutex<Option<Rule>>,
     failed: AtomicUsize,
+    reached: Semaphore,
+    let_through: Semaphore,
 }
 
 impl Shaky {
     pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, rule: Mutex::default(), failed: AtomicUsize::new(0) })
+        Arc::new(Self {
+            inner,
+            rule: Mutex::default(),
+            failed: AtomicUsize::new(0),
+            reached: Semaphore::new(0),
+            let_through: Semaphore::new(0),
+        })
     }
 
     pub(crate) fn rule(&self, rule: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) {
@@ -55,6 +68,16 @@ impl Shaky {
         *self.rule.lock().unwrap() = None;
     }
 
+    /// Waits until the next one is held.
+    pub(crate) async fn reached(&self) {
+        self.reached.acquire().await.unwrap().forget();
+    }
+
+    /// Lets one that is held through.
+    pub(crate) fn let_through(&self) {
+        self.let_through.add_permits(1);
+    }
+
     /// How often it failed.
     pub(crate) fn failed(&self) -> usize {
         self.failed.load(Ordering::SeqCst)
@@ -62,13 +85,12 @@ impl Shaky {
 
     async fn ask(&self, asked: Asked<'_>) -> Result<(), String> {
         let answer = self.rule.lock().unwrap().as_ref().map_or(Answer::Works, |rule| rule(&asked));
-        match answer {
-            Answer::Works => return Ok(()),
-            Answer::After(ms) => {
-                super::world::pass_ms(ms).await;
-                return Ok(());
-            }
-            Answer::Fails => {}
+        if matches!(answer, Answer::Held | Answer::HeldFails) {
+            self.reached.add_permits(1);
+            self.let_through.acquire().await.unwrap().forget();
+        }
+        if matches!(answer, Answer::Works | Answer::Held) {
+            return Ok(());
         }
         self.failed.fetch_add(1, Ordering::SeqCst);
         Err("as the test wants it".to_owned())
@@ -96,7 +118,10 @@ impl Store for Shaky {
         durability: Option<Durability>,
         turn: Option<Turn>,
     ) -> Vec<Result<Appended, CommitError>> {
-        self.inner.append_each(events, durability, turn).await
+        match self.ask(Asked::Append).await {
+            Ok(()) => self.inner.append_each(events, durability, turn).await,
+            Err(reason) => vec![Err(CommitError::Storage { reason }); events.len()],
+        }
     }
 
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
