@@ -89,6 +89,16 @@ impl Machine {
         self.commits.retry_at_ms = retry_at_ms;
     }
 
+    /// Letters are to be closed still. One whose event died again is open.
+    pub(super) fn unclosed(&mut self, letters: &[Offset], retry_at_ms: u64) {
+        for offset in letters {
+            if !self.facts.dead.contains_key(offset) {
+                self.facts.note_redriven(*offset);
+            }
+        }
+        self.commits.retry_at_ms = retry_at_ms;
+    }
+
     /// When the next commit is to go out, if nothing is in its way.
     pub(super) fn commit_due(&self) -> Option<u64> {
         self.commit_at().filter(|_| self.commits.sent.is_none())

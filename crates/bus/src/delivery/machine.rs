@@ -107,6 +107,7 @@ impl Machine {
             Input::Redrive(offsets) => self.redrive(&offsets, now),
             Input::Committed(token) => self.committed(token, now, effects),
             Input::CommitFailed { token, retry_at_ms } => self.commit_failed(token, retry_at_ms),
+            Input::Unclosed { letters, retry_at_ms } => self.unclosed(&letters, retry_at_ms),
             Input::Credit | Input::Tick => {}
         }
         self.expire(now, effects);

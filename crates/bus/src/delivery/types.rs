@@ -226,6 +226,14 @@ pub enum Input {
     Redrive(Vec<Offset>),
     /// A `Commit` is durable.
     Committed(u64),
+    /// Letters that the commit on its way is to close, and could not, though it is durable: to be closed at `retry_at_ms`
+    /// (monotonic). Told before its `Committed`.
+    Unclosed {
+        /// Their events.
+        letters: Vec<Offset>,
+        /// When to try again.
+        retry_at_ms: u64,
+    },
     /// A `Commit` was refused for now; to be asked again at `retry_at_ms` (monotonic).
     CommitFailed {
         /// Its token.

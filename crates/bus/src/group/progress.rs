@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use promethean_model::Offset;
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp, StoredEvent, Table};
+use tracing::warn;
 
 use super::Owner;
 use super::load::each_row;
@@ -20,7 +21,8 @@ use crate::rows::{EventKey, LetterRow, encode_attempts};
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) token: u64,
-    pub(super) result: Result<(), BusError>,
+    /// If it is durable: letters that are to be closed, and are not yet.
+    pub(super) result: Result<Vec<Offset>, BusError>,
 }
 
 /// A commit on its way.
@@ -49,7 +51,7 @@ async fn commit_cursor(core: Arc<Core>, cursor: StateOp, token: u64) -> Outcome 
     let began = core.clock.monotonic_ms();
     let result = core.committer.commit(Batch::new().with(cursor)).await.map_err(BusError::from);
     observe(&core, began);
-    Outcome { token, result }
+    Outcome { token, result: result.map(|()| Vec::new()) }
 }
 
 fn observe(core: &Core, began: u64) {
@@ -74,13 +76,14 @@ async fn commit_all(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Pr
 /// Rows of one commit of a seek, about.
 const STEP: usize = 500;
 
+/// The letters that are left to be closed.
 async fn commit_batch(
     core: &Core,
     owner: &Owner,
     epoch: u64,
     progress: &Progress,
     post: bool,
-) -> Result<(), BusError> {
+) -> Result<Vec<Offset>, BusError> {
     let mut batch = Batch::new();
     let cursor = cursor(owner, epoch, progress);
     let changes_letters =
@@ -89,7 +92,7 @@ async fn commit_batch(
         true => Some(core.letters.lock(&owner.topic, &owner.group).await),
         false => None,
     };
-    let (mut opened, mut buried) = (0, 0);
+    let (mut opened, mut buried, mut expired) = (0, 0, 0);
     let mut rows = Rows { owner, ops: Vec::new() };
     let closed = close_letters(core, owner, progress, &mut rows).await?;
     if progress.forget_all {
@@ -99,8 +102,8 @@ async fn commit_batch(
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    let (first, later) = closed.ops.split_at(closed.ops.len().min(STEP));
-    rows.ops.extend_from_slice(first);
+    let (first, mut later) = closed.split_at(closed.len().min(STEP));
+    first.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
     opened -= first.len() as i64;
     for offset in &progress.reopened {
         if let Some(row) = letter_at(core, owner, *offset).await? {
@@ -110,13 +113,14 @@ async fn commit_batch(
     for attempts in &progress.dead {
         let before = letter_at(core, owner, attempts.offset).await?;
         let redrives = before.map_or(0, |row| row.redrives);
-        let is_buried = if post {
+        let (is_buried, is_gone) = if post {
             bury(core, owner, attempts, before, &mut batch, &mut rows).await?
         } else {
             rows.delete(Table::Attempts, attempts.offset);
             rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
-            true
+            (true, false)
         };
+        expired += u64::from(is_gone);
         buried += u64::from(is_buried);
         opened += i64::from(is_buried) - i64::from(before.is_some());
     }
@@ -128,12 +132,21 @@ async fn commit_batch(
     }
     core.letters.add(&core.metrics, &owner.topic, &owner.group, opened);
     owner.metrics.dead_lettered.add(buried);
-    // Whoever finds these open, after a crash, closes them: their events are not finished, or redriven.
-    for step in later.chunks(STEP) {
-        in_steps(core, step, &cursor).await?;
+    owner.metrics.expired.add(expired);
+    // Whoever finds these open, after a crash, closes them: their events are not finished, or redriven. If not all can be
+    // closed now, what is committed is so all the same.
+    while !later.is_empty() {
+        let (step, rest) = later.split_at(later.len().min(STEP));
+        let mut rows = Rows { owner, ops: Vec::new() };
+        step.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
+        if let Err(error) = in_steps(core, &rows.ops, &cursor).await {
+            warn!(topic = %owner.topic, group = %owner.group, %error, "dead letters are closed later");
+            break;
+        }
         core.letters.add(&core.metrics, &owner.topic, &owner.group, -(step.len() as i64));
+        later = rest;
     }
-    Ok(())
+    Ok(later.to_vec())
 }
 
 /// Forgets every noted attempt. All of it, and what is in `rows` already, is as true before the seek as after it, but for
@@ -158,19 +171,19 @@ async fn forget_attempts(
 
 /// Letters that are closed. A seek delivers their events again, unless one is gone: then the letter is all that is left
 /// of it, and stays open, which goes to `rows`.
-async fn close_letters<'o>(
+async fn close_letters(
     core: &Core,
-    owner: &'o Owner,
+    owner: &Owner,
     progress: &Progress,
     rows: &mut Rows<'_>,
-) -> Result<Rows<'o>, BusError> {
-    let mut closed = Rows { owner, ops: Vec::new() };
+) -> Result<Vec<Offset>, BusError> {
+    let mut closed = Vec::new();
     for offset in &progress.redriven {
         let Some(row) = letter_at(core, owner, *offset).await? else { continue };
         if progress.forget_all && event_at(core, owner, *offset).await?.is_none() {
             rows.put(Table::DeadLetters, *offset, row.reopened().encode());
         } else {
-            closed.delete(Table::DeadLetters, *offset);
+            closed.push(*offset);
         }
     }
     Ok(closed)
@@ -204,7 +217,8 @@ fn cursor(owner: &Owner, epoch: u64, progress: &Progress) -> StateOp {
     .into()
 }
 
-/// Adds a dead letter and says so. An event that retention took in the meantime leaves none but the one it had before.
+/// Adds a dead letter; whether there is one, and whether the event is gone. An event that retention took in the meantime
+/// leaves none but the one it had before.
 async fn bury(
     core: &Core,
     owner: &Owner,
@@ -212,29 +226,28 @@ async fn bury(
     before: Option<LetterRow>,
     batch: &mut Batch,
     rows: &mut Rows<'_>,
-) -> Result<bool, BusError> {
+) -> Result<(bool, bool), BusError> {
     let redrives = before.map_or(0, |row| row.redrives);
     rows.delete(Table::Attempts, attempts.offset);
     match event_at(core, owner, attempts.offset).await {
         // Other events must not wait for one that cannot be read; what is known of it stays visible.
         Err(BusError::CorruptRange { .. }) => {
             rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
-            Ok(true)
+            Ok((true, false))
         }
         Err(error) => Err(error),
         Ok(Some(event)) => {
             let (letter, row) = dead_letter::post(&owner.group, &event, attempts, redrives)?;
             batch.events.extend(letter);
             rows.put(Table::DeadLetters, attempts.offset, row.encode());
-            Ok(true)
+            Ok((true, false))
         }
         Ok(None) => {
-            owner.metrics.expired.inc();
             if let Some(before) = before {
                 let row = LetterRow::open(before.letter, attempts, redrives);
                 rows.put(Table::DeadLetters, attempts.offset, row.encode());
             }
-            Ok(before.is_some())
+            Ok((before.is_some(), true))
         }
     }
 }

@@ -221,8 +221,13 @@ impl Task {
 
     pub(super) fn committed(&mut self, outcome: Outcome) -> Result<(), BusError> {
         match outcome.result {
-            Ok(()) => {
+            Ok(unclosed) => {
                 self.failure = None;
+                if !unclosed.is_empty() {
+                    // Before the next commit can go out.
+                    let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
+                    self.step(Input::Unclosed { letters: unclosed, retry_at_ms });
+                }
                 self.step(Input::Committed(outcome.token));
                 Ok(())
             }
