@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, RowOp, StoredEvent, Table};
 
-use crate::admin::group_rows;
+use crate::admin::{finish_named, group_rows};
 use crate::bus::Bus;
 use crate::changing::to_the_end;
 use crate::core::Core;
@@ -99,6 +99,7 @@ impl Bus {
                     actual: format!("consumers of `{}`", key.subject),
                 });
             }
+            finish_named(&core, &group).await?;
             let subject = Subject::Topic(topic.clone());
             if stored_row(&core, &group, &subject).await?.is_none() {
                 let options = AskedOptions { from: Some(from), ..AskedOptions::default() }

@@ -11,6 +11,7 @@ use promethean_store::port::{
     Batch, CursorOp, DedupeForget, Row, RowOp, SettingsOp, StateOp, Table, TopicOp,
 };
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use super::find::group_rows;
 use crate::bus::Bus;
@@ -108,16 +109,19 @@ async fn delete_topic(core: &Arc<Core>, topic: &TopicName) -> Result<(), BusErro
     core.letters.forget(topic, None);
     core.settings.put(topic, None);
     core.metrics.forget_topic(topic);
-    configure(core, topic).await
+    configure(core, topic).await;
+    Ok(())
 }
 
-/// What the configuration says of a topic is true also of the next one of its name. If it cannot be said now, it is at the
-/// next start.
-async fn configure(core: &Core, topic: &TopicName) -> Result<(), BusError> {
-    let Some(settings) = core.options.topics.get(topic) else { return Ok(()) };
-    core.store.commit(Batch::new().with(SettingsOp::Put(topic.clone(), settings.clone()))).await?;
+/// What the configuration says of a topic is true also of the next one of its name. If the store cannot be told now, it is
+/// at the next start: the topic is deleted all the same.
+async fn configure(core: &Core, topic: &TopicName) {
+    let Some(settings) = core.options.topics.get(topic) else { return };
     core.settings.put(topic, Some(settings.clone()));
-    Ok(())
+    let put = SettingsOp::Put(topic.clone(), settings.clone());
+    if let Err(error) = core.store.commit(Batch::new().with(put)).await {
+        warn!(%topic, %error, "the configured settings of a deleted topic are not stored");
+    }
 }
 
 /// Notes that any event of the topic may be of this version, as is true of a topic that begins anew. Said of one that
@@ -162,7 +166,7 @@ async fn delete_group(core: &Arc<Core>, subject: &Subject, group: &GroupName) ->
 
 /// Deletes what is left of a group whose row says that it is being deleted. Under the group's lock; there are no owners,
 /// since nobody finds the row.
-pub(crate) async fn finish_group(
+pub(super) async fn finish_group(
     core: &Arc<Core>,
     subject: &Subject,
     group: &GroupName,

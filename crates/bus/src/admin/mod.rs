@@ -23,7 +23,6 @@ mod topics;
 mod unfinished;
 
 pub use self::change::SeekReport;
-pub(crate) use self::delete::finish_group;
 pub(crate) use self::find::group_on;
 pub(crate) use self::find::{group_rows, stored_rows};
 pub use self::groups::{GroupInfo, GroupProgress};
@@ -32,4 +31,4 @@ pub use self::replay::{Replay, ReplayPage};
 pub use self::scan::Scan;
 pub use self::tail::Tail;
 pub use self::unfinished::UnfinishedDeletion;
-pub(crate) use self::unfinished::{Unfinished, finish_all as finish_deletions};
+pub(crate) use self::unfinished::{Unfinished, finish_all as finish_deletions, finish_named};

@@ -9,19 +9,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use promethean_model::GroupName;
-use tokio::time::MissedTickBehavior;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::delete::finish_group;
+use super::find::stored_rows;
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::pattern::Subject;
-use crate::rows::{GroupKey, GroupRow};
+use crate::rows::{GroupKey, GroupRow, group_prefix};
 use crate::subscribe::stored_row;
 
-/// How long to wait before what failed is tried again.
+/// How long to wait before what failed is tried again; twice as long each time.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// A group whose deletion waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,20 +66,21 @@ pub(crate) async fn finish_all(core: &Arc<Core>, rows: &[(GroupKey, GroupRow)]) 
 
 async fn go_on(core: Arc<Core>) {
     let mut shutdown = core.shutdown.subscribe();
-    let mut every = tokio::time::interval(AGAIN_AFTER);
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick is at once.
-    every.tick().await;
+    let mut after = AGAIN_AFTER;
     loop {
         tokio::select! {
             _ = shutdown.wait_for(|closing| *closing) => return,
-            _ = every.tick() => {}
+            () = tokio::time::sleep_until(Instant::now() + after) => {}
         }
+        after = (after * 2).min(AGAIN_AFTER_MAX);
         let left: Vec<_> = core.unfinished.lock().values().cloned().collect();
         if left.is_empty() {
             return;
         }
         for UnfinishedDeletion { group, subject, .. } in left {
+            if *core.shutdown.borrow() {
+                return;
+            }
             finish(&core, group, subject).await;
         }
     }
@@ -94,17 +97,36 @@ async fn finish(core: &Arc<Core>, group: GroupName, subject: Subject) {
         }
         Err(error) => {
             let reason = error.to_string();
-            warn!(%group, %subject, %reason, "a group is being deleted and something is in the way");
-            core.unfinished.lock().insert(place, UnfinishedDeletion { group, subject, reason });
+            let left =
+                UnfinishedDeletion { group: group.clone(), subject: subject.clone(), reason: reason.clone() };
+            let before = core.unfinished.lock().insert(place, left);
+            // Said once, however long it is so.
+            if before.is_none_or(|before| before.reason != reason) {
+                warn!(%group, %subject, %reason, "a group is being deleted and something is in the way");
+            }
         }
     }
 }
 
 async fn try_finish(core: &Arc<Core>, group: &GroupName, subject: &Subject) -> Result<(), BusError> {
     let _lock = core.members.lock(group).await;
+    if let Subject::Topic(topic) = subject
+        && core.followers.get(group, topic).is_some()
+    {
+        return Ok(());
+    }
     // Somebody may have finished it, and made another of its name.
     match stored_row(core, group, subject).await? {
         Some(row) if row.deleting => finish_group(core, subject, group).await,
         _ => Ok(()),
     }
+}
+
+/// Deletes what is left of groups of a name, whatever their subjects: another of its name must not find it. Under the
+/// group's lock.
+pub(crate) async fn finish_named(core: &Arc<Core>, group: &GroupName) -> Result<(), BusError> {
+    for (key, _) in stored_rows(core, &group_prefix(group)).await?.iter().filter(|(_, row)| row.deleting) {
+        finish_group(core, &key.subject, group).await?;
+    }
+    Ok(())
 }

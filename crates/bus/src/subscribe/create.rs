@@ -6,7 +6,7 @@ use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, RowOp, Table};
 
 use super::request::Subscribe;
-use crate::admin::{finish_group, group_rows};
+use crate::admin::{finish_named, group_rows};
 use crate::changing::Pass;
 use crate::core::Core;
 use crate::error::BusError;
@@ -50,10 +50,9 @@ pub(crate) async fn require_group(
 pub(super) async fn find_or_create(core: &Arc<Core>, request: &Subscribe) -> Result<GroupRow, BusError> {
     loop {
         match stored_row(core, &request.group, &request.subject).await? {
-            // Another group of its name must not find what it left.
-            Some(row) if row.deleting => finish_group(core, &request.subject, &request.group).await?,
-            Some(row) => return keep(core, request, row).await,
-            None => {
+            Some(row) if !row.deleting => return keep(core, request, row).await,
+            _ => {
+                finish_named(core, &request.group).await?;
                 if let Some(row) = create(core, request).await? {
                     return Ok(row);
                 }

@@ -19,6 +19,7 @@ pub(crate) struct GateStore {
     held: Mutex<Option<(Which, When, Arc<Gate>)>>,
     largest: AtomicUsize,
     left: AtomicUsize,
+    refused: Semaphore,
     held_schema: Mutex<Option<Arc<Gate>>>,
     schemas_read: AtomicUsize,
 }
@@ -64,6 +65,7 @@ impl GateStore {
             held: Mutex::default(),
             largest: AtomicUsize::new(0),
             left,
+            refused: Semaphore::new(0),
             held_schema: Mutex::default(),
             schemas_read: AtomicUsize::new(0),
         }
@@ -102,6 +104,16 @@ impl GateStore {
         self.left.store(commits, Ordering::SeqCst);
     }
 
+    /// Waits until a commit is refused.
+    pub(crate) async fn refused(&self) {
+        self.refused.acquire().await.unwrap().forget();
+    }
+
+    /// Whether one was that nobody has waited for.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused.available_permits() > 0
+    }
+
     /// The most changes of one commit since the last look.
     pub(crate) fn largest(&self) -> usize {
         self.largest.swap(0, Ordering::SeqCst)
@@ -124,6 +136,7 @@ impl Store for GateStore {
         self.largest.fetch_max(batch.state.len(), Ordering::SeqCst);
         let some = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, some).is_err() {
+            self.refused.add_permits(1);
             return Err(CommitError::Storage { reason: "as the test wants it".to_owned() });
         }
         let Some((when, gate)) = self.gate(&batch) else { return self.inner.commit(batch).await };

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use promethean_bus::admin::LetterInfo;
 use promethean_bus::coordinator::Liveness;
+use promethean_bus::follower::GivenUp;
 use promethean_bus::limits::Rate;
 use promethean_bus::rows::Start;
 use promethean_bus::{Bus, BusOptions};
 use promethean_model::{Offset, TopicSettings};
-use promethean_store::port::{Batch, StateOp, Table, TopicOp};
+use promethean_store::port::{Batch, Cursor, CursorOp, StateOp, Table, TopicOp};
 
 use super::changing::{assert_nothing_left, troubled};
 use super::gate_store::When;
@@ -22,6 +23,9 @@ on_both_stores!(
     a_topic_goes_without_the_cursors_of_its_groups,
     letters_of_a_topic_that_was_born_again_are_others,
     a_deletion_that_cannot_be_finished_is_left_for_later,
+    a_new_group_finds_nothing_of_a_half_deleted_one,
+    a_follower_does_not_go_on_with_a_half_deleted_group,
+    a_topic_is_deleted_though_its_settings_cannot_be_stored,
     what_is_configured_for_a_topic_is_so_for_the_next_of_its_name,
     what_the_rate_refuses_is_neither_lost_nor_counted,
 );
@@ -61,13 +65,20 @@ async fn letters(world: &World) -> Vec<LetterInfo> {
 /// Wherever the process dies, an event is delivered or a dead letter, never neither and never both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seek_that_dies_between_two_steps_loses_nothing() {
-    for commits in 0.. {
+    for commits in 0..40 {
         let (mut world, store) = World::gated(Kind::Memory).await;
         troubled(&world, 1200).await;
         store.refuse_after(commits);
         let (of, by) = (topic("a"), group("g"));
         let seek = world.bus.seek(&of, &by, Start::Earliest, false);
-        if matches!(tokio::time::timeout(Duration::from_millis(150), seek).await, Ok(Ok(_))) {
+        let ended = soon("a seek", async {
+            tokio::select! {
+                () = store.refused() => false,
+                // It may be over although its last steps were refused.
+                ended = seek => ended.is_ok() && !store.has_refused(),
+            }
+        });
+        if ended.await {
             assert!(commits > 6, "in {commits} commits");
             return;
         }
@@ -92,6 +103,64 @@ async fn a_seek_that_dies_between_two_steps_loses_nothing() {
         assert_eq!(take(&mut member, 1800).await.len(), 1800, "{commits}");
         assert_eq!((world.rows(Table::DeadLetters).await, world.rows(Table::Attempts).await), (0, 0));
     }
+    panic!("it takes too many commits");
+}
+
+/// Once it is durable that the events are delivered again, the seek is over, and what is left to close is closed later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_a_seek_cannot_close_are_closed_later() {
+    let mut late = 0;
+    for commits in 0..40 {
+        let (world, store) = World::gated(Kind::Memory).await;
+        troubled(&world, 1200).await;
+        store.refuse_after(commits);
+        let (of, by) = (topic("a"), group("g"));
+        let mut seek = std::pin::pin!(world.bus.seek(&of, &by, Start::Earliest, false));
+        let mut early = None;
+        soon("a seek", async {
+            tokio::select! {
+                () = store.refused() => {}
+                ended = &mut seek => early = Some(ended),
+            }
+        })
+        .await;
+        if matches!(early, Some(Ok(_))) && !store.has_refused() {
+            assert_eq!(late, 2, "in {commits} commits");
+            return;
+        }
+        store.refuse_after(usize::MAX);
+        if world.rows(Table::Attempts).await > 0 {
+            // The last of these go with the seek itself, which is not durable.
+            continue;
+        }
+        // No time passes, so that nothing is tried again.
+        let ended = match early {
+            Some(ended) => ended,
+            None => soon("the seek", seek).await,
+        };
+        assert!(ended.unwrap().applied);
+        late += 1;
+        let left = world.rows(Table::DeadLetters).await;
+        assert!(left > 0 && counted(&world) == left as i64, "{left}");
+        let mut member = world.subscribe(bounded(request("a", "g"), 10_000)).await;
+        let again = take(&mut member, 1800).await;
+        assert!(again.iter().all(|lease| lease.attempt == 1));
+        soon("closed", async {
+            while world.rows(Table::DeadLetters).await > 0 {
+                world.pass(1_000);
+                a_moment().await;
+            }
+        })
+        .await;
+        let metrics = world.bus.metrics().group(&of, &by);
+        assert_eq!((counted(&world), metrics.dead_lettered.get()), (0, 1200));
+    }
+    panic!("it takes too many commits");
+}
+
+/// For what takes seconds: others need the machine meanwhile.
+async fn a_moment() {
+    let _ = tokio::time::timeout(Duration::from_millis(10), std::future::pending::<()>()).await;
 }
 
 fn deletes_topic(batch: &Batch) -> bool {
@@ -154,13 +223,66 @@ async fn a_deletion_that_cannot_be_finished_is_left_for_later(kind: Kind) {
     store.refuse_after(usize::MAX);
     soon("deleted", async {
         while !world.bus.unfinished_deletions().is_empty() {
-            tokio::task::yield_now().await;
+            a_moment().await;
         }
     })
     .await;
     assert_nothing_left(&world).await;
     soon("close", world.bus.close()).await;
     assert_eq!(world.bus.tasks(), 0);
+}
+
+async fn a_new_group_finds_nothing_of_a_half_deleted_one(kind: Kind) {
+    let (world, store) = World::gated(kind).await;
+    world.fill("t.a", 0..3).await;
+    let mut member = world.subscribe(request("t.*", "g")).await;
+    let leases = take(&mut member, 3).await;
+    member.ack(&leases).await.unwrap();
+    drop(member);
+    world.until_tasks(0).await;
+    store.refuse_after(1);
+    world.bus.delete_group(&"t.*".parse().unwrap(), &group("g")).await.unwrap_err();
+    let refused = world.bus.subscribe(request("t.a", "g")).await.unwrap_err();
+    assert!(refused.to_string().contains("as the test wants it"), "{refused}");
+    store.refuse_after(usize::MAX);
+    let mut member = world.subscribe(request("t.a", "g")).await;
+    assert_eq!(take(&mut member, 3).await.len(), 3);
+    assert_eq!(world.rows(Table::Groups).await, 1);
+}
+
+async fn a_follower_does_not_go_on_with_a_half_deleted_group(kind: Kind) {
+    let (world, store) = World::gated(kind).await;
+    world.fill("a", 0..1).await;
+    let (by, on) = (group("f"), topic("a"));
+    let follow = || world.bus.follow(&by, &on, Start::Earliest);
+    let follower = follow().await.unwrap();
+    let cursor = Cursor { floor: Offset(1), epoch: 0, data: Vec::new() };
+    let put = CursorOp::Put { group: by.clone(), topic: on.clone(), cursor, expected_epoch: 0 };
+    world.store.commit(Batch::new().with(put)).await.unwrap();
+    let given_up = GivenUp { reason: "bad".to_owned(), attempts: 1, first_ms: 0 };
+    follower.bury(&world.events("a").await[0], &given_up).await.unwrap();
+    drop(follower);
+    store.refuse_after(1);
+    world.bus.delete_group(&"a".parse().unwrap(), &by).await.unwrap_err();
+    follow().await.unwrap_err();
+    store.refuse_after(usize::MAX);
+    let _follower = follow().await.unwrap();
+    assert_eq!(world.rows(Table::DeadLetters).await, 0);
+    assert_eq!(world.bus.groups(None).await.unwrap().len(), 1);
+}
+
+async fn a_topic_is_deleted_though_its_settings_cannot_be_stored(kind: Kind) {
+    let (mut world, store) = World::gated(kind).await;
+    let settings = TopicSettings { max_attempts: 3, ..TopicSettings::default() };
+    let options = BusOptions { topics: [(topic("a"), settings.clone())].into(), ..BusOptions::default() };
+    soon("close", world.bus.close()).await;
+    world.bus = Bus::open(Arc::clone(&world.store), Arc::clone(&world.clock) as _, options).await.unwrap();
+    world.publish("a", 1).await;
+    store.refuse_after(1);
+    world.bus.delete_topic(&topic("a")).await.unwrap();
+    store.refused().await;
+    assert_eq!(world.bus.topic_settings(&topic("a")), settings);
+    assert_eq!(world.store.topic_info(&topic("a")).await.unwrap(), None);
 }
 
 async fn what_is_configured_for_a_topic_is_so_for_the_next_of_its_name(kind: Kind) {
@@ -232,7 +354,7 @@ async fn the_timer_of_heartbeats_takes_a_silent_member_out() {
     world.clock.advance(3_000);
     soon("taken out", async {
         while members() == 2 {
-            tokio::task::yield_now().await;
+            a_moment().await;
         }
     })
     .await;
