@@ -102,7 +102,7 @@ async fn commit_batch(
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    let (first, mut later) = closed.split_at(closed.len().min(STEP));
+    let (first, later) = closed.split_at(closed.len().min(STEP));
     first.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
     opened -= first.len() as i64;
     for offset in &progress.reopened {
@@ -133,20 +133,24 @@ async fn commit_batch(
     core.letters.add(&core.metrics, &owner.topic, &owner.group, opened);
     owner.metrics.dead_lettered.add(buried);
     owner.metrics.expired.add(expired);
-    // Whoever finds these open, after a crash, closes them: their events are not finished, or redriven. If not all can be
-    // closed now, what is committed is so all the same.
+    Ok(close_later(core, owner, later, &cursor).await)
+}
+
+/// Closes letters beside a commit that is durable; those that are left. Whoever finds these open, after a crash, closes
+/// them: their events are not finished, or redriven.
+async fn close_later(core: &Core, owner: &Owner, mut later: &[Offset], cursor: &StateOp) -> Vec<Offset> {
     while !later.is_empty() {
         let (step, rest) = later.split_at(later.len().min(STEP));
         let mut rows = Rows { owner, ops: Vec::new() };
         step.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
-        if let Err(error) = in_steps(core, &rows.ops, &cursor).await {
+        if let Err(error) = in_steps(core, &rows.ops, cursor).await {
             warn!(topic = %owner.topic, group = %owner.group, %error, "dead letters are closed later");
             break;
         }
         core.letters.add(&core.metrics, &owner.topic, &owner.group, -(step.len() as i64));
         later = rest;
     }
-    Ok(later.to_vec())
+    later.to_vec()
 }
 
 /// Forgets every noted attempt. All of it, and what is in `rows` already, is as true before the seek as after it, but for
