@@ -8,6 +8,7 @@
 //! | `frames` | frames to be written, in one buffer |
 //! | `connection` | the task: what is ready is done, in turns |
 //! | `requests` | what each frame of a client asks for |
+//! | `knowing` | who the client is, and whether that still holds |
 //! | `settling` | acks, nacks and extensions |
 //! | `publishing` | events that came together go to the bus together |
 //! | `fetching` | subscriptions that are given events only when they ask |
@@ -19,6 +20,7 @@ mod asking;
 mod connection;
 mod fetching;
 mod frames;
+mod knowing;
 mod publishing;
 mod requests;
 mod settling;

@@ -24,7 +24,7 @@ use super::socket::{End, Incoming, Socket};
 use super::subscriptions::{Came, Subscriptions};
 use super::timing::{Due, Timing};
 use crate::app::App;
-use crate::auth::{Asking, AuthError, Standing};
+use crate::auth::{Asking, Standing};
 use crate::http::metrics::OPS;
 use crate::usage::accounts::Place;
 
@@ -58,7 +58,7 @@ pub(super) struct Connection {
     /// Asks again who it is, because tokens have changed. Until that is known nothing is read or delivered.
     pub(super) asking_again: Option<Asking>,
     /// Not to be asked again before, because tokens cannot be looked at.
-    ask_after_ms: u64,
+    pub(super) ask_after_ms: u64,
     /// Tokens that were refused.
     pub(super) failures: u32,
     /// Its place among the connections of its token, if those are limited.
@@ -127,7 +127,8 @@ impl Connection {
             app,
         };
         if let Some((standing, place)) = known_as {
-            connection.known(standing, place);
+            connection.place = place;
+            connection.known(standing);
             if !connection.app.auth.is_open() {
                 connection.record("connect", "ok", None);
             }
@@ -197,29 +198,6 @@ impl Connection {
 
     fn may_write_more(&self) -> bool {
         self.socket.unwritten() + self.out.bytes() < UNWRITTEN_MAX
-    }
-
-    /// Looks again who the client is, if tokens have changed.
-    fn poll_standing(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(standing) = &self.standing else { return false };
-        if self.asking_again.is_none() {
-            let due = standing.is_stale() && self.app.clock.monotonic_ms() >= self.ask_after_ms;
-            if !due || self.closing.is_some() {
-                return false;
-            }
-            self.asking_again = Some(standing.again());
-        }
-        let Some(asking) = &mut self.asking_again else { return false };
-        let Poll::Ready(standing) = asking.as_mut().poll(cx) else { return false };
-        self.asking_again = None;
-        match standing {
-            Ok(standing) => self.known_still(standing),
-            Err(AuthError::Unavailable) => {
-                self.ask_after_ms = self.app.clock.monotonic_ms() + self.app.options.auth_check_every_ms;
-            }
-            Err(_) => self.give_up(UNKNOWN, "the token is no longer valid"),
-        }
-        true
     }
 
     fn poll_first(&mut self, cx: &mut Context<'_>) -> bool {
@@ -383,7 +361,7 @@ impl Connection {
     }
 
     /// Closes the connection whatever is under way.
-    fn give_up(&mut self, code: CloseCode, why: &'static str) {
+    pub(super) fn give_up(&mut self, code: CloseCode, why: &'static str) {
         self.closing = Some((code, why));
         (self.first, self.asking_again) = (None, None);
         self.timing.over();

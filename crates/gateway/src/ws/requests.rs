@@ -17,11 +17,10 @@ use super::connection::{Connection, Kept, TOO_MANY, UNKNOWN};
 use super::publishing::refuse;
 use super::subscriptions::Subscribed;
 use crate::audit::Record;
-use crate::auth::{Access, AuthError, Secret, Standing};
+use crate::auth::{Access, AuthError, Standing};
 use crate::events;
 use crate::http::metrics::OPS;
 use crate::refusal::Refusal;
-use crate::usage::accounts::{Account, Place};
 
 /// Tokens that may be wrong before the connection is closed.
 const FAILURES_MAX: u32 = 3;
@@ -63,16 +62,6 @@ impl Connection {
             }
             self.refuse(corr, &refusal);
         }
-    }
-
-    /// Writes down what the client did, if that is wanted.
-    pub(super) fn record(&self, what: &'static str, outcome: &'static str, on: Option<&str>) {
-        let who = || self.standing.as_ref().map(|standing| Arc::clone(&standing.identity.name));
-        self.app.record(|| Record {
-            who: who(),
-            on: on.map(str::to_owned),
-            ..Record::new(self.peer, what, outcome)
-        });
     }
 
     fn other(&mut self, corr: Corr<'_>, frame: ClientFrame<'_>, bytes: usize) -> Result<(), Refusal> {
@@ -135,75 +124,6 @@ impl Connection {
         refuse(&mut self.out, &Reply { corr }, refusal);
     }
 
-    fn authenticate(&mut self, corr: Corr<'_>, token: Option<&str>) {
-        self.publishing.hand_over();
-        let (app, peer, corr) = (self.app.clone(), self.peer, corr.map(RawValue::to_owned));
-        let token = token.map(Secret::from);
-        self.first =
-            Some(Box::pin(async move { Answer::Known(corr, app.standing(peer, token).await.map(Box::new)) }));
-    }
-
-    fn account(&self) -> Option<&Arc<Account>> {
-        self.place.as_ref().map(Place::account)
-    }
-
-    /// The client showed a token: it is known by that if the token may have one more connection.
-    fn admit(&mut self, standing: Standing) -> Result<(), Refusal> {
-        let account = self.app.account(&standing.identity);
-        let is_same = |ours: &Arc<Account>| account.as_ref().is_some_and(|other| Arc::ptr_eq(ours, other));
-        if self.account().is_some_and(is_same) {
-            self.known_still(standing);
-            self.record("AUTH", "ok", None);
-            return Ok(());
-        }
-        let place = account.map(|account| account.connection()).transpose().inspect_err(|_| {
-            self.app.metrics.over_quota("connections");
-            if self.standing.is_none() {
-                self.closing = Some((TOO_MANY, "the token has as many connections as it may"));
-            }
-        })?;
-        self.known(standing, place);
-        self.record("AUTH", "ok", None);
-        Ok(())
-    }
-
-    /// The client is known as before, perhaps with other limits, which do not end what is there.
-    pub(super) fn known_still(&mut self, standing: Standing) {
-        let account = self.app.account(&standing.identity);
-        let place = match (account, self.place.take()) {
-            (Some(account), Some(place)) if Arc::ptr_eq(&account, place.account()) => Some(place),
-            (account, _) => account.map(|account| account.old_connection()),
-        };
-        self.known(standing, place);
-    }
-
-    /// The client is known from now on, or again. What it may no longer be subscribed to ends.
-    pub(super) fn known(&mut self, standing: Standing, place: Option<Place>) {
-        let identity = &standing.identity;
-        let now_ms = self.app.clock.wall_ms();
-        let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
-        self.timing.known(self.app.clock.monotonic_ms(), for_ms);
-        self.socket.allow(self.app.options.message_bytes_max);
-        self.last_topic = None;
-        let may = |sub: &Subscribed| {
-            let subscription = &sub.subscription;
-            identity.may(&Access::Subscribe(subscription.subject(), Some(subscription.group())))
-        };
-        for mut removed in self.subscriptions.remove_unless(may) {
-            removed.subscription.unsubscribe();
-            self.unfetched(&mut removed, "forbidden");
-            self.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
-        }
-        let account = place.as_ref().map(Place::account);
-        if account.map(Arc::as_ptr) != self.account().map(Arc::as_ptr) {
-            self.subscriptions.move_to(account);
-        }
-        self.place = place;
-        // Whoever is being asked for is not who it is now.
-        self.asking_again = None;
-        self.standing = Some(standing);
-    }
-
     fn publish(&mut self, corr: Corr<'_>, item: Item<'_>, bytes: usize) -> Result<(), Refusal> {
         let event = self.event(item)?;
         match self.pay_for(1, bytes) {
@@ -247,10 +167,6 @@ impl Connection {
         }
         self.last_topic = Some(topic.clone());
         Ok(topic)
-    }
-
-    fn may(&self, access: &Access<'_>) -> bool {
-        self.standing.as_ref().is_some_and(|standing| self.app.may(&standing.identity, access))
     }
 
     fn subscribe(

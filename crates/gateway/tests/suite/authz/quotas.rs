@@ -160,6 +160,22 @@ async fn a_token_has_so_many_connections_and_subscriptions() {
 }
 
 #[tokio::test]
+async fn what_is_counted_while_there_are_limits_is_not_when_there_are_none() {
+    let limited = Quota { max_subscriptions: number(2), ..Quota::default() };
+    let (world, tokens) = world(vec![entry("one", limited)], GatewayOptions::default()).await;
+    let mut client = Client::connect(world.address(), Some("one")).await.unwrap();
+    client.subscribe("t", "a", json!({})).await;
+    for quota in [Quota::default(), limited] {
+        tokens.replace(vec![entry("one", quota)]);
+        // A frame is looked at after the token is.
+        client.publish("u", json!(1)).await;
+    }
+    client.subscribe("t", "b", json!({})).await;
+    client.refused(json!({"op": "SUBSCRIBE", "topic": "t", "group": "c"}), "too_many_subscriptions").await;
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_token_publishes_so_much_over_whatever_connections() {
     let quota =
         Quota { publish_per_second: number(10), publish_bytes_per_second: number(2_000), ..Quota::default() };
