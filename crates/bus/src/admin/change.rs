@@ -52,9 +52,6 @@ impl Bus {
             return Ok(report);
         }
         let wanted = Wanted { topic: topic.clone(), group: group.clone(), row };
-        // Letters of events that are delivered again: an event has one letter or is unfinished, never both. As redriven
-        // ones they survive a crash before the seek, which closes them.
-        self.redrive_from(wanted.clone(), to).await?;
         ask_owner(core, &wanted, |answer| Command::Ask(Ask::Seek(to), answer)).await?;
         Ok(SeekReport { applied: true, ..report })
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use self::originals::Originals;
-use self::work::{Action, Chosen, Work};
+use self::work::{Action, Work};
 use super::find::group_on;
 use crate::bus::Bus;
 use crate::error::BusError;
@@ -174,19 +174,14 @@ impl Bus {
             row.open_to_consumers(group)?;
         }
         let wanted = Wanted { topic: topic.clone(), group: group.clone(), row };
-        self.run(Work::new(Arc::clone(core), wanted, action), Chosen::These(which)).await
+        self.run(Work::new(Arc::clone(core), wanted, action), which).await
     }
 
-    /// Redrives all open letters from an offset on to their group.
-    pub(super) async fn redrive_from(&self, on: Wanted, from: Offset) -> Result<LetterReport, BusError> {
-        self.run(Work::new(Arc::clone(&self.core), on, Action::ToGroup), Chosen::From(from)).await
-    }
-
-    async fn run(&self, work: Work, chosen: Chosen) -> Result<LetterReport, BusError> {
+    async fn run(&self, work: Work, which: LetterChoice) -> Result<LetterReport, BusError> {
         let (answer, answered) = oneshot::channel();
         // On a task of its own: a caller that goes away must not come between a commit and the owner's hearing of it.
         self.core.tasks.spawn(async move {
-            let report = work.run(chosen, || answer.is_closed()).await;
+            let report = work.run(which, || answer.is_closed()).await;
             // Whoever asked may have gone away.
             let _ = answer.send(report);
         });

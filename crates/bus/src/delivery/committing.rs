@@ -61,7 +61,7 @@ impl Machine {
             dead: facts.dead.values().map(|dead| dead.attempts).collect(),
             redriven: facts.redriven.iter().copied().collect(),
             reopened: facts.reopened.iter().copied().collect(),
-            forget_all: facts.seek.is_some(),
+            seek: facts.seek,
         }));
         self.commits.sent = Some(Box::new(Sent { token, floor, facts }));
     }

@@ -19,7 +19,7 @@ pub(super) struct Facts {
     pub(super) redriven: BTreeSet<Offset>,
     /// Letters that stay open, since their event is gone.
     pub(super) reopened: BTreeSet<Offset>,
-    /// Where the last seek went.
+    /// From here on everything was to be delivered again, by a seek: the lowest of them if there were several.
     pub(super) seek: Option<Offset>,
     /// With the number of stale leases.
     pub(super) replies: Vec<(ReplyNo, usize)>,
@@ -72,16 +72,20 @@ impl Facts {
         self.urgent = true;
     }
 
-    /// What remains true after a seek: below it, what died is dead. Above it everything is delivered again, so nothing
-    /// there is dead, and a redriven letter there is closed.
-    pub(super) fn cut(&mut self, to: Offset) {
+    pub(super) fn note_seek(&mut self, to: Offset) {
+        self.cut(to);
+        self.seek = Some(self.seek.map_or(to, |before| before.min(to)));
+        self.urgent = true;
+    }
+
+    /// What remains true after a seek: below it, what died is dead. From it on everything is delivered again, so nothing
+    /// there is dead, and its commit closes what letters there are.
+    fn cut(&mut self, to: Offset) {
         self.failed.clear();
         self.forget.clear();
-        for (offset, dead) in self.dead.split_off(&to) {
-            if dead.extra {
-                self.redriven.insert(offset);
-            }
-        }
+        self.dead.split_off(&to);
+        self.redriven.split_off(&to);
+        self.reopened.split_off(&to);
     }
 
     /// Leaves at most `most` dead events in these facts; the rest come back, for the next commit.
@@ -129,7 +133,7 @@ impl Facts {
         self.redriven.append(&mut older.redriven);
         self.reopened.append(&mut older.reopened);
         self.drop_reopened();
-        self.seek = self.seek.or(older.seek);
+        self.seek = [self.seek, older.seek].into_iter().flatten().min();
         older.replies.append(&mut self.replies);
         self.replies = older.replies;
         self.urgent = true;

@@ -10,22 +10,13 @@ use super::table::{Entry, State, UNREAD};
 use super::types::{Effect, Now, ReplyNo};
 
 impl Machine {
-    /// Everything below is finished and nothing above. Nothing is delivered until that is durable.
+    /// Everything below is finished and nothing above; letters from there on are closed by the commit, those that are
+    /// redriven too. Nothing is delivered until that is durable.
     pub(super) fn seek(&mut self, to: Offset, reply: ReplyNo, effects: &mut Vec<Effect>) {
         let scope = self.config.scope.range;
         let to = to.clamp(scope.start, scope.end);
         self.revoke_where(effects, |_, _, _| true);
-        // Redriven letters from here on are delivered again by the seek itself.
-        let closed: Vec<Offset> = self
-            .table
-            .iter()
-            .filter(|(offset, entry)| entry.extra && *offset >= to)
-            .map(|(offset, _)| offset)
-            .collect();
-        self.facts.cut(to);
-        self.facts.redriven.extend(closed);
-        self.facts.seek = Some(to);
-        self.facts.urgent = true;
+        self.facts.note_seek(to);
         self.facts.replies.push((reply, 0));
         self.table.reset_below(to);
         self.keys.clear();

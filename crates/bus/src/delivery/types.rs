@@ -128,8 +128,9 @@ pub struct Progress {
     pub redriven: Vec<Offset>,
     /// Redriven dead letters whose event was gone before it was delivered: they are open as before.
     pub reopened: Vec<Offset>,
-    /// Whether every noted attempt of the claim is to be forgotten (a seek).
-    pub forget_all: bool,
+    /// A seek: every noted attempt of the claim is to be forgotten, and the letters from here on are to be closed, but
+    /// for those whose event is gone. Those are open as before.
+    pub seek: Option<Offset>,
 }
 
 /// What happens to a machine.

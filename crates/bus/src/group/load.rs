@@ -1,9 +1,10 @@
 //! From what the store keeps of a group to a machine that goes on from there.
 
-use promethean_model::SystemSuffix;
+use promethean_model::{Offset, OffsetRange, SystemSuffix};
 use promethean_store::port::{Batch, Cursor, CursorOp, Table};
 
 use super::Owner;
+use super::progress::is_there;
 use crate::admin::group_on;
 use crate::core::Core;
 use crate::delivery::codec::decode_finished;
@@ -53,9 +54,9 @@ pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<L
     let paused = group_on(core, group, topic).await?.1.paused;
     let start = Start {
         floor: cursor.floor,
-        finished,
         attempts: attempts(core, owner).await?,
-        redriven: redriven(core, owner).await?,
+        redriven: redriven(core, owner, cursor.floor, &finished).await?,
+        finished,
         paused,
         first_serial: epoch << SERIALS_PER_EPOCH_BITS,
     };
@@ -87,18 +88,34 @@ async fn attempts(core: &Core, owner: &Owner) -> Result<Vec<Attempts>, BusError>
     Ok(found)
 }
 
-async fn redriven(core: &Core, owner: &Owner) -> Result<Vec<promethean_model::Offset>, BusError> {
+/// Events with a letter that are to be delivered: redriven ones, and those that a seek delivers again and whose letter it
+/// could not close any more.
+async fn redriven(
+    core: &Core,
+    owner: &Owner,
+    floor: Offset,
+    finished: &[OffsetRange],
+) -> Result<Vec<Offset>, BusError> {
     // Whoever redrives holds it until the owner is told: what is read here it has been or will be told again, before
     // anything is delivered, and not once it is acked.
     let _changing = core.letters.lock(&owner.topic, &owner.group).await;
-    let mut found = Vec::new();
+    let (mut found, mut unfinished) = (Vec::new(), Vec::new());
     each_row(core, owner, Table::DeadLetters, |key, value| {
+        let is_finished = key.offset < floor || finished.iter().any(|range| range.contains(key.offset));
         if LetterRow::decode(value)?.redriving {
             found.push(key.offset);
+        } else if !is_finished {
+            unfinished.push(key.offset);
         }
         Ok(())
     })
     .await?;
+    for offset in unfinished {
+        // If it is gone, the letter is all that is left of it.
+        if is_there(core, owner, offset).await? {
+            found.push(offset);
+        }
+    }
     Ok(found)
 }
 
@@ -107,10 +124,22 @@ pub(super) async fn each_row(
     core: &Core,
     owner: &Owner,
     table: Table,
+    each: impl FnMut(&EventKey, &[u8]) -> Result<(), BusError>,
+) -> Result<(), BusError> {
+    each_row_from(core, owner, table, Offset::ZERO, each).await
+}
+
+/// The same from an offset on.
+pub(super) async fn each_row_from(
+    core: &Core,
+    owner: &Owner,
+    table: Table,
+    from: Offset,
     mut each: impl FnMut(&EventKey, &[u8]) -> Result<(), BusError>,
 ) -> Result<(), BusError> {
     let prefix = topic_prefix(&owner.group, &owner.topic);
-    let mut after: Option<Vec<u8>> = None;
+    let before = from.get().checked_sub(1).map(Offset);
+    let mut after = before.map(|before| EventKey::encode(&owner.group, &owner.topic, before));
     loop {
         let rows = core.store.rows(table, &prefix, after.as_deref(), ROWS_PAGE).await?;
         for row in &rows {

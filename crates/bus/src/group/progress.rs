@@ -9,7 +9,7 @@ use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp,
 use tracing::warn;
 
 use super::Owner;
-use super::load::each_row;
+use super::load::{each_row, each_row_from};
 use crate::core::Core;
 use crate::dead_letter;
 use crate::delivery::codec::encode_finished;
@@ -39,12 +39,17 @@ pub(super) fn commit(core: &Arc<Core>, owner: &Arc<Owner>, epoch: u64, progress:
     Box::pin(commit_all(core, Arc::clone(owner), epoch, progress))
 }
 
+fn changes_letters(progress: &Progress) -> bool {
+    let Progress { dead, redriven, reopened, seek, .. } = progress;
+    !(dead.is_empty() && redriven.is_empty() && reopened.is_empty() && seek.is_none())
+}
+
 fn is_cursor_only(progress: &Progress) -> bool {
     // Every field is named, so that a new one cannot be forgotten.
-    let Progress { token: _, floor: _, finished: _, failed, forget, dead, redriven, reopened, forget_all } =
+    let Progress { token: _, floor: _, finished: _, failed, forget, dead, redriven, reopened, seek } =
         progress;
     let no_rows = failed.is_empty() && forget.is_empty() && dead.is_empty();
-    no_rows && redriven.is_empty() && reopened.is_empty() && !forget_all
+    no_rows && redriven.is_empty() && reopened.is_empty() && seek.is_none()
 }
 
 async fn commit_cursor(core: Arc<Core>, cursor: StateOp, token: u64) -> Outcome {
@@ -86,16 +91,14 @@ async fn commit_batch(
 ) -> Result<Vec<Offset>, BusError> {
     let mut batch = Batch::new();
     let cursor = cursor(owner, epoch, progress);
-    let changes_letters =
-        !(progress.redriven.is_empty() && progress.reopened.is_empty() && progress.dead.is_empty());
-    let _changing = match changes_letters {
+    let _changing = match changes_letters(progress) {
         true => Some(core.letters.lock(&owner.topic, &owner.group).await),
         false => None,
     };
     let (mut opened, mut buried, mut expired) = (0, 0, 0);
     let mut rows = Rows { owner, ops: Vec::new() };
     let closed = close_letters(core, owner, progress, &mut rows).await?;
-    if progress.forget_all {
+    if progress.seek.is_some() {
         forget_attempts(core, owner, epoch, &mut rows).await?;
     }
     for attempts in &progress.failed {
@@ -173,8 +176,8 @@ async fn forget_attempts(
     in_steps(core, &before, &stored_cursor(core, owner, epoch).await?).await
 }
 
-/// Letters that are closed. A seek delivers their events again, unless one is gone: then the letter is all that is left
-/// of it, and stays open, which goes to `rows`.
+/// Letters that are closed: those whose redriven event is finished, and those whose event a seek delivers again. One
+/// whose event is gone is all that is left of it, and stays open, which goes to `rows`.
 async fn close_letters(
     core: &Core,
     owner: &Owner,
@@ -183,11 +186,23 @@ async fn close_letters(
 ) -> Result<Vec<Offset>, BusError> {
     let mut closed = Vec::new();
     for offset in &progress.redriven {
-        let Some(row) = letter_at(core, owner, *offset).await? else { continue };
-        if progress.forget_all && event_at(core, owner, *offset).await?.is_none() {
-            rows.put(Table::DeadLetters, *offset, row.reopened().encode());
-        } else {
+        if letter_at(core, owner, *offset).await?.is_some() {
             closed.push(*offset);
+        }
+    }
+    let Some(to) = progress.seek else { return Ok(closed) };
+    closed.retain(|offset| *offset < to);
+    let mut above = Vec::new();
+    each_row_from(core, owner, Table::DeadLetters, to, |key, value| {
+        above.push((key.offset, LetterRow::decode(value)?));
+        Ok(())
+    })
+    .await?;
+    for (offset, row) in above {
+        if is_there(core, owner, offset).await? {
+            closed.push(offset);
+        } else if row.redriving {
+            rows.put(Table::DeadLetters, offset, row.reopened().encode());
         }
     }
     Ok(closed)
@@ -253,6 +268,14 @@ async fn bury(
             }
             Ok((before.is_some(), true))
         }
+    }
+}
+
+/// Whether the topic has the event. One that cannot be read is not delivered, so it counts as gone.
+pub(super) async fn is_there(core: &Core, owner: &Owner, offset: Offset) -> Result<bool, BusError> {
+    match event_at(core, owner, offset).await {
+        Err(BusError::CorruptRange { .. }) => Ok(false),
+        event => Ok(event?.is_some()),
     }
 }
 

@@ -51,8 +51,8 @@ pub(crate) struct Store {
     pub(crate) attempts: BTreeMap<u64, Attempts>,
     /// Open letters, and whether they are being redriven.
     pub(crate) letters: BTreeMap<u64, bool>,
-    /// Letters of events that a seek delivers again: they may die once more.
-    again: BTreeSet<u64>,
+    /// Letters that are open only since they could not be closed. Their event may die again.
+    unclosed: BTreeSet<u64>,
 }
 
 impl Store {
@@ -60,10 +60,11 @@ impl Store {
         offset < self.floor || self.finished.iter().any(|range| range.contains(Offset(offset)))
     }
 
-    pub(crate) fn apply(&mut self, progress: &Progress) {
+    /// The letters that it closed, as they were.
+    fn apply(&mut self, progress: &Progress, exists: impl Fn(u64) -> bool) -> Vec<(u64, bool)> {
         self.floor = progress.floor.0;
         self.finished.clone_from(&progress.finished);
-        if progress.forget_all {
+        if progress.seek.is_some() {
             self.attempts.clear();
         }
         for offset in &progress.forget {
@@ -74,30 +75,38 @@ impl Store {
         }
         for letter in &progress.dead {
             let before = self.letters.insert(letter.offset.0, false);
-            let again = self.again.remove(&letter.offset.0);
-            assert!(before != Some(false) || again, "{} died twice", letter.offset);
+            let unclosed = self.unclosed.remove(&letter.offset.0);
+            assert!(before != Some(false) || unclosed, "{} died twice", letter.offset);
         }
-        if progress.forget_all {
-            self.again.extend(self.letters.range(self.floor..).map(|(offset, _)| *offset));
+        let mut closed: Vec<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
+        if let Some(to) = progress.seek {
+            assert!(progress.dead.iter().all(|dead| dead.offset < to), "dead, and delivered again");
+            for (offset, redriving) in self.letters.range_mut(to.0..) {
+                match exists(*offset) {
+                    true => closed.push(*offset),
+                    false => *redriving = false,
+                }
+            }
         }
-        for offset in &progress.redriven {
-            self.letters.remove(&offset.0);
-        }
+        self.unclosed.retain(|offset| !closed.contains(offset));
+        let closed = closed.into_iter().filter_map(|offset| Some((offset, self.letters.remove(&offset)?)));
+        let closed = closed.collect();
         for offset in &progress.reopened {
             if let Some(redriving) = self.letters.get_mut(&offset.0) {
                 *redriving = false;
             }
         }
+        closed
     }
 
-    pub(crate) fn start(&self, first_serial: u64) -> Start {
-        let redriven =
-            self.letters.iter().filter(|(_, redriving)| **redriving).map(|(o, _)| Offset(*o)).collect();
+    pub(crate) fn start(&self, first_serial: u64, exists: impl Fn(u64) -> bool) -> Start {
+        let unclosed = |o: &u64| !self.has(*o) && exists(*o);
+        let redriven = self.letters.iter().filter(|(o, redriving)| **redriving || unclosed(o));
         Start {
             floor: Offset(self.floor),
             finished: self.finished.clone(),
             attempts: self.attempts.values().copied().collect(),
-            redriven,
+            redriven: redriven.map(|(o, _)| Offset(*o)).collect(),
             paused: false,
             first_serial,
         }
@@ -110,10 +119,17 @@ pub(crate) struct Waiting {
     pub(crate) acked: Vec<u64>,
 }
 
+impl Waiting {
+    /// A seek delivers again what it acked.
+    fn undo_from(&mut self, to: u64) {
+        self.acked.retain(|offset| *offset < to);
+    }
+}
+
 pub(crate) struct Sent {
     pub(crate) progress: Progress,
     pub(crate) replies: Vec<Waiting>,
-    pub(crate) seek: bool,
+    pub(crate) seek: Option<u64>,
     pub(crate) seek_since: Option<u64>,
     pub(crate) dead: BTreeMap<u64, (u32, bool)>,
 }
@@ -137,7 +153,8 @@ pub(crate) struct Model {
     pub(crate) members: BTreeMap<MemberNo, Member>,
     pub(crate) owners: Vec<Option<MemberNo>>,
     pub(crate) paused: bool,
-    pub(crate) seeking: bool,
+    /// The lowest place that a seek went to and that is not committed.
+    pub(crate) seeking: Option<u64>,
     pub(crate) pend_failed: BTreeSet<u64>,
     pub(crate) pend_dead: BTreeMap<u64, (u32, bool)>,
     pub(crate) pend_redriven: BTreeSet<u64>,
@@ -211,17 +228,15 @@ impl Model {
         }
         self.failed.clear();
         self.pend_failed.clear();
-        let extras = std::mem::take(&mut self.extras);
-        for offset in extras {
-            if offset < to { &mut self.extras } else { &mut self.pend_redriven }.insert(offset);
-        }
-        let cut = self.pend_dead.split_off(&to);
-        self.pend_redriven.extend(cut.into_iter().filter(|(_, (_, extra))| *extra).map(|(offset, _)| offset));
+        self.extras.split_off(&to);
+        self.pend_dead.split_off(&to);
+        self.pend_redriven.split_off(&to);
+        self.pend_replies.iter_mut().for_each(|waiting| waiting.undo_from(to));
         self.done.clear();
         self.undone = (to..self.log.len() as u64).filter(|o| self.is_wanted(*o)).collect();
-        self.seeking = true;
+        self.seeking = Some(self.seeking.map_or(to, |before| before.min(to)));
         if let Some(sent) = &mut self.sent {
-            sent.seek_since = Some(to);
+            sent.seek_since = Some(sent.seek_since.map_or(to, |before| before.min(to)));
         }
     }
 
@@ -234,30 +249,51 @@ impl Model {
         }
     }
 
-    pub(crate) fn committed(&mut self) -> Sent {
+    /// What was sent is durable, and these letters closed, as they were.
+    pub(crate) fn committed(&mut self) -> (Sent, Vec<(u64, bool)>) {
         let sent = self.sent.take().unwrap();
-        self.store.apply(&sent.progress);
+        let mut store = std::mem::take(&mut self.store);
+        let closed = store.apply(&sent.progress, |offset| self.exists(offset));
+        self.store = store;
         for row in &sent.progress.failed {
             if let Some(failed) = self.failed.get_mut(&row.offset.0).filter(|_| sent.seek_since.is_none()) {
                 failed.committed = row.failed;
             }
         }
-        // Died, and by then redriven for an earlier letter of the same event: it may die once more.
-        self.store
-            .again
-            .extend(sent.dead.keys().filter(|o| self.extras.contains(o) || self.pend_dead.contains_key(o)));
-        self.seeking &= !sent.seek || sent.seek_since.is_some();
-        sent
+        (sent, closed)
+    }
+
+    /// Nothing is delivered until a seek is durable.
+    pub(crate) fn is_seeking(&self) -> bool {
+        self.seeking.is_some() || self.sent.as_ref().is_some_and(|sent| sent.seek.is_some())
+    }
+
+    pub(crate) fn is_closing(&self, letter: u64) -> bool {
+        let by_seek = |seek: Option<u64>| seek.is_some_and(|to| letter >= to);
+        let by_sent = |sent: &Sent| by_seek(sent.seek) || sent.progress.redriven.contains(&Offset(letter));
+        self.pend_redriven.contains(&letter)
+            || by_seek(self.seeking)
+            || self.sent.as_ref().is_some_and(by_sent)
+    }
+
+    /// Letters that could not be closed with the commit that closes them.
+    pub(crate) fn unclosed(&mut self, letters: &[(u64, bool)]) {
+        self.store.letters.extend(letters.iter().copied());
+        self.store.unclosed.extend(letters.iter().map(|(offset, _)| *offset));
+        let died_again = &self.pend_dead;
+        self.pend_redriven
+            .extend(letters.iter().map(|(offset, _)| *offset).filter(|o| !died_again.contains_key(o)));
     }
 
     pub(crate) fn commit_failed(&mut self) {
-        let sent = self.sent.take().unwrap();
+        let mut sent = self.sent.take().unwrap();
         let mut redriven: BTreeSet<u64> = sent.progress.redriven.iter().map(|offset| offset.0).collect();
         let mut dead = sent.dead;
         match sent.seek_since {
             Some(to) => {
-                let cut = dead.split_off(&to);
-                redriven.extend(cut.into_iter().filter(|(_, (_, extra))| *extra).map(|(offset, _)| offset));
+                dead.split_off(&to);
+                redriven.split_off(&to);
+                sent.replies.iter_mut().for_each(|waiting| waiting.undo_from(to));
             }
             None => self.pend_failed.extend(sent.progress.failed.iter().map(|row| row.offset.0)),
         }
@@ -268,6 +304,7 @@ impl Model {
         self.pend_dead.extend(dead);
         let newer = std::mem::take(&mut self.pend_replies);
         self.pend_replies = sent.replies.into_iter().chain(newer).collect();
+        self.seeking = [self.seeking, sent.seek].into_iter().flatten().min();
     }
 
     /// What a crash leaves.
@@ -279,15 +316,18 @@ impl Model {
         self.pend_redriven.clear();
         self.pend_replies.clear();
         self.sent = None;
-        self.seeking = false;
+        self.seeking = None;
         self.done.clear();
         self.end = 0;
         self.undone =
             (0..self.log.len() as u64).filter(|o| self.is_wanted(*o) && !self.store.has(*o)).collect();
         self.extras.clear();
-        let redriving: Vec<u64> = self.store.letters.iter().filter(|(_, r)| **r).map(|(o, _)| *o).collect();
-        for offset in redriving {
-            self.redrive(offset);
+        for (offset, redriving) in self.store.letters.clone() {
+            if redriving {
+                self.redrive(offset);
+            } else if self.undone.contains(&offset) {
+                self.pend_redriven.insert(offset);
+            }
         }
         let rows = self.store.attempts.iter();
         self.failed = rows

@@ -263,10 +263,10 @@ fn a_seek_ends_leases_and_holds_delivery_until_it_is_durable() {
     bench.step(Input::Seek { to: Offset(4), reply: ReplyNo(2) });
     assert_eq!(bench.revoked.len(), 3, "two, and the one that came for the acked one");
     bench.take();
-    assert!(!bench.commit().forget_all);
+    assert_eq!(bench.commit().seek, None);
     assert_eq!((bench.got(), credit.free(), bench.reason()), (vec![], 3, None));
     let progress = bench.commit();
-    assert!(progress.forget_all && progress.floor == Offset(4));
+    assert_eq!((progress.seek, progress.floor), (Some(Offset(4)), Offset(4)));
     assert_eq!((bench.got(), &bench.replies[..]), (vec![(4, 1), (5, 1)], &[(1, 0), (2, 0)][..]));
     bench.ack(ONE, &leases[1..], 3);
     assert_eq!(bench.replies[2], (3, 2));

@@ -55,8 +55,9 @@ struct Options {
 
 impl Options {
     fn random(rng: &mut SeededRng) -> Self {
-        let tight = Bounds { look_ahead: 4, window: 6, page: 5, letters: 1_000 };
-        let wide = Bounds { look_ahead: 100_000, window: 100_000, page: 8, letters: 1_000 };
+        let letters = if rng.chance(50) { rng.range(1..4) as usize } else { 1_000 };
+        let tight = Bounds { look_ahead: 4, window: 6, page: 5, letters };
+        let wide = Bounds { look_ahead: 100_000, window: 100_000, page: 8, letters };
         Self {
             order: if rng.chance(50) { Order::Key } else { Order::None },
             partitions: rng.chance(35).then_some(4),
@@ -134,7 +135,7 @@ impl Sim {
             members: BTreeMap::new(),
             owners: Vec::new(),
             paused: false,
-            seeking: false,
+            seeking: None,
             pend_failed: BTreeSet::new(),
             pend_dead: BTreeMap::new(),
             pend_redriven: BTreeSet::new(),
@@ -142,7 +143,7 @@ impl Sim {
             sent: None,
             store: Store::default(),
         };
-        let machine = Machine::new(options.config(seed), model.store.start(0), now);
+        let machine = Machine::new(options.config(seed), model.store.start(0, |_| false), now);
         Self {
             seed,
             rng,
@@ -180,12 +181,12 @@ impl Sim {
             match effect {
                 Effect::Read { request, from, limit } => {
                     assert!(self.read.is_none(), "two reads at once");
-                    assert!(!self.model.paused && !self.model.seeking && limit > 0);
+                    assert!(!self.model.paused && !self.model.is_seeking() && limit > 0);
                     assert!(self.model.members.values().any(|m| !m.paused && m.allowance.credit.free() > 0));
                     self.read = Some((request, from.0, limit));
                     self.abandoned = false;
                 }
-                Effect::Commit(progress) => self.model.judge_commit(progress),
+                Effect::Commit(progress) => self.model.judge_commit(progress, self.options.bounds.letters),
                 Effect::Deliver(member, deliveries) => {
                     assert!(!deliveries.is_empty() && deliveries.len() <= self.model.members[&member].batch);
                     for delivery in &deliveries {

@@ -1,6 +1,6 @@
 //! Judges what a machine does and says by the reference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use promethean_bus::delivery::codec::{decode_finished, encode_finished};
 use promethean_bus::delivery::types::{Delivery, MemberNo, Now, Order, Progress, Reason};
@@ -12,7 +12,7 @@ use super::model::{Lease, Member, Model, Sent};
 impl Model {
     pub(crate) fn judge_delivery(&mut self, to: MemberNo, delivery: &Delivery, now: Now) {
         let offset = delivery.lease.offset.0;
-        assert!(!self.paused && !self.seeking, "delivered {offset} while nothing may be");
+        assert!(!self.paused && !self.is_seeking(), "delivered {offset} while nothing may be");
         assert!(offset < self.log.len() as u64 && delivery.event == self.log[offset as usize].stored);
         // Read before it was removed, delivered after.
         let late = !self.exists(offset) && self.log[offset as usize].wanted && !self.done.contains(&offset);
@@ -42,7 +42,7 @@ impl Model {
         member.unwritten.push(delivery.lease);
     }
 
-    pub(crate) fn judge_commit(&mut self, progress: Progress) {
+    pub(crate) fn judge_commit(&mut self, progress: Progress, letters: usize) {
         assert!(self.sent.is_none(), "two commits at once");
         let floor = progress.floor;
         assert!(
@@ -54,8 +54,14 @@ impl Model {
             assert_eq!(self.undone.range(range.start.0..range.end.0).next(), None, "{range} is not finished");
         }
         let has = |offset: u64| progress.finished.iter().any(|range| range.contains(Offset(offset)));
+        let later: BTreeMap<u64, (u32, bool)> =
+            self.pend_dead.iter().skip(letters).map(|(offset, dead)| (*offset, *dead)).collect();
         for offset in self.done.range(floor.0..) {
-            assert!(has(*offset), "{offset} is done and not in {progress:?}");
+            assert_ne!(
+                has(*offset),
+                later.get(offset).is_some_and(|(_, extra)| !extra),
+                "{offset} is done and not in {progress:?}"
+            );
         }
         let data = encode_finished(&progress.finished, floor);
         assert_eq!(decode_finished(&data, floor).as_ref(), Ok(&progress.finished));
@@ -74,7 +80,7 @@ impl Model {
         }
         let dead: Vec<(u64, u32)> = progress.dead.iter().map(|row| (row.offset.0, row.failed)).collect();
         let expected: Vec<(u64, u32)> =
-            self.pend_dead.iter().map(|(offset, (count, _))| (*offset, *count)).collect();
+            self.pend_dead.iter().take(letters).map(|(offset, (count, _))| (*offset, *count)).collect();
         assert_eq!(dead, expected, "dead letters");
         let redriven: BTreeSet<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
         for offset in redriven.symmetric_difference(&self.pend_redriven) {
@@ -94,16 +100,13 @@ impl Model {
             );
             self.extras.remove(offset);
         }
-        assert_eq!(progress.forget_all, self.seeking);
+        assert_eq!(progress.seek.map(|to| to.0), self.seeking);
         self.pend_failed.clear();
         self.pend_redriven.clear();
-        self.sent = Some(Sent {
-            replies: std::mem::take(&mut self.pend_replies),
-            seek: self.seeking,
-            seek_since: None,
-            dead: std::mem::take(&mut self.pend_dead),
-            progress,
-        });
+        // Whose the answers are is not known: they wait for the last of the dead.
+        let replies = if later.is_empty() { std::mem::take(&mut self.pend_replies) } else { Vec::new() };
+        let dead = std::mem::replace(&mut self.pend_dead, later).into_iter().take(letters).collect();
+        self.sent = Some(Sent { replies, seek: self.seeking.take(), seek_since: None, dead, progress });
     }
 
     /// The rows a commit leaves are those of events that failed and are not finished.
@@ -128,7 +131,7 @@ impl Model {
         for waiting in &sent.replies {
             let durable = |offset: &u64| self.store.has(*offset);
             assert!(
-                sent.seek || waiting.acked.iter().all(durable),
+                sent.seek.is_some() || waiting.acked.iter().all(durable),
                 "answered before {:?} was durable",
                 waiting.acked
             );
@@ -161,7 +164,7 @@ impl Model {
         if self.paused || self.members.values().all(|member| member.paused) {
             return vec![Some(Reason::Paused)];
         }
-        if self.seeking {
+        if self.is_seeking() {
             return vec![None];
         }
         let left: Vec<u64> = self.undone.range(..self.end).chain(&self.extras).copied().collect();

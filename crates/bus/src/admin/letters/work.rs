@@ -30,14 +30,6 @@ pub(super) enum Action {
     Drop,
 }
 
-/// Which letters.
-#[derive(Debug)]
-pub(super) enum Chosen {
-    These(LetterChoice),
-    /// All from an offset on.
-    From(Offset),
-}
-
 type Letters = Vec<(Offset, LetterRow)>;
 
 /// One request.
@@ -67,19 +59,12 @@ impl Work {
     /// Does it; `is_stopped` is asked between batches whether to go on.
     pub(super) async fn run(
         mut self,
-        chosen: Chosen,
+        which: LetterChoice,
         is_stopped: impl Fn() -> bool,
     ) -> Result<LetterReport, BusError> {
-        let which = match chosen {
-            Chosen::These(which) => which,
-            Chosen::From(from) => {
-                self.each(from, None, is_stopped).await?;
-                return Ok(self.report);
-            }
-        };
         match which {
-            LetterChoice::All => self.each(Offset::ZERO, None, is_stopped).await?,
-            LetterChoice::Filter(filter) => self.each(Offset::ZERO, Some(&filter), is_stopped).await?,
+            LetterChoice::All => self.each(None, is_stopped).await?,
+            LetterChoice::Filter(filter) => self.each(Some(&filter), is_stopped).await?,
             LetterChoice::Offsets(offsets) => {
                 let unknown = self.named(offsets, is_stopped).await?;
                 self.refuse_unknown(unknown)?;
@@ -95,16 +80,11 @@ impl Work {
         Ok(self.report)
     }
 
-    /// Every open letter from an offset on, or those of them whose event passes.
-    async fn each(
-        &mut self,
-        from: Offset,
-        filter: Option<&Filter>,
-        is_stopped: impl Fn() -> bool,
-    ) -> Result<(), BusError> {
+    /// Every open letter, or those of them whose event passes.
+    async fn each(&mut self, filter: Option<&Filter>, is_stopped: impl Fn() -> bool) -> Result<(), BusError> {
         let core = Arc::clone(&self.core);
         let prefix = topic_prefix(&self.on.group, &self.on.topic);
-        let mut after = from.get().checked_sub(1).map(|before| self.key(Offset(before)));
+        let mut after: Option<Vec<u8>> = None;
         // Copies that are published and die again meanwhile are beyond; else this might never end.
         let end = core.store.durable_end(&self.on.topic);
         loop {

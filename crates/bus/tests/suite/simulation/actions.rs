@@ -93,11 +93,28 @@ impl Sim {
         }
         let before: Vec<u64> =
             (0..self.model.log.len() as u64).filter(|o| self.model.store.has(*o)).collect();
-        let sent = self.model.committed();
-        assert!(sent.seek || before.iter().all(|o| self.model.store.has(*o)), "a commit undid another");
+        let (sent, closed) = self.model.committed();
+        assert!(
+            sent.seek.is_some() || before.iter().all(|o| self.model.store.has(*o)),
+            "a commit undid another"
+        );
         self.model.judge_rows(&sent);
+        self.leave_unclosed(closed);
         let answers = sent.replies.iter().map(|waiting| (waiting.reply, waiting.stale)).collect();
         self.step(Input::Committed(token), Vec::new(), answers);
+    }
+
+    /// A commit closes many letters in steps, and the store may fail in between.
+    fn leave_unclosed(&mut self, mut closed: Vec<(u64, bool)>) {
+        if closed.is_empty() || !self.rng.chance(30) {
+            return;
+        }
+        let left = closed.split_off(self.rng.range(0..closed.len() as u64) as usize);
+        self.model.unclosed(&left);
+        let retry_at_ms = self.now.monotonic_ms + self.rng.range(1..50);
+        self.retry_until = self.retry_until.max(retry_at_ms);
+        let letters = left.into_iter().map(|(offset, _)| Offset(offset)).collect();
+        self.step(Input::Unclosed { letters, retry_at_ms }, Vec::new(), Vec::new());
     }
 
     fn some_member(&mut self) -> Option<MemberNo> {
@@ -307,9 +324,11 @@ impl Sim {
     }
 
     fn redrive(&mut self) {
-        let letters: Vec<u64> =
-            self.model.store.letters.iter().filter(|(_, r)| !**r).map(|(o, _)| *o).collect();
-        let some: Vec<u64> = letters.into_iter().filter(|_| self.rng.chance(50)).collect();
+        let letters = self.model.store.letters.iter();
+        // One that is to be closed is redriven for nothing.
+        let open = letters.filter(|(offset, redriving)| !**redriving && !self.model.is_closing(**offset));
+        let open: Vec<u64> = open.map(|(offset, _)| *offset).collect();
+        let some: Vec<u64> = open.into_iter().filter(|_| self.rng.chance(50)).collect();
         for offset in &some {
             self.model.redrive(*offset);
         }
@@ -360,7 +379,7 @@ impl Sim {
         self.seen = 0;
         self.model.paused = false;
         self.gone_unnoticed = true;
-        let start = self.model.store.start(self.next_serial);
+        let start = self.model.store.start(self.next_serial, |offset| self.model.exists(offset));
         self.machine = Machine::new(self.options.config(self.seed), start, self.now);
         self.announce();
     }
