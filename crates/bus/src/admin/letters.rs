@@ -17,7 +17,7 @@ use promethean_store::port::{StoredEvent, Table};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use self::originals::Originals;
+pub(crate) use self::originals::Originals;
 use self::work::{Action, Work};
 use super::find::group_on;
 use crate::bus::Bus;

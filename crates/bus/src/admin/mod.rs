@@ -26,6 +26,7 @@ pub use self::change::SeekReport;
 pub(crate) use self::find::group_on;
 pub(crate) use self::find::{group_rows, stored_rows};
 pub use self::groups::{GroupInfo, GroupProgress};
+pub(crate) use self::letters::Originals;
 pub use self::letters::{LetterChoice, LetterInfo, LetterPage, LetterReport, RedriveTo};
 pub use self::replay::{Replay, ReplayPage};
 pub use self::scan::Scan;

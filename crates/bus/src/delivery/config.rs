@@ -100,6 +100,8 @@ pub struct Start {
     pub attempts: Vec<Attempts>,
     /// Dead letters that are being delivered again.
     pub redriven: Vec<Offset>,
+    /// Dead letters that were to be delivered again, and whose event is gone.
+    pub reopened: Vec<Offset>,
     /// Whether the group is paused.
     pub paused: bool,
     /// Leases are numbered from here. To be higher than any lease of an earlier machine whose members may still be

@@ -78,6 +78,7 @@ impl Machine {
             config,
         };
         machine.redrive(&start.redriven, now);
+        start.reopened.iter().for_each(|offset| machine.facts.note_reopened(*offset));
         machine.drop_orphans();
         machine
     }

@@ -4,7 +4,7 @@ use promethean_model::{Offset, OffsetRange, SystemSuffix};
 use promethean_store::port::{Batch, Cursor, CursorOp, Table};
 
 use super::Owner;
-use super::progress::is_there;
+use super::letters::existing;
 use crate::admin::group_on;
 use crate::core::Core;
 use crate::delivery::codec::decode_finished;
@@ -52,10 +52,12 @@ pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<L
     core.store.commit(Batch::new().with(take_over)).await?;
     // Read now that owners are told of changes: the row at hand may be older than a pause.
     let paused = group_on(core, group, topic).await?.1.paused;
+    let letters = letters(core, owner, cursor.floor, &finished).await?;
     let start = Start {
         floor: cursor.floor,
         attempts: attempts(core, owner).await?,
-        redriven: redriven(core, owner, cursor.floor, &finished).await?,
+        redriven: letters.redriven,
+        reopened: letters.reopened,
         finished,
         paused,
         first_serial: epoch << SERIALS_PER_EPOCH_BITS,
@@ -88,35 +90,50 @@ async fn attempts(core: &Core, owner: &Owner) -> Result<Vec<Attempts>, BusError>
     Ok(found)
 }
 
-/// Events with a letter that are to be delivered: redriven ones, and those that a seek delivers again and whose letter it
-/// could not close any more.
-async fn redriven(
+/// What an owner has to do about letters.
+#[derive(Default)]
+struct Letters {
+    /// Their events are to be delivered: redriven ones, and those that a seek delivers again and whose letter it could not
+    /// close any more.
+    redriven: Vec<Offset>,
+    /// Redriven ones whose event is gone.
+    reopened: Vec<Offset>,
+}
+
+async fn letters(
     core: &Core,
     owner: &Owner,
     floor: Offset,
     finished: &[OffsetRange],
-) -> Result<Vec<Offset>, BusError> {
+) -> Result<Letters, BusError> {
     // Whoever redrives holds it until the owner is told: what is read here it has been or will be told again, before
     // anything is delivered, and not once it is acked.
     let _changing = core.letters.lock(&owner.topic, &owner.group).await;
-    let (mut found, mut unfinished) = (Vec::new(), Vec::new());
+    let is_finished = |offset: Offset| {
+        let next = finished.partition_point(|range| range.end <= offset);
+        offset < floor || finished.get(next).is_some_and(|range| range.contains(offset))
+    };
+    let (mut letters, mut unfinished) = (Letters::default(), Vec::new());
     each_row(core, owner, Table::DeadLetters, |key, value| {
-        let is_finished = key.offset < floor || finished.iter().any(|range| range.contains(key.offset));
-        if LetterRow::decode(value)?.redriving {
-            found.push(key.offset);
-        } else if !is_finished {
-            unfinished.push(key.offset);
+        let redriving = LetterRow::decode(value)?.redriving;
+        match is_finished(key.offset) {
+            true if redriving => letters.redriven.push(key.offset),
+            true => {}
+            false => unfinished.push((key.offset, redriving)),
         }
         Ok(())
     })
     .await?;
-    for offset in unfinished {
+    let there = existing(core, owner, unfinished.iter().map(|(offset, _)| *offset).collect()).await?;
+    for (offset, redriving) in unfinished {
         // If it is gone, the letter is all that is left of it.
-        if is_there(core, owner, offset).await? {
-            found.push(offset);
+        match there.binary_search(&offset) {
+            Ok(_) => letters.redriven.push(offset),
+            Err(_) if redriving => letters.reopened.push(offset),
+            Err(_) => {}
         }
     }
-    Ok(found)
+    Ok(letters)
 }
 
 /// Calls `each` for the rows of the owner's group and topic, in offset order.

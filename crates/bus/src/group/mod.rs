@@ -7,7 +7,7 @@
 //! | `command`, `mailbox` | what an owner is told |
 //! | `inbox`, `backlog` | what a subscription is given, and how much may wait for it |
 //! | `page` | events, from the store to the machine |
-//! | `load`, `progress` | from the store to the machine, and back in one batch |
+//! | `load`, `progress`, `letters` | from the store to the machine, and back in one batch, with the letters it closes |
 //! | `committer` | many of those batches in one commit |
 //! | `owners` | which owners there are |
 
@@ -15,6 +15,7 @@ mod backlog;
 mod command;
 mod committer;
 mod inbox;
+mod letters;
 mod load;
 mod mailbox;
 mod owners;

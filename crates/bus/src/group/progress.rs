@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use promethean_model::Offset;
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp, StoredEvent, Table};
-use tracing::warn;
 
-use super::Owner;
-use super::load::{each_row, each_row_from};
+use super::load::each_row;
+use super::{Owner, letters};
 use crate::core::Core;
 use crate::dead_letter;
 use crate::delivery::codec::encode_finished;
@@ -37,11 +36,6 @@ pub(super) fn commit(core: &Arc<Core>, owner: &Arc<Owner>, epoch: u64, progress:
         return Box::pin(commit_cursor(core, cursor, progress.token));
     }
     Box::pin(commit_all(core, Arc::clone(owner), epoch, progress))
-}
-
-fn changes_letters(progress: &Progress) -> bool {
-    let Progress { dead, redriven, reopened, seek, .. } = progress;
-    !(dead.is_empty() && redriven.is_empty() && reopened.is_empty() && seek.is_none())
 }
 
 fn is_cursor_only(progress: &Progress) -> bool {
@@ -79,7 +73,7 @@ async fn commit_all(core: Arc<Core>, owner: Arc<Owner>, epoch: u64, progress: Pr
 }
 
 /// Rows of one commit of a seek, about.
-const STEP: usize = 500;
+pub(super) const STEP: usize = 500;
 
 /// The letters that are left to be closed.
 async fn commit_batch(
@@ -91,13 +85,14 @@ async fn commit_batch(
 ) -> Result<Vec<Offset>, BusError> {
     let mut batch = Batch::new();
     let cursor = cursor(owner, epoch, progress);
-    let _changing = match changes_letters(progress) {
+    let _changing = match letters::are_changed(progress) {
         true => Some(core.letters.lock(&owner.topic, &owner.group).await),
         false => None,
     };
     let (mut opened, mut buried, mut expired) = (0, 0, 0);
     let mut rows = Rows { owner, ops: Vec::new() };
-    let closed = close_letters(core, owner, progress, &mut rows).await?;
+    let settled = letters::close_settled(core, owner, epoch, progress).await?;
+    let sought = letters::sought(core, owner, progress.seek, &mut rows).await?;
     if progress.seek.is_some() {
         forget_attempts(core, owner, epoch, &mut rows).await?;
     }
@@ -105,9 +100,9 @@ async fn commit_batch(
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    let (first, later) = closed.split_at(closed.len().min(STEP));
-    first.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
-    opened -= first.len() as i64;
+    let (first, later) = sought.split_at(sought.len().min(STEP));
+    settled.iter().chain(first).for_each(|offset| rows.delete(Table::DeadLetters, *offset));
+    opened -= (settled.len() + first.len()) as i64;
     for offset in &progress.reopened {
         if let Some(row) = letter_at(core, owner, *offset).await? {
             rows.put(Table::DeadLetters, *offset, row.reopened().encode());
@@ -136,24 +131,7 @@ async fn commit_batch(
     core.letters.add(&core.metrics, &owner.topic, &owner.group, opened);
     owner.metrics.dead_lettered.add(buried);
     owner.metrics.expired.add(expired);
-    Ok(close_later(core, owner, later, &cursor).await)
-}
-
-/// Closes letters beside a commit that is durable; those that are left. Whoever finds these open, after a crash, closes
-/// them: their events are not finished, or redriven.
-async fn close_later(core: &Core, owner: &Owner, mut later: &[Offset], cursor: &StateOp) -> Vec<Offset> {
-    while !later.is_empty() {
-        let (step, rest) = later.split_at(later.len().min(STEP));
-        let mut rows = Rows { owner, ops: Vec::new() };
-        step.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
-        if let Err(error) = in_steps(core, &rows.ops, cursor).await {
-            warn!(topic = %owner.topic, group = %owner.group, %error, "dead letters are closed later");
-            break;
-        }
-        core.letters.add(&core.metrics, &owner.topic, &owner.group, -(step.len() as i64));
-        later = rest;
-    }
-    later.to_vec()
+    letters::close_later(core, owner, later, &cursor).await
 }
 
 /// Forgets every noted attempt. All of it, and what is in `rows` already, is as true before the seek as after it, but for
@@ -176,40 +154,8 @@ async fn forget_attempts(
     in_steps(core, &before, &stored_cursor(core, owner, epoch).await?).await
 }
 
-/// Letters that are closed: those whose redriven event is finished, and those whose event a seek delivers again. One
-/// whose event is gone is all that is left of it, and stays open, which goes to `rows`.
-async fn close_letters(
-    core: &Core,
-    owner: &Owner,
-    progress: &Progress,
-    rows: &mut Rows<'_>,
-) -> Result<Vec<Offset>, BusError> {
-    let mut closed = Vec::new();
-    for offset in &progress.redriven {
-        if letter_at(core, owner, *offset).await?.is_some() {
-            closed.push(*offset);
-        }
-    }
-    let Some(to) = progress.seek else { return Ok(closed) };
-    closed.retain(|offset| *offset < to);
-    let mut above = Vec::new();
-    each_row_from(core, owner, Table::DeadLetters, to, |key, value| {
-        above.push((key.offset, LetterRow::decode(value)?));
-        Ok(())
-    })
-    .await?;
-    for (offset, row) in above {
-        if is_there(core, owner, offset).await? {
-            closed.push(offset);
-        } else if row.redriving {
-            rows.put(Table::DeadLetters, offset, row.reopened().encode());
-        }
-    }
-    Ok(closed)
-}
-
 /// Commits changes a step at a time, each with the cursor as it is then: refused if the group has another owner.
-async fn in_steps(core: &Core, ops: &[StateOp], cursor: &StateOp) -> Result<(), BusError> {
+pub(super) async fn in_steps(core: &Core, ops: &[StateOp], cursor: &StateOp) -> Result<(), BusError> {
     for step in ops.chunks(STEP) {
         let batch = Batch { state: step.to_vec(), ..Batch::new() };
         core.committer.commit(batch.with(cursor.clone())).await?;
@@ -218,7 +164,7 @@ async fn in_steps(core: &Core, ops: &[StateOp], cursor: &StateOp) -> Result<(), 
 }
 
 /// The cursor as it is stored, put again under the owner's epoch.
-async fn stored_cursor(core: &Core, owner: &Owner, epoch: u64) -> Result<StateOp, BusError> {
+pub(super) async fn stored_cursor(core: &Core, owner: &Owner, epoch: u64) -> Result<StateOp, BusError> {
     let (group, topic) = (owner.group.clone(), owner.topic.clone());
     let stored = core.store.cursor(&group, &topic).await?.unwrap_or_default();
     let cursor = Cursor { epoch, ..stored };
@@ -271,15 +217,11 @@ async fn bury(
     }
 }
 
-/// Whether the topic has the event. One that cannot be read is not delivered, so it counts as gone.
-pub(super) async fn is_there(core: &Core, owner: &Owner, offset: Offset) -> Result<bool, BusError> {
-    match event_at(core, owner, offset).await {
-        Err(BusError::CorruptRange { .. }) => Ok(false),
-        event => Ok(event?.is_some()),
-    }
-}
-
-async fn letter_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<LetterRow>, BusError> {
+pub(super) async fn letter_at(
+    core: &Core,
+    owner: &Owner,
+    offset: Offset,
+) -> Result<Option<LetterRow>, BusError> {
     let key = EventKey::encode(&owner.group, &owner.topic, offset);
     let row = core.store.row(Table::DeadLetters, &key).await?;
     Ok(row.map(|row| LetterRow::decode(&row)).transpose()?)
@@ -290,18 +232,19 @@ async fn event_at(core: &Core, owner: &Owner, offset: Offset) -> Result<Option<S
     Ok(page.events.into_iter().next().filter(|event| event.offset == offset))
 }
 
-struct Rows<'a> {
-    owner: &'a Owner,
-    ops: Vec<StateOp>,
+/// Changes of rows of the owner's group and topic.
+pub(super) struct Rows<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) ops: Vec<StateOp>,
 }
 
 impl Rows<'_> {
-    fn put(&mut self, table: Table, offset: Offset, value: Vec<u8>) {
+    pub(super) fn put(&mut self, table: Table, offset: Offset, value: Vec<u8>) {
         let key = EventKey::encode(&self.owner.group, &self.owner.topic, offset);
         self.ops.push(RowOp::Put { table, key, value, must_be_new: false }.into());
     }
 
-    fn delete(&mut self, table: Table, offset: Offset) {
+    pub(super) fn delete(&mut self, table: Table, offset: Offset) {
         let key = EventKey::encode(&self.owner.group, &self.owner.topic, offset);
         self.ops.push(RowOp::Delete { table, key }.into());
     }

@@ -81,7 +81,8 @@ impl Subscribe {
         Self { subject, group, options: AskedOptions::default(), member: MemberOptions::default() }
     }
 
-    pub(super) fn validate(&self) -> Result<(), BusError> {
+    /// Refuses what no group or member can have. Subscribing does so too.
+    pub fn validate(&self) -> Result<(), BusError> {
         self.options.validate()?;
         let bad = |option, given: String, fix| Err(BusError::BadOption { option, given, fix });
         let member = &self.member;

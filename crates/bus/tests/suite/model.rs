@@ -96,17 +96,25 @@ impl Store {
                 *redriving = false;
             }
         }
+        assert!(
+            self.unclosed.iter().all(|offset| !self.has(*offset)),
+            "finished, and a letter that looks open"
+        );
         closed
     }
 
     pub(crate) fn start(&self, first_serial: u64, exists: impl Fn(u64) -> bool) -> Start {
         let unclosed = |o: &u64| !self.has(*o) && exists(*o);
-        let redriven = self.letters.iter().filter(|(o, redriving)| **redriving || unclosed(o));
+        let lost = |o: &u64| !self.has(*o) && !exists(*o);
+        let redriven =
+            self.letters.iter().filter(|(o, redriving)| **redriving && self.has(**o) || unclosed(o));
+        let reopened = self.letters.iter().filter(|(o, redriving)| **redriving && lost(o));
         Start {
             floor: Offset(self.floor),
             finished: self.finished.clone(),
             attempts: self.attempts.values().copied().collect(),
             redriven: redriven.map(|(o, _)| Offset(*o)).collect(),
+            reopened: reopened.map(|(o, _)| Offset(*o)).collect(),
             paused: false,
             first_serial,
         }

@@ -15,7 +15,7 @@ const SPAN_MAX: u64 = 256;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Finds the events of a list of letters, which are asked for in offset order.
-pub(super) struct Originals<'a> {
+pub(crate) struct Originals<'a> {
     core: &'a Core,
     topic: &'a TopicName,
     wanted: Vec<Offset>,
@@ -27,7 +27,7 @@ pub(super) struct Originals<'a> {
 
 impl<'a> Originals<'a> {
     /// `wanted` ascends.
-    pub(super) fn new(core: &'a Core, topic: &'a TopicName, wanted: Vec<Offset>) -> Self {
+    pub(crate) fn new(core: &'a Core, topic: &'a TopicName, wanted: Vec<Offset>) -> Self {
         Self { core, topic, wanted, page: Vec::new(), from: Offset::ZERO, next: Offset::ZERO }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Originals<'a> {
     }
 
     /// The event if its topic still has it. One that cannot be read for damage is as good as gone.
-    pub(super) async fn in_topic(&mut self, offset: Offset) -> Result<Option<StoredEvent>, BusError> {
+    pub(crate) async fn in_topic(&mut self, offset: Offset) -> Result<Option<StoredEvent>, BusError> {
         if !(self.from..self.next).contains(&offset) {
             match self.read(offset, self.span(offset)).await {
                 Err(ReadError::CorruptRange(_)) => match self.read(offset, 1).await {

@@ -202,6 +202,59 @@ async fn letters_that_a_seek_cannot_close_are_closed_later() {
     panic!("it takes too many commits");
 }
 
+/// Events are acked while their letters are left to be closed, in several commits, between which the process dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_acked_before_its_letter_is_closed_is_no_letter() {
+    let mut tried = 0;
+    for (first, second) in (0..8).flat_map(|first| (0..6).map(move |second| (first, second))) {
+        let (mut world, store) = World::gated(Kind::Memory).await;
+        troubled(&world, 1200).await;
+        store.refuse_after(first);
+        let (of, by) = (topic("a"), group("g"));
+        soon("a seek", async {
+            tokio::select! {
+                () = store.refused() => {}
+                _ = world.bus.seek(&of, &by, Start::Earliest, false) => {}
+            }
+        })
+        .await;
+        store.refuse_after(usize::MAX);
+        let rows = (world.rows(Table::Attempts).await, world.rows(Table::DeadLetters).await);
+        if rows.0 > 0 || rows.1 <= 500 {
+            continue;
+        }
+        tried += 1;
+        let mut member = world.subscribe(bounded(request("a", "g"), 10_000)).await;
+        let again = take(&mut member, 1800).await;
+        store.refuse_after(second);
+        soon("acks", async {
+            let pass = async {
+                loop {
+                    world.pass(1_000);
+                    a_moment().await;
+                }
+            };
+            tokio::select! {
+                acked = member.ack(&again) => assert_eq!(acked.unwrap().stale, 0),
+                () = store.refused() => {}
+                () = pass => unreachable!(),
+            }
+        })
+        .await;
+        store.refuse_after(0);
+        world.store = store.inner();
+        world.bus =
+            Bus::open(store.inner(), Arc::clone(&world.clock) as _, BusOptions::default()).await.unwrap();
+        let mut member = world.subscribe(bounded(request("a", "g"), 10_000)).await;
+        let left = world.settled("a", "g").await.in_flight;
+        let again = take(&mut member, left).await;
+        assert_eq!(member.ack(&again).await.unwrap().stale, 0);
+        assert_eq!(world.until("a", "g", |seen| seen.lag == 0).await.in_flight, 0);
+        assert_eq!((offsets_of_letters(&world).await, counted(&world)), (Vec::new(), 0), "{first} {second}");
+    }
+    assert!(tried > 0);
+}
+
 /// For what takes seconds: others need the machine meanwhile.
 async fn a_moment() {
     let _ = tokio::time::timeout(Duration::from_millis(10), std::future::pending::<()>()).await;

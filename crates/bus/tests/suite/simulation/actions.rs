@@ -99,12 +99,14 @@ impl Sim {
             "a commit undid another"
         );
         self.model.judge_rows(&sent);
-        self.leave_unclosed(closed);
+        if let Some(to) = sent.seek {
+            self.leave_unclosed(closed.into_iter().filter(|(offset, _)| *offset >= to).collect());
+        }
         let answers = sent.replies.iter().map(|waiting| (waiting.reply, waiting.stale)).collect();
         self.step(Input::Committed(token), Vec::new(), answers);
     }
 
-    /// A commit closes many letters in steps, and the store may fail in between.
+    /// A seek closes many letters in steps after it, and the store may fail in between.
     fn leave_unclosed(&mut self, mut closed: Vec<(u64, bool)>) {
         if closed.is_empty() || !self.rng.chance(30) {
             return;
