@@ -74,10 +74,7 @@ impl Config {
             None => Arc::new(listed.clone()),
         };
         let Some(file) = self.source.clone() else { return Ok(inner) };
-        let read = Live {
-            tokens: self.auth.tokens.clone(),
-            keys: self.auth.jwt.as_ref().map(|jwt| jwt.keys.clone()),
-        };
+        let read = Live { tokens: self.auth.tokens.clone(), jwt: self.auth.jwt.clone() };
         Ok(Arc::new(Reloading::new(file, read, operator, listed, signed, inner)))
     }
 }

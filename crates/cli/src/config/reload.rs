@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use promethean_gateway::auth::jwt::KeySource;
-use promethean_gateway::auth::{AuthError, Authenticator, Identity, Jwt, StaticToken, StaticTokens};
+use promethean_gateway::auth::{
+    AuthError, Authenticator, Identity, Jwt, JwtOptions, StaticToken, StaticTokens,
+};
 use tracing::{info, warn};
 
 use super::auth::Auth;
@@ -21,7 +23,8 @@ const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Live {
     pub(super) tokens: Vec<StaticToken>,
-    pub(super) keys: Option<KeySource>,
+    /// Of which only keys count at once.
+    pub(super) jwt: Option<JwtOptions>,
 }
 
 /// An authenticator that follows the files it was made from.
@@ -35,7 +38,8 @@ pub(super) struct Reloading {
     /// The token of the command line, which is in no file.
     operator: Option<StaticToken>,
     listed: StaticTokens,
-    signed: Option<Jwt>,
+    /// With what it was made of.
+    signed: Option<(Jwt, JwtOptions)>,
     /// Both together.
     inner: Arc<dyn Authenticator>,
 }
@@ -49,6 +53,7 @@ impl Reloading {
         signed: Option<Jwt>,
         inner: Arc<dyn Authenticator>,
     ) -> Self {
+        let signed = signed.zip(read.jwt.clone());
         let (last, turn) = (Mutex::new(Ok(read)), tokio::sync::Mutex::default());
         Self { file, last, turn, operator, listed, signed, inner }
     }
@@ -86,17 +91,37 @@ impl Reloading {
         if self.listed.replace(tokens) {
             info!(count, "took over new tokens");
         }
-        match (&self.signed, &live.keys) {
+        match (&self.signed, &live.jwt) {
             (None, None) => {}
-            // Keys that are fetched are replaced by fetching them.
-            (Some(_), Some(KeySource::Url(_))) => {}
-            (Some(signed), Some(keys)) => match signed.replace_keys(keys) {
-                Ok(()) => info!("took over the keys of signed tokens"),
-                Err(error) => warn!(%error, "the keys of signed tokens are of no use; the old ones stay"),
-            },
+            (Some((signed, made_of)), Some(now)) => {
+                // Keys of another issuer must not count with what was demanded of the old one's tokens.
+                if needs_restart(made_of, now) {
+                    warn!("[auth.jwt] has changed, not only keys in files; all of it counts after a restart");
+                } else {
+                    replace_keys(signed, &now.keys);
+                }
+            }
             _ => warn!("[auth.jwt] came or went; that counts after a restart"),
         }
     }
+}
+
+fn replace_keys(signed: &Jwt, keys: &KeySource) {
+    match keys {
+        // Keys that are fetched are replaced by fetching them.
+        KeySource::Url(_) => {}
+        keys => match signed.replace_keys(keys) {
+            Ok(()) => info!("took over the keys of signed tokens"),
+            Err(error) => warn!(%error, "the keys of signed tokens are of no use; the old ones stay"),
+        },
+    }
+}
+
+/// Whether more differs than keys that are at hand.
+fn needs_restart(made_of: &JwtOptions, now: &JwtOptions) -> bool {
+    let is_fetched = |options: &JwtOptions| matches!(options.keys, KeySource::Url(_));
+    let fetches_other = (is_fetched(made_of) || is_fetched(now)) && made_of.keys != now.keys;
+    fetches_other || JwtOptions { keys: now.keys.clone(), ..made_of.clone() } != *now
 }
 
 #[async_trait]
@@ -129,7 +154,33 @@ fn read(path: &Path) -> Result<Live> {
         let file: File = toml::from_str(&text).map_err(|error| explain(&text, &error))?;
         let auth = file.auth.context("[auth] is gone; that counts after a restart")?;
         let auth = Auth::read_any(auth, dir)?;
-        Ok::<_, anyhow::Error>(Live { tokens: auth.tokens, keys: auth.jwt.map(|jwt| jwt.keys) })
+        Ok::<_, anyhow::Error>(Live { tokens: auth.tokens, jwt: auth.jwt })
     };
     read().with_context(|| format!("the configuration `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_at_hand_count_without_a_restart() {
+        let url = |url: &str| KeySource::Url(promethean_gateway::auth::jwt::JwksUrl::new(url));
+        let of = |keys: KeySource| JwtOptions { keys, issuer: None, audience: vec![], leeway_ms: 0 };
+        let secret = |text: &str| of(KeySource::Secret(text.into()));
+        assert!(!needs_restart(&secret("a"), &secret("b")));
+        let other = [
+            JwtOptions { issuer: Some("i".to_owned()), ..secret("a") },
+            JwtOptions { audience: vec!["a".to_owned()], ..secret("a") },
+            JwtOptions { leeway_ms: 1, ..secret("a") },
+            of(url("http://127.0.0.1/a")),
+        ];
+        assert!(
+            other
+                .iter()
+                .all(|other| needs_restart(&secret("a"), other) && needs_restart(other, &secret("a")))
+        );
+        assert!(!needs_restart(&of(url("http://127.0.0.1/a")), &of(url("http://127.0.0.1/a"))));
+        assert!(needs_restart(&of(url("http://127.0.0.1/a")), &of(url("http://127.0.0.1/b"))));
+    }
 }

@@ -90,7 +90,7 @@ impl fmt::Debug for JwksUrl {
 }
 
 /// What a token must be like.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwtOptions {
     /// Where the keys come from.
     pub keys: KeySource,
