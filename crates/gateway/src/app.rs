@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use promethean_bus::Bus;
-use promethean_model::Clock;
+use promethean_model::{Clock, Offset, TopicName};
 use promethean_projections::Projections;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,6 +14,7 @@ use crate::auth::{Access, AuthError, Authenticator, Identity, Secret, Standing};
 use crate::http::metrics::GatewayMetrics;
 use crate::listen::origin::Origins;
 use crate::options::GatewayOptions;
+use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Accounts};
 use crate::usage::failures::Failures;
 
@@ -109,5 +110,21 @@ impl App {
     /// What an identity uses, if it is limited.
     pub(crate) fn account(&self, identity: &Identity) -> Option<Arc<Account>> {
         self.accounts.of(identity, self.clock.monotonic_ms())
+    }
+
+    /// Whether so many events, which came in so many bytes, may be published to these topics.
+    pub(crate) fn pay_for<'t>(
+        &self,
+        account: &Account,
+        topics: impl Iterator<Item = &'t TopicName>,
+        events: usize,
+        bytes: usize,
+    ) -> Result<(), Refusal> {
+        let now_ms = self.clock.monotonic_ms();
+        let has_events = |topic: &TopicName| self.bus.end_of(topic) > Offset::ZERO;
+        let begun = account.begin_topics(topics, has_events, now_ms);
+        begun.inspect_err(|_| self.metrics.over_quota("topics"))?;
+        let paid = account.publish(events, bytes, now_ms);
+        paid.inspect_err(|_| self.metrics.over_quota("publish"))
     }
 }

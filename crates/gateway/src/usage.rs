@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `accounts` | what each identity uses: connections, subscriptions, events and bytes published |
+//! | `accounts` | what each identity uses: connections, subscriptions, what is in flight, new topics, events and bytes published |
 //! | `failures` | which addresses show tokens that are not valid |
 
 pub(crate) mod accounts;

@@ -13,6 +13,10 @@ pub struct Quota {
     pub max_connections: Option<NonZeroU32>,
     /// Subscriptions at a time.
     pub max_subscriptions: Option<NonZeroU32>,
+    /// Events in flight at a time: what its subscriptions may have, together.
+    pub max_in_flight: Option<NonZeroU32>,
+    /// Topics that it begins in an hour, and at once: by creating them, or by publishing their first event.
+    pub new_topics_per_hour: Option<NonZeroU32>,
     /// Events published in a second, and at once.
     pub publish_per_second: Option<NonZeroU32>,
     /// Bytes of frames and bodies that publish, in a second, and at once.
@@ -26,6 +30,8 @@ impl Quota {
         Self {
             max_connections: self.max_connections.or(other.max_connections),
             max_subscriptions: self.max_subscriptions.or(other.max_subscriptions),
+            max_in_flight: self.max_in_flight.or(other.max_in_flight),
+            new_topics_per_hour: self.new_topics_per_hour.or(other.new_topics_per_hour),
             publish_per_second: self.publish_per_second.or(other.publish_per_second),
             publish_bytes_per_second: self.publish_bytes_per_second.or(other.publish_bytes_per_second),
         }

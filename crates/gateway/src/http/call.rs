@@ -72,12 +72,19 @@ impl Call {
         }
     }
 
-    /// Refuses a client that publishes faster than its token may.
-    pub(super) fn pay_for(&self, events: usize, bytes: usize) -> Result<(), Refusal> {
+    /// Refuses a client that begins too many topics. This one is not there.
+    pub(super) fn pay_for_new(&self, topic: &TopicName) -> Result<(), Refusal> {
         let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
         let Some(account) = account else { return Ok(()) };
-        let paid = account.publish(events, bytes, self.app.clock.monotonic_ms());
-        paid.inspect_err(|_| self.app.metrics.over_quota("publish"))
+        account.forget_topic(topic);
+        self.app.pay_for(&account, [topic].into_iter(), 0, 0)
+    }
+
+    /// Refuses a client that publishes more to the topic than its token may, or begins too many topics.
+    pub(super) fn pay_for(&self, topic: &TopicName, events: usize, bytes: usize) -> Result<(), Refusal> {
+        let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
+        let Some(account) = account else { return Ok(()) };
+        self.app.pay_for(&account, [topic].into_iter(), events, bytes)
     }
 
     /// The client's place among the connections of its token, for an answer without an end.

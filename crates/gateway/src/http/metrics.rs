@@ -44,7 +44,7 @@ pub(crate) struct Route {
 }
 
 /// What tokens and addresses are limited in.
-const QUOTAS: [&str; 4] = ["auth_failures", "connections", "subscriptions", "publish"];
+const QUOTAS: [&str; 5] = ["auth_failures", "connections", "subscriptions", "topics", "publish"];
 
 /// The metrics of the gateway, shown on the bus's page.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! What each identity uses.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use promethean_bus::limits::{Bucket, Rate, Refused};
+use promethean_model::TopicName;
 
 use crate::auth::{Identity, Quota};
 use crate::refusal::Refusal;
@@ -15,6 +16,12 @@ use crate::refusal::Refusal;
 const ACCOUNTS_MAX: usize = 10_000;
 
 const RATE_LIMITED: &str = "rate_limited";
+
+/// Tokens of a bucket that a new topic takes: one that has come in each second is one topic in an hour.
+const TOPIC_TOKENS: u32 = 3600;
+/// Topics that an account remembers to have paid for.
+const PAID_TOPICS: usize = 1000;
+const HOUR_MS: u64 = 3_600_000;
 
 /// All accounts there are. Identities without limits have none.
 #[derive(Debug)]
@@ -33,15 +40,29 @@ pub(crate) struct Account {
     quota: Quota,
     connections: AtomicU32,
     subscriptions: AtomicU32,
+    in_flight: AtomicU32,
     events: Option<Bucket>,
     bytes: Option<Bucket>,
+    topics: Option<Bucket>,
+    /// Topics that were paid for and may have no event yet.
+    paid: Mutex<HashSet<TopicName>>,
+    /// When the last of them was, monotonic; 0 if none was.
+    paid_at_ms: AtomicU64,
 }
 
-/// A connection or subscription that counts until this is dropped.
+/// A connection, a subscription or what that may have in flight, which counts until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     account: Arc<Account>,
     of: fn(&Account) -> &AtomicU32,
+    count: u32,
+}
+
+/// The places of one subscription.
+#[derive(Debug)]
+pub(crate) struct SubscriptionPlaces {
+    one: Place,
+    _in_flight: Place,
 }
 
 impl Accounts {
@@ -58,7 +79,7 @@ impl Accounts {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (Arc::clone(&identity.name), quota);
         if !accounts.contains_key(&key) && accounts.len() >= ACCOUNTS_MAX {
-            accounts.retain(|_, account| Arc::strong_count(account) > 1);
+            accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.owes_topics(now_ms));
         }
         Some(Arc::clone(accounts.entry(key).or_insert_with(|| Arc::new(Account::new(quota, now_ms)))))
     }
@@ -72,14 +93,21 @@ impl Account {
             quota,
             connections: AtomicU32::new(0),
             subscriptions: AtomicU32::new(0),
+            in_flight: AtomicU32::new(0),
             events: quota.publish_per_second.map(bucket),
             bytes: quota.publish_bytes_per_second.map(bucket),
+            topics: quota.new_topics_per_hour.map(|per_hour| {
+                let tokens = per_hour.get().min(u32::MAX / TOPIC_TOKENS);
+                Bucket::new(Rate::new(tokens, tokens * TOPIC_TOKENS), now_ms)
+            }),
+            paid: Mutex::default(),
+            paid_at_ms: AtomicU64::new(0),
         }
     }
 
     /// One more connection.
     pub(crate) fn connection(self: &Arc<Self>) -> Result<Place, Refusal> {
-        self.place(|account| &account.connections, self.quota.max_connections).map_err(|max| {
+        self.place(|account| &account.connections, 1, self.quota.max_connections).map_err(|max| {
             let message = format!(
                 "the token has {max} connections, as many as it may; close one, or use another token"
             );
@@ -87,46 +115,97 @@ impl Account {
         })
     }
 
-    /// One more subscription.
-    pub(crate) fn subscription(self: &Arc<Self>) -> Result<Place, Refusal> {
-        self.place(|account| &account.subscriptions, self.quota.max_subscriptions).map_err(|max| {
+    /// One more subscription, which may have so much in flight.
+    pub(crate) fn subscription(self: &Arc<Self>, in_flight: usize) -> Result<SubscriptionPlaces, Refusal> {
+        let one = self.place(|account| &account.subscriptions, 1, self.quota.max_subscriptions);
+        let one = one.map_err(|max| {
             let message =
                 format!("the token has {max} subscriptions, as many as it may; use patterns, or end some");
             Refusal::new(StatusCode::CONFLICT, "too_many_subscriptions", message)
-        })
+        })?;
+        let in_flight = self.place(|account| &account.in_flight, count(in_flight), self.quota.max_in_flight);
+        let in_flight = in_flight.map_err(|max| {
+            let message = format!(
+                "the token's subscriptions may have {max} events in flight together; ask for a smaller \
+                 `maxInFlight`, or for less with others"
+            );
+            Refusal::new(StatusCode::CONFLICT, "too_many_in_flight", message)
+        })?;
+        Ok(SubscriptionPlaces { one, _in_flight: in_flight })
     }
 
     /// A connection that is there already.
     pub(crate) fn old_connection(self: &Arc<Self>) -> Place {
-        self.taken(|account| &account.connections)
+        self.taken(|account| &account.connections, 1)
     }
 
     /// A subscription that is there already.
-    pub(crate) fn old_subscription(self: &Arc<Self>) -> Place {
-        self.taken(|account| &account.subscriptions)
+    pub(crate) fn old_subscription(self: &Arc<Self>, in_flight: usize) -> SubscriptionPlaces {
+        SubscriptionPlaces {
+            one: self.taken(|account| &account.subscriptions, 1),
+            _in_flight: self.taken(|account| &account.in_flight, count(in_flight)),
+        }
     }
 
-    fn taken(self: &Arc<Self>, of: fn(&Account) -> &AtomicU32) -> Place {
-        of(self).fetch_add(1, Ordering::Relaxed);
-        Place { account: Arc::clone(self), of }
+    fn taken(self: &Arc<Self>, of: fn(&Account) -> &AtomicU32, count: u32) -> Place {
+        of(self).fetch_add(count, Ordering::Relaxed);
+        Place { account: Arc::clone(self), of, count }
     }
 
     fn place(
         self: &Arc<Self>,
         of: fn(&Account) -> &AtomicU32,
+        count: u32,
         max: Option<NonZeroU32>,
     ) -> Result<Place, NonZeroU32> {
-        let Some(max) = max else { return Ok(self.taken(of)) };
-        let one_more = |count: u32| (count < max.get()).then_some(count + 1);
-        match of(self).fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
-            Ok(_) => Ok(Place { account: Arc::clone(self), of }),
+        let Some(max) = max else { return Ok(self.taken(of, count)) };
+        let more = |taken: u32| taken.checked_add(count).filter(|all| *all <= max.get());
+        match of(self).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Place { account: Arc::clone(self), of, count }),
             Err(_) => Err(max),
         }
     }
 
+    /// Events are to be published to these topics, or they are to be created. Those that have none are new, unless they
+    /// were paid for before and are about to get their first. `has_events` is asked only if new ones are limited.
+    pub(crate) fn begin_topics<'t>(
+        &self,
+        topics: impl Iterator<Item = &'t TopicName>,
+        has_events: impl Fn(&TopicName) -> bool,
+        now_ms: u64,
+    ) -> Result<(), Refusal> {
+        let Some(bucket) = &self.topics else { return Ok(()) };
+        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new: Vec<&TopicName> =
+            topics.filter(|topic| !paid.contains(*topic) && !has_events(topic)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        new.sort_unstable();
+        new.dedup();
+        bucket.take(count(new.len()).saturating_mul(TOPIC_TOKENS), now_ms).map_err(too_many_topics)?;
+        self.paid_at_ms.store(now_ms.max(1), Ordering::Relaxed);
+        if paid.len() >= PAID_TOPICS {
+            // Most have events by now. One that has none is paid for again.
+            paid.clear();
+        }
+        paid.extend(new.into_iter().cloned());
+        Ok(())
+    }
+
+    /// A topic that is not there, whatever was paid for it: it is to be paid for again.
+    pub(crate) fn forget_topic(&self, topic: &TopicName) {
+        self.paid.lock().unwrap_or_else(PoisonError::into_inner).remove(topic);
+    }
+
+    /// Whether it would have more topics to begin if it began anew.
+    fn owes_topics(&self, now_ms: u64) -> bool {
+        let paid_at_ms = self.paid_at_ms.load(Ordering::Relaxed);
+        paid_at_ms > 0 && now_ms.saturating_sub(paid_at_ms) < HOUR_MS
+    }
+
     /// Events are to be published, which came in so many bytes. All of them or none.
     pub(crate) fn publish(&self, events: usize, bytes: usize, now_ms: u64) -> Result<(), Refusal> {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         if let Some(bucket) = &self.events {
             bucket.take(count(events), now_ms).map_err(|refused| too_fast("events", refused))?;
         }
@@ -137,6 +216,29 @@ impl Account {
             }
             too_fast("bytes", refused)
         })
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn too_many_topics(refused: Refused) -> Refusal {
+    match refused {
+        Refused::RetryAfterMs(ms) => {
+            let message = format!(
+                "the token began as many topics as it may in an hour; use one that exists, or try again in {ms} ms"
+            );
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, RATE_LIMITED, message).retry_after(ms)
+        }
+        Refused::OverBurst { asked, burst } => {
+            let message = format!(
+                "{} new topics at once, but the token may begin {} in an hour; use fewer",
+                asked / TOPIC_TOKENS,
+                burst / TOPIC_TOKENS
+            );
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, RATE_LIMITED, message)
+        }
     }
 }
 
@@ -161,8 +263,14 @@ impl Place {
     }
 }
 
+impl SubscriptionPlaces {
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        self.one.account()
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        (self.of)(&self.account).fetch_sub(1, Ordering::Relaxed);
+        (self.of)(&self.account).fetch_sub(self.count, Ordering::Relaxed);
     }
 }

@@ -54,7 +54,7 @@ impl Connection {
         wait_ms: Option<u64>,
     ) -> Result<(), Refusal> {
         let (number, sub) = self.find(target)?;
-        let Some(in_flight_max) = sub.pulls else {
+        let Some(in_flight_max) = sub.pulls.then_some(sub.max_in_flight) else {
             let message =
                 "this subscription is given events as they come; SUBSCRIBE with `pull: true` to FETCH";
             return Err(Refusal::bad_request(message));

@@ -21,6 +21,7 @@ use crate::auth::{Access, AuthError, Standing};
 use crate::events;
 use crate::http::metrics::OPS;
 use crate::refusal::Refusal;
+use crate::usage::accounts::Account;
 
 /// Tokens that may be wrong before the connection is closed.
 const FAILURES_MAX: u32 = 3;
@@ -126,7 +127,7 @@ impl Connection {
 
     fn publish(&mut self, corr: Corr<'_>, item: Item<'_>, bytes: usize) -> Result<(), Refusal> {
         let event = self.event(item)?;
-        match self.pay_for(1, bytes) {
+        match self.pay_for(std::slice::from_ref(&event), bytes) {
             Ok(()) => self.publishing.one(event, corr, bytes),
             Err(refusal) => self.publishing.refused(refusal, corr, bytes),
         }
@@ -138,7 +139,7 @@ impl Connection {
             return Err(Refusal::bad_request("`events` is empty; give at least one event"));
         }
         let events: Vec<_> = items.into_iter().map(|item| self.event(item)).collect::<Result<_, _>>()?;
-        match self.pay_for(events.len(), bytes) {
+        match self.pay_for(&events, bytes) {
             Ok(()) => self.publishing.batch(events, corr, bytes),
             Err(refusal) => self.publishing.refused(refusal, corr, bytes),
         }
@@ -146,10 +147,9 @@ impl Connection {
     }
 
     /// Whether the token may publish so much now.
-    fn pay_for(&self, events: usize, bytes: usize) -> Result<(), Refusal> {
+    fn pay_for(&self, events: &[Publish<'_>], bytes: usize) -> Result<(), Refusal> {
         let Some(account) = self.account() else { return Ok(()) };
-        let paid = account.publish(events, bytes, self.app.clock.monotonic_ms());
-        paid.inspect_err(|_| self.app.metrics.over_quota("publish"))
+        self.app.pay_for(account, events.iter().map(Publish::topic), events.len(), bytes)
     }
 
     fn event<'a>(&mut self, item: Item<'a>) -> Result<Publish<'a>, Refusal> {
@@ -194,13 +194,15 @@ impl Connection {
         }
         let request =
             asking::subscribe(subject, group_name, opts, &self.app.options, &self.subscriptions.backlog)?;
-        let place = self.account().map(|account| account.subscription()).transpose();
-        let place = place.inspect_err(|_| self.app.metrics.over_quota("subscriptions"))?;
+        request.validate()?;
+        let max_in_flight = request.member.max_in_flight;
+        let places = self.account().map(|account| account.subscription(max_in_flight)).transpose();
+        let places = places.inspect_err(|_| self.app.metrics.over_quota("subscriptions"))?;
         if request.member.member_id.is_some() {
             self.timing.is_member();
         }
         let (manual_ack, ack_timeout_ms) = (request.member.manual_ack, request.member.ack_timeout_ms);
-        let pulls = request.member.pull.then_some(request.member.max_in_flight);
+        let pulls = request.member.pull;
         let (bus, corr) = (self.app.bus.clone(), corr.map(RawValue::to_owned));
         let (topic, group) = (topic.to_owned(), group.to_owned());
         self.first = Some(Box::pin(async move {
@@ -208,7 +210,7 @@ impl Connection {
                 let mut subscribed = Subscribed::new(&topic, &group, subscription);
                 (subscribed.batch, subscribed.manual_ack) = (batch, manual_ack);
                 (subscribed.ack_timeout_ms, subscribed.pulls) = (ack_timeout_ms, pulls);
-                subscribed.place = place;
+                (subscribed.max_in_flight, subscribed.places) = (max_in_flight, places);
                 Box::new(subscribed)
             });
             Answer::Subscribed(corr, subscribed.map_err(Refusal::from))
@@ -223,9 +225,10 @@ impl Connection {
             subscription.unsubscribe();
             return Err(Refusal::forbidden_on("subscribe", subscription.subject()));
         }
-        let counted_on = subscribed.place.as_ref().map(|place| Arc::as_ptr(place.account()));
+        let counted_on = subscribed.places.as_ref().map(|places| Arc::as_ptr(places.account()));
         if counted_on != self.account().map(Arc::as_ptr) {
-            subscribed.place = self.account().map(|account| account.old_subscription());
+            let places = |account: &Arc<Account>| account.old_subscription(subscribed.max_in_flight);
+            subscribed.places = self.account().map(places);
         }
         self.subscriptions.add(subscribed);
         Ok(())

@@ -16,7 +16,7 @@ use tracing::error;
 use super::fetching::Fetch;
 use super::frames::Frames;
 use crate::events::view;
-use crate::usage::accounts::{Account, Place};
+use crate::usage::accounts::{Account, SubscriptionPlaces};
 
 /// Leases of one look at a subscription, so that others get their turn.
 const TAKEN_MAX: usize = 256;
@@ -37,12 +37,13 @@ pub(super) struct Subscribed {
     /// Whether the client acks.
     pub(super) manual_ack: bool,
     pub(super) ack_timeout_ms: u64,
-    /// If events are given only for a `FETCH`: how many may be in flight.
-    pub(super) pulls: Option<usize>,
+    pub(super) max_in_flight: usize,
+    /// Whether events are given only for a `FETCH`.
+    pub(super) pulls: bool,
     /// The `FETCH` that is under way.
     pub(super) fetch: Option<Fetch>,
-    /// Its place among the subscriptions of the token, if those are limited.
-    pub(super) place: Option<Place>,
+    /// Its places among the subscriptions of the token, if those are limited.
+    pub(super) places: Option<SubscriptionPlaces>,
     /// Acks that nobody waits for, to be handed over together.
     pub(super) acked: Vec<Held>,
     /// What was delivered and not settled.
@@ -62,9 +63,10 @@ impl Subscribed {
             batch: false,
             manual_ack: true,
             ack_timeout_ms: 0,
-            pulls: None,
+            max_in_flight: 0,
+            pulls: false,
             fetch: None,
-            place: None,
+            places: None,
             acked: Vec::new(),
             held: HashMap::new(),
             more_held: Vec::new(),
@@ -286,7 +288,7 @@ impl Subscriptions {
     /// They count as those of another token, or of one without limits.
     pub(super) fn move_to(&mut self, account: Option<&Arc<Account>>) {
         for sub in self.slots.values_mut() {
-            sub.place = account.map(|account| account.old_subscription());
+            sub.places = account.map(|account| account.old_subscription(sub.max_in_flight));
         }
     }
 

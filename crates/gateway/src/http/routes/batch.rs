@@ -54,7 +54,7 @@ async fn publish_batch(call: &mut Call) -> Reply {
     if events.is_empty() {
         return Err(Refusal::bad_request("the batch has no events; send one JSON object on each line"));
     }
-    call.pay_for(events.len(), body.len())?;
+    call.pay_for(&topic, events.len(), body.len())?;
     let published = match &call.publisher {
         Some(publisher) => publisher.publish_batch(events).await,
         None => bus.publish_batch(events).await,

@@ -44,7 +44,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
 async fn publish(call: &mut Call) -> Reply {
     let body = call.body().await?;
     let event = event(call, &body)?;
-    call.pay_for(1, body.len())?;
+    call.pay_for(event.topic(), 1, body.len())?;
     let published = match &call.publisher {
         Some(publisher) => publisher.publish(event).await,
         None => call.app.bus.publish(event).await,

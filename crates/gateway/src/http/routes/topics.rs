@@ -1,5 +1,6 @@
 //! Topics and their settings.
 
+use promethean_bus::BusError;
 use promethean_bus::pattern::Subject;
 use promethean_model::{TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
@@ -123,11 +124,18 @@ async fn set(call: &mut Call) -> Reply {
     let topic = call.topic()?;
     let Settings(settings) = call.json().await?;
     let bus = &call.app.bus;
-    settings.validate().map_err(promethean_bus::BusError::from)?;
+    settings.validate().map_err(BusError::from)?;
+    let exists = match bus.topic(&topic).await {
+        Err(BusError::UnknownTopic { .. }) => false,
+        known => known.map(|_| true)?,
+    };
     // One of the system's own is not made by users, but if it is there it may be set.
-    match topic.is_system() && bus.topic(&topic).await.is_ok() {
-        true => {}
-        false => bus.create_topic(&topic).await?,
+    if !(topic.is_system() && exists) {
+        TopicName::parse_user(topic.as_str()).map_err(BusError::from)?;
+        if !exists {
+            call.pay_for_new(&topic)?;
+        }
+        bus.create_topic(&topic).await?;
     }
     bus.set_topic(&topic, settings).await?;
     show(call).await

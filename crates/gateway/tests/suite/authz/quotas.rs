@@ -176,6 +176,77 @@ async fn what_is_counted_while_there_are_limits_is_not_when_there_are_none() {
 }
 
 #[tokio::test]
+async fn the_subscriptions_of_a_token_have_so_much_in_flight_together() {
+    let quota = Quota { max_in_flight: number(100), ..Quota::default() };
+    let (world, tokens) = world(vec![entry("one", quota)], GatewayOptions::default()).await;
+    let mut first = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut second = Client::connect(world.address(), Some("one")).await.unwrap();
+    let ask = |group: &str, in_flight: u32| json!({"op": "SUBSCRIBE", "topic": "t", "group": group, "opts": {"maxInFlight": in_flight}});
+    first.ok(ask("a", 60)).await;
+    second.ok(ask("b", 30)).await;
+    second.refused(ask("c", 11), "too_many_in_flight").await;
+    second.ok(ask("c", 10)).await;
+    second.refused(ask("d", 1), "too_many_in_flight").await;
+    second.refused(ask("d", 200_000), "bad_option").await;
+    // What is there stays, and counts, whatever the limit is by then.
+    for quota in [Quota::default(), Quota { max_in_flight: number(99), ..Quota::default() }] {
+        tokens.replace(vec![entry("one", quota)]);
+        first.publish("u", json!(1)).await;
+        second.publish("u", json!(1)).await;
+    }
+    first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "a"})).await;
+    first.refused(ask("a", 60), "too_many_in_flight").await;
+    first.ok(ask("a", 59)).await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_token_begins_so_many_topics_in_an_hour() {
+    let quota = Quota { new_topics_per_hour: number(3), ..Quota::default() };
+    let (world, _) =
+        world(vec![entry("one", quota), entry("two", Quota::default())], GatewayOptions::default()).await;
+    let mut client = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut other = Client::connect(world.address(), Some("two")).await.unwrap();
+    other.publish("old", json!(1)).await;
+    // Many frames for one new topic, the first of which is not durable yet.
+    for n in 0..20 {
+        client.send(json!({"op": "PUBLISH", "topic": "a", "payload": n})).await;
+    }
+    for _ in 0..20 {
+        assert_eq!(client.next().await["op"], "OK");
+    }
+    client.publish("old", json!(2)).await;
+    // What is refused for something else takes none.
+    assert_eq!(ask(&world, "PUT", "/topics/x.dlq", "one", "{}").await.0, 400);
+    assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 200);
+    assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 200);
+    client.publish("b", json!(1)).await;
+    assert_eq!(ask(&world, "POST", "/publish/c", "one", "1").await.0, 200);
+    client.refused(json!({"op": "PUBLISH", "topic": "d", "payload": 1}), "rate_limited").await;
+    for (method, path) in [("PUT", "/topics/d"), ("POST", "/publish/d"), ("POST", "/publish/d/batch")] {
+        let body = if path.ends_with("batch") { "{\"payload\":1}" } else { "{}" };
+        let (status, head, answer) = ask(&world, method, path, "one", body).await;
+        assert_eq!((status, &answer["error"]), (429, &json!("rate_limited")), "{path} {answer}");
+        assert!(head.contains("retry-after: 1200"), "{head}");
+    }
+    assert_eq!(
+        ask(&world, "GET", "/topics/d", "two", "").await.0,
+        404,
+        "nothing is begun by what is refused"
+    );
+    client.publish("c", json!(2)).await;
+    world.advance(1_200_000);
+    client.publish("d", json!(1)).await;
+    client.refused(json!({"op": "PUBLISH", "topic": "e", "payload": 1}), "rate_limited").await;
+    other.publish("e", json!(1)).await;
+    client.publish("e", json!(2)).await;
+    // One that was deleted is a new one.
+    assert_eq!(ask(&world, "DELETE", "/topics/b", "two", "").await.0, 200);
+    assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 429);
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_token_publishes_so_much_over_whatever_connections() {
     let quota =
         Quota { publish_per_second: number(10), publish_bytes_per_second: number(2_000), ..Quota::default() };

@@ -12,6 +12,8 @@ use promethean_gateway::auth::{
 };
 use promethean_testkit::ManualClock;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::super::auth::SECRET;
@@ -137,6 +139,35 @@ async fn keys_that_are_taken_out_close_the_connections_of_what_they_signed() {
     signed_ones.replace_keys(&KeySource::Secret("another secret, of at least 32 bytes".into())).unwrap();
     assert_eq!(closed_idle(&world, &mut client).await, 4401);
     other.publish("t", json!(2)).await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn an_export_ends_with_the_token_that_asked_for_it() {
+    let (world, tokens) = world(vec![entry(A, "admin"), entry(B, "admin")]).await;
+    let mut client = Client::connect(world.address(), Some(B)).await.unwrap();
+    // Far more than waits anywhere for a client to read it.
+    let payload = "x".repeat(1_000_000);
+    for _ in 0..24 {
+        client.publish("t", json!(payload)).await;
+    }
+    for (token, revoked) in [(B, false), (A, true)] {
+        let mut stream = TcpStream::connect(world.address()).await.unwrap();
+        let ask = format!(
+            "GET /export?topic=t HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200");
+        if revoked {
+            tokens.replace(vec![entry(B, "admin")]);
+        }
+        let mut rest = Vec::new();
+        let read = soon("the answer ends", stream.read_to_end(&mut rest)).await;
+        let is_whole = read.is_ok() && rest.ends_with(b"\r\n0\r\n\r\n");
+        assert_eq!((is_whole, rest.len() < 24_000_000), (!revoked, revoked), "{} bytes", rest.len());
+    }
     world.close().await;
 }
 
