@@ -82,9 +82,12 @@ impl Store {
         if let Some(to) = progress.seek {
             assert!(progress.dead.iter().all(|dead| dead.offset < to), "dead, and delivered again");
             for (offset, redriving) in self.letters.range_mut(to.0..) {
-                match exists(*offset) {
-                    true => closed.push(*offset),
-                    false => *redriving = false,
+                if exists(*offset) {
+                    closed.push(*offset);
+                } else {
+                    // It is all that is left of its event.
+                    *redriving = false;
+                    self.unclosed.remove(offset);
                 }
             }
         }
@@ -163,6 +166,8 @@ pub(crate) struct Model {
     pub(crate) paused: bool,
     /// The lowest place that a seek went to and that is not committed.
     pub(crate) seeking: Option<u64>,
+    /// A seek is durable, and the machine is not told yet.
+    pub(crate) sought: bool,
     pub(crate) pend_failed: BTreeSet<u64>,
     pub(crate) pend_dead: BTreeMap<u64, (u32, bool)>,
     pub(crate) pend_redriven: BTreeSet<u64>,
@@ -273,7 +278,7 @@ impl Model {
 
     /// Nothing is delivered until a seek is durable.
     pub(crate) fn is_seeking(&self) -> bool {
-        self.seeking.is_some() || self.sent.as_ref().is_some_and(|sent| sent.seek.is_some())
+        self.sought || self.seeking.is_some() || self.sent.as_ref().is_some_and(|sent| sent.seek.is_some())
     }
 
     pub(crate) fn is_closing(&self, letter: u64) -> bool {
@@ -287,7 +292,9 @@ impl Model {
     /// Letters that could not be closed with the commit that closes them.
     pub(crate) fn unclosed(&mut self, letters: &[(u64, bool)]) {
         self.store.letters.extend(letters.iter().copied());
-        self.store.unclosed.extend(letters.iter().map(|(offset, _)| *offset));
+        // What a later seek passed over, as one of several, is a letter as before.
+        let delivered = letters.iter().map(|(offset, _)| *offset).filter(|offset| !self.store.has(*offset));
+        self.store.unclosed.extend(delivered.collect::<Vec<_>>());
         let died_again = &self.pend_dead;
         self.pend_redriven
             .extend(letters.iter().map(|(offset, _)| *offset).filter(|o| !died_again.contains_key(o)));
@@ -330,6 +337,10 @@ impl Model {
         self.undone =
             (0..self.log.len() as u64).filter(|o| self.is_wanted(*o) && !self.store.has(*o)).collect();
         self.extras.clear();
+        // A letter whose event is gone by now is all that is left of it.
+        let mut unclosed = std::mem::take(&mut self.store.unclosed);
+        unclosed.retain(|offset| self.exists(*offset));
+        self.store.unclosed = unclosed;
         for (offset, redriving) in self.store.letters.clone() {
             if redriving {
                 self.redrive(offset);

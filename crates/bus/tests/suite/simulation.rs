@@ -136,6 +136,7 @@ impl Sim {
             owners: Vec::new(),
             paused: false,
             seeking: None,
+            sought: false,
             pend_failed: BTreeSet::new(),
             pend_dead: BTreeMap::new(),
             pend_redriven: BTreeSet::new(),

@@ -229,6 +229,8 @@ async fn what_is_acked_before_its_letter_is_closed_is_no_letter() {
         store.refuse_after(second);
         soon("acks", async {
             let pass = async {
+                // The acks are known, and go with the letters.
+                world.until("a", "g", |seen| seen.in_flight == 0).await;
                 loop {
                     world.pass(1_000);
                     a_moment().await;

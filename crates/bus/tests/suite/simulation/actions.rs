@@ -116,7 +116,9 @@ impl Sim {
         let retry_at_ms = self.now.monotonic_ms + self.rng.range(1..50);
         self.retry_until = self.retry_until.max(retry_at_ms);
         let letters = left.into_iter().map(|(offset, _)| Offset(offset)).collect();
+        self.model.sought = true;
         self.step(Input::Unclosed { letters, retry_at_ms }, Vec::new(), Vec::new());
+        self.model.sought = false;
     }
 
     fn some_member(&mut self) -> Option<MemberNo> {
