@@ -304,3 +304,8 @@ pub(crate) async fn end_of(subscription: &mut Subscription) -> BusError {
     })
     .await
 }
+
+/// For what takes seconds: others need the machine meanwhile.
+pub(crate) async fn a_moment() {
+    let _ = tokio::time::timeout(Duration::from_millis(10), std::future::pending::<()>()).await;
+}

@@ -17,6 +17,7 @@ mod refusals;
 mod seeking;
 mod shared;
 mod shutdown;
+mod sought;
 mod starts;
 mod steps;
 mod topics;
