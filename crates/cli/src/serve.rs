@@ -1,6 +1,7 @@
 //! `promethean serve`: the server, until it is told to stop.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -152,7 +153,9 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn S
     match config.store.as_deref() {
         None | Some("embedded") => {
             let data = &config.data;
-            std::fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
+            // What is in it is the server's alone.
+            let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
+            created.with_context(|| format!("create {}", data.display()))?;
             open_embedded(data, clock).await
         }
         Some("memory") => Ok(Arc::new(MemoryStore::new(Arc::clone(clock), memory::Options::default()))),

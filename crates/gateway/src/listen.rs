@@ -1,36 +1,48 @@
 //! Accepting connections.
 
 pub(crate) mod origin;
+mod paced;
 pub(crate) mod tls;
+mod traffic;
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Version;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use self::paced::Paced;
 use self::tls::Tls;
+use self::traffic::Traffic;
 use crate::app::App;
 use crate::gateway::StartError;
 use crate::http;
+use crate::options::GatewayOptions;
 
 /// Most streams of one HTTP/2 connection.
 const H2_STREAMS_MAX: u32 = 100;
 /// How long to wait after a connection could not be accepted: mostly there are no descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// How often an HTTP/2 connection must show that it lives.
+/// How often an HTTP/2 connection must show that it lives, and how soon.
 const H2_ALIVE: Duration = Duration::from_secs(30);
+const H2_ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// Streams that a client may reset before they were looked at, and that may fail, until the connection is cut.
+const H2_RESETS_MAX: usize = 20;
+const H2_ERRORS_MAX: usize = 1024;
+/// A connection is looked at no more often.
+const LOOK_MIN: Duration = Duration::from_millis(10);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -122,33 +134,34 @@ async fn serve(
 ) {
     let shared = http::Connection::new(app, peer);
     let asked = Arc::new(AtomicBool::new(false));
-    let asks = Arc::clone(&asked);
-    let service =
-        TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<Incoming>| {
-            asks.store(true, Ordering::Relaxed);
-            request.extensions_mut().insert(shared.clone());
-            request.extensions_mut().insert(slot.clone());
-            request
-        }));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        // A client that says it will send no more, as `nc` does, still wants its answer.
-        .half_close(true)
-        .header_read_timeout(Duration::from_millis(app.options.head_timeout_ms))
-        .max_buf_size(HEAD_BYTES_MAX.max(8 << 10));
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(H2_STREAMS_MAX)
-        .keep_alive_interval(H2_ALIVE);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let traffic = Traffic::new();
+    let (asks, begun) = (Arc::clone(&asked), traffic.clone());
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(shared.clone());
+        request.extensions_mut().insert(slot.clone());
+        let watched = (request.version() == Version::HTTP_2).then(|| begun.begin());
+        let answering = router.clone().oneshot(request);
+        async move {
+            let response = answering.await?;
+            Ok::<_, Infallible>(match watched {
+                Some(request) => response.map(|body| request.watch(body)),
+                None => response,
+            })
+        }
+    });
+    let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
+    let builder = builder(&app.options);
+    let stream = TokioIo::new(Paced::new(stream, write_timeout));
+    let connection = builder.serve_connection_with_upgrades(stream, service);
     tokio::pin!(connection);
-    let mut stopping = false;
-    let silent =
-        tokio::time::sleep_until(Instant::now() + Duration::from_millis(app.options.head_timeout_ms));
+    let (mut stopping, mut leaving) = (false, false);
+    let head_timeout = Duration::from_millis(app.options.head_timeout_ms);
+    let silent = tokio::time::sleep_until(Instant::now() + head_timeout);
     tokio::pin!(silent);
+    let idle_timeout = Duration::from_millis(app.options.idle_timeout_ms);
+    let mut looks = tokio::time::interval((write_timeout.min(idle_timeout) / 4).max(LOOK_MIN));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             result = connection.as_mut() => {
@@ -164,10 +177,41 @@ async fn serve(
                     return;
                 }
             }
+            _ = looks.tick(), if asked.load(Ordering::Relaxed) => {
+                if traffic.is_stuck(write_timeout) || leaving && traffic.is_idle(idle_timeout + head_timeout) {
+                    debug!("a client does not read, or does not leave");
+                    return;
+                }
+                if !leaving && traffic.is_idle(idle_timeout) {
+                    leaving = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
             () = app.stopping.cancelled(), if !stopping => {
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
         }
     }
+}
+
+fn builder(options: &GatewayOptions) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // A client that says it will send no more, as `nc` does, still wants its answer.
+        .half_close(true)
+        .header_read_timeout(Duration::from_millis(options.head_timeout_ms))
+        .max_buf_size(HEAD_BYTES_MAX.max(8 << 10));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(H2_STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_pending_accept_reset_streams(H2_RESETS_MAX)
+        .max_local_error_reset_streams(H2_ERRORS_MAX)
+        .keep_alive_interval(H2_ALIVE)
+        .keep_alive_timeout(H2_ALIVE_WITHIN);
+    builder
 }

@@ -24,6 +24,8 @@ pub struct GatewayOptions {
     pub auth_timeout_ms: u64,
     /// How long the head of a request, or a TLS handshake, may take. Default: 10 s.
     pub head_timeout_ms: u64,
+    /// How long an HTTP/2 connection may have no request. Default: 60 s. One of HTTP/1 has `head_timeout_ms` for its next.
+    pub idle_timeout_ms: u64,
     /// How long a request's body may take. Default: 30 s.
     pub body_timeout_ms: u64,
     /// How often WebSockets are pinged; one that is silent for two pings is closed. Default: 25 s.
@@ -60,6 +62,7 @@ impl Default for GatewayOptions {
             unknown_message_bytes_max: 8 << 10,
             auth_timeout_ms: 5_000,
             head_timeout_ms: 10_000,
+            idle_timeout_ms: 60_000,
             body_timeout_ms: 30_000,
             ping_every_ms: 25_000,
             write_timeout_ms: 30_000,

@@ -108,6 +108,7 @@ pub(super) struct LimitsSection {
     pub(super) unknown_message_bytes: Option<NonZeroUsize>,
     pub(super) auth_timeout: Option<Span>,
     pub(super) head_timeout: Option<Span>,
+    pub(super) idle_timeout: Option<Span>,
     pub(super) body_timeout: Option<Span>,
     pub(super) ping_every: Option<Span>,
     pub(super) write_timeout: Option<Span>,

@@ -20,6 +20,7 @@ impl Config {
                 .map_or(default.unknown_message_bytes_max, Into::into),
             auth_timeout_ms: ms(limits.auth_timeout, default.auth_timeout_ms),
             head_timeout_ms: ms(limits.head_timeout, default.head_timeout_ms),
+            idle_timeout_ms: ms(limits.idle_timeout, default.idle_timeout_ms),
             body_timeout_ms: ms(limits.body_timeout, default.body_timeout_ms),
             ping_every_ms: ms(limits.ping_every, default.ping_every_ms),
             write_timeout_ms: ms(limits.write_timeout, default.write_timeout_ms),

@@ -11,6 +11,7 @@ mod kill;
 mod lint;
 mod reload;
 mod schema;
+mod serve;
 mod served;
 mod state;
 mod token;

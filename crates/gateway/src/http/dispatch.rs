@@ -25,6 +25,8 @@ use crate::listen::origin::Page;
 use crate::refusal::Refusal;
 use crate::ws;
 
+/// Headers of a request. HTTP/1 refuses more before they come here.
+const HEADERS_MAX: usize = 100;
 /// Bytes of path and query.
 const URI_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a request id that a client chose.
@@ -124,6 +126,10 @@ async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
     if uri.path_and_query().is_some_and(|whole| whole.as_str().len() > URI_BYTES_MAX) {
         let message = format!("path and query are longer than {URI_BYTES_MAX} bytes; shorten them");
         return Err(Refusal::new(StatusCode::URI_TOO_LONG, "uri_too_long", message));
+    }
+    if call.headers.len() > HEADERS_MAX {
+        let message = format!("the request has more than {HEADERS_MAX} headers; send fewer");
+        return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers", message));
     }
     let (operation, words) = match found {
         Found::Operation(operation, words) => (operation, words),

@@ -5,6 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{SinkExt, StreamExt};
+use hyper::Request;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use promethean_bus::{Bus, BusOptions};
 use promethean_gateway::auth::Open;
 use promethean_gateway::gateway::Parts;
@@ -14,6 +18,7 @@ use promethean_model::SystemClock;
 use promethean_testkit::store::memory::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -21,6 +26,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore, SupportedProtocolVersion};
+use tokio_tungstenite::tungstenite::Message;
 
 const FIRST: (&str, &str) =
     (include_str!("../fixtures/first.pem"), include_str!("../fixtures/first.key.pem"));
@@ -98,8 +104,19 @@ async fn serves_over_tls_from_version_1_2_up() {
     }
     let stream = connect(address, BOTH, "h2").await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.unwrap();
+    let driver = JoinSet::from_iter([async move { connection.await.unwrap_or_default() }]);
+    let request = Request::get("https://localhost/health").body(String::new()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+    let stream = connect(address, BOTH, "http/1.1").await.unwrap();
+    let (mut socket, _) = tokio_tungstenite::client_async("wss://localhost/ws", stream).await.unwrap();
+    let publish = r#"{"op":"PUBLISH","topic":"t","payload":1}"#;
+    socket.send(Message::text(publish)).await.unwrap();
+    let reply = socket.next().await.unwrap().unwrap();
+    assert!(reply.to_text().unwrap().contains("\"op\":\"OK\""), "{reply}");
     assert!(connect(address, BOTH, "smtp").await.is_err());
-    drop(stream);
+    drop((driver, socket));
     gateway.stop().await;
 }
 

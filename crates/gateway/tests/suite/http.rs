@@ -6,6 +6,7 @@ mod exporting;
 mod forms;
 mod grouping;
 mod limits;
+mod lingering;
 mod publishing;
 mod reading;
 mod schemas;
