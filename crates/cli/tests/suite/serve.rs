@@ -17,7 +17,7 @@ fn serve(args: &[&str]) -> (Option<i32>, String) {
 fn strangers_are_not_served_without_tokens() {
     for address in ["0.0.0.0:0", "[::]:0"] {
         let (code, said) = serve(&["--listen", address]);
-        assert_eq!(code, Some(1), "{said}");
+        assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("--token") && said.contains("--insecure"), "{said}");
     }
 }
