@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::audit::Record;
 use crate::auth::{Access, Identity, Standing};
 use crate::refusal::Refusal;
-use crate::usage::accounts::Place;
+use crate::usage::accounts::{Account, Place};
 
 /// One request whose parameters are checked and whose client may.
 #[derive(Debug)]
@@ -72,25 +72,27 @@ impl Call {
         }
     }
 
+    /// What the client's token uses, if it is limited.
+    fn account(&self) -> Option<Arc<Account>> {
+        self.identity.as_ref().and_then(|identity| self.app.account(identity))
+    }
+
     /// Refuses a client that begins too many topics. This one is not there.
     pub(super) fn pay_for_new(&self, topic: &TopicName) -> Result<(), Refusal> {
-        let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
-        let Some(account) = account else { return Ok(()) };
+        let Some(account) = self.account() else { return Ok(()) };
         account.forget_topic(topic);
         self.app.pay_for(&account, [topic].into_iter(), 0, 0)
     }
 
     /// Refuses a client that publishes more to the topic than its token may, or begins too many topics.
     pub(super) fn pay_for(&self, topic: &TopicName, events: usize, bytes: usize) -> Result<(), Refusal> {
-        let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
-        let Some(account) = account else { return Ok(()) };
+        let Some(account) = self.account() else { return Ok(()) };
         self.app.pay_for(&account, [topic].into_iter(), events, bytes)
     }
 
     /// The client's place among the connections of its token, for an answer without an end.
     pub(super) fn place(&self) -> Result<Option<Place>, Refusal> {
-        let account = self.identity.as_ref().and_then(|identity| self.app.account(identity));
-        let place = account.map(|account| account.connection()).transpose();
+        let place = self.account().map(|account| account.connection()).transpose();
         place.inspect_err(|_| self.app.metrics.over_quota("connections"))
     }
 
