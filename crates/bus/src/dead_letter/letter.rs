@@ -9,9 +9,6 @@ use crate::delivery::types::{Attempts, Failure};
 use crate::error::BusError;
 use crate::rows::LetterRow;
 
-#[cfg(test)]
-mod tests;
-
 /// The payload of a letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Letter {
@@ -137,4 +134,135 @@ fn append(
         meta,
         payload,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use promethean_model::Offset;
+    use promethean_model::SystemClock;
+    use promethean_store::memory::{MemoryStore, Options};
+    use promethean_store::port::{Batch, EventBody, Store};
+
+    use super::*;
+    use crate::publish::minify;
+
+    fn attempts() -> Attempts {
+        Attempts {
+            offset: Offset(7),
+            failed: 5,
+            last_failure: Failure::Nack,
+            first_ms: 100,
+            last_ms: 200,
+            due_ms: 300,
+        }
+    }
+
+    fn event(topic: &str, payload: &str) -> StoredEvent {
+        let mut meta = Vec::new();
+        EventMeta { sid: Some("s".into()), partition: Some(2), ..EventMeta::default() }.encode(&mut meta);
+        let body = EventBody { key: Some(b"k"), meta: &meta, payload: payload.as_bytes() };
+        StoredEvent::new(topic.parse().unwrap(), Offset(7), EventId::from_bytes([9; 16]), 50).with_body(body)
+    }
+
+    fn group() -> GroupName {
+        "g".parse().unwrap()
+    }
+
+    #[test]
+    fn the_original_is_inside_whole() {
+        let (letter, row) = post(&group(), &event("a", "{\"n\":1.50,\"m\":2}"), &attempts(), 0).unwrap();
+        let letter = letter.unwrap();
+        assert_eq!(letter.topic.as_str(), "a.dlq");
+        assert_eq!(
+            letter.payload,
+            r#"{"event":{"id":"09090909-0909-0909-0909-090909090909","ts":50,"topic":"a","offset":7,"key":"k","partition":2,"payload":{"n":1.50,"m":2},"sid":"s"},"group":"g","reason":"nack","attempts":5,"first_ts":100,"last_ts":200}"#
+        );
+        assert_eq!(minify(&letter.payload).unwrap(), letter.payload);
+        assert_eq!(letter.key.as_deref(), Some("k"));
+        let meta = EventMeta::decode(&letter.meta).unwrap();
+        assert_eq!(meta.caused_by, Some(vec![EventId::from_bytes([9; 16])]));
+        assert_eq!(row.letter, Some(letter.id.id()));
+        assert_eq!((row.attempts, row.redrives, row.redriving), (5, 0, false));
+        let read: Letter = serde_json::from_str(&letter.payload).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), letter.payload);
+    }
+
+    #[test]
+    fn no_letters_about_letters_nor_without_room_for_the_name() {
+        for topic in ["a.dlq".to_owned(), "x".repeat(178)] {
+            let (letter, row) = post(&group(), &event(&topic, "1"), &attempts(), 0).unwrap();
+            assert_eq!((letter, row.letter), (None, None));
+        }
+        let (letter, _) = post(&group(), &event("a.snapshot", "1"), &attempts(), 0).unwrap();
+        assert_eq!(letter.unwrap().topic.as_str(), "a.snapshot.dlq");
+    }
+
+    #[test]
+    fn ids_are_those_of_the_letter() {
+        let topic: TopicName = "a".parse().unwrap();
+        let event = EventId::from_bytes([9; 16]);
+        let id = |group: &str, attempts: Attempts, redrives| {
+            letter_id(&group.parse().unwrap(), &topic, event, &attempts, redrives)
+        };
+        let first = id("g", attempts(), 0);
+        assert_eq!(first.to_string(), "888c3304-0043-8ff5-a218-c5e3f0b5ac51");
+        assert_eq!(id("g", Attempts { due_ms: 9, ..attempts() }, 0), first);
+        let others = [
+            id("h", attempts(), 0),
+            letter_id(&group(), &topic, EventId::from_bytes([8; 16]), &attempts(), 0),
+            id("g", attempts(), 1),
+            id("g", Attempts { offset: Offset(8), ..attempts() }, 0),
+            id("g", Attempts { first_ms: 101, ..attempts() }, 0),
+            id("g", Attempts { last_ms: 201, ..attempts() }, 0),
+            id("g", Attempts { failed: 6, ..attempts() }, 0),
+            id("g", Attempts { last_failure: Failure::Expired, ..attempts() }, 0),
+        ];
+        for (n, other) in others.iter().enumerate() {
+            assert!(*other != first && !others[..n].contains(other), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_redrive_has_one_id_for_each_letter() {
+        let event = event("a", "1");
+        let row = post(&group(), &event, &attempts(), 0).unwrap().1;
+        let id = redrive_id(&group(), &event, &row);
+        assert_eq!(id, redrive_id(&group(), &event, &row));
+        assert_ne!(Some(id), row.letter);
+        assert_ne!(id, redrive_id(&group(), &event, &row.redriven()));
+        let other =
+            StoredEvent::new(event.topic.clone(), event.offset, EventId::from_bytes([8; 16]), event.ts);
+        assert_ne!(id, redrive_id(&group(), &other, &row));
+    }
+
+    #[test]
+    fn an_unreadable_event_says_so() {
+        let body = EventBody { key: None, meta: &[9, 9], payload: b"1" };
+        let event = StoredEvent::new("a".parse().unwrap(), Offset(7), EventId::from_bytes([9; 16]), 0)
+            .with_body(body);
+        let error = post(&group(), &event, &attempts(), 0).unwrap_err();
+        assert_eq!(error.code(), "storage_failed");
+        assert!(error.to_string().contains("event 7 of topic `a`"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_store_takes_a_letter_once_and_a_second_death_as_another() {
+        let store = MemoryStore::new(Arc::new(SystemClock::new()), Options::default());
+        let event = event("a", "{\"n\":1}");
+        let commit = async |attempts: Attempts, redrives| {
+            let (letter, _) = post(&group(), &event, &attempts, redrives).unwrap();
+            let placed = store.commit(Batch::new().event(letter.unwrap())).await.unwrap().events[0];
+            (placed.offset, placed.duplicate)
+        };
+        assert_eq!(commit(attempts(), 0).await, (Offset(0), false));
+        assert_eq!(commit(attempts(), 0).await, (Offset(0), true));
+        assert_eq!(commit(attempts(), 1).await, (Offset(1), false));
+        // A seek back lets it die again without a redrive.
+        assert_eq!(
+            commit(Attempts { first_ms: 900, last_ms: 950, ..attempts() }, 0).await,
+            (Offset(2), false)
+        );
+    }
 }
