@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{GroupName, IgnorePoison, TopicName};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard, Notify, oneshot};
 
 use crate::core::Core;
@@ -71,7 +71,7 @@ impl Changing {
 
     fn gates(&self) -> MutexGuard<'_, HashMap<Key, Gate>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gates.lock().ignore_poison()
     }
 
     fn change(&self, key: &Key, change: impl FnOnce(&mut Gate)) {

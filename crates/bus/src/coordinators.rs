@@ -1,10 +1,10 @@
 //! The coordinators of partitioned groups, and how a rebalance reaches owners and members.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use promethean_model::{GroupName, MemberId};
+use promethean_model::{GroupName, IgnorePoison, MemberId};
 use tokio::time::MissedTickBehavior;
 
 use crate::coordinator::{Coordinator, CoordinatorView, Joining, RECOMPUTE_EVERY_MS, Rebalance};
@@ -147,7 +147,7 @@ impl Coordinators {
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
         // Rebalances are told under the lock, so that owners and members hear of them in their order.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

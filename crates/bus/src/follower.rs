@@ -5,9 +5,9 @@
 //! row says what it is, also while nothing runs it, so that no consumer ever moves its cursor.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::{GroupName, Offset, TopicName};
+use promethean_model::{GroupName, IgnorePoison, Offset, TopicName};
 use promethean_store::port::{Batch, RowOp, StoredEvent, Table};
 
 use crate::admin::{finish_named, group_rows};
@@ -69,12 +69,12 @@ impl Followers {
 
     fn stored(&self) -> MutexGuard<'_, Vec<(GroupName, TopicName)>> {
         // As below.
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stored.lock().ignore_poison()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(GroupName, TopicName), Option<String>>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().ignore_poison()
     }
 }
 

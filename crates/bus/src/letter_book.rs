@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{GroupName, IgnorePoison, TopicName};
 use promethean_store::port::{Store, Table};
 
 use crate::error::BusError;
@@ -81,6 +81,6 @@ impl LetterBook {
 
     fn lock_open(&self) -> MutexGuard<'_, HashMap<Key, Open>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().ignore_poison()
     }
 }

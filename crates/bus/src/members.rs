@@ -1,9 +1,9 @@
 //! Who is in which group, and who may change its row.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::GroupName;
+use promethean_model::{GroupName, IgnorePoison};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard};
 
 use crate::core::Core;
@@ -36,7 +36,7 @@ impl Members {
 
     fn counts(&self) -> MutexGuard<'_, HashMap<Key, usize>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().ignore_poison()
     }
 }
 

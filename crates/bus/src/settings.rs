@@ -1,9 +1,9 @@
 //! The settings of all topics that have any, in memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
-use promethean_model::{TopicName, TopicSettings};
+use promethean_model::{IgnorePoison, TopicName, TopicSettings};
 use promethean_store::port::Store;
 
 use crate::error::BusError;
@@ -35,13 +35,13 @@ impl SettingsMirror {
 
     /// What a topic has.
     pub(crate) fn get(&self, topic: &TopicName) -> Arc<TopicSettings> {
-        let set = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let set = self.set.read().ignore_poison();
         Arc::clone(set.get(topic).unwrap_or(&self.defaults))
     }
 
     /// Follows a change that is stored.
     pub(crate) fn put(&self, topic: &TopicName, settings: Option<TopicSettings>) {
-        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        let mut set = self.set.write().ignore_poison();
         match settings {
             Some(settings) => drop(set.insert(topic.clone(), Arc::new(settings))),
             None => drop(set.remove(topic)),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
-use promethean_model::{Clock, TopicName};
+use promethean_model::{Clock, IgnorePoison, TopicName};
 
 use crate::checkpoint::Upkeep;
 use crate::commit::Committer;
@@ -160,11 +160,11 @@ impl Core {
     }
 
     pub(crate) fn read_catalog<T>(&self, read: impl FnOnce(&Catalog) -> T) -> T {
-        read(&self.catalog.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+        read(&self.catalog.read().ignore_poison())
     }
 
     pub(crate) fn write_catalog<T>(&self, write: impl FnOnce(&mut Catalog) -> T) -> T {
-        write(&mut self.catalog.write().unwrap_or_else(std::sync::PoisonError::into_inner))
+        write(&mut self.catalog.write().ignore_poison())
     }
 
     /// The topic of this name, made if need be. It exists on disk once a batch has used it.

@@ -1,9 +1,10 @@
 //! Whole reads and writes over positioned calls that may be short.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::disk::DiskFile;
+use promethean_model::IgnorePoison;
 
 pub(crate) fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -22,5 +23,5 @@ pub(crate) fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -
 
 /// A panicking holder poisons the log itself (see `poison.rs`), so the lock's own poison says nothing more.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 
-use promethean_model::{Clock, Durability, EventId, TopicName};
+use promethean_model::{Clock, Durability, EventId, IgnorePoison, TopicName};
 
 use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
 use crate::core::{Core, Observer};
@@ -172,7 +172,7 @@ impl Log {
             if let Some(result) = result.take() {
                 return result;
             }
-            result = slot.1.wait(result).unwrap_or_else(std::sync::PoisonError::into_inner);
+            result = slot.1.wait(result).ignore_poison();
         }
     }
 

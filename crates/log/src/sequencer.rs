@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use promethean_model::Durability;
+use promethean_model::{Durability, IgnorePoison};
 
 use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submission, TopicChange};
 use crate::checks::{Decision, Outcome};
@@ -225,7 +225,7 @@ impl Core {
                     self.work.notify_one();
                 }
                 self.poison.check()?;
-                sequencer = self.room.wait(sequencer).unwrap_or_else(std::sync::PoisonError::into_inner);
+                sequencer = self.room.wait(sequencer).ignore_poison();
             }
             if sequencer.closed {
                 return Err(AppendError::Closed);

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::commit::{StateJob, complete_all};
 use crate::core::Core;
 use crate::io_util::lock;
 use crate::journal::writer::make_zeroed;
+use promethean_model::IgnorePoison;
 
 /// Groups whose redo waits for the state engine.
 const STATE_QUEUE: usize = 8;
@@ -106,15 +107,14 @@ fn wait_for_group(core: &Core) -> bool {
         sequencer.writer_waits = true;
         if unsynced {
             let interval = Duration::from_millis(core.options.os_sync_interval_ms.max(1));
-            let (guard, timeout) =
-                core.work.wait_timeout(sequencer, interval).unwrap_or_else(PoisonError::into_inner);
+            let (guard, timeout) = core.work.wait_timeout(sequencer, interval).ignore_poison();
             sequencer = guard;
             if timeout.timed_out() {
                 sequencer.writer_waits = false;
                 return false;
             }
         } else {
-            sequencer = core.work.wait(sequencer).unwrap_or_else(PoisonError::into_inner);
+            sequencer = core.work.wait(sequencer).ignore_poison();
         }
     }
     true
@@ -145,8 +145,7 @@ fn wait_for_upkeep(core: &Core) -> bool {
     let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
     let mut flags = lock(&core.signals.flags);
     while !flags.upkeep && !stopped(core) {
-        let (guard, timeout) =
-            core.signals.raised.wait_timeout(flags, interval).unwrap_or_else(PoisonError::into_inner);
+        let (guard, timeout) = core.signals.raised.wait_timeout(flags, interval).ignore_poison();
         flags = guard;
         if timeout.timed_out() {
             return std::mem::take(&mut flags.upkeep);
@@ -159,7 +158,7 @@ fn merge_loop(core: &Core) {
     while !stopped(core) {
         let mut flags = lock(&core.signals.flags);
         while !flags.merge && !stopped(core) {
-            flags = core.signals.raised.wait(flags).unwrap_or_else(PoisonError::into_inner);
+            flags = core.signals.raised.wait(flags).ignore_poison();
         }
         flags.merge = false;
         drop(flags);

@@ -13,11 +13,13 @@
 //! | `settings` | what can be set for a topic |
 //! | `wire` | the frames of the WebSocket protocol |
 //! | `limits` | every cap, and the checks of a publish against them |
+//! | `lock` | locks after a panic |
 
 pub mod durability;
 pub mod event;
 pub mod id;
 pub mod limits;
+pub mod lock;
 pub mod meta;
 pub mod millis;
 pub mod moment;
@@ -32,6 +34,7 @@ pub use durability::Durability;
 pub use event::Event;
 pub use id::{EventId, IdMint};
 pub use limits::{LimitError, Limits};
+pub use lock::IgnorePoison;
 pub use meta::{EventMeta, MetaError};
 pub use millis::Millis;
 pub use moment::{Moment, MomentError};

@@ -1,10 +1,10 @@
 //! The handle that users hold.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use promethean_bus::Bus;
-use promethean_model::{Clock, CollectionName, GroupName, TopicName};
+use promethean_model::{Clock, CollectionName, GroupName, IgnorePoison, TopicName};
 use promethean_store::port::Store;
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
@@ -193,7 +193,7 @@ impl Projections {
     /// Ends every projector after the page it is at, and waits for them.
     pub async fn close(&self) {
         self.inner.stopping.send_replace(true);
-        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = std::mem::take(&mut *self.inner.tasks.lock().ignore_poison());
         while tasks.join_next().await.is_some() {}
     }
 }

@@ -1,8 +1,8 @@
 //! How projectors are, for everyone who looks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::{CollectionName, GroupName, TopicName};
+use promethean_model::{CollectionName, GroupName, IgnorePoison, TopicName};
 use serde::Serialize;
 
 /// What a projector does now.
@@ -111,6 +111,6 @@ impl Shown {
 
     fn lock(&self) -> MutexGuard<'_, ProjectorStatus> {
         // Plain values: a panic leaves none of them half written.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }

@@ -3,9 +3,10 @@
 //! Redo bytes are puts, back to back: `key length u16 | key | value length u32 | value`, little-endian.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use promethean_log::state::{Redo, StateError, StateSink};
+use promethean_model::IgnorePoison;
 
 use crate::rng::SeededRng;
 
@@ -121,7 +122,7 @@ impl FaultState {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().ignore_poison()
     }
 
     fn alive(&self) -> Result<MutexGuard<'_, Inner>, StateError> {

@@ -1,9 +1,10 @@
 //! A disk whose syncs or reads wait at a gate: a slow device, for as long as a test wants it.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use promethean_log::disk::{Disk, DiskFile};
+use promethean_model::IgnorePoison;
 
 /// Holds back the syncs, or the reads, of files whose path contains a given part, while it is closed.
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ impl GateDisk {
     pub fn wait_until_stuck(&self) {
         let mut state = self.gate.state();
         while state.waiting == 0 {
-            state = self.gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.gate.changed.wait(state).ignore_poison();
         }
     }
 
@@ -74,7 +75,7 @@ impl GateDisk {
 
 impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 
     fn pass(&self, reading: bool) {
@@ -85,7 +86,7 @@ impl Gate {
         state.waiting += 1;
         self.changed.notify_all();
         while state.closed {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).ignore_poison();
         }
         state.waiting -= 1;
     }

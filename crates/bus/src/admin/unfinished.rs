@@ -5,10 +5,10 @@
 //! is opened the next time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use promethean_model::GroupName;
+use promethean_model::{GroupName, IgnorePoison};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -43,7 +43,7 @@ pub(crate) struct Unfinished(Mutex<BTreeMap<(GroupName, String), UnfinishedDelet
 impl Unfinished {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(GroupName, String), UnfinishedDeletion>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

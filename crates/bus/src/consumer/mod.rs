@@ -4,8 +4,9 @@ mod panics;
 mod run;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use promethean_model::IgnorePoison;
 use tokio::sync::oneshot;
 
 use self::run::Runner;
@@ -129,12 +130,12 @@ impl Consumer {
 
     /// Why the last event that failed did.
     pub fn last_failure(&self) -> Option<String> {
-        self.last_failure.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_failure.0.lock().ignore_poison().clone()
     }
 }
 
 impl LastFailure {
     fn set(&self, reason: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+        *self.0.lock().ignore_poison() = Some(reason);
     }
 }

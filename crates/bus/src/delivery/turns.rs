@@ -1,8 +1,10 @@
 //! Whose turn it is, where machines of several topics want the credit of one member.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use promethean_model::IgnorePoison;
 
 /// Nobody waits, so anybody may take.
 const NOBODY: u64 = 0;
@@ -57,7 +59,7 @@ impl Turns {
 
     fn change(&self, change: impl FnOnce(&mut VecDeque<u64>)) {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock().ignore_poison();
         let before = queue.front().copied();
         change(&mut queue);
         if queue.front().copied() != before {

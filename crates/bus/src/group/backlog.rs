@@ -1,11 +1,12 @@
 //! What was delivered to members and waits for them to look at it.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::command::Command;
 use crate::delivery::credit::Fill;
 use crate::delivery::types::Input;
 use crate::subscription::Link;
+use promethean_model::IgnorePoison;
 
 /// A bound on the bytes of events that wait in the inboxes of members that belong together, such as those of one
 /// connection. While it is reached, what they could be given stays in the log.
@@ -24,7 +25,7 @@ impl Backlog {
 
     /// A member is to be told when there is room again.
     pub(crate) fn attach(&self, link: &Arc<Link>) {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock().ignore_poison();
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(link));
     }
@@ -34,7 +35,7 @@ impl Backlog {
         if bytes == 0 || !self.fill.remove(bytes) {
             return;
         }
-        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links.lock().ignore_poison();
         let links: Vec<Arc<Link>> = links.iter().filter_map(Weak::upgrade).collect();
         for owner in links.iter().flat_map(|link| link.owners()) {
             // One that has ended delivers nothing.

@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use promethean_model::IgnorePoison;
 use promethean_store::port::{Batch, CommitError, Store};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -111,7 +112,7 @@ impl Committer {
 
     fn lock(&self) -> MutexGuard<'_, Line> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.0.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.line.lock().ignore_poison()
     }
 }
 

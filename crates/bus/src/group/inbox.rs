@@ -1,7 +1,7 @@
 //! What a subscription has been given and not looked at yet.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use super::Owner;
@@ -10,6 +10,7 @@ use super::mailbox::note;
 use crate::coordinator::MemberChange;
 use crate::delivery::types::{Delivery, LeaseRef};
 use crate::error::BusError;
+use promethean_model::IgnorePoison;
 
 /// Bytes of the events that are taken at once, unless one is larger.
 const TAKEN_BYTES_MAX: usize = 256 << 10;
@@ -238,7 +239,7 @@ impl Inbox {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }
 

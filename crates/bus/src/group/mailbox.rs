@@ -1,9 +1,10 @@
 //! A bounded queue with one reader.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use promethean_model::IgnorePoison;
 use tokio::sync::Notify;
 
 use crate::error::BusError;
@@ -108,7 +109,7 @@ impl<T> Mailbox<T> {
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }
 

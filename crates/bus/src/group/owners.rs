@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{GroupName, IgnorePoison, TopicName};
 use tokio::sync::oneshot;
 
 use super::command::Command;
@@ -153,7 +153,7 @@ impl Owners {
 
     fn lock(&self) -> MutexGuard<'_, Map> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+        self.map.lock().ignore_poison()
     }
 }
 

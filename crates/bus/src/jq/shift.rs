@@ -1,7 +1,9 @@
 //! A job while it runs, and how its programs have done.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use promethean_model::IgnorePoison;
 
 /// One job, as its thread and the watchdog see it. A job is several calls, each with the whole time.
 #[derive(Debug, Default)]
@@ -49,7 +51,7 @@ impl Pace {
 impl Shift {
     /// The next call begins.
     pub(super) fn begin(&self, pace: &Arc<Pace>) {
-        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(pace));
+        *self.pace.lock().ignore_poison() = Some(Arc::clone(pace));
         self.beat.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -65,7 +67,7 @@ impl Shift {
 
     /// Ends the call that has taken too long.
     pub(super) fn end(&self, beat: u32) {
-        let pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let pace = self.pace.lock().ignore_poison();
         if self.beat.load(Ordering::Acquire) == beat
             && self.over.swap(beat, Ordering::AcqRel) != beat
             && let Some(pace) = &*pace
@@ -76,7 +78,7 @@ impl Shift {
 
     /// The call did not end.
     pub(super) fn lost(&self) {
-        if let Some(pace) = &*self.pace.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(pace) = &*self.pace.lock().ignore_poison() {
             pace.lost();
         }
     }

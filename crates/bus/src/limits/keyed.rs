@@ -3,9 +3,10 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::bucket::{Bucket, Rate, Refused};
+use promethean_model::IgnorePoison;
 
 /// A bucket of the same rate for each key, such as a topic.
 ///
@@ -69,7 +70,7 @@ impl<K: Hash + Eq> BucketSet<K> {
 
     /// How many keys have a bucket of their own now.
     pub fn len(&self) -> usize {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).by_key.len()
+        self.buckets.lock().ignore_poison().by_key.len()
     }
 
     /// Whether none has.
@@ -83,7 +84,7 @@ impl<K: Hash + Eq> BucketSet<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         // The map is whole after a panic, so poison is passed over.
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock().ignore_poison();
         if let Some(entry) = buckets.by_key.get_mut(key) {
             entry.used_ms = entry.used_ms.max(now_ms);
             return Arc::clone(&entry.bucket);

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{GroupName, IgnorePoison, TopicName};
 
 use super::catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
 use super::registry::{Registry, Table};
@@ -55,10 +55,10 @@ impl BusMetrics {
 
     /// The counts of a topic.
     pub fn topic(&self, topic: &TopicName) -> Arc<TopicSeries> {
-        if let Some(series) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic) {
+        if let Some(series) = self.known.read().ignore_poison().get(topic) {
             return Arc::clone(series);
         }
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().ignore_poison();
         // Under the lock, or a topic that is forgotten meanwhile would stay known.
         let series = self.topics.series(&[topic.as_str()]);
         if known.len() < self.series_max {
@@ -90,7 +90,7 @@ impl BusMetrics {
 
     /// Shows a deleted topic and its groups no longer.
     pub fn forget_topic(&self, topic: &TopicName) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().ignore_poison();
         known.remove(topic);
         self.topics.remove(&[topic.as_str()]);
         drop(known);

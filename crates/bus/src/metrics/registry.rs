@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use super::text;
 use super::value::Histogram;
+use promethean_model::IgnorePoison;
 
 /// The label value of everything beyond the bound of a table.
 pub const OTHER: &str = "other";
@@ -92,7 +93,7 @@ impl<S: Series> Table<S> {
         let is_other = !labels.is_empty() && labels.iter().all(|label| *label == OTHER);
         if !is_other {
             let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
-            let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.series.write().ignore_poison();
             if let Some(series) = all.get(&key) {
                 return Arc::clone(series);
             }
@@ -111,13 +112,13 @@ impl<S: Series> Table<S> {
 
     /// Shows only the series whose label values are wanted.
     pub fn retain(&self, wanted: impl Fn(&[String]) -> bool) {
-        let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.series.write().ignore_poison();
         all.retain(|labels, _| wanted(labels));
     }
 
     /// How many series there are, `other` apart.
     pub fn len(&self) -> usize {
-        self.series.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.series.read().ignore_poison().len()
     }
 
     /// Whether there are none.
@@ -126,7 +127,7 @@ impl<S: Series> Table<S> {
     }
 
     fn all(&self) -> Vec<(Vec<String>, Arc<S>)> {
-        let all = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.series.read().ignore_poison();
         let mut series: Vec<_> = all.iter().map(|(labels, s)| (labels.clone(), Arc::clone(s))).collect();
         if self.other_used.load(Ordering::Relaxed) {
             series.push((vec![OTHER.to_owned(); S::LABELS.len()], Arc::clone(&self.other)));
@@ -159,14 +160,14 @@ impl Registry {
     /// Shows a new table behind those before.
     pub fn table<S: Series>(&self, series_max: usize) -> Arc<Table<S>> {
         let table = Arc::new(Table::new(series_max));
-        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.tables.write().ignore_poison();
         tables.push(Arc::clone(&table) as Arc<dyn Page>);
         table
     }
 
     /// The page, in Prometheus' text format 0.0.4.
     pub fn render(&self) -> String {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let tables = self.tables.read().ignore_poison().clone();
         let mut out = String::new();
         tables.iter().for_each(|table| table.write(&mut out));
         out

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use promethean_model::{Offset, TopicName};
+use promethean_model::{IgnorePoison, Offset, TopicName};
 use promethean_store::port::{Store, Table};
 use tokio::sync::Semaphore;
 
@@ -128,13 +128,13 @@ impl Book {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        self.topics.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
+        self.topics.read().ignore_poison().get(topic).cloned()
     }
 
     /// Topics with schemas, by name.
     pub(super) fn page(&self, after: Option<&TopicName>, limit: usize) -> Vec<(TopicName, Arc<Versions>)> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
+        let topics = self.topics.read().ignore_poison();
         let from = after.map_or(Unbounded, Excluded);
         let page = topics.range::<TopicName, _>((from, Unbounded)).take(limit);
         page.map(|(topic, versions)| (topic.clone(), Arc::clone(versions))).collect()
@@ -142,7 +142,7 @@ impl Book {
 
     /// Follows a change that is stored.
     pub(super) fn put(&self, topic: &TopicName, versions: Versions) {
-        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let mut topics = self.topics.write().ignore_poison();
         if versions.list.is_empty() {
             topics.remove(topic);
         } else {
@@ -153,7 +153,7 @@ impl Book {
 
     /// Takes a version out of use, unless an event is on its way with it: what was there, to be put back if it stays.
     pub(super) fn take_out(&self, topic: &TopicName, version: u32) -> Option<Versions> {
-        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
+        let mut topics = self.topics.write().ignore_poison();
         let before = topics.get_mut(topic)?;
         // Whoever looks at the versions now, or has an event on its way, holds one of these.
         let versions = Arc::get_mut(before)?;

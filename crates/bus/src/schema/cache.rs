@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use jsonschema::Validator;
-use promethean_model::TopicName;
+use promethean_model::{IgnorePoison, TopicName};
 use serde_json::Value;
 
 use super::reject::SchemaRejected;
@@ -58,7 +58,7 @@ struct Entry {
 impl Cache {
     /// The number alone does not say which schema: one that was never used can be deleted, and its number is free.
     pub(super) fn get(&self, topic: &TopicName, fingerprint: &str, version: u32) -> Option<Arc<Compiled>> {
-        let compiled = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
+        let compiled = self.compiled.read().ignore_poison();
         let entry = compiled.get(topic)?.get(&version)?;
         if entry.compiled.fingerprint != fingerprint {
             return None;
@@ -68,7 +68,7 @@ impl Cache {
     }
 
     pub(super) fn put(&self, compiled: &Arc<Compiled>) {
-        let mut kept = self.compiled.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.compiled.write().ignore_poison();
         let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
         let entry = Entry { compiled: Arc::clone(compiled), used };
         kept.entry(compiled.topic.clone()).or_default().insert(compiled.version, entry);
@@ -97,7 +97,7 @@ impl Cache {
     }
 
     pub(super) fn forget(&self, topic: &TopicName) {
-        self.compiled.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
+        self.compiled.write().ignore_poison().remove(topic);
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the configuration says of a topic's versions, in memory: which there are, and how they become one another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
-use promethean_model::TopicName;
+use promethean_model::{IgnorePoison, TopicName};
 
 use super::book::{Book, Versions};
 use crate::bus::Bus;
@@ -89,7 +89,7 @@ impl Bus {
 
 impl Book {
     pub(super) fn evolution(&self, topic: &TopicName) -> Option<Arc<Evolution>> {
-        self.evolutions.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
+        self.evolutions.read().ignore_poison().get(topic).cloned()
     }
 
     /// Whether events of this topic are published in an old form too.
@@ -110,7 +110,7 @@ impl Book {
     }
 
     pub(super) fn change_evolution(&self, topic: &TopicName, change: impl FnOnce(&mut Evolution)) {
-        let mut all = self.evolutions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.evolutions.write().ignore_poison();
         let mut evolution = all.remove(topic).map(Arc::unwrap_or_clone).unwrap_or_default();
         change(&mut evolution);
         if evolution != Evolution::default() {

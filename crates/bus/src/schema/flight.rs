@@ -1,9 +1,9 @@
 //! Schemas that are being compiled: whoever needs one that somebody compiles already waits for that.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::TopicName;
+use promethean_model::{IgnorePoison, TopicName};
 use tokio::sync::watch;
 
 use super::cache::Compiled;
@@ -48,7 +48,7 @@ impl Flights {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, watch::Receiver<Option<Answer>>>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock().ignore_poison()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Events on their way to a member that wants them in their topic's latest schema version.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
+use promethean_model::IgnorePoison;
 use tokio::sync::Notify;
 
 use super::Link;
@@ -124,7 +125,7 @@ impl Lifter {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What leases and their subscription share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::{GroupName, MemberId, TopicName};
+use promethean_model::{GroupName, IgnorePoison, MemberId, TopicName};
 use tokio::sync::{Notify, oneshot};
 
 use super::lifting::Lifter;
@@ -105,7 +105,7 @@ impl Link {
 
     pub(crate) fn joined(&self) -> MutexGuard<'_, Joined> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+        self.joined.lock().ignore_poison()
     }
 
     /// Whether an owner's end is no failure of this subscription: its members had left, or it served one topic of a

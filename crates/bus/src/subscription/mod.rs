@@ -4,10 +4,10 @@ mod held;
 mod lifting;
 mod link;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use promethean_model::GroupName;
+use promethean_model::{GroupName, IgnorePoison};
 use promethean_store::port::StoredEvent;
 use tokio::sync::oneshot;
 
@@ -256,7 +256,7 @@ impl Subscription {
 impl Subscription {
     /// Leaves the group. The first call counts; what there was to read is gone.
     fn leave(&self, how: Leaving) {
-        let entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let entered = self.entered.lock().ignore_poison().take();
         if entered.is_none() {
             return;
         }

@@ -1,11 +1,12 @@
 //! Publishers, a task each, that keep a window of unacknowledged batches.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use promethean_log::{AppendError, Log, Receipt, Submission, Topic};
+use promethean_model::IgnorePoison;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -81,7 +82,7 @@ impl Window {
             None => Ok(()),
         });
         if submitted.is_some() || result.is_err() {
-            let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut outcome = self.outcome.lock().ignore_poison();
             if let Some(submitted) = submitted {
                 outcome.latency.push(submitted.elapsed());
             }
@@ -128,7 +129,7 @@ async fn run_publisher(log: Arc<Log>, topics: Arc<[Topic]>, load: Load, publishe
         log.submit_all(submissions);
     }
     window.drained().await;
-    let outcome = std::mem::take(&mut *window.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    let outcome = std::mem::take(&mut *window.outcome.lock().ignore_poison());
     match outcome.failure {
         Some(failure) => Err(failure).context("publish"),
         None => Ok(outcome.latency),

@@ -1,7 +1,7 @@
 //! Tokens and keys that change while the server runs.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +10,7 @@ use promethean_gateway::auth::jwt::KeySource;
 use promethean_gateway::auth::{
     AuthError, Authenticator, Identity, Jwt, JwtOptions, StaticToken, StaticTokens,
 };
+use promethean_model::IgnorePoison;
 use tracing::{info, warn};
 
 use super::auth::Auth;
@@ -61,7 +62,7 @@ impl Reloading {
     /// What the files say once they say it twice. `None` if that is what they said before, or they are being written.
     async fn changed(&self) -> Option<Result<Live, String>> {
         let first = self.read().await?;
-        if *self.last.lock().unwrap_or_else(PoisonError::into_inner) == first {
+        if *self.last.lock().ignore_poison() == first {
             return None;
         }
         let mut soon = tokio::time::interval(SETTLES_WITHIN);
@@ -82,7 +83,7 @@ impl Reloading {
             Ok(live) => self.replace(live),
             Err(error) => warn!(%error, "the tokens cannot be read again; those that were known stay"),
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.last.lock().ignore_poison() = read;
     }
 
     fn replace(&self, live: &Live) {

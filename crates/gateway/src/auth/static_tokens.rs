@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
-use promethean_model::Clock;
+use promethean_model::{Clock, IgnorePoison};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Deserializer, de};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
@@ -128,7 +128,7 @@ impl StaticTokens {
 
     /// From now on these tokens, and no others. Whether that is a change.
     pub fn replace(&self, tokens: Vec<StaticToken>) -> bool {
-        let mut list = self.list.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.tokens.write().ignore_poison();
         if **list == *tokens {
             return false;
         }
@@ -147,7 +147,7 @@ impl StaticTokens {
 
     /// Looks at every entry, whichever matches, so that the time taken says nothing.
     fn find(&self, token: &str) -> Option<StaticToken> {
-        let tokens = Arc::clone(&self.list.tokens.read().unwrap_or_else(PoisonError::into_inner));
+        let tokens = Arc::clone(&self.list.tokens.read().ignore_poison());
         let hash = TokenHash::of(token);
         let mut found = u32::MAX;
         for (index, entry) in (0..).zip(&*tokens) {

@@ -1,13 +1,14 @@
 //! Bodies that are written while they are made.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::Frame;
+use promethean_model::IgnorePoison;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -89,7 +90,7 @@ impl Buffers {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

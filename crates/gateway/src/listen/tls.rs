@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use promethean_model::IgnorePoison;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -92,12 +93,12 @@ impl Tls {
         stream: TcpStream,
         timeout: Duration,
     ) -> io::Result<TlsStream<TcpStream>> {
-        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        let config = Arc::clone(&self.config.read().ignore_poison());
         tokio::time::timeout(timeout, TlsAcceptor::from(config).accept(stream)).await?
     }
 
     fn replace(&self, config: Arc<ServerConfig>) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        *self.config.write().ignore_poison() = config;
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
+use promethean_model::IgnorePoison;
 use tokio::time::Instant;
 
 /// What is handed over at once: the connection keeps it, read or not, and what is behind it waits here.
@@ -77,7 +78,7 @@ impl Traffic {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 

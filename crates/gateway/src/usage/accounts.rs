@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use promethean_bus::limits::{Bucket, Rate, Refused};
-use promethean_model::TopicName;
+use promethean_model::{IgnorePoison, TopicName};
 
 use crate::auth::{Identity, Quota};
 use crate::refusal::Refusal;
@@ -76,7 +76,7 @@ impl Accounts {
         if quota.is_unlimited() {
             return None;
         }
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.accounts.lock().ignore_poison();
         let key = (Arc::clone(&identity.name), quota);
         if !accounts.contains_key(&key) && accounts.len() >= ACCOUNTS_MAX {
             accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.owes_topics(now_ms));
@@ -175,7 +175,7 @@ impl Account {
         now_ms: u64,
     ) -> Result<(), Refusal> {
         let Some(bucket) = &self.topics else { return Ok(()) };
-        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paid = self.paid.lock().ignore_poison();
         let mut new: Vec<&TopicName> =
             topics.filter(|topic| !paid.contains(*topic) && !has_events(topic)).collect();
         if new.is_empty() {
@@ -195,7 +195,7 @@ impl Account {
 
     /// A topic that is not there, whatever was paid for it: it is to be paid for again.
     pub(crate) fn forget_topic(&self, topic: &TopicName) {
-        self.paid.lock().unwrap_or_else(PoisonError::into_inner).remove(topic);
+        self.paid.lock().ignore_poison().remove(topic);
     }
 
     /// Whether it would have more topics to begin if it began anew.

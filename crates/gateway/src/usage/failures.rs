@@ -5,7 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, RwLock};
+
+use promethean_model::IgnorePoison;
 
 /// How many tokens that are not valid may come from one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,7 @@ impl Failures {
         if self.was_good(token) {
             return;
         }
-        let mut good = self.good.write().unwrap_or_else(PoisonError::into_inner);
+        let mut good = self.good.write().ignore_poison();
         if good.len() >= GOOD_MAX {
             good.clear();
         }
@@ -66,7 +68,7 @@ impl Failures {
 
     /// Whether the token was good before, so that it is no guess. It may have been revoked since.
     pub(crate) fn was_good(&self, token: &str) -> bool {
-        let good = self.good.read().unwrap_or_else(PoisonError::into_inner);
+        let good = self.good.read().ignore_poison();
         good.contains(&self.hasher.hash_one(token))
     }
 
@@ -75,14 +77,14 @@ impl Failures {
         if self.known.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let clean_at = self.clean_at_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let clean_at = self.clean_at_ms.lock().ignore_poison();
         self.limit.wait_ms(clean_at.get(&of_one_client(peer)).copied(), now_ms)
     }
 
     /// The address failed. If that is too often it does not count, and the address has to wait so long.
     pub(crate) fn failed(&self, peer: IpAddr, now_ms: u64) -> Option<u64> {
         let peer = of_one_client(peer);
-        let mut clean_at = self.clean_at_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clean_at = self.clean_at_ms.lock().ignore_poison();
         let before = clean_at.get(&peer).copied();
         if let Some(wait_ms) = self.limit.wait_ms(before, now_ms) {
             return Some(wait_ms);

@@ -1,7 +1,7 @@
 //! The index: memory tables, runs, and how entries move from one to the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::entry::{GhostEntry, Kind};
 use super::error::RunError;
@@ -12,6 +12,7 @@ use super::run::Run;
 use super::run_writer::RunWriter;
 use super::tiers::{MergeTask, RunSet};
 use crate::disk::Disk;
+use promethean_model::IgnorePoison;
 
 /// Ages from here on belong to tables that were filled after a rebuild began.
 const REBUILT_BELOW: u64 = 1 << 32;
@@ -270,18 +271,18 @@ impl Index {
     }
 
     fn spare(&self) -> std::sync::MutexGuard<'_, Option<Arc<MemTable>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spare.lock().ignore_poison()
     }
 }
 
 // A panic under one of these locks leaves whole values behind, at worst an entry that is missing for an insert whose
 // caller panicked too; so poisoned locks are taken all the same.
 pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
+    lock.read().ignore_poison()
 }
 
 fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
+    lock.write().ignore_poison()
 }
 
 fn whole_run_damaged(run: &Run, what: &'static str) -> RunError {

@@ -1,8 +1,9 @@
 //! Makes version 7 ids.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use crate::IgnorePoison;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -48,7 +49,7 @@ impl IdMint {
     /// A new id, stamped `now_ms` (milliseconds since 1970 began) or, if the last id is ahead of that, as that one.
     pub fn mint(&self, now_ms: u64) -> EventId {
         // A panic cannot leave the state half-changed in a way that repeats an id, so poison is passed over.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().ignore_poison();
         state.advance(now_ms.min(MS_MAX));
         state.id()
     }

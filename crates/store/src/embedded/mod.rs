@@ -32,12 +32,12 @@ mod sink;
 mod verify;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
 use promethean_log::disk::Disk;
 use promethean_log::{Log, OpenArgs, RealDisk, RecoveryReport};
-use promethean_model::{Clock, Durability, GroupName, Offset, TopicName};
+use promethean_model::{Clock, Durability, GroupName, IgnorePoison, Offset, TopicName};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot};
 
 pub use self::error::OpenError;
@@ -126,7 +126,7 @@ impl EmbeddedStore {
     }
 
     fn parts(&self) -> Result<Arc<Parts>, Closed> {
-        self.parts.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Closed)
+        self.parts.read().ignore_poison().clone().ok_or(Closed)
     }
 
     /// Reads of a few keys are done where they are asked for: the engine has its indexes, filters and most blocks in
@@ -263,13 +263,13 @@ impl Store for EmbeddedStore {
     }
 
     async fn close(&self) {
-        let parts = self.parts.write().unwrap_or_else(PoisonError::into_inner).take();
+        let parts = self.parts.write().ignore_poison().take();
         if let Some(parts) = parts {
             // A failed checkpoint loses nothing: what it would have saved is still in the journal.
             let _ = blocking(move || parts.close()).await;
             self.hub.close();
         }
-        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let released = self.released.lock().ignore_poison().take();
         if let Some(released) = released {
             // Calls that began before are still under way; an error means that they are done.
             let _ = released.await;

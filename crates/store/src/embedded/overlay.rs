@@ -7,11 +7,12 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::engine::Engine;
 use crate::port::CommitError;
 use crate::state::{Space, Span, StateFault, View, Visit, Writes, merge_scan};
+use promethean_model::IgnorePoison;
 
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
@@ -93,14 +94,14 @@ impl Overlay {
             if let Some(reason) = &pending.failed {
                 return Err(CommitError::Poisoned { reason: reason.clone() });
             }
-            pending = self.moved.wait(pending).unwrap_or_else(PoisonError::into_inner);
+            pending = self.moved.wait(pending).ignore_poison();
         }
         Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
         // A panic under this lock would have to come from an allocation; what it leaves is refused by `failed`.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().ignore_poison()
     }
 }
 

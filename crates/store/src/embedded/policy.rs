@@ -1,7 +1,7 @@
 //! Topic settings as the log understands them.
 
 use promethean_log::{Policy, Topic};
-use promethean_model::{TopicName, TopicSettings};
+use promethean_model::{IgnorePoison, TopicName, TopicSettings};
 
 use super::parts::Parts;
 use crate::state::{StateFault, read};
@@ -43,7 +43,7 @@ impl Parts {
 
     pub(super) fn push_policy_to(&self, topic: &Topic) -> Result<(), StateFault> {
         // Read and set under one lock, or of two changes the older could be set last.
-        let _one_at_a_time = self.policies.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one_at_a_time = self.policies.lock().ignore_poison();
         let settings = read::settings(&self.engine, topic.name())?.unwrap_or_default();
         self.log.set_policy(topic, policy(&settings));
         Ok(())

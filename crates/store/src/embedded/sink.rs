@@ -1,9 +1,10 @@
 //! The state engine as the log sees it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use promethean_log::state::{Redo, StateError, StateSink};
+use promethean_model::IgnorePoison;
 
 use super::engine::Engine;
 use super::error::OpenError;
@@ -37,7 +38,7 @@ impl Sink {
     }
 
     pub(super) fn take_refusal(&self) -> Option<OpenError> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.refusal.lock().ignore_poison().take()
     }
 
     fn opened(&self) -> Result<&Engine, StateError> {
@@ -48,7 +49,7 @@ impl Sink {
             Ok(engine) => Ok(self.engine.get_or_init(|| engine)),
             Err(refusal) => {
                 let text = refusal.to_string();
-                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+                *self.refusal.lock().ignore_poison() = Some(refusal);
                 Err(text.into())
             }
         }

@@ -8,11 +8,11 @@ mod kv;
 mod topic;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use promethean_log::Holds;
-use promethean_model::{Clock, GroupName, Offset, TopicName, TopicSettings};
+use promethean_model::{Clock, GroupName, IgnorePoison, Offset, TopicName, TopicSettings};
 
 use self::kv::Kv;
 use self::topic::Topic;
@@ -141,7 +141,7 @@ impl MemoryStore {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Changes under this lock cannot fail half-way, so a panic elsewhere leaves it whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().ignore_poison()
     }
 
     fn point<T>(&self, read: impl FnOnce(&dyn View) -> Result<T, StateFault>) -> Result<T, ReadError> {

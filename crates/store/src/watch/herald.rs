@@ -1,10 +1,11 @@
 //! Wakes the followers of topics that have many, in waves.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Followed;
+use promethean_model::IgnorePoison;
 
 /// What one follower has to do with an event takes about this long. While a wave is at work nobody is helped by the
 /// next one: what comes meanwhile is taken along by it, which is less work for all.
@@ -88,7 +89,7 @@ impl Shared {
             let pace = PACE.saturating_mul(woken).min(PACE_MAX);
             let state = self.lock();
             let waited = self.changed.wait_timeout_while(state, pace, |state| !state.stopped);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            drop(waited.ignore_poison());
         }
     }
 
@@ -96,12 +97,12 @@ impl Shared {
     fn wait(&self) -> Option<Vec<Arc<Followed>>> {
         let state = self.lock();
         let idle = |state: &mut State| state.due.is_empty() && !state.stopped;
-        let mut state = self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.changed.wait_while(state, idle).ignore_poison();
         if state.stopped { None } else { Some(std::mem::take(&mut state.due)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }

@@ -5,10 +5,10 @@ mod herald;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use promethean_model::{Offset, TopicName};
+use promethean_model::{IgnorePoison, Offset, TopicName};
 
 use self::herald::Herald;
 
@@ -152,7 +152,7 @@ impl WatchHub {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Followed>>> {
         // Every change under this lock is a single map operation, so a panic elsewhere leaves it whole.
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+        self.topics.lock().ignore_poison()
     }
 }
 
@@ -217,7 +217,7 @@ impl Followed {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change leaves it whole before anything that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 }
 

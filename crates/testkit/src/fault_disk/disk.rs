@@ -1,11 +1,12 @@
 //! The handle to the disk, and the faults that can be set on it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::faults::{Effect, Failure, Matcher, Rules, Stop};
 use super::state::State;
 use crate::rng::SeededRng;
+use promethean_model::IgnorePoison;
 
 /// A data directory in memory. Clones are the same disk.
 ///
@@ -92,7 +93,7 @@ impl FaultDisk {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // A thread that panicked while holding it is the test's business; the disk stays usable to look at.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().ignore_poison()
     }
 }
 

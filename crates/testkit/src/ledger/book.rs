@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::io::{self, BufRead, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::check;
 use super::entry::{Invocation, LedgerEntry, OpId};
 use super::observed::ObservedTopics;
 use super::violation::{Summary, Violation};
+use promethean_model::IgnorePoison;
 
 /// The record of a run. Shared by reference between producers.
 #[derive(Debug, Default)]
@@ -109,7 +110,7 @@ impl Ledger {
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pages.lock().ignore_poison()
     }
 }
 

@@ -7,13 +7,14 @@
 //! Jobs are done in the order they came, but how many of a kind may be there at a time differs, see [`Lane`]: none can
 //! take the place of another kind.
 
+use promethean_model::IgnorePoison;
 mod clock;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -198,7 +199,7 @@ impl Pool {
         let reply = Arc::new(Mutex::new(Some(reply)));
         let answered = Arc::clone(&reply);
         let send = move |answer: Result<T, Lost>, to: &Mutex<Option<oneshot::Sender<Result<T, Lost>>>>| {
-            if let Some(reply) = to.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Some(reply) = to.lock().ignore_poison().take() {
                 // Whoever asked may have gone away.
                 let _ = reply.send(answer);
             }
@@ -216,7 +217,7 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in it is left half done by a panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 
     fn add(&'static self, waiting: Waiting) {
@@ -265,8 +266,7 @@ impl Pool {
         loop {
             let Some(Waiting { job, lost, ticks_max, permit }) = state.take() else {
                 state.idle += 1;
-                let (again, waited) =
-                    self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+                let (again, waited) = self.work.wait_timeout(state, IDLE).ignore_poison();
                 state = again;
                 state.idle -= 1;
                 if waited.timed_out() && state.queue.is_empty() {
@@ -311,11 +311,11 @@ impl Pool {
         let mut state = self.lock();
         loop {
             if state.running.is_empty() {
-                state = self.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.watch.wait(state).ignore_poison();
                 continue;
             }
             state.ticking = true;
-            state = self.watch.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.watch.wait_timeout(state, TICK).ignore_poison().0;
             state.ticking = false;
             let given_up = state.tick();
             if given_up.is_empty() {

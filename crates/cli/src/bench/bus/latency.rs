@@ -1,12 +1,12 @@
 //! How soon a member has an event, at a steady rate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use promethean_bus::publish::Publish;
 use promethean_bus::{Bus, Given, Subscription};
-use promethean_model::{GroupName, TopicName};
+use promethean_model::{GroupName, IgnorePoison, TopicName};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -86,7 +86,7 @@ async fn publish_at(
                 (bus.clone(), topic.clone(), Arc::clone(&payload), Arc::clone(sent));
             calls.spawn(async move {
                 let number = {
-                    let mut sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut sent = sent.lock().ignore_poison();
                     sent.push(now());
                     sent.len() - 1
                 };
@@ -110,7 +110,7 @@ async fn consume(mut member: Subscription, sent: &Sent, events: u64) -> Result<(
         let delivered = now();
         left = left.saturating_sub(leases.len() as u64);
         {
-            let sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
+            let sent = sent.lock().ignore_poison();
             for lease in &leases {
                 let number: usize = lease.event.key().context("no key")?.parse()?;
                 samples.push(delivered - *sent.get(number).context("an unknown event")?);

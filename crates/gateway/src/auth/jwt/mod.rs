@@ -24,11 +24,11 @@ pub mod sign;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use data_encoding::BASE64URL_NOPAD;
-use promethean_model::Clock;
+use promethean_model::{Clock, IgnorePoison};
 use thiserror::Error;
 
 use self::claims::Claims;
@@ -175,7 +175,7 @@ impl Jwt {
     pub fn replace_keys(&self, source: &KeySource) -> Result<(), JwtError> {
         let Keys::Given(keys, replaced) = &*self.keys else { return Err(JwtError::OtherSource) };
         let new = Arc::new(key_set(source)?);
-        *keys.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *keys.write().ignore_poison() = new;
         replaced.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Jwt {
         let header = Header::parse(&decode(head)?)?;
         let (body, signature) = (decode(body)?, decode(signature)?);
         let keys = match &*self.keys {
-            Keys::Given(keys, _) => Arc::clone(&keys.read().unwrap_or_else(PoisonError::into_inner)),
+            Keys::Given(keys, _) => Arc::clone(&keys.read().ignore_poison()),
             Keys::Remote(remote) => remote.keys_for(&header).await?,
         };
         keys.verify(&header, signed.as_bytes(), &signature)?;

@@ -1,9 +1,9 @@
 //! Keys that are fetched from a URL, and kept.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
-use promethean_model::Clock;
+use promethean_model::{Clock, IgnorePoison};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -162,10 +162,10 @@ impl Remote {
 
     // Each change is one assignment, so what a panicked thread left behind is whole.
     fn kept(&self) -> Kept {
-        self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kept.read().ignore_poison().clone()
     }
 
     fn change(&self, change: impl FnOnce(&mut Kept)) {
-        change(&mut self.kept.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.kept.write().ignore_poison());
     }
 }
