@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use promethean_bus::limits::{Bucket, Rate};
 use promethean_bus::metrics::{Counter, Family, Kind, Reading, Series};
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_bus::{Bus, BusError};
+use promethean_delivery::Subject;
 use promethean_model::{Clock, TopicName};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -1,11 +1,9 @@
 //! From the options of a frame to what the bus is asked.
 
-use promethean_bus::delivery::types::Order;
-use promethean_bus::filter::Filter;
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::{AskedOptions, Start};
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
+use promethean_delivery::{DeliveryError, Filter, Order, Subject};
 use promethean_model::json::minify;
 use promethean_model::wire::SubscribeOpts;
 use promethean_model::{EventId, GroupName, MemberId, Offset};
@@ -41,7 +39,7 @@ pub(super) fn subscribe(
         // A name that comes twice would be read as the one or the other.
         Some(filter) => match minify(filter.get()) {
             Ok(filter) => Some(Filter::from_json(&filter)?),
-            Err(error) => return Err(BusError::BadFilter { reason: error.to_string() }.into()),
+            Err(error) => return Err(DeliveryError::BadFilter { reason: error.to_string() }.into()),
         },
     };
     let meta = match opts.meta {

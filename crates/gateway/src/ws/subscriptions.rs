@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::stream::{SelectAll, Stream};
-use promethean_bus::pattern::Subject;
 use promethean_bus::{Backlog, BusError, Given, Held, Lease, Over, Subscription};
+use promethean_delivery::Subject;
 use promethean_model::wire::Corr;
 use promethean_model::wire::server::{self, Context as Delivery};
 use promethean_model::{EventId, EventMeta, TopicName};
