@@ -7,16 +7,18 @@ use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
 /// A workspace crate and the workspace crates it may name. Crates that do not exist yet are simply not met.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("allocator", &[]),
     ("model", &[]),
     ("log", &["model"]),
     ("store", &["model", "log"]),
     ("store-mongo", &["model", "store"]),
-    ("bus", &["model", "log", "store"]),
+    ("schema", &["model"]),
+    ("jq", &["model"]),
+    ("bus", &["model", "log", "store", "schema", "jq"]),
     ("relay", &["model", "store", "bus"]),
-    ("projections", &["model", "log", "store", "bus"]),
-    ("gateway", &["model", "bus", "projections"]),
+    ("projections", &["model", "log", "store", "schema", "jq", "bus"]),
+    ("gateway", &["model", "schema", "jq", "bus", "projections"]),
     ("client", &["model"]),
     (
         "cli",
@@ -26,6 +28,8 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "log",
             "store",
             "store-mongo",
+            "schema",
+            "jq",
             "bus",
             "relay",
             "projections",
@@ -35,7 +39,19 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ),
     (
         "testkit",
-        &["model", "log", "store", "store-mongo", "bus", "relay", "projections", "gateway", "client"],
+        &[
+            "model",
+            "log",
+            "store",
+            "store-mongo",
+            "schema",
+            "jq",
+            "bus",
+            "relay",
+            "projections",
+            "gateway",
+            "client",
+        ],
     ),
     ("xtask", &[]),
 ];

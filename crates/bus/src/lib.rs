@@ -71,7 +71,6 @@ pub mod exactly_once;
 pub mod filter;
 pub mod follower;
 mod group;
-pub mod jq;
 mod letter_book;
 pub mod limits;
 mod members;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use promethean_bus::jq::Program;
 use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText, folder};
+use promethean_jq::Program;
 
 /// A folder.
 #[derive(Debug, Default)]

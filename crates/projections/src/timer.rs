@@ -2,8 +2,8 @@
 
 use promethean_bus::BusError;
 use promethean_bus::follower::Follower;
-use promethean_bus::jq::Caps;
 use promethean_bus::publish::Publish;
+use promethean_jq::Caps;
 use promethean_model::{EventId, GroupName};
 use promethean_store::port::{Doc, Store};
 use serde_json::Value;

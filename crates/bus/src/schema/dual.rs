@@ -9,8 +9,8 @@ use super::registry::{WhichSchema, find};
 use super::{VERSION_HEADER, book, gate};
 use crate::core::Core;
 use crate::error::BusError;
-use crate::jq::{Caps, Lane, Lost, RunError, work};
 use crate::publish::Prepared;
+use promethean_jq::{Caps, Lane, Lost, RunError, work};
 
 /// The old forms of those events that are to have one, in their order. They go into the same commit.
 pub(crate) async fn copies(core: &Core, events: &[&AppendEvent]) -> Result<Vec<Prepared>, BusError> {

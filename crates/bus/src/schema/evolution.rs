@@ -9,7 +9,7 @@ use promethean_model::{IgnorePoison, TopicName};
 use super::book::{Book, Versions};
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::jq::Program;
+use promethean_jq::Program;
 
 /// Makes a payload of one version one of a later version.
 #[derive(Debug, Clone, PartialEq)]

@@ -24,7 +24,7 @@ use super::registry::RegisterOptions;
 use super::text::{SCHEMA_BYTES_MAX, SchemaText};
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::jq::Program;
+use promethean_jq::Program;
 
 /// A folder that was read.
 #[derive(Debug, Clone, Default, PartialEq)]

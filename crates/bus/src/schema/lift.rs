@@ -13,7 +13,7 @@ use super::{ERROR_HEADER, VERSION_HEADER};
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
-use crate::jq::{Caps, Lane, Program, RunError, work};
+use promethean_jq::{Caps, Lane, Program, RunError, work};
 
 /// Events of one job.
 const CHUNK: usize = 64;
@@ -128,12 +128,12 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
             lifted.event = changed(&lifted.event, &[(ERROR_HEADER, line(reason))], &payload);
         }
     }
-    core.metrics.server().jq_lost.set(i64::try_from(crate::jq::status().lost).unwrap_or(i64::MAX));
+    core.metrics.server().jq_lost.set(i64::try_from(promethean_jq::status().lost).unwrap_or(i64::MAX));
     lifted
 }
 
 impl Job {
-    fn run(&self, shift: &crate::jq::Shift, payload_bytes_max: usize) -> Result<String, String> {
+    fn run(&self, shift: &promethean_jq::Shift, payload_bytes_max: usize) -> Result<String, String> {
         let mut payload = self.payload.clone();
         for program in &self.programs {
             payload = program.call_one(shift, &payload).map_err(|error| error.to_string())?;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::lift::{LiftOutcome, lift, version_of};
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::jq::Lane;
 use crate::rows::Start;
+use promethean_jq::Lane;
 
 /// Events and bytes looked at at once.
 const PAGE_EVENTS: usize = 500;

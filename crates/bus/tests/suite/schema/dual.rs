@@ -1,7 +1,7 @@
 //! Events published in their old form too.
 
-use promethean_bus::jq::Program;
 use promethean_bus::schema::DualWrite;
+use promethean_jq::Program;
 use promethean_model::{EventId, EventMeta, Offset, TopicSettings};
 
 use super::super::bus::harness::*;

@@ -1,10 +1,10 @@
 //! Old events, lifted on read.
 
-use promethean_bus::jq::Program;
 use promethean_bus::rows::Start;
 use promethean_bus::schema::{ERROR_HEADER, LiftOutcome, Upcaster};
 use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{Bus, BusOptions, ConsumerOptions, Lease, Nack};
+use promethean_jq::Program;
 use promethean_model::Limits;
 use tokio::sync::mpsc;
 
@@ -283,7 +283,7 @@ async fn a_stuck_upcaster_stops_nobody(kind: Kind) {
     assert!(headers(&lifted.event)[ERROR_HEADER].contains("stuck"));
     let lifted = world.bus.lift(world.events("t").await[2].clone()).await;
     assert_eq!(payload(&lifted.event), LIFTED[2]);
-    assert!(promethean_bus::jq::status().lost <= 8);
+    assert!(promethean_jq::status().lost <= 8);
 }
 
 async fn a_dry_run_counts_everything(kind: Kind) {

@@ -26,18 +26,15 @@ mod pool;
 mod program;
 mod rewrite;
 mod shift;
-#[cfg(test)]
-mod tests;
 mod text;
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-pub(crate) use self::pool::{Lane, Lost, work};
-pub use self::pool::{PoolStatus, status};
+pub use self::pool::{Lane, Lost, PoolStatus, status, work};
 pub use self::program::{BadProgram, Program};
-pub(crate) use self::shift::Shift;
+pub use self::shift::Shift;
 
 /// What one call may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

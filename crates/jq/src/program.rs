@@ -139,7 +139,7 @@ impl Program {
     }
 
     /// One call, on a thread of the pool.
-    pub(crate) fn call(&self, shift: &Shift, input: &str, caps: &Caps) -> Outputs {
+    pub(super) fn call(&self, shift: &Shift, input: &str, caps: &Caps) -> Outputs {
         if self.is_stuck() {
             return Err(RunError::Stuck);
         }
@@ -163,7 +163,7 @@ impl Program {
     }
 
     /// One call that must give a value; its first.
-    pub(crate) fn call_one(&self, shift: &Shift, input: &str) -> Result<String, RunError> {
+    pub fn call_one(&self, shift: &Shift, input: &str) -> Result<String, RunError> {
         let caps = Caps { outputs: 1, ..Caps::default() };
         let outputs = match self.call(shift, input, &caps) {
             Err(RunError::Outputs { what: "values", .. }) => {

@@ -7,7 +7,7 @@ use promethean_model::IgnorePoison;
 
 /// One job, as its thread and the watchdog see it. A job is several calls, each with the whole time.
 #[derive(Debug, Default)]
-pub(crate) struct Shift {
+pub struct Shift {
     /// The call that runs, counted from 1.
     beat: AtomicU32,
     /// The call that is to end.

@@ -59,7 +59,7 @@ pub(super) struct Pool {
 
 /// Who waits for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub enum Lane {
     /// A publisher, who is told at once that there is too much to do.
     Asked,
     /// A reader of events, who is given them later.
@@ -112,7 +112,7 @@ struct Running {
 
 /// The thread was not given back, or there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// The program did not end.
     Stuck,
     /// Too much waits now.
@@ -139,7 +139,7 @@ pub fn status() -> PoolStatus {
 }
 
 /// Does a job on a thread of the pool. Each of its calls may take `time`.
-pub(crate) async fn work<T: Send + 'static>(
+pub async fn work<T: Send + 'static>(
     lane: Lane,
     time: Duration,
     job: impl FnOnce(&Shift) -> T + Send + 'static,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::*;
+use promethean_jq::{Caps, Program, RunError, status};
 
 fn run(program: &str, input: &str) -> Result<Vec<String>, RunError> {
     Program::compile(program).unwrap().run_blocking(input, Caps::default())
