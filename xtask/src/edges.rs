@@ -65,7 +65,7 @@ const HOMES: [(&str, &[&str]); 4] = [
 ];
 
 /// Crates that stay synchronous.
-const SYNCHRONOUS: [&str; 2] = ["model", "log"];
+const SYNCHRONOUS: [&str; 3] = ["model", "log", "schema"];
 
 pub(crate) fn check(repo: &Repo, graph: &Graph) -> Result<Report> {
     let mut report = Report::default();

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText, folder};
+use promethean_bus::schema::folder;
 use promethean_jq::Program;
+use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 
 /// A folder.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use promethean_model::{IgnorePoison, Offset, TopicName};
+use promethean_schema::{BadSchema, SchemaText, validator};
 use promethean_store::port::{Store, Table};
 use tokio::sync::Semaphore;
 
@@ -13,8 +14,6 @@ use super::cache::{Cache, Compiled};
 use super::evolution::Evolution;
 use super::flight::{Flight, Flights, followed};
 use super::registry::SchemaInfo;
-use super::text::SchemaText;
-use super::validator::{self, BadSchema};
 use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
@@ -229,7 +228,7 @@ pub(super) async fn stored(core: &Core, topic: &TopicName, version: u32) -> Resu
     let row = core.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
     let unknown =
         || BusError::UnknownSchema { topic: topic.clone(), version: version.to_string(), latest: None };
-    SchemaText::parse(SchemaRow::decode(&row.ok_or_else(unknown)?)?.schema)
+    Ok(SchemaText::parse(SchemaRow::decode(&row.ok_or_else(unknown)?)?.schema)?)
 }
 
 /// Compiles, off the threads that others wait for.
@@ -241,22 +240,12 @@ pub(super) async fn compile(
 ) -> Result<Arc<Compiled>, BusError> {
     let topic = topic.clone();
     let work = move || {
-        let (validator, pattern_bytes) = validator::weighed(text.value()).map_err(|bad| match bad {
-            BadSchema::Invalid { path, reason } => BusError::BadSchema { at: path, reason: short(reason) },
-            draft @ BadSchema::Draft(_) => {
-                BusError::BadSchema { at: "/$schema".to_owned(), reason: draft.to_string() }
-            }
-        })?;
+        let (validator, pattern_bytes) = validator::compile_weighed(text.value())?;
         let (fingerprint, text_bytes) = (text.fingerprint(), text.text().len());
         let validator = Arc::new(validator);
         Ok(Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes }))
     };
     aside(core, work).await?
-}
-
-/// Messages quote the schema.
-fn short(reason: String) -> String {
-    if reason.len() <= 1024 { reason } else { reason.chars().take(1000).chain(['\u{2026}']).collect() }
 }
 
 /// Does work that may take long on a thread for that, a bounded time and a bounded number at once. Work that takes
@@ -265,8 +254,7 @@ pub(super) async fn aside<T: Send + 'static>(
     core: &Core,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BusError> {
-    let slow =
-        || BusError::BadSchema { at: String::new(), reason: "it takes too long; simplify it".to_owned() };
+    let slow = || BadSchema::whole("it takes too long; simplify it").into();
     let permit = Arc::clone(&core.schemas.work).acquire_owned();
     let busy = |_| BusError::Busy { what: "compiling schemas" };
     let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(busy)?.ok();
@@ -276,10 +264,7 @@ pub(super) async fn aside<T: Send + 'static>(
             drop(permit);
             done
         });
-        work.await.map_err(|_| BusError::BadSchema {
-            at: String::new(),
-            reason: "it fails inside the validator; simplify it".to_owned(),
-        })
+        work.await.map_err(|_| BadSchema::whole("it fails inside the validator; simplify it").into())
     };
     tokio::time::timeout(TIME_MAX, done).await.unwrap_or_else(|_| Err(slow()))
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use jsonschema::Validator;
 use promethean_model::{IgnorePoison, TopicName};
+use promethean_schema::SchemaRejected;
+use promethean_schema::validator::Validator;
 use serde_json::Value;
 
-use super::reject::SchemaRejected;
 use crate::error::BusError;
 
 /// Compiled schemas kept.
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn compiled(topic: &str, version: u32, text_bytes: usize, pattern_bytes: usize) -> Arc<Compiled> {
-        let validator = Arc::new(super::super::validator::compile(&Value::Bool(true)).unwrap());
+        let validator = Arc::new(promethean_schema::validator::compile(&Value::Bool(true)).unwrap());
         let (topic, fingerprint) = (topic.parse().unwrap(), "f".to_owned());
         Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes })
     }

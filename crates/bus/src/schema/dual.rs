@@ -2,11 +2,12 @@
 
 use promethean_model::limits::EventParts;
 use promethean_model::{EventId, EventMeta, TopicName, partition_of};
+use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{AppendEvent, EventIdSource};
 
 use super::evolution::DualWrite;
 use super::registry::{WhichSchema, find};
-use super::{VERSION_HEADER, book, gate};
+use super::{book, gate};
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::Prepared;

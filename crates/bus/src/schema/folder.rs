@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use promethean_model::TopicName;
+use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::evolution::{DualWrite, Upcaster};
 use super::registry::RegisterOptions;
-use super::text::{SCHEMA_BYTES_MAX, SchemaText};
 use crate::bus::Bus;
 use crate::error::BusError;
 use promethean_jq::Program;
@@ -110,7 +110,7 @@ impl TopicFiles {
             match parse(&name) {
                 Some(Name::Schema(version)) => {
                     let text = text(&path, SCHEMA_BYTES_MAX)?;
-                    let text = SchemaText::parse(text).map_err(|error| refused(&path, error))?;
+                    let text = SchemaText::parse(text).map_err(|error| refused(&path, error.into()))?;
                     files.schemas.insert(version, (path, text));
                 }
                 Some(Name::Program(from, to)) => {

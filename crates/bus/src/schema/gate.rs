@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use promethean_model::{SchemaRule, TopicSettings};
+use promethean_schema::VERSION_HEADER;
 
-use super::VERSION_HEADER;
 use super::book::{self, Versions};
 use crate::core::Core;
 use crate::error::BusError;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use promethean_model::{EventMeta, TopicName};
+use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{EventBody, StoredEvent};
 use serde::Serialize;
 
+use super::ERROR_HEADER;
 use super::book::{self, Versions};
 use super::cache::Compiled;
 use super::evolution::{Way, way};
-use super::{ERROR_HEADER, VERSION_HEADER};
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;

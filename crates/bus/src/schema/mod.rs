@@ -2,13 +2,9 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `text` | a schema as it is given, and its limits |
-//! | [`validator`] | compiling one |
-//! | [`compat`] | whether a new one fits an old one |
 //! | `book`, `cache`, `flight` | which versions there are; compiled ones; those being compiled |
 //! | `registry`, `compare` | registering, listing, deleting; the comparison with the versions before |
 //! | `gate` | the check of payloads that are published |
-//! | `reject` | what a payload is refused for |
 //! | `evolution`, `lift`, `dual` | upcasters and downcasters; old events lifted on read; new events published in their old form too |
 //! | `migrate` | what lifting all events of a topic would give |
 //! | `folder` | schemas and programs from files |
@@ -18,7 +14,6 @@
 mod book;
 mod cache;
 mod compare;
-pub mod compat;
 mod dual;
 mod evolution;
 mod flight;
@@ -27,12 +22,8 @@ mod gate;
 mod lift;
 mod migrate;
 mod registry;
-mod reject;
-mod text;
-pub mod validator;
 
 pub(crate) use self::book::Book;
-pub use self::compare::{Compared, Incompatible};
 pub(crate) use self::dual::copies;
 pub use self::evolution::{DualWrite, Upcaster};
 pub use self::gate::Stamp;
@@ -43,11 +34,7 @@ pub use self::migrate::{LiftFailure, Migration};
 pub use self::registry::{
     RegisterOptions, Registered, SchemaInfo, SchemaTopic, SchemaTopics, StoredSchema, WhichSchema,
 };
-pub use self::reject::{SchemaRejected, VIOLATIONS_MAX, Violation};
-pub use self::text::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SchemaText};
 
-/// The header that says which version a payload fits. The server's; a publisher that names a version is held to it.
-pub const VERSION_HEADER: &str = "x-schema-version";
 /// The header of an event that could not be lifted, with the reason.
 pub const ERROR_HEADER: &str = "x-normalize-error";
 /// Versions of a topic, at most.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use promethean_model::limits::EventParts;
 use promethean_model::{Compat, EventMeta, TopicName, TopicSettings, Undeclared};
+use promethean_schema::{Compared, SchemaText, judge};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde::Serialize;
 
 use super::book::{self, Version, Versions};
 use super::cache::Compiled;
-use super::compare::{Compared, compare, judge};
-use super::text::SchemaText;
+use super::compare::compare;
 use super::{VERSIONS_MAX, gate};
 use crate::bus::Bus;
 use crate::changing::to_the_end;

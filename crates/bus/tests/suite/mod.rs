@@ -8,7 +8,6 @@ mod publisher;
 mod rules;
 mod run;
 mod schema;
-mod schema_compat;
 mod simulation;
 mod support;
 mod verdict;

@@ -5,7 +5,7 @@ mod dual;
 mod folder;
 mod gate;
 mod lifting;
-mod official;
+mod nonsense;
 mod racing;
 mod registry;
 mod sharing;
@@ -13,9 +13,10 @@ mod sharing;
 use std::collections::BTreeMap;
 
 use promethean_bus::publish::{Publish, Published};
-use promethean_bus::schema::{RegisterOptions, Registered, SchemaText, VERSION_HEADER};
+use promethean_bus::schema::{RegisterOptions, Registered};
 use promethean_bus::{Bus, BusError, StoredEvent};
 use promethean_model::{Compat, EventMeta, TopicSettings};
+use promethean_schema::{SchemaText, VERSION_HEADER};
 
 use super::bus::harness::*;
 

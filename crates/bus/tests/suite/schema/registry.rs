@@ -2,9 +2,10 @@
 
 use promethean_bus::BusError;
 use promethean_bus::rows::Start;
-use promethean_bus::schema::compat::Verdict;
-use promethean_bus::schema::{RegisterOptions, SchemaText, WhichSchema};
+use promethean_bus::schema::{RegisterOptions, WhichSchema};
 use promethean_model::{Compat, TopicSettings, Undeclared};
+use promethean_schema::compat::Verdict;
+use promethean_schema::{BadSchema, SchemaText};
 use promethean_store::port::Table;
 
 use super::super::bus::gate_store::When;
@@ -94,7 +95,9 @@ async fn what_is_no_schema_is_refused(kind: Kind) {
         (r#"{"$schema":"http://json-schema.org/draft-03/schema#"}"#, "/$schema"),
         (r#"{"properties":{"a":{"minimum":"x"}}}"#, "/properties/a/minimum"),
     ] {
-        let Err(BusError::BadSchema { at: place, reason }) = register(&world.bus, "t", schema).await else {
+        let Err(BusError::BadSchema(BadSchema { at: place, reason })) =
+            register(&world.bus, "t", schema).await
+        else {
             panic!("taken: {schema}")
         };
         assert_eq!(place, at, "{reason}");
