@@ -52,7 +52,7 @@
 //! | [`pattern`], [`filter`] | which topics and events a group is given |
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
-//! | [`schema`] | JSON Schemas: compiling one, comparing two |
+//! | [`schemas`] | the schemas of topics: versions, the check of payloads, lifting |
 //! | [`metrics`] | what is counted, and its page |
 //! | `small_map` | a map for few entries |
 //! | [`error`] | every refusal |
@@ -81,7 +81,7 @@ pub mod publish;
 pub mod publisher;
 mod publishing;
 pub mod rows;
-pub mod schema;
+pub mod schemas;
 mod settings;
 mod small_map;
 pub mod subscribe;

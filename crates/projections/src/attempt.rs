@@ -15,7 +15,7 @@ use crate::logic::{Failed, Projected};
 use crate::target::Target;
 
 /// The header of an event that could not be lifted to the latest version of its schema.
-const LIFT_ERROR_HEADER: &str = promethean_bus::schema::ERROR_HEADER;
+const LIFT_ERROR_HEADER: &str = promethean_bus::schemas::ERROR_HEADER;
 
 /// What an attempt needs.
 pub(crate) struct Attempt<'a> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use promethean_bus::publish::Publish;
-use promethean_bus::schema::RegisterOptions;
+use promethean_bus::schemas::RegisterOptions;
 use promethean_bus::{Bus, BusOptions, Publisher};
 use promethean_model::{Clock, SystemClock, TopicName};
 use promethean_schema::SchemaText;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use promethean_bus::schema::folder::Folder;
+use promethean_bus::schemas::folder::Folder;
 use promethean_model::TopicName;
 use promethean_schema::{SchemaText, validator};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::schema::WhichSchema;
+use promethean_bus::schemas::WhichSchema;
 use promethean_bus::{Bus, BusOptions};
 use promethean_store::embedded::{EmbeddedStore, Options};
 use promethean_store::port::{PageLimit, Store};

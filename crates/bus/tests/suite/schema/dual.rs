@@ -1,6 +1,6 @@
 //! Events published in their old form too.
 
-use promethean_bus::schema::DualWrite;
+use promethean_bus::schemas::DualWrite;
 use promethean_jq::Program;
 use promethean_model::{EventId, EventMeta, Offset, TopicSettings};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use promethean_bus::schema::folder::Folder;
+use promethean_bus::schemas::folder::Folder;
 
 use super::super::bus::harness::*;
 use super::*;

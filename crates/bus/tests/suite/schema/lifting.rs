@@ -1,7 +1,7 @@
 //! Old events, lifted on read.
 
 use promethean_bus::rows::Start;
-use promethean_bus::schema::{ERROR_HEADER, LiftOutcome, Upcaster};
+use promethean_bus::schemas::{ERROR_HEADER, LiftOutcome, Upcaster};
 use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{Bus, BusOptions, ConsumerOptions, Lease, Nack};
 use promethean_jq::Program;

@@ -13,7 +13,7 @@ mod sharing;
 use std::collections::BTreeMap;
 
 use promethean_bus::publish::{Publish, Published};
-use promethean_bus::schema::{RegisterOptions, Registered};
+use promethean_bus::schemas::{RegisterOptions, Registered};
 use promethean_bus::{Bus, BusError, StoredEvent};
 use promethean_model::{Compat, EventMeta, TopicSettings};
 use promethean_schema::{SchemaText, VERSION_HEADER};

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use promethean_bus::schema::RegisterOptions;
+use promethean_bus::schemas::RegisterOptions;
 use promethean_model::{Clock, SystemClock};
 use promethean_schema::SchemaText;
 use promethean_schema::compat::{Direction, Undeclared, check};

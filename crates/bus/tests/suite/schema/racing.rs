@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use promethean_bus::rows::Start;
-use promethean_bus::schema::WhichSchema;
+use promethean_bus::schemas::WhichSchema;
 use promethean_testkit::SeededRng;
 
 use super::super::bus::gate_store::When;

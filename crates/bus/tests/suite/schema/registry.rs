@@ -2,7 +2,7 @@
 
 use promethean_bus::BusError;
 use promethean_bus::rows::Start;
-use promethean_bus::schema::{RegisterOptions, WhichSchema};
+use promethean_bus::schemas::{RegisterOptions, WhichSchema};
 use promethean_model::{Compat, TopicSettings, Undeclared};
 use promethean_schema::compat::Verdict;
 use promethean_schema::{BadSchema, SchemaText};

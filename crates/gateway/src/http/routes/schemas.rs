@@ -2,7 +2,7 @@
 
 use promethean_bus::BusError;
 use promethean_bus::pattern::Subject;
-use promethean_bus::schema::{LiftFailure, RegisterOptions, SchemaInfo, WhichSchema};
+use promethean_bus::schemas::{LiftFailure, RegisterOptions, SchemaInfo, WhichSchema};
 use promethean_model::TopicName;
 use promethean_schema::SchemaText;
 use promethean_schema::compat::Verdict;

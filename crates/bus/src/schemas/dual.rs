@@ -7,7 +7,7 @@ use promethean_store::port::{AppendEvent, EventIdSource};
 
 use super::evolution::DualWrite;
 use super::registry::{WhichSchema, find};
-use super::{book, gate};
+use super::{catalog, gate};
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::Prepared;
@@ -37,7 +37,7 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         return Err(failed(format!("it is of version {stamp}, and the downcaster takes version {from}")));
     } else {
         let info = find(core, &event.topic, WhichSchema::Version(version))?;
-        let compiled = book::compiled(core, &event.topic, &info).await?;
+        let compiled = catalog::compiled(core, &event.topic, &info).await?;
         let payload = event.payload.clone();
         let done = work(Lane::Asked, Caps::default().time, move |shift| {
             let old = dual.program.call_one(shift, &payload).map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use promethean_model::{SchemaRule, TopicSettings};
 use promethean_schema::VERSION_HEADER;
 
-use super::book::{self, Versions};
+use super::catalog::{self, TopicVersions};
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::{Checked, Prepared};
@@ -15,7 +15,7 @@ pub(super) const TOMBSTONE: &str = "null";
 
 /// The version that an event on its way is stamped with. While it is held, the version is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamp {
+pub struct SchemaVersion {
     /// The version.
     pub version: u32,
     /// Whether the payload is still to be held against it, because the schema was not at hand.
@@ -30,7 +30,7 @@ pub(crate) fn stamp(
     core: &Core,
     checked: &mut Checked,
     settings: &TopicSettings,
-) -> Result<Option<Stamp>, BusError> {
+) -> Result<Option<SchemaVersion>, BusError> {
     // Whatever the rule is: readers take it for ours.
     let named = checked.take_header(VERSION_HEADER);
     if settings.schema == SchemaRule::Off {
@@ -60,7 +60,7 @@ pub(crate) fn stamp(
     }
     let version = known.info.version;
     checked.set_header(VERSION_HEADER, version.to_string());
-    Ok(Some(Stamp { version, unchecked: compiled.is_none(), uses: Arc::clone(&known.uses) }))
+    Ok(Some(SchemaVersion { version, unchecked: compiled.is_none(), uses: Arc::clone(&known.uses) }))
 }
 
 /// Checks what [`stamp`] could not.
@@ -76,13 +76,13 @@ pub(crate) async fn finish(core: &Core, prepared: &mut Prepared) -> Result<(), B
         return Ok(());
     }
     let info = known.info.clone();
-    let compiled = book::compiled(core, topic, &info).await?;
+    let compiled = catalog::compiled(core, topic, &info).await?;
     compiled.check(&prepared.event.payload).inspect_err(|error| count(core, error))?;
     stamp.unchecked = false;
     Ok(())
 }
 
-fn choose<'a>(versions: &'a Versions, named: Option<&str>) -> Option<&'a book::Version> {
+fn choose<'a>(versions: &'a TopicVersions, named: Option<&str>) -> Option<&'a catalog::VersionEntry> {
     let Some(named) = named else { return versions.latest() };
     versions.find(named.parse().ok()?)
 }

@@ -8,8 +8,8 @@ use promethean_store::port::{EventBody, StoredEvent};
 use serde::Serialize;
 
 use super::ERROR_HEADER;
-use super::book::{self, Versions};
 use super::cache::Compiled;
+use super::catalog::{self, TopicVersions};
 use super::evolution::{Way, way};
 use crate::bus::Bus;
 use crate::core::Core;
@@ -166,7 +166,7 @@ impl Job {
 /// What is known of a topic while its events are looked at.
 struct Topic {
     name: TopicName,
-    versions: Option<Arc<Versions>>,
+    versions: Option<Arc<TopicVersions>>,
     target: Option<Result<Arc<Compiled>, BusError>>,
 }
 
@@ -181,7 +181,7 @@ impl Topic {
         let versions = core.schemas.get(name);
         let latest = versions.as_ref().and_then(|versions| versions.latest()).map(|known| known.info.clone());
         let target = match latest {
-            Some(info) => Some(book::compiled(core, name, &info).await),
+            Some(info) => Some(catalog::compiled(core, name, &info).await),
             None => None,
         };
         Self { name: name.clone(), versions, target }

@@ -27,8 +27,8 @@ const WORK_MAX: usize = 2;
 
 /// Changed only under the lock of the topic (see `changing`). As large as there are versions, without their texts.
 #[derive(Debug)]
-pub(crate) struct Book {
-    topics: RwLock<BTreeMap<TopicName, Arc<Versions>>>,
+pub(crate) struct SchemaCatalog {
+    topics: RwLock<BTreeMap<TopicName, Arc<TopicVersions>>>,
     /// Whether any topic has a schema: most servers ask no further.
     any: AtomicBool,
     pub(super) cache: Cache,
@@ -41,25 +41,25 @@ pub(crate) struct Book {
 
 /// The versions of a topic; never empty.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Versions {
+pub(crate) struct TopicVersions {
     /// Ascending.
-    pub(super) list: Vec<Version>,
+    pub(super) list: Vec<VersionEntry>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Version {
+pub(super) struct VersionEntry {
     pub(super) info: SchemaInfo,
     pub(super) end: Offset,
     /// Held by every event that is on its way with this version.
     pub(super) uses: Arc<()>,
 }
 
-impl Versions {
-    pub(super) fn latest(&self) -> Option<&Version> {
+impl TopicVersions {
+    pub(super) fn latest(&self) -> Option<&VersionEntry> {
         self.list.last()
     }
 
-    pub(super) fn find(&self, version: u32) -> Option<&Version> {
+    pub(super) fn find(&self, version: u32) -> Option<&VersionEntry> {
         let at = self.list.binary_search_by_key(&version, |version| version.info.version).ok()?;
         self.list.get(at)
     }
@@ -70,7 +70,7 @@ impl Versions {
     }
 }
 
-impl Version {
+impl VersionEntry {
     pub(super) fn new(version: u32, row: &SchemaRow, text: &SchemaText) -> Self {
         let info = SchemaInfo {
             version,
@@ -85,7 +85,7 @@ impl Version {
     }
 }
 
-impl Default for Book {
+impl Default for SchemaCatalog {
     fn default() -> Self {
         Self {
             topics: RwLock::default(),
@@ -99,31 +99,31 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl SchemaCatalog {
     /// Reads what is stored.
     pub(crate) async fn load(store: &dyn Store) -> Result<Self, BusError> {
-        let book = Self::default();
+        let catalog = Self::default();
         let mut after: Option<Vec<u8>> = None;
-        let mut topics: BTreeMap<TopicName, Versions> = BTreeMap::new();
+        let mut topics: BTreeMap<TopicName, TopicVersions> = BTreeMap::new();
         loop {
             let rows = store.rows(Table::Schemas, b"", after.as_deref(), PAGE).await?;
             for row in &rows {
                 let SchemaKey { topic, version } = SchemaKey::decode(&row.key)?;
                 let row = SchemaRow::decode(&row.value)?;
                 let text = SchemaText::parse(row.schema.as_str())?;
-                topics.entry(topic).or_default().list.push(Version::new(version, &row, &text));
+                topics.entry(topic).or_default().list.push(VersionEntry::new(version, &row, &text));
             }
             match rows.into_iter().last() {
                 Some(last) => after = Some(last.key),
                 None => break,
             }
         }
-        topics.into_iter().for_each(|(topic, versions)| book.put(&topic, versions));
-        Ok(book)
+        topics.into_iter().for_each(|(topic, versions)| catalog.put(&topic, versions));
+        Ok(catalog)
     }
 
     /// The versions of a topic that has any.
-    pub(crate) fn get(&self, topic: &TopicName) -> Option<Arc<Versions>> {
+    pub(crate) fn get(&self, topic: &TopicName) -> Option<Arc<TopicVersions>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -131,7 +131,11 @@ impl Book {
     }
 
     /// Topics with schemas, by name.
-    pub(super) fn page(&self, after: Option<&TopicName>, limit: usize) -> Vec<(TopicName, Arc<Versions>)> {
+    pub(super) fn page(
+        &self,
+        after: Option<&TopicName>,
+        limit: usize,
+    ) -> Vec<(TopicName, Arc<TopicVersions>)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let topics = self.topics.read().ignore_poison();
         let from = after.map_or(Unbounded, Excluded);
@@ -140,7 +144,7 @@ impl Book {
     }
 
     /// Follows a change that is stored.
-    pub(super) fn put(&self, topic: &TopicName, versions: Versions) {
+    pub(super) fn put(&self, topic: &TopicName, versions: TopicVersions) {
         let mut topics = self.topics.write().ignore_poison();
         if versions.list.is_empty() {
             topics.remove(topic);
@@ -151,7 +155,7 @@ impl Book {
     }
 
     /// Takes a version out of use, unless an event is on its way with it: what was there, to be put back if it stays.
-    pub(super) fn take_out(&self, topic: &TopicName, version: u32) -> Option<Versions> {
+    pub(super) fn take_out(&self, topic: &TopicName, version: u32) -> Option<TopicVersions> {
         let mut topics = self.topics.write().ignore_poison();
         let before = topics.get_mut(topic)?;
         // Whoever looks at the versions now, or has an event on its way, holds one of these.
@@ -173,17 +177,18 @@ impl Book {
     /// one of before is of the topic that goes.
     pub(crate) fn begin_anew(&self, topic: &TopicName) {
         let (before, configured) = (self.get(topic), self.configured(topic));
-        let stays = |known: &&Version| configured.contains(&known.info.version);
-        let anew = |known: &Version| Version { end: Offset::ZERO, uses: Arc::default(), ..known.clone() };
+        let stays = |known: &&VersionEntry| configured.contains(&known.info.version);
+        let anew =
+            |known: &VersionEntry| VersionEntry { end: Offset::ZERO, uses: Arc::default(), ..known.clone() };
         let list = before.iter().flat_map(|before| &before.list).filter(stays).map(anew).collect();
-        self.put(topic, Versions { list });
+        self.put(topic, TopicVersions { list });
         self.cache.forget(topic);
     }
 
     /// It is not, after all.
-    pub(crate) fn restore(&self, topic: &TopicName, known: Option<Arc<Versions>>) {
+    pub(crate) fn restore(&self, topic: &TopicName, known: Option<Arc<TopicVersions>>) {
         if let Some(known) = known {
-            self.put(topic, Versions::clone(&known));
+            self.put(topic, TopicVersions::clone(&known));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use promethean_model::{IgnorePoison, TopicName};
 
-use super::book::{Book, Versions};
+use super::catalog::{SchemaCatalog, TopicVersions};
 use crate::bus::Bus;
 use crate::error::BusError;
 use promethean_jq::Program;
@@ -39,7 +39,7 @@ pub struct DualWrite {
 pub(crate) struct Evolution {
     pub(super) upcasters: BTreeMap<u32, Upcaster>,
     pub(super) dual: Option<DualWrite>,
-    /// Versions that the configuration has. They stay as long as it does: programs count on them.
+    /// TopicVersions that the configuration has. They stay as long as it does: programs count on them.
     pub(super) configured: BTreeSet<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Bus {
     }
 }
 
-impl Book {
+impl SchemaCatalog {
     pub(super) fn evolution(&self, topic: &TopicName) -> Option<Arc<Evolution>> {
         self.evolutions.read().ignore_poison().get(topic).cloned()
     }
@@ -121,7 +121,7 @@ impl Book {
 }
 
 /// The way from a version to the latest.
-pub(super) fn way(versions: &Versions, evolution: Option<&Evolution>, from: u32) -> Way {
+pub(super) fn way(versions: &TopicVersions, evolution: Option<&Evolution>, from: u32) -> Way {
     let latest = versions.latest().map_or(0, |known| known.info.version);
     let upcaster = |version: u32| evolution.and_then(|evolution| evolution.upcasters.get(&version));
     if from == latest || (from == 0 && upcaster(0).is_none()) {

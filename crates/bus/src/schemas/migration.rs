@@ -16,7 +16,7 @@ const PAGE_EVENTS: usize = 500;
 const PAGE_BYTES: usize = 4 << 20;
 /// Failures that are told.
 const FAILURES_MAX: usize = 100;
-/// Versions that are counted apart.
+/// TopicVersions that are counted apart.
 const VERSIONS_MAX: usize = 2 * super::VERSIONS_MAX;
 
 /// What lifting would give.

@@ -7,7 +7,7 @@ use promethean_schema::compat::{self, Direction};
 use promethean_schema::{Compared, SchemaText};
 use serde_json::Value;
 
-use super::book;
+use super::catalog;
 use super::registry::SchemaInfo;
 use crate::core::Core;
 use crate::error::BusError;
@@ -32,14 +32,14 @@ pub(super) async fn compare(
         if core.is_closed() {
             return Err(BusError::Closed);
         }
-        let old = book::stored(core, topic, version).await?;
+        let old = catalog::stored(core, topic, version).await?;
         let new: Arc<Value> = Arc::clone(&new);
         let one = move |direction: &Direction| Compared {
             version,
             direction: *direction,
             report: compat::check(old.value(), &new, *direction, undeclared),
         };
-        compared.extend(book::aside(core, move || directions.iter().map(one).collect::<Vec<_>>()).await?);
+        compared.extend(catalog::aside(core, move || directions.iter().map(one).collect::<Vec<_>>()).await?);
     }
     Ok(compared)
 }

@@ -64,9 +64,9 @@ pub struct FolderReport {
 pub struct TopicReport {
     /// The topic.
     pub topic: TopicName,
-    /// Versions that were registered now.
+    /// TopicVersions that were registered now.
     pub registered: Vec<u32>,
-    /// Versions that were there.
+    /// TopicVersions that were there.
     pub unchanged: Vec<u32>,
     /// Upcasters that were set.
     pub upcasters: usize,

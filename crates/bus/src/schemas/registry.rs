@@ -8,8 +8,8 @@ use promethean_schema::{Compared, SchemaText, judge};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde::Serialize;
 
-use super::book::{self, Version, Versions};
 use super::cache::Compiled;
+use super::catalog::{self, TopicVersions, VersionEntry};
 use super::compare::compare;
 use super::{VERSIONS_MAX, gate};
 use crate::bus::Bus;
@@ -120,7 +120,7 @@ impl Bus {
         options: RegisterOptions,
     ) -> Result<Registered, BusError> {
         check_name(topic)?;
-        let compiled = book::compile(&self.core, topic, 0, text.clone()).await?;
+        let compiled = catalog::compile(&self.core, topic, 0, text.clone()).await?;
         for _ in 0..ROUNDS_MAX {
             // Before the lock, which other topics share, and in the caller's time: nothing is written yet.
             let seen = Seen::look(&self.core, topic);
@@ -147,7 +147,7 @@ impl Bus {
     /// What registering a schema would find, written nowhere and refused only if it is no schema.
     pub async fn check_schema(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
-        book::compile(&self.core, topic, 0, text.clone()).await?;
+        catalog::compile(&self.core, topic, 0, text.clone()).await?;
         let seen = Seen::look(&self.core, topic);
         compare(&self.core, topic, &seen.settings, &seen.versions, &text).await
     }
@@ -161,7 +161,7 @@ impl Bus {
     /// One version with its text.
     pub async fn schema(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
         let info = find(&self.core, topic, which)?;
-        let schema = book::stored(&self.core, topic, info.version).await?.text().to_owned();
+        let schema = catalog::stored(&self.core, topic, info.version).await?.text().to_owned();
         Ok(StoredSchema { info, schema })
     }
 
@@ -170,7 +170,7 @@ impl Bus {
         let limit = limit.clamp(1, PAGE_MAX);
         let page = self.core.schemas.page(after, limit);
         let next = page.last().filter(|_| page.len() == limit).map(|(topic, _)| topic.clone());
-        let entry = |(topic, versions): (TopicName, Arc<Versions>)| {
+        let entry = |(topic, versions): (TopicName, Arc<TopicVersions>)| {
             let latest = versions.latest().map_or(0, |known| known.info.version);
             SchemaTopic { topic, versions: versions.list.len(), latest }
         };
@@ -204,7 +204,7 @@ impl Bus {
         }
         let info = find(&self.core, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
         if payload != gate::TOMBSTONE {
-            book::compiled(&self.core, topic, &info).await?.check(&payload)?;
+            catalog::compiled(&self.core, topic, &info).await?.check(&payload)?;
         }
         Ok(Some(info.version))
     }
@@ -320,8 +320,9 @@ async fn register(
     let op = RowOp::Put { table, key, value: row.encode()?, must_be_new: true };
     core.store.commit(Batch::new().with(op)).await?;
     let versions = core.schemas.get(topic);
-    let mut versions = versions.map_or_else(Versions::default, |versions| Versions::clone(&versions));
-    versions.list.push(Version::new(given, &row, &text));
+    let mut versions =
+        versions.map_or_else(TopicVersions::default, |versions| TopicVersions::clone(&versions));
+    versions.list.push(VersionEntry::new(given, &row, &text));
     core.schemas.cache.put(&Arc::new(Compiled { version: given, ..Compiled::clone(&compiled) }));
     core.schemas.put(topic, versions);
     Ok(Registered { forced, ..answer(given, compared) })
