@@ -7,7 +7,7 @@ mod model;
 mod publisher;
 mod rules;
 mod run;
-mod schema;
+mod schemas;
 mod simulation;
 mod support;
 mod verdict;
