@@ -9,8 +9,8 @@ use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp,
 use tokio::sync::{mpsc, watch};
 
 use crate::definition::{CollectionDeclared, From, Projector, bad};
-use crate::drafts::Kept;
 use crate::error::ProjectionError;
+use crate::fold::Kept;
 use crate::rebuild::{Beginning, Rebuild};
 use crate::row::ProjectorRow;
 use crate::runner::{Command, Parts, Runner};

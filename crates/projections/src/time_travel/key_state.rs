@@ -3,7 +3,7 @@
 use promethean_model::{Offset, OffsetRange, TopicName};
 use promethean_store::port::Store;
 
-use super::backward::{Backward, all_below};
+use super::key_history::{Backward, all_below};
 use super::reducer::Reducer;
 use crate::error::ProjectionError;
 use crate::snapshot::{self, Snapshot};

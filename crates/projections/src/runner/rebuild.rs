@@ -5,8 +5,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{LATER_MAX, RETRY_AFTER, Runner};
-use crate::drafts::Kept;
 use crate::error::ProjectionError;
+use crate::fold::Kept;
 use crate::logic::Failed;
 use crate::rebuild::{Beginning, Rebuild, Step};
 

@@ -1,5 +1,7 @@
 //! The changes of a page of events, folded into documents before anything is written.
 
+pub(crate) mod document;
+
 use std::collections::HashMap;
 
 use promethean_bus::StoredEvent;
@@ -8,7 +10,7 @@ use promethean_model::{CollectionName, EventId, GroupName, TopicName};
 use promethean_store::port::{DocOp, DocPut, Expect, ReadError, Replaces, StateOp, Store};
 
 use crate::change::{Change, Emit};
-use crate::document::{Draft, Source};
+use crate::fold::document::{Draft, Source};
 use crate::target::Target;
 
 /// The header that names the topic of the event that changed a document.

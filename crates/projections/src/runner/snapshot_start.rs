@@ -3,10 +3,10 @@
 use promethean_store::port::{Batch, StateOp};
 
 use super::page::Tries;
-use super::rebuilding::Rebuilt;
+use super::rebuild::Rebuilt;
 use super::{Interrupted, Runner};
 use crate::logic::Failed;
-use crate::start;
+use crate::runner::start;
 use crate::status::Activity;
 
 impl Runner {

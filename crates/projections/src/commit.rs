@@ -10,7 +10,7 @@ use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, StateOp, Stor
 
 use crate::change::Change;
 use crate::definition::Projector;
-use crate::drafts::{Drafts, FoldError, Kept};
+use crate::fold::{Drafts, FoldError, Kept};
 use crate::logic::{Failed, Projected};
 use crate::target::Target;
 
