@@ -7,17 +7,18 @@ use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
 /// A workspace crate and the workspace crates it may name. Crates that do not exist yet are simply not met.
-const ALLOWED: [(&str, &[&str]); 14] = [
+const ALLOWED: [(&str, &[&str]); 15] = [
     ("allocator", &[]),
     ("model", &[]),
     ("log", &["model"]),
     ("store", &["model", "log"]),
     ("store-mongo", &["model", "store"]),
-    ("delivery", &["model"]),
-    ("bus", &["model", "log", "store", "delivery"]),
+    ("schema", &["model"]),
+    ("jq", &["model"]),
+    ("bus", &["model", "log", "store", "schema", "jq"]),
     ("relay", &["model", "store", "bus"]),
-    ("projections", &["model", "log", "store", "delivery", "bus"]),
-    ("gateway", &["model", "delivery", "bus", "projections"]),
+    ("projections", &["model", "log", "store", "schema", "jq", "bus"]),
+    ("gateway", &["model", "schema", "jq", "bus", "projections"]),
     ("client", &["model"]),
     (
         "cli",
@@ -27,7 +28,8 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "log",
             "store",
             "store-mongo",
-            "delivery",
+            "schema",
+            "jq",
             "bus",
             "relay",
             "projections",
@@ -37,7 +39,19 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ),
     (
         "testkit",
-        &["model", "log", "store", "store-mongo", "delivery", "bus", "relay", "projections", "gateway", "client"],
+        &[
+            "model",
+            "log",
+            "store",
+            "store-mongo",
+            "schema",
+            "jq",
+            "bus",
+            "relay",
+            "projections",
+            "gateway",
+            "client",
+        ],
     ),
     ("xtask", &[]),
 ];
@@ -51,7 +65,7 @@ const HOMES: [(&str, &[&str]); 4] = [
 ];
 
 /// Crates that stay synchronous.
-const SYNCHRONOUS: [&str; 3] = ["model", "log", "delivery"];
+const SYNCHRONOUS: [&str; 3] = ["model", "log", "schema"];
 
 pub(crate) fn check(repo: &Repo, graph: &Graph) -> Result<Report> {
     let mut report = Report::default();

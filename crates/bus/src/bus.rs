@@ -17,7 +17,7 @@ use crate::metrics::{BusMetrics, Registry};
 use crate::options::BusOptions;
 use crate::publish::{Publish, Published};
 use crate::publishing;
-use crate::schema::Book;
+use crate::schemas::SchemaCatalog;
 use crate::settings::SettingsMirror;
 use crate::subscribe::{self, Subscribe};
 use crate::subscription::Subscription;
@@ -36,7 +36,7 @@ impl Bus {
         options: BusOptions,
     ) -> Result<Self, BusError> {
         let settings = SettingsMirror::load(&*store).await?;
-        let schemas = Book::load(&*store).await?;
+        let schemas = SchemaCatalog::load(&*store).await?;
         let mint = IdMint::new().map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
         let metrics = BusMetrics::new(&Registry::default(), options.series_max);
         let letters = LetterBook::load(&*store, &metrics).await?;

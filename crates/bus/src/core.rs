@@ -20,7 +20,7 @@ use crate::limits::BucketSet;
 use crate::members::Members;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
-use crate::schema::Book;
+use crate::schemas::SchemaCatalog;
 use crate::settings::SettingsMirror;
 
 /// Everything of one bus.
@@ -31,7 +31,7 @@ pub(crate) struct Core {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
-    pub(crate) schemas: Book,
+    pub(crate) schemas: SchemaCatalog,
     pub(crate) letters: LetterBook,
     pub(crate) owners: Owners,
     pub(crate) committer: Committer,
@@ -62,7 +62,7 @@ pub(crate) struct Parts {
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
-    pub(crate) schemas: Book,
+    pub(crate) schemas: SchemaCatalog,
     pub(crate) letters: LetterBook,
 }
 

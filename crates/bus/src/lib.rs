@@ -49,7 +49,7 @@
 //! | [`follower`] | groups that the server itself works for |
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
-//! | [`schema`] | JSON Schemas: compiling one, comparing two |
+//! | [`schemas`] | the schemas of topics: versions, the check of payloads, lifting |
 //! | [`metrics`] | what is counted, and its page |
 //! | [`error`] | every refusal |
 
@@ -64,7 +64,6 @@ pub mod error;
 pub mod exactly_once;
 pub mod follower;
 mod group;
-pub mod jq;
 mod letter_book;
 pub mod limits;
 mod members;
@@ -74,7 +73,7 @@ pub mod publish;
 pub mod publisher;
 mod publishing;
 pub mod rows;
-pub mod schema;
+pub mod schemas;
 mod settings;
 pub mod subscribe;
 pub mod subscription;

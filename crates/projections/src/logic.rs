@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use promethean_bus::StoredEvent;
 use promethean_bus::dead_letter::user_event;
-use promethean_bus::jq::{Caps, Program, RunError};
+use promethean_jq::{Caps, Program, RunError};
 use promethean_model::Event;
 use promethean_store::port::ReadError;
 

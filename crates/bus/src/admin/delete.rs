@@ -22,7 +22,7 @@ use crate::error::BusError;
 use crate::exactly_once::dedupe_scope;
 use crate::group::Command;
 use crate::rows::{GroupKey, GroupRow, SchemaKey, SchemaRow, group_prefix, topic_prefix};
-use crate::schema::VERSIONS_MAX;
+use crate::schemas::VERSIONS_MAX;
 use crate::subscribe::stored_row;
 
 /// Changes of one commit.

@@ -10,7 +10,7 @@ use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::Start;
-use crate::schema::lift_events;
+use crate::schemas::lift_events;
 use crate::topics;
 
 /// A scan of one topic up to where it ended when the scan began.

@@ -9,7 +9,7 @@ use promethean_store::port::{AppendEvent, Batch, EventIdSource};
 
 use super::request::{Payload, Publish};
 use crate::error::BusError;
-use crate::schema::Stamp;
+use crate::schemas::SchemaVersion;
 
 /// Who publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Prepared {
     /// What the offset of the key's latest event must be. Only with a key.
     pub expected_key: Option<Option<Offset>>,
     /// The version of the schema it is stamped with.
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<SchemaVersion>,
 }
 
 /// What the answer needs besides the receipt.

@@ -16,7 +16,7 @@ use crate::changing::Passes;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::{Checked, Pending, Prepared, Publish, Published, Writer, check};
-use crate::schema::{self, Stamp};
+use crate::schemas::{self, SchemaVersion};
 
 /// Publishes events in their order, each by itself.
 pub(crate) async fn publish_each(core: &Core, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
@@ -81,7 +81,7 @@ struct Run<'a> {
     pending: Vec<(usize, Pending)>,
     events: Vec<AppendEvent>,
     /// Held until it is known what became of the events.
-    stamps: Vec<Stamp>,
+    stamps: Vec<SchemaVersion>,
     passes: Passes<'a>,
     bytes: usize,
 }
@@ -216,14 +216,14 @@ pub(crate) async fn commit(
     }
     let asked = prepared.len();
     let events: Vec<&AppendEvent> = prepared.iter().map(|prepared| &prepared.event).collect();
-    for copy in schema::copies(core, &events).await? {
+    for copy in schemas::copies(core, &events).await? {
         if core.settings.get(&copy.event.topic).durability != Some(Durability::Os) {
             durability = None;
         }
         prepared.push(copy);
     }
     // Held until it is known what became of the events.
-    let stamps: Vec<Stamp> = prepared.iter_mut().filter_map(|event| event.stamp.take()).collect();
+    let stamps: Vec<SchemaVersion> = prepared.iter_mut().filter_map(|event| event.stamp.take()).collect();
     let mut batch = Batch { state, ..Batch::of(Class::Durable(durability)) };
     let pending: Vec<Pending> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
     let unheard = Unheard::new(core, pending.iter().map(|pending| &pending.topic));
@@ -289,7 +289,7 @@ fn prepare_as(
 ) -> Result<Prepared, BusError> {
     let mut checked = check_event(core, event, writer)?;
     let settings = settings.get(checked.topic());
-    let stamp = schema::stamp(core, &mut checked, settings)?;
+    let stamp = schemas::stamp(core, &mut checked, settings)?;
     let prepared = checked.prepare(settings, &core.mint, core.clock.wall_ms())?;
     Ok(Prepared { stamp, ..prepared })
 }
@@ -300,7 +300,7 @@ async fn finish(core: &Core, event: &mut Prepared, passes: &mut Passes<'_>) -> R
     if event.stamp.is_some() {
         passes.add(&event.event.topic)?;
     }
-    schema::finish(core, event).await
+    schemas::finish(core, event).await
 }
 
 /// Refuses a topic that does not exist where publishing does not create topics.

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::Link;
 use crate::error::BusError;
 use crate::group::{Item, Owner};
-use crate::schema::lift_events;
+use crate::schemas::lift_events;
 
 /// Between a member's inbox and the member. Takes one item at a time, so that their order stays; a task of the bus lifts
 /// its events, so that nobody waits for a program. What it holds the member has taken, as far as the group knows: its

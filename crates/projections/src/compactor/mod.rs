@@ -7,7 +7,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `options`, `status` | what it is told, and what it tells |
-//! | `place` | where a round begins |
+//! | `round` | where a round begins |
 //! | `span` | from events to snapshots |
 //! | `state` | the state of a key as of an event |
 //!
@@ -25,7 +25,7 @@
 //!   snapshot that says so. Folded states that would need them have no `x-snapshot-max-ts`, until a tombstone.
 
 mod options;
-mod place;
+mod round;
 mod span;
 mod state;
 mod status;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use promethean_bus::jq::{Caps, RunError};
+use promethean_jq::{Caps, RunError};
 use promethean_model::{EventId, Offset, OffsetRange};
 use promethean_store::port::{PageLimit, StoredEvent};
 

@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::{Interrupted, RETRY_AFTER, Runner};
-use crate::attempt::{Attempt, Outcome, Refused, project, until_failure};
+use crate::commit::{Attempt, Outcome, Refused, project, until_failure};
 use crate::definition::OnFailure;
-use crate::drafts::Kept;
+use crate::fold::Kept;
 use crate::logic::{Failed, Projected};
 use crate::status::Activity;
 use crate::stream::Streamed;

@@ -3,8 +3,8 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `reducer`, `merge` | how state follows from events |
-//! | `backward` | the events of a key, from the newest back to where its state begins |
-//! | `base` | the snapshot to begin with |
+//! | `key_history` | the events of a key, from the newest back to where its state begins |
+//! | `key_state` | the snapshot to begin with |
 //! | [`feed`] | collections, from their changefeed |
 //!
 //! Invariants:
@@ -14,9 +14,9 @@
 //!   topic is compacted its settings say: holes from before compaction was switched off are not noticed.
 //! - **T3** What is read depends on the events and snapshots of the key, not on the topic.
 
-mod backward;
-mod base;
 pub mod feed;
+mod key_history;
+mod key_state;
 mod merge;
 mod reducer;
 
@@ -25,10 +25,10 @@ use promethean_store::port::{PageLimit, Store, StoredEvent};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use self::backward::all_below;
-pub(crate) use self::backward::{Backward, Needed, needed};
-pub use self::backward::{FOLDED_BYTES_MAX, FOLDED_EVENTS_MAX};
-use self::base::{Base, Wanted};
+use self::key_history::all_below;
+pub(crate) use self::key_history::{Backward, Needed, needed};
+pub use self::key_history::{FOLDED_BYTES_MAX, FOLDED_EVENTS_MAX};
+use self::key_state::{Base, Wanted};
 pub use self::reducer::Reducer;
 pub(crate) use self::reducer::{event_json, payload};
 use crate::error::ProjectionError;

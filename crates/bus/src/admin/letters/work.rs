@@ -228,7 +228,7 @@ impl Work {
     async fn commit(&mut self, mut step: Step) -> Result<(), BusError> {
         let (core, topic, group) = (&self.core, &self.on.topic, &self.on.group);
         let events = step.batch.events.len();
-        let old_forms = crate::schema::copies(core, &step.batch.events.iter().collect::<Vec<_>>()).await?;
+        let old_forms = crate::schemas::copies(core, &step.batch.events.iter().collect::<Vec<_>>()).await?;
         step.batch.events.extend(old_forms.into_iter().map(|copy| copy.event));
         if !step.batch.is_empty() {
             let receipt = core.store.commit(step.batch).await?;
