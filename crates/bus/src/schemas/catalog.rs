@@ -10,11 +10,11 @@ use promethean_schema::{BadSchema, SchemaText, validator};
 use promethean_store::port::{Store, Table};
 use tokio::sync::Semaphore;
 
+use super::Schemas;
 use super::cache::{Cache, Compiled};
 use super::evolution::Evolution;
 use super::flight::{Flight, Flights, followed};
 use super::registry::SchemaInfo;
-use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
 
@@ -195,16 +195,16 @@ impl SchemaCatalog {
 
 /// A compiled version, from memory or from the store. However many ask, it is compiled once.
 pub(super) async fn compiled(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     info: &SchemaInfo,
 ) -> Result<Arc<Compiled>, BusError> {
-    let cached = || core.schemas.cache.get(topic, &info.fingerprint, info.version);
+    let cached = || schemas.catalog.cache.get(topic, &info.fingerprint, info.version);
     loop {
         if let Some(compiled) = cached() {
             return Ok(compiled);
         }
-        let lead = match core.schemas.flights.join(topic, info.version, &info.fingerprint) {
+        let lead = match schemas.catalog.flights.join(topic, info.version, &info.fingerprint) {
             Flight::Lead(lead) => lead,
             Flight::Follow(answer) => match followed(answer).await {
                 Some(answer) => return answer,
@@ -214,23 +214,31 @@ pub(super) async fn compiled(
         // Again: whoever led before may have ended since we looked.
         let answer = match cached() {
             Some(compiled) => Ok(compiled),
-            None => read_and_compile(core, topic, info.version).await,
+            None => read_and_compile(schemas, topic, info.version).await,
         };
         lead.end(answer.clone());
         return answer;
     }
 }
 
-async fn read_and_compile(core: &Core, topic: &TopicName, version: u32) -> Result<Arc<Compiled>, BusError> {
-    let text = stored(core, topic, version).await?;
-    let compiled = compile(core, topic, version, text).await?;
-    core.schemas.cache.put(&compiled);
+async fn read_and_compile(
+    schemas: &Schemas,
+    topic: &TopicName,
+    version: u32,
+) -> Result<Arc<Compiled>, BusError> {
+    let text = stored(schemas, topic, version).await?;
+    let compiled = compile(schemas, topic, version, text).await?;
+    schemas.catalog.cache.put(&compiled);
     Ok(compiled)
 }
 
 /// The text of a version.
-pub(super) async fn stored(core: &Core, topic: &TopicName, version: u32) -> Result<SchemaText, BusError> {
-    let row = core.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
+pub(super) async fn stored(
+    schemas: &Schemas,
+    topic: &TopicName,
+    version: u32,
+) -> Result<SchemaText, BusError> {
+    let row = schemas.base.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
     let unknown =
         || BusError::UnknownSchema { topic: topic.clone(), version: version.to_string(), latest: None };
     Ok(SchemaText::parse(SchemaRow::decode(&row.ok_or_else(unknown)?)?.schema)?)
@@ -238,7 +246,7 @@ pub(super) async fn stored(core: &Core, topic: &TopicName, version: u32) -> Resu
 
 /// Compiles, off the threads that others wait for.
 pub(super) async fn compile(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     version: u32,
     text: SchemaText,
@@ -250,17 +258,17 @@ pub(super) async fn compile(
         let validator = Arc::new(validator);
         Ok(Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes }))
     };
-    aside(core, work).await?
+    aside(schemas, work).await?
 }
 
 /// Does work that may take long on a thread for that, a bounded time and a bounded number at once. Work that takes
 /// longer is not waited for, and counts until it ends.
 pub(super) async fn aside<T: Send + 'static>(
-    core: &Core,
+    schemas: &Schemas,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BusError> {
     let slow = || BadSchema::whole("it takes too long; simplify it").into();
-    let permit = Arc::clone(&core.schemas.work).acquire_owned();
+    let permit = Arc::clone(&schemas.catalog.work).acquire_owned();
     let busy = |_| BusError::Busy { what: "compiling schemas" };
     let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(busy)?.ok();
     let done = async move {

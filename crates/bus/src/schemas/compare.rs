@@ -7,14 +7,14 @@ use promethean_schema::compat::{self, Direction};
 use promethean_schema::{Compared, SchemaText};
 use serde_json::Value;
 
+use super::Schemas;
 use super::catalog;
 use super::registry::SchemaInfo;
-use crate::core::Core;
 use crate::error::BusError;
 
 /// Compares with all versions that the topic's rule names, the latest first.
 pub(super) async fn compare(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     settings: &TopicSettings,
     versions: &[SchemaInfo],
@@ -29,17 +29,18 @@ pub(super) async fn compare(
     let undeclared = settings.undeclared;
     let new = Arc::new(new.value().clone());
     for version in numbers {
-        if core.is_closed() {
+        if schemas.base.is_closed() {
             return Err(BusError::Closed);
         }
-        let old = catalog::stored(core, topic, version).await?;
+        let old = catalog::stored(schemas, topic, version).await?;
         let new: Arc<Value> = Arc::clone(&new);
         let one = move |direction: &Direction| Compared {
             version,
             direction: *direction,
             report: compat::check(old.value(), &new, *direction, undeclared),
         };
-        compared.extend(catalog::aside(core, move || directions.iter().map(one).collect::<Vec<_>>()).await?);
+        compared
+            .extend(catalog::aside(schemas, move || directions.iter().map(one).collect::<Vec<_>>()).await?);
     }
     Ok(compared)
 }

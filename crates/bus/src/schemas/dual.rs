@@ -7,24 +7,24 @@ use promethean_store::port::{AppendEvent, EventIdSource};
 
 use super::evolution::DualWrite;
 use super::registry::{WhichSchema, find};
-use super::{catalog, gate};
-use crate::core::Core;
+use super::{Schemas, catalog, gate};
 use crate::error::BusError;
-use crate::publish::Prepared;
 use promethean_jq::{Caps, Lane, Lost, RunError, work};
 
-/// The old forms of those events that are to have one, in their order. They go into the same commit.
-pub(crate) async fn copies(core: &Core, events: &[&AppendEvent]) -> Result<Vec<Prepared>, BusError> {
-    let mut copies = Vec::new();
-    for event in events {
-        if let Some(dual) = core.schemas.dual(&event.topic) {
-            copies.push(copy(core, event, dual).await?);
+impl Schemas {
+    /// The old forms of the events that have one, in their order. They go into the same commit.
+    pub(crate) async fn old_forms(&self, events: &[AppendEvent]) -> Result<Vec<AppendEvent>, BusError> {
+        let mut old_forms = Vec::new();
+        for event in events {
+            if let Some(dual) = self.catalog.dual(&event.topic) {
+                old_forms.push(old_form(self, event, dual).await?);
+            }
         }
+        Ok(old_forms)
     }
-    Ok(copies)
 }
 
-async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepared, BusError> {
+async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Result<AppendEvent, BusError> {
     let version = dual.version;
     let failed = |reason: String| BusError::DowncastFailed { topic: event.topic.clone(), version, reason };
     let topic = event.topic.versioned(version)?;
@@ -36,8 +36,8 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         let from = dual.from;
         return Err(failed(format!("it is of version {stamp}, and the downcaster takes version {from}")));
     } else {
-        let info = find(core, &event.topic, WhichSchema::Version(version))?;
-        let compiled = catalog::compiled(core, &event.topic, &info).await?;
+        let info = find(schemas, &event.topic, WhichSchema::Version(version))?;
+        let compiled = catalog::compiled(schemas, &event.topic, &info).await?;
         let payload = event.payload.clone();
         let done = work(Lane::Asked, Caps::default().time, move |shift| {
             let old = dual.program.call_one(shift, &payload).map_err(|error| error.to_string())?;
@@ -51,7 +51,11 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         done.await.map_err(lost)?.map_err(failed)?
     };
     let none = EventMeta::default();
-    core.options.limits.check_event(&EventParts { key: None, payload_bytes: payload.len(), meta: &none })?;
+    schemas.base.options.limits.check_event(&EventParts {
+        key: None,
+        payload_bytes: payload.len(),
+        meta: &none,
+    })?;
     let id = match event.id {
         // As new as the event itself.
         EventIdSource::Minted(id) => EventIdSource::Minted(copy_id(&event.topic, version, &id)),
@@ -61,13 +65,11 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         meta.headers.get_or_insert_default().insert(VERSION_HEADER.to_owned(), version.to_string());
     }
     meta.caused_by = Some(vec![event.id.id()]);
-    let partitions = core.settings.get(&topic).partitions;
+    let partitions = schemas.topics.settings.get(&topic).partitions;
     meta.partition = partitions.map(|count| partition_of(event.key.as_deref(), &id.id(), count));
-    let partition = meta.partition;
     let mut encoded = Vec::new();
     meta.encode(&mut encoded);
-    let event = AppendEvent { topic, id, ts: event.ts, key: event.key.clone(), meta: encoded, payload };
-    Ok(Prepared { event, partition, expected_end: None, expected_key: None, stamp: None })
+    Ok(AppendEvent { topic, id, ts: event.ts, key: event.key.clone(), meta: encoded, payload })
 }
 
 /// The same however often the event is published.

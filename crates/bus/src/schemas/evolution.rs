@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use promethean_model::{IgnorePoison, TopicName};
 
+use super::Schemas;
 use super::catalog::{SchemaCatalog, TopicVersions};
-use crate::bus::Bus;
 use crate::error::BusError;
 use promethean_jq::Program;
 
@@ -54,10 +54,10 @@ pub(super) enum Way {
     None(String),
 }
 
-impl Bus {
+impl Schemas {
     /// Sets the upcasters of a topic, in place of those before. A version without one is taken for one of the next
     /// version, if it fits.
-    pub fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
+    pub(crate) fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
         let mut by_version = BTreeMap::new();
         for upcaster in upcasters {
             let Upcaster { from, to, .. } = upcaster;
@@ -71,18 +71,18 @@ impl Bus {
                 return refuse("give one upcaster for each version");
             }
         }
-        self.core.schemas.change_evolution(topic, |evolution| evolution.upcasters = by_version);
+        self.catalog.change_evolution(topic, |evolution| evolution.upcasters = by_version);
         Ok(())
     }
 
     /// Publishes the events of a topic in an old form too, or no longer. The version must be registered by the time
     /// something is published.
-    pub fn set_dual_write(&self, topic: &TopicName, dual: Option<DualWrite>) -> Result<(), BusError> {
+    pub(crate) fn set_dual_write(&self, topic: &TopicName, dual: Option<DualWrite>) -> Result<(), BusError> {
         if let Some(dual) = &dual {
             // The name may be too long with its suffix.
             topic.versioned(dual.version)?;
         }
-        self.core.schemas.change_evolution(topic, |evolution| evolution.dual = dual);
+        self.catalog.change_evolution(topic, |evolution| evolution.dual = dual);
         Ok(())
     }
 }

@@ -8,11 +8,10 @@ use promethean_store::port::{EventBody, StoredEvent};
 use serde::Serialize;
 
 use super::ERROR_HEADER;
+use super::Schemas;
 use super::cache::Compiled;
 use super::catalog::{self, TopicVersions};
 use super::evolution::{Way, way};
-use crate::bus::Bus;
-use crate::core::Core;
 use crate::error::BusError;
 use promethean_jq::{Caps, Lane, Program, RunError, work};
 
@@ -52,21 +51,21 @@ pub enum LiftOutcome {
     },
 }
 
-impl Bus {
+impl Schemas {
     /// Lifts an event to the latest version of its topic.
-    pub async fn lift(&self, event: StoredEvent) -> Lifted {
-        let lifted = lift(&self.core, vec![event.clone()], Lane::Reading).await.pop();
+    pub(crate) async fn lift(&self, event: StoredEvent) -> Lifted {
+        let lifted = lift(self, vec![event.clone()], Lane::Reading).await.pop();
         lifted.unwrap_or(Lifted { event, outcome: LiftOutcome::Same })
     }
 
     /// Lifts events, which keep their order.
-    pub async fn lift_all(&self, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-        lift_events(&self.core, events).await
+    pub(crate) async fn lift_all(&self, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
+        lift_events(self, events).await
     }
 }
 
-pub(crate) async fn lift_events(core: &Core, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-    lift(core, events, Lane::Reading).await.into_iter().map(|lifted| lifted.event).collect()
+pub(crate) async fn lift_events(schemas: &Schemas, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
+    lift(schemas, events, Lane::Reading).await.into_iter().map(|lifted| lifted.event).collect()
 }
 
 /// What is to be done with an event.
@@ -79,15 +78,15 @@ struct Job {
 }
 
 /// Lifts events, which keep their order. Whatever goes wrong, each of them comes back.
-pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> Vec<Lifted> {
+pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane) -> Vec<Lifted> {
     let mut lifted: Vec<Lifted> = Vec::with_capacity(events.len());
     let mut jobs: Vec<Job> = Vec::new();
     let mut topic: Option<Topic> = None;
     for (place, event) in events.into_iter().enumerate() {
         if topic.as_ref().is_none_or(|topic| topic.name != event.topic) {
-            topic = Some(Topic::look(core, &event.topic).await);
+            topic = Some(Topic::look(schemas, &event.topic).await);
         }
-        let outcome = match topic.as_ref().map(|topic| topic.plan(core, &event)) {
+        let outcome = match topic.as_ref().map(|topic| topic.plan(schemas, &event)) {
             Some(Plan::Lift { from, programs, target }) => {
                 let payload = String::from_utf8_lossy(event.payload()).into_owned();
                 jobs.push(Job { place, from, payload, programs, target });
@@ -102,7 +101,7 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
         let chunk: Vec<Job> = jobs.drain(..jobs.len().min(CHUNK)).collect();
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
-        let payload_bytes_max = core.options.limits.payload_bytes_max;
+        let payload_bytes_max = schemas.base.options.limits.payload_bytes_max;
         let done = work(lane, Caps::default().time, move |shift| {
             chunk.iter().map(|job| job.run(shift, payload_bytes_max)).collect::<Vec<_>>()
         });
@@ -124,12 +123,17 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
     }
     for lifted in &mut lifted {
         if let LiftOutcome::Failed { reason, .. } = &lifted.outcome {
-            core.metrics.topic(&lifted.event.topic).lift_failures.inc();
+            schemas.base.metrics.topic(&lifted.event.topic).lift_failures.inc();
             let payload = lifted.event.payload().to_vec();
             lifted.event = changed(&lifted.event, &[(ERROR_HEADER, line(reason))], &payload);
         }
     }
-    core.metrics.server().jq_lost.set(i64::try_from(promethean_jq::status().lost).unwrap_or(i64::MAX));
+    schemas
+        .base
+        .metrics
+        .server()
+        .jq_lost
+        .set(i64::try_from(promethean_jq::status().lost).unwrap_or(i64::MAX));
     lifted
 }
 
@@ -177,17 +181,17 @@ enum Plan {
 }
 
 impl Topic {
-    async fn look(core: &Core, name: &TopicName) -> Self {
-        let versions = core.schemas.get(name);
+    async fn look(schemas: &Schemas, name: &TopicName) -> Self {
+        let versions = schemas.catalog.get(name);
         let latest = versions.as_ref().and_then(|versions| versions.latest()).map(|known| known.info.clone());
         let target = match latest {
-            Some(info) => Some(catalog::compiled(core, name, &info).await),
+            Some(info) => Some(catalog::compiled(schemas, name, &info).await),
             None => None,
         };
         Self { name: name.clone(), versions, target }
     }
 
-    fn plan(&self, core: &Core, event: &StoredEvent) -> Plan {
+    fn plan(&self, schemas: &Schemas, event: &StoredEvent) -> Plan {
         let (Some(versions), Some(target)) = (&self.versions, &self.target) else { return Plan::Same };
         if event.is_tombstone() {
             return Plan::Same;
@@ -196,7 +200,7 @@ impl Topic {
             Ok(from) => from,
             Err(reason) => return Plan::Fail { from: 0, reason },
         };
-        let evolution = core.schemas.evolution(&self.name);
+        let evolution = schemas.catalog.evolution(&self.name);
         match (way(versions, evolution.as_deref(), from), target) {
             (Way::Same, _) => Plan::Same,
             (Way::Through(programs), Ok(target)) => Plan::Lift { from, programs, target: Arc::clone(target) },
@@ -207,7 +211,7 @@ impl Topic {
 }
 
 /// The version an event is stamped with; 0 if it has none.
-pub(super) fn version_of(event: &StoredEvent) -> Result<u32, String> {
+pub(crate) fn version_of(event: &StoredEvent) -> Result<u32, String> {
     let name = VERSION_HEADER.as_bytes();
     // Mostly told without decoding.
     if !event.meta().windows(name.len()).any(|part| part == name) {

@@ -6,7 +6,6 @@
 //! | `registry`, `compare` | registering, listing, deleting; the comparison with the versions before |
 //! | `gate` | the check of payloads that are published |
 //! | `evolution`, `lift`, `dual` | upcasters and downcasters; old events lifted on read; new events published in their old form too |
-//! | `migrate` | what lifting all events of a topic would give |
 //! | `folder` | schemas and programs from files |
 //!
 //! A tombstone is a deletion and no payload: it is accepted whatever the schema says, and gets no version.
@@ -20,22 +19,45 @@ mod flight;
 pub mod folder;
 mod gate;
 mod lift;
-mod migration;
 mod registry;
 
 pub(crate) use self::catalog::SchemaCatalog;
-pub(crate) use self::dual::copies;
 pub use self::evolution::{DualWrite, Upcaster};
 pub use self::gate::SchemaVersion;
-pub(crate) use self::gate::{finish, stamp};
-pub(crate) use self::lift::lift_events;
 pub use self::lift::{LiftOutcome, Lifted};
-pub use self::migration::{LiftFailure, Migration};
+pub(crate) use self::lift::{lift, lift_events, version_of};
 pub use self::registry::{
     RegisterOptions, Registered, SchemaInfo, SchemaTopic, SchemaTopics, StoredSchema, WhichSchema,
 };
 
+use std::sync::Arc;
+
+use crate::base::Base;
+use crate::error::BusError;
+use crate::topics::Topics;
+
+/// The schema layer of one bus.
+#[derive(Debug)]
+pub(crate) struct Schemas {
+    pub(crate) base: Arc<Base>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) catalog: SchemaCatalog,
+}
+
+impl Schemas {
+    /// Reads the stored versions.
+    pub(crate) async fn load(topics: Arc<Topics>) -> Result<Self, BusError> {
+        let catalog = SchemaCatalog::load(&*topics.base.store).await?;
+        Ok(Self { base: Arc::clone(&topics.base), topics, catalog })
+    }
+
+    /// Whether events of this topic are published in an old form too.
+    pub(crate) fn is_dual(&self, topic: &promethean_model::TopicName) -> bool {
+        self.catalog.is_dual(topic)
+    }
+}
+
 /// The header of an event that could not be lifted, with the reason.
 pub const ERROR_HEADER: &str = "x-normalize-error";
-/// TopicVersions of a topic, at most.
+/// Versions of a topic, at most.
 pub const VERSIONS_MAX: usize = 1_000;

@@ -8,13 +8,11 @@ use promethean_schema::{Compared, SchemaText, judge};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde::Serialize;
 
+use super::Schemas;
 use super::cache::Compiled;
 use super::catalog::{self, TopicVersions, VersionEntry};
 use super::compare::compare;
 use super::{VERSIONS_MAX, gate};
-use crate::bus::Bus;
-use crate::changing::to_the_end;
-use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
 
@@ -109,33 +107,33 @@ pub struct SchemaTopics {
     pub next: Option<TopicName>,
 }
 
-impl Bus {
+impl Schemas {
     /// Registers a schema as the topic's next version. It holds for every publish that begins after the answer; one that
     /// is under way is held to one version or the other, and says which. The schema that the latest version has already
     /// is not registered again.
-    pub async fn register_schema(
-        &self,
+    pub(crate) async fn register(
+        self: &Arc<Self>,
         topic: &TopicName,
         text: SchemaText,
         options: RegisterOptions,
     ) -> Result<Registered, BusError> {
         check_name(topic)?;
-        let compiled = catalog::compile(&self.core, topic, 0, text.clone()).await?;
+        let compiled = catalog::compile(self, topic, 0, text.clone()).await?;
         for _ in 0..ROUNDS_MAX {
             // Before the lock, which other topics share, and in the caller's time: nothing is written yet.
-            let seen = Seen::look(&self.core, topic);
+            let seen = Seen::look(self, topic);
             let compared = match place(topic, &seen.versions, &compiled, options)? {
                 Place::Same(_) => Ok(Vec::new()),
-                Place::New(_) => compare(&self.core, topic, &seen.settings, &seen.versions, &text).await,
+                Place::New(_) => compare(self, topic, &seen.settings, &seen.versions, &text).await,
             };
-            let (core, topic) = (Arc::clone(&self.core), topic.clone());
+            let (schemas, topic) = (Arc::clone(self), topic.clone());
             let (text, compiled) = (text.clone(), Arc::clone(&compiled));
-            let registered = to_the_end(&self.core, async move {
-                let _lock = core.changing.lock(&topic).await;
-                if Seen::look(&core, &topic) != seen {
+            let registered = self.base.run_to_end(async move {
+                let _lock = schemas.topics.locks.lock(&topic).await;
+                if Seen::look(&schemas, &topic) != seen {
                     return Ok(None);
                 }
-                register(&core, &topic, text, options, compiled, &seen, compared?).await.map(Some)
+                register(&schemas, &topic, text, options, compiled, &seen, compared?).await.map(Some)
             });
             if let Some(registered) = registered.await? {
                 return Ok(registered);
@@ -145,30 +143,30 @@ impl Bus {
     }
 
     /// What registering a schema would find, written nowhere and refused only if it is no schema.
-    pub async fn check_schema(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
+    pub(crate) async fn check(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
-        catalog::compile(&self.core, topic, 0, text.clone()).await?;
-        let seen = Seen::look(&self.core, topic);
-        compare(&self.core, topic, &seen.settings, &seen.versions, &text).await
+        catalog::compile(self, topic, 0, text.clone()).await?;
+        let seen = Seen::look(self, topic);
+        compare(self, topic, &seen.settings, &seen.versions, &text).await
     }
 
     /// The versions of a topic, ascending, without their texts.
-    pub fn schemas(&self, topic: &TopicName) -> Vec<SchemaInfo> {
-        let versions = self.core.schemas.get(topic);
+    pub(crate) fn list(&self, topic: &TopicName) -> Vec<SchemaInfo> {
+        let versions = self.catalog.get(topic);
         versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone()).collect()
     }
 
     /// One version with its text.
-    pub async fn schema(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
-        let info = find(&self.core, topic, which)?;
-        let schema = catalog::stored(&self.core, topic, info.version).await?.text().to_owned();
+    pub(crate) async fn find(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
+        let info = find(self, topic, which)?;
+        let schema = catalog::stored(self, topic, info.version).await?.text().to_owned();
         Ok(StoredSchema { info, schema })
     }
 
     /// Topics with schemas, by name, after `after`, at most `limit` and 1,000.
-    pub fn all_schemas(&self, after: Option<&TopicName>, limit: usize) -> SchemaTopics {
+    pub(crate) fn page(&self, after: Option<&TopicName>, limit: usize) -> SchemaTopics {
         let limit = limit.clamp(1, PAGE_MAX);
-        let page = self.core.schemas.page(after, limit);
+        let page = self.catalog.page(after, limit);
         let next = page.last().filter(|_| page.len() == limit).map(|(topic, _)| topic.clone());
         let entry = |(topic, versions): (TopicName, Arc<TopicVersions>)| {
             let latest = versions.latest().map_or(0, |known| known.info.version);
@@ -178,18 +176,19 @@ impl Bus {
     }
 
     /// Deletes a version that no event has: none was published since it was registered.
-    pub async fn delete_schema(&self, topic: &TopicName, version: u32) -> Result<(), BusError> {
-        let (core, topic) = (Arc::clone(&self.core), topic.clone());
-        to_the_end(&self.core, async move {
-            let _lock = core.changing.lock(&topic).await;
-            delete(&core, &topic, version).await
-        })
-        .await
+    pub(crate) async fn delete(self: &Arc<Self>, topic: &TopicName, version: u32) -> Result<(), BusError> {
+        let (schemas, topic) = (Arc::clone(self), topic.clone());
+        self.base
+            .run_to_end(async move {
+                let _lock = schemas.topics.locks.lock(&topic).await;
+                delete(&schemas, &topic, version).await
+            })
+            .await
     }
 
     /// Holds a payload against a version, or the latest; which one that was, `None` if the topic has no schema. What is
     /// set for the topic does not matter. A tombstone fits always.
-    pub async fn validate(
+    pub(crate) async fn validate(
         &self,
         topic: &TopicName,
         payload: &str,
@@ -197,14 +196,14 @@ impl Bus {
     ) -> Result<Option<u32>, BusError> {
         let none = EventMeta::default();
         let parts = EventParts { key: None, payload_bytes: payload.len(), meta: &none };
-        self.core.options.limits.check_event(&parts)?;
+        self.base.options.limits.check_event(&parts)?;
         let payload = promethean_model::json::minify(payload)?;
-        if version.is_none() && self.core.schemas.get(topic).is_none() {
+        if version.is_none() && self.catalog.get(topic).is_none() {
             return Ok(None);
         }
-        let info = find(&self.core, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
+        let info = find(self, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
         if payload != gate::TOMBSTONE {
-            catalog::compiled(&self.core, topic, &info).await?.check(&payload)?;
+            catalog::compiled(self, topic, &info).await?.check(&payload)?;
         }
         Ok(Some(info.version))
     }
@@ -221,8 +220,8 @@ fn check_name(topic: &TopicName) -> Result<(), BusError> {
     Ok(())
 }
 
-pub(super) fn find(core: &Core, topic: &TopicName, which: WhichSchema) -> Result<SchemaInfo, BusError> {
-    let versions = core.schemas.get(topic);
+pub(super) fn find(schemas: &Schemas, topic: &TopicName, which: WhichSchema) -> Result<SchemaInfo, BusError> {
+    let versions = schemas.catalog.get(topic);
     let latest = versions.as_ref().and_then(|versions| versions.latest());
     let (found, asked) = match which {
         WhichSchema::Latest => (latest, "latest".to_owned()),
@@ -246,10 +245,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(core: &Core, topic: &TopicName) -> Self {
-        let versions = core.schemas.get(topic);
+    fn look(schemas: &Schemas, topic: &TopicName) -> Self {
+        let versions = schemas.catalog.get(topic);
         let infos = versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone());
-        Self { versions: infos.collect(), settings: core.settings.get(topic) }
+        Self { versions: infos.collect(), settings: schemas.topics.settings.get(topic) }
     }
 }
 
@@ -286,7 +285,7 @@ fn place(
 
 /// Under the topic's lock, with what is true now and was compared.
 async fn register(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     text: SchemaText,
     options: RegisterOptions,
@@ -312,44 +311,44 @@ async fn register(
     if dry_run {
         return Ok(Registered { forced, ..answer(given, compared) });
     }
-    let (created, end) = (core.clock.wall_ms(), core.store.durable_end(topic));
+    let (created, end) = (schemas.base.clock.wall_ms(), schemas.base.store.durable_end(topic));
     let text_kept = text.text().to_owned();
     let mut row = SchemaRow::new(text_kept, settings.compat, settings.undeclared, created, end);
     row.forced = forced;
     let (table, key) = (Table::Schemas, SchemaKey::encode(topic, given));
     let op = RowOp::Put { table, key, value: row.encode()?, must_be_new: true };
-    core.store.commit(Batch::new().with(op)).await?;
-    let versions = core.schemas.get(topic);
+    schemas.base.store.commit(Batch::new().with(op)).await?;
+    let versions = schemas.catalog.get(topic);
     let mut versions =
         versions.map_or_else(TopicVersions::default, |versions| TopicVersions::clone(&versions));
     versions.list.push(VersionEntry::new(given, &row, &text));
-    core.schemas.cache.put(&Arc::new(Compiled { version: given, ..Compiled::clone(&compiled) }));
-    core.schemas.put(topic, versions);
+    schemas.catalog.cache.put(&Arc::new(Compiled { version: given, ..Compiled::clone(&compiled) }));
+    schemas.catalog.put(topic, versions);
     Ok(Registered { forced, ..answer(given, compared) })
 }
 
 /// Under the topic's lock. From when it is taken out nobody publishes with it; that nobody did before is what the commit
 /// makes sure of, since every event that was sequenced meanwhile has moved the end.
-async fn delete(core: &Core, topic: &TopicName, version: u32) -> Result<(), BusError> {
-    find(core, topic, WhichSchema::Version(version))?;
-    let since = core.schemas.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
+async fn delete(schemas: &Schemas, topic: &TopicName, version: u32) -> Result<(), BusError> {
+    find(schemas, topic, WhichSchema::Version(version))?;
+    let since = schemas.catalog.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
     let used = |reason| BusError::SchemaInUse { topic: topic.clone(), version, reason };
-    if core.schemas.configured(topic).contains(&version) {
+    if schemas.catalog.configured(topic).contains(&version) {
         return Err(used("the configuration has its file"));
     }
     // Before it is taken out, or publishes meanwhile would be held to another version, or to none.
-    if since.is_some_and(|end| core.store.durable_end(topic) > end) {
+    if since.is_some_and(|end| schemas.base.store.durable_end(topic) > end) {
         return Err(used("events were published since it was registered"));
     }
-    let before = core.schemas.take_out(topic, version);
+    let before = schemas.catalog.take_out(topic, version);
     let before = before.ok_or_else(|| used("an event is being published with it"))?;
     let end = before.find(version).map(|known| known.end).unwrap_or_default();
     let op = RowOp::Delete { table: Table::Schemas, key: SchemaKey::encode(topic, version) };
     let batch = Batch::new().with(op).expect_end(topic.clone(), end);
-    match core.store.commit(batch).await.map_err(BusError::from) {
+    match schemas.base.store.commit(batch).await.map_err(BusError::from) {
         Ok(_) => Ok(()),
         Err(error) => {
-            core.schemas.put(topic, before);
+            schemas.catalog.put(topic, before);
             match error {
                 BusError::Conflict { .. } => Err(used("events were published since it was registered")),
                 error => Err(error),

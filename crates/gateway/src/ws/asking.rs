@@ -1,7 +1,7 @@
 //! From the options of a frame to what the bus is asked.
 
 use promethean_bus::rows::{AskedOptions, Start};
-use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
 use promethean_delivery::{DeliveryError, Filter, Order, Subject};
 use promethean_model::json::minify;

@@ -1,7 +1,8 @@
 //! Schemas of topics.
 
 use promethean_bus::BusError;
-use promethean_bus::schemas::{LiftFailure, RegisterOptions, SchemaInfo, WhichSchema};
+use promethean_bus::read::LiftFailure;
+use promethean_bus::schemas::{RegisterOptions, SchemaInfo, WhichSchema};
 use promethean_delivery::Subject;
 use promethean_model::TopicName;
 use promethean_schema::SchemaText;
