@@ -37,7 +37,18 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ),
     (
         "testkit",
-        &["model", "log", "store", "store-mongo", "delivery", "bus", "relay", "projections", "gateway", "client"],
+        &[
+            "model",
+            "log",
+            "store",
+            "store-mongo",
+            "delivery",
+            "bus",
+            "relay",
+            "projections",
+            "gateway",
+            "client",
+        ],
     ),
     ("xtask", &[]),
 ];
