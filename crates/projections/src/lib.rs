@@ -62,7 +62,7 @@
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
-//! | [`time_travel`], [`moment`] | state at any time, and how times are written |
+//! | [`time_travel`] | state at any time |
 
 mod alarm;
 mod attempt;
@@ -76,7 +76,6 @@ mod drafts;
 pub mod error;
 pub mod hash;
 pub mod logic;
-pub mod moment;
 pub mod projections;
 mod rebuild;
 mod row;
