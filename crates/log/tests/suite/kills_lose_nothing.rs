@@ -109,7 +109,7 @@ fn cut_torn_line(path: &Path) {
 /// Starts the child and kills it after that many acknowledgements.
 fn run_and_kill(dir: &Path, acknowledgements: u64) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "suite::kill::child", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "suite::kills_lose_nothing::child", "--nocapture", "--test-threads=1"])
         .env(CHILD_DIR, dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

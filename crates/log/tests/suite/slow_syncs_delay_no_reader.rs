@@ -10,7 +10,7 @@ use promethean_log::{Batch, Log, NewEvent, NewId, OpenArgs, Options};
 use promethean_model::Durability;
 use promethean_testkit::GateDisk;
 
-use super::reports::look_around;
+use super::reports_name_the_damage::look_around;
 use super::world::*;
 
 /// Far more than anything here takes, unless it waits for the gate.
