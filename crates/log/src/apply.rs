@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::core::Core;
+use crate::file_io::write_all_at;
 use crate::files::Part;
-use crate::io_util::{lock, write_all_at};
+use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
 use crate::topic::{Chunk, Topic};
 

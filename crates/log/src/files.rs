@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use crate::disk::{Disk, DiskFile};
-use crate::io_util::lock;
+use crate::poison::lock;
 use crate::segment::SegmentId;
 
 /// Which file of a segment.

@@ -9,7 +9,7 @@ use crate::checkpoint::run_item;
 use crate::core::Core;
 use crate::error::MaintenanceError;
 use crate::index::{DIR, Kind, Merged, RunError, run_path};
-use crate::io_util::lock;
+use crate::poison::lock;
 
 impl Core {
     /// Does one merge; says whether there was one to do.

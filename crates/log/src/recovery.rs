@@ -12,14 +12,13 @@ use crate::error::{Damage, OpenError, open_io};
 use crate::files::Files;
 use crate::holds::Holds;
 use crate::index::{self, Index, Kind};
-use crate::io_util::lock;
 use crate::journal;
 use crate::journal::reader::{JournalStart, read_journal};
 use crate::journal::writer::{Found, JournalWriter};
 use crate::log::OpenArgs;
 use crate::manifest::{Edit, Manifest, Snapshot};
 use crate::planted::{self, Bug};
-use crate::poison::Poison;
+use crate::poison::{Poison, lock};
 use crate::record;
 use crate::redo::Nameless;
 use crate::segment::{self, SegmentId};
@@ -134,7 +133,7 @@ fn write_format(disk: &Arc<dyn crate::disk::Disk>) -> io::Result<()> {
         _ => {}
     }
     let file = disk.create(TMP)?;
-    crate::io_util::write_all_at(&*file, format!("{FORMAT}\n").as_bytes(), 0)?;
+    crate::file_io::write_all_at(&*file, format!("{FORMAT}\n").as_bytes(), 0)?;
     file.sync()?;
     disk.rename(TMP, FORMAT_PATH)?;
     disk.sync_dir("")

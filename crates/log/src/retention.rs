@@ -8,7 +8,7 @@ use crate::checkpoint::run_io;
 use crate::core::Core;
 use crate::error::{MaintenanceError, ReadError};
 use crate::index::{GhostEntry, Kind, Run};
-use crate::io_util::lock;
+use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
 use crate::topic::{Segment, Topic, TopicState};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::commit::{StateJob, complete_all};
 use crate::core::Core;
-use crate::io_util::lock;
 use crate::journal::writer::make_zeroed;
+use crate::poison::lock;
 use promethean_model::IgnorePoison;
 
 /// Groups whose redo waits for the state engine.

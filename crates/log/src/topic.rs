@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::TopicName;
 
-use crate::io_util::lock;
 use crate::options::Policy;
+use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 
 /// Chunks of the tail are closed at this size.

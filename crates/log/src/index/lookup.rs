@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use super::entry::{GhostEntry, Kind};
-use super::error::RunError;
-use super::lsm::{Index, read};
+use super::event_index::{Index, read};
+use super::run::RunError;
 
 /// Entries copied from the active table under one lock.
 const CHUNK: usize = 32;

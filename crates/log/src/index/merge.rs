@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cursor::RunCursor;
 use super::entry::{ENTRY_LEN, GHOST_LEN, Kind, SortKey, offset_in};
-use super::error::RunError;
 use super::footer::RunMeta;
-use super::run::Run;
+use super::run::{Run, RunError};
 use super::run_writer::RunWriter;
 use super::tiers::MergeTask;
 use crate::disk::Disk;

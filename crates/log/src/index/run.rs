@@ -1,15 +1,15 @@
 //! One immutable sorted file of entries, read a page at a time.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::cursor::RunCursor;
 use super::entry::{ENTRY_LEN, Entry, GHOST_LEN, GhostEntry, KEY_LEN, SortKey};
-use super::error::RunError;
 use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, Shape, run_path};
-use super::io::read_full;
 use super::page::{self, PAGE_LEN, PageAt};
 use crate::disk::{Disk, DiskFile};
+use crate::file_io::read_full;
 
 /// A run that can be read. Holds its file open and the first key of each fence page in memory.
 #[derive(Debug)]
@@ -19,6 +19,31 @@ pub(crate) struct Run {
     pub(super) file: Arc<dyn DiskFile>,
     /// First keys of the fence pages, ascending, never empty.
     pub(super) top: Vec<SortKey>,
+}
+
+/// A run cannot be read or written. Runs are derived: the segments can always rebuild them.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The disk refused.
+    #[error("{file}: {source}")]
+    Io {
+        /// The run's path.
+        file: String,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// Bytes are not what was written.
+    #[error("{file} is damaged in bytes {from_byte}..{to_byte}: {what}")]
+    Damaged {
+        /// The run's path.
+        file: String,
+        /// First byte of the smallest range known to hold the damage.
+        from_byte: u64,
+        /// End of that range.
+        to_byte: u64,
+        /// What does not hold.
+        what: &'static str,
+    },
 }
 
 impl Run {
@@ -158,7 +183,7 @@ impl Run {
         page::open(page, at, count, item_len).map_err(|what| self.damaged_page(at, what))
     }
 
-    pub(super) fn io_error(&self, source: std::io::Error) -> RunError {
+    pub(super) fn io_error(&self, source: io::Error) -> RunError {
         RunError::Io { file: self.path(), source }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use super::forward::Forward;
+use super::forward_reader::ForwardReader;
 use super::frame::{self, FrameView};
-use super::renew::renew;
+use super::renewal::renew;
 use super::writer::{Found, FullFile};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
@@ -66,7 +66,7 @@ pub(crate) fn read_journal(
         let next_base = files.peek().map(|next| next.header.base_lsn);
         check_successor(&source, files.peek())?;
         let path = file_name(source.number);
-        let mut forward = Forward::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
+        let mut forward = ForwardReader::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
         // Before anything is made of what it holds: a frame in the page cache is not a durable one.
         if !planted::is(Bug::ServeUnsynced) {
             source.make_durable(&mut forward, next_base.is_none())?;
@@ -157,7 +157,7 @@ fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(),
 }
 
 impl SourceFile {
-    fn make_durable(&self, forward: &mut Forward<'_>, is_last: bool) -> Result<(), OpenError> {
+    fn make_durable(&self, forward: &mut ForwardReader<'_>, is_last: bool) -> Result<(), OpenError> {
         let path = file_name(self.number);
         if is_last {
             let salt = frame::salt(self.header.sequence);
@@ -180,7 +180,7 @@ struct FileReading<'a> {
 impl FileReading<'_> {
     fn run(
         &self,
-        forward: &mut Forward<'_>,
+        forward: &mut ForwardReader<'_>,
         end: &mut JournalEnd,
         visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
     ) -> Result<(), OpenError> {
@@ -211,7 +211,7 @@ impl FileReading<'_> {
     /// accepted damage after which reading goes on.
     fn judge(
         &self,
-        forward: &mut Forward<'_>,
+        forward: &mut ForwardReader<'_>,
         (at, lsn): (usize, u64),
         salt: u32,
         end: &mut JournalEnd,
@@ -255,7 +255,7 @@ struct LaterFrames {
 }
 
 /// Valid frames of this file anywhere behind `at`, with LSNs from `lsn` on.
-fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
+fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
     let magic = memmem::Finder::new(&frame::MAGIC);
     let mut later = LaterFrames::default();
     let mut pos = at;
@@ -294,7 +294,7 @@ fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> R
         let path = file_name(*number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
         let mut window = Vec::new();
-        let mut forward = Forward::new(&*file, &mut window).map_err(open_io("stat", &path))?;
+        let mut forward = ForwardReader::new(&*file, &mut window).map_err(open_io("stat", &path))?;
         let salt = frame::salt(end.found.next_sequence);
         let found = later_frames(&mut forward, FRAMES_AT as usize, salt, end.last_lsn + 1);
         if found.map_err(open_io("read", &path))?.first.is_some() {

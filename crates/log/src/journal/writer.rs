@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
 use crate::disk::{Disk, DiskFile};
-use crate::io_util::write_all_at;
+use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
 const ZEROS_BYTES: usize = 1024 * 1024;

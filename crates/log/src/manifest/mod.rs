@@ -1,18 +1,16 @@
 //! The checkpoint on disk: which topics, segments and runs exist, and where the journal starts.
 
 mod edit;
-mod snapshot;
 
 use std::io;
 use std::sync::Arc;
 
-pub(crate) use edit::{Edit, RunItem, TopicItem};
-pub(crate) use snapshot::Snapshot;
+pub(crate) use edit::{Edit, RunItem, Snapshot, TopicItem};
 
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError, open_io};
-use crate::io_util::write_all_at;
+use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
 const PATH: &str = "manifest";

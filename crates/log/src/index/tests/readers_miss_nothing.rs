@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::test_disk::MemDisk;
-use super::{Index, Insert, Kind, Merged, run_path};
+use super::mem_disk::MemDisk;
 use crate::disk::Disk;
+use crate::index::{Index, Insert, Kind, Merged, run_path};
 
 const EVENTS: u64 = 60_000;
 const KEYS: u64 = 16;

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 
-use super::test_disk::MemDisk;
-use super::{GhostEntry, Index, Insert, Kind, MemTable, Merged, Run, run_path};
+use super::mem_disk::MemDisk;
 use crate::disk::Disk;
+use crate::index::{GhostEntry, Index, Insert, Kind, MemTable, Merged, Run, run_path};
 
 const TOPICS: u32 = 3;
 const IDS: u64 = 400;

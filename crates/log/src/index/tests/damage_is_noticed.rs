@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::test_disk::MemDisk;
-use super::{GhostEntry, Index, Insert, Kind, Run, RunError, run_number, run_path};
+use super::mem_disk::MemDisk;
 use crate::disk::Disk;
+use crate::index::{GhostEntry, Index, Insert, Kind, Run, RunError, run_number, run_path};
 
 const EVENTS: u64 = 400;
 

@@ -11,7 +11,7 @@ const WINDOW_BYTES: usize = 1 << 20;
 const HEADERS_BYTES: usize = 16 << 10;
 
 /// One file and what was last read of it.
-pub(super) struct Forward<'a> {
+pub(super) struct ForwardReader<'a> {
     file: &'a dyn DiskFile,
     len: usize,
     /// Bytes of the file from `start` on.
@@ -19,7 +19,7 @@ pub(super) struct Forward<'a> {
     start: usize,
 }
 
-impl<'a> Forward<'a> {
+impl<'a> ForwardReader<'a> {
     /// Uses the memory of `window`, whatever is in it.
     pub(super) fn new(file: &'a dyn DiskFile, window: &'a mut Vec<u8>) -> io::Result<Self> {
         let len = file.len()? as usize;
@@ -79,8 +79,8 @@ mod tests {
 
     use super::*;
     use crate::disk::Disk;
-    use crate::index::test_disk::MemDisk;
-    use crate::io_util::write_all_at;
+    use crate::file_io::write_all_at;
+    use crate::index::tests::mem_disk::MemDisk;
 
     fn file(bytes: &[u8]) -> Arc<dyn DiskFile> {
         let file = MemDisk::default().create("file").unwrap();
@@ -92,7 +92,7 @@ mod tests {
     fn every_place_reads_as_it_is_in_the_file() {
         let bytes: Vec<u8> = (0..WINDOW_BYTES * 2 + 1000).map(|at| (at / 7) as u8).collect();
         let (file, mut window) = (file(&bytes), vec![9; 100]);
-        let mut forward = Forward::new(&*file, &mut window).unwrap();
+        let mut forward = ForwardReader::new(&*file, &mut window).unwrap();
         assert_eq!(forward.len(), bytes.len());
         let places =
             [0, 3, WINDOW_BYTES - 2, WINDOW_BYTES, 5, WINDOW_BYTES * 2 - 1, bytes.len() - 3, bytes.len()];
@@ -116,7 +116,7 @@ mod tests {
         frame::seal(&mut made, 4, 1);
         bytes.extend(&made);
         let (file, mut window) = (file(&bytes), Vec::new());
-        let mut forward = Forward::new(&*file, &mut window).unwrap();
+        let mut forward = ForwardReader::new(&*file, &mut window).unwrap();
         forward.from(0, 1).unwrap();
         let found = forward.frame(at, 1).unwrap().map(|view| (view.lsn, view.len));
         assert_eq!(found, Some((5, made.len())));

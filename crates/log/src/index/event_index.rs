@@ -4,11 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::entry::{GhostEntry, Kind};
-use super::error::RunError;
 use super::footer::RunMeta;
 use super::memtable::{Insert, MemTable};
 use super::merge::{self, Keep, Merged};
-use super::run::Run;
+use super::run::{Run, RunError};
 use super::run_writer::RunWriter;
 use super::tiers::{MergeTask, RunSet};
 use crate::disk::Disk;
