@@ -13,7 +13,7 @@ pub struct Batch {
     /// Whether an event that is refused leaves the others alone.
     pub(crate) each: bool,
     pub(crate) records: Vec<u8>,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<BatchSlot>,
     pub(crate) redo: Vec<u8>,
     pub(crate) expectations: Vec<Expectation>,
     pub(crate) controls: Vec<TopicChange>,
@@ -21,7 +21,7 @@ pub struct Batch {
 
 /// One event of a batch.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct BatchSlot {
     pub(crate) topic: Topic,
     pub(crate) at: usize,
     pub(crate) len: usize,
@@ -164,7 +164,7 @@ impl Batch {
         }
         let at = self.records.len();
         record::encode(&mut self.records, topic.id(), &event);
-        self.slots.push(Slot {
+        self.slots.push(BatchSlot {
             topic: topic.clone(),
             at,
             len: self.records.len() - at,
@@ -202,7 +202,7 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    pub(crate) fn record(&self, slot: &Slot) -> &[u8] {
+    pub(crate) fn record(&self, slot: &BatchSlot) -> &[u8] {
         self.records.get(slot.at..slot.at + slot.len).unwrap_or_default()
     }
 

@@ -9,10 +9,10 @@ use std::sync::mpsc::SyncSender;
 use promethean_model::Durability;
 
 use crate::batch::{Completion, Receipt};
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::AppendError;
 use crate::index::Insert;
-use crate::journal::frame::{self, HEADER_BYTES, Parts};
+use crate::journal::frame::{self, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
 use crate::planted::{self, Bug};
 use crate::poison::lock;
@@ -22,7 +22,7 @@ use crate::topic::Topic;
 
 /// Guarded by one lock, so that groups reach the journal in the order they were taken.
 #[derive(Debug)]
-pub(crate) struct Committer {
+pub(crate) struct JournalCommitter {
     pub(crate) journal: JournalWriter,
     /// Topics of groups that are written and not synced.
     unsynced: Vec<(Topic, u64)>,
@@ -43,14 +43,14 @@ pub(crate) struct StateJob {
 
 /// Callers to be told after the locks are released.
 #[derive(Default)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedGroup {
     done: Vec<(Completion, Result<Receipt, AppendError>)>,
     group: Group,
 }
 
-impl Committer {
-    pub(crate) fn new(journal: JournalWriter, lsn: u64) -> Committer {
-        Committer {
+impl JournalCommitter {
+    pub(crate) fn new(journal: JournalWriter, lsn: u64) -> JournalCommitter {
+        JournalCommitter {
             journal,
             unsynced: Vec::new(),
             written_lsn: lsn,
@@ -66,7 +66,7 @@ impl Committer {
     }
 }
 
-impl Core {
+impl LogCore {
     /// Takes the open group through the journal. `force_sync` also syncs what earlier groups left.
     pub(crate) fn pump(&self, force_sync: bool) {
         let mut committer = lock(&self.committer);
@@ -91,14 +91,19 @@ impl Core {
         }
     }
 
-    fn finish(&self, finished: Finished) {
+    fn finish(&self, finished: FinishedGroup) {
         complete_all(finished.done);
         let mut group = finished.group;
         group.clear();
         lock(&self.sequencer).spare = Some(group);
     }
 
-    fn commit_group(&self, committer: &mut Committer, mut group: Group, force_sync: bool) -> Finished {
+    fn commit_group(
+        &self,
+        committer: &mut JournalCommitter,
+        mut group: Group,
+        force_sync: bool,
+    ) -> FinishedGroup {
         if let Some(reason) = self.poison.reason() {
             let reason = reason.to_owned();
             return fail_all(group, |_| AppendError::Poisoned { reason: reason.clone() });
@@ -137,7 +142,7 @@ impl Core {
         self.complete(committer, group, early)
     }
 
-    fn sync_journal(&self, committer: &mut Committer) -> io::Result<()> {
+    fn sync_journal(&self, committer: &mut JournalCommitter) -> io::Result<()> {
         committer.journal.sync()?;
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         committer.synced_lsn = committer.written_lsn;
@@ -153,10 +158,10 @@ impl Core {
     /// Everything in the group is durable: redo goes to the state, the rest of the callers are done.
     fn complete(
         &self,
-        committer: &mut Committer,
+        committer: &mut JournalCommitter,
         mut group: Group,
         mut done: Vec<(Completion, Result<Receipt, AppendError>)>,
-    ) -> Finished {
+    ) -> FinishedGroup {
         if group.has_redo {
             let job = take_state_job(&mut group);
             match &committer.state_queue {
@@ -169,7 +174,7 @@ impl Core {
             }
         }
         done.extend(group.waiters.drain(..).map(|waiter| (waiter.done, Ok(waiter.receipt))));
-        Finished { done, group }
+        FinishedGroup { done, group }
     }
 
     /// Applies redo in order. Called by the state thread, or by the writer where there are no threads.
@@ -201,7 +206,7 @@ impl Core {
         self.watch_space(bytes);
     }
 
-    fn poisoned(&self, group: Group, action: &str, error: &io::Error) -> Finished {
+    fn poisoned(&self, group: Group, action: &str, error: &io::Error) -> FinishedGroup {
         let reason = format!("{action} failed: {error}");
         self.stop_writing(reason.clone());
         fail_all(group, |_| AppendError::UnknownOutcome { reason: reason.clone() })
@@ -220,7 +225,7 @@ impl Core {
         sequencer.next_lsn += 1;
         drop(sequencer);
         let mut bytes = vec![0; HEADER_BYTES];
-        frame::finish(&mut bytes, Parts { lsn, ..Parts::default() });
+        frame::finish(&mut bytes, FrameParts { lsn, ..FrameParts::default() });
         let span = FrameSpan { at: 0, len: HEADER_BYTES, lsn };
         let mark = committer.synced_lsn;
         match committer.journal.write(&mut bytes, &[span], mark) {
@@ -276,10 +281,10 @@ fn take_waiters(
     taken.map(|waiter| (waiter.done, Ok(waiter.receipt))).collect()
 }
 
-fn fail_all(mut group: Group, error: impl Fn(&Waiter) -> AppendError) -> Finished {
+fn fail_all(mut group: Group, error: impl Fn(&Waiter) -> AppendError) -> FinishedGroup {
     let failed = group.waiters.drain(..).map(|waiter| {
         let error = error(&waiter);
         (waiter.done, Err(error))
     });
-    Finished { done: failed.collect(), group: Group::default() }
+    FinishedGroup { done: failed.collect(), group: Group::default() }
 }

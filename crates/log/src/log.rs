@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use promethean_model::{Clock, Durability, EventId, IgnorePoison, TopicName};
 
 use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
-use crate::core::{Core, Observer};
+use crate::core::{LogCore, Observer};
 use crate::disk::Disk;
 use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
 use crate::holds::Holds;
-use crate::index::Kind;
+use crate::index::EntryKind;
 use crate::options::{Options, Policy};
 use crate::poison::lock;
 use crate::read::{Page, ReadLimit};
@@ -41,7 +41,7 @@ pub struct OpenArgs {
 pub struct Log(Arc<Handle>);
 
 struct Handle {
-    core: Arc<Core>,
+    core: Arc<LogCore>,
     threads: Mutex<Option<Threads>>,
     /// Held as long as anything may write.
     _lock: Box<dyn Send + Sync>,
@@ -96,7 +96,7 @@ impl Log {
         Ok((Log(Arc::new(Handle { core, threads: Mutex::new(threads), _lock: held })), report))
     }
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &LogCore {
         &self.0.core
     }
 
@@ -256,7 +256,7 @@ impl Log {
             checkpoints: core.counters.checkpoints.load(Ordering::Relaxed),
             merges: core.counters.merges.load(Ordering::Relaxed),
             runs: core.index.runs().all().count(),
-            indexed: core.index.entries(Kind::Id),
+            indexed: core.index.entries(EntryKind::Id),
             tail_bytes: core.tail_bytes.load(Ordering::Relaxed),
             journal_bytes: core.counters.journal_live.load(Ordering::Relaxed),
         }

@@ -5,21 +5,21 @@ use std::ops::{ControlFlow, Range};
 use promethean_model::EventId;
 
 use crate::batch::{id_hash, key_hash};
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::{Damage, ReadError};
-use crate::index::{Kind, RunError};
+use crate::index::{EntryKind, RunError};
 use crate::read::{FilePlace, ReadLimit};
 use crate::record::Record;
 use crate::samples::start_at;
 use crate::topic::Topic;
 
-impl Core {
+impl LogCore {
     pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, ReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let mut candidates = Vec::new();
         self.with_index(|core| {
             candidates.clear();
-            core.index.candidates(Kind::Id, topic.id(), id_hash(id), id.unix_ms(), &mut candidates)
+            core.index.candidates(EntryKind::Id, topic.id(), id_hash(id), id.unix_ms(), &mut candidates)
         })?;
         for (offset, pos) in candidates {
             if offset < earliest || offset >= end {
@@ -69,7 +69,7 @@ impl Core {
     ) -> Result<Result<Option<Record>, ReadError>, RunError> {
         let earliest = topic.state().earliest;
         let mut found = Ok(None);
-        self.index.newest_first(Kind::Key, topic.id(), hash, &mut |offset, pos| {
+        self.index.newest_first(EntryKind::Key, topic.id(), hash, &mut |offset, pos| {
             if offset >= end {
                 return ControlFlow::Continue(());
             }
@@ -98,18 +98,24 @@ impl Core {
         let Some(highest) = range.end.min(topic.end()).checked_sub(1) else { return Ok(Vec::new()) };
         let mut history = self.with_index(|core| {
             let mut found = Ok(Vec::new());
-            core.index.newest_upto(Kind::Key, topic.id(), key_hash(key), highest, &mut |offset, pos| {
-                let Ok(records) = &mut found else { return ControlFlow::Break(()) };
-                if offset < lowest || records.len() >= limit {
-                    return ControlFlow::Break(());
-                }
-                match core.record_at(topic, offset, pos) {
-                    Ok(Some(record)) if record.view().key == Some(key) => records.push(record),
-                    Ok(_) => {}
-                    Err(error) => found = Err(error),
-                }
-                ControlFlow::Continue(())
-            })?;
+            core.index.newest_upto(
+                EntryKind::Key,
+                topic.id(),
+                key_hash(key),
+                highest,
+                &mut |offset, pos| {
+                    let Ok(records) = &mut found else { return ControlFlow::Break(()) };
+                    if offset < lowest || records.len() >= limit {
+                        return ControlFlow::Break(());
+                    }
+                    match core.record_at(topic, offset, pos) {
+                        Ok(Some(record)) if record.view().key == Some(key) => records.push(record),
+                        Ok(_) => {}
+                        Err(error) => found = Err(error),
+                    }
+                    ControlFlow::Continue(())
+                },
+            )?;
             Ok(found)
         })??;
         history.reverse();
@@ -166,7 +172,7 @@ impl Core {
     /// Runs a lookup; if a run turns out damaged, replaces it and tries again, for as many runs as there are.
     pub(crate) fn with_index<T>(
         &self,
-        mut look: impl FnMut(&Core) -> Result<T, RunError>,
+        mut look: impl FnMut(&LogCore) -> Result<T, RunError>,
     ) -> Result<T, ReadError> {
         for _ in 0..=self.index.runs().all().count() {
             match look(self) {

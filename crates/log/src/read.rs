@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::{Damage, ReadError, read_io};
-use crate::files::Part;
+use crate::files::SegmentPart;
 use crate::planted::{self, Bug};
-use crate::record::{self, Bad, RecordView};
+use crate::record::{self, BadRecord, RecordView};
 use crate::samples::start_at;
 use crate::segment::{HEADER_BYTES, Sample, SegmentMeta};
 use crate::topic::{Chunk, Topic};
@@ -72,7 +72,7 @@ impl Page {
 }
 
 /// Where the next records are.
-enum Place {
+enum ReadPlace {
     Nowhere,
     /// No record is kept in between.
     Hole(u64),
@@ -89,19 +89,19 @@ pub(crate) struct FilePlace {
     pub(crate) samples: Vec<Sample>,
 }
 
-impl Core {
+impl LogCore {
     pub(crate) fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
         let end = if planted::is(Bug::ReadPastDurableEnd) { topic.state().next_offset } else { topic.end() };
         let mut page = Page::at(from);
         loop {
             match self.locate(topic, page.next, end)? {
-                Place::Nowhere => return Ok(page),
-                Place::Hole(next) => page.next = next,
-                Place::Memory(chunk) => {
+                ReadPlace::Nowhere => return Ok(page),
+                ReadPlace::Hole(next) => page.next = next,
+                ReadPlace::Memory(chunk) => {
                     page.take_chunk(&chunk, end, limit);
                     return Ok(page);
                 }
-                Place::File(place) => {
+                ReadPlace::File(place) => {
                     self.scan_file(topic, &place, end, limit, &mut page)?;
                     if !page.is_empty() {
                         return Ok(page);
@@ -111,9 +111,9 @@ impl Core {
         }
     }
 
-    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<Place, ReadError> {
+    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<ReadPlace, ReadError> {
         if from >= end {
-            return Ok(Place::Nowhere);
+            return Ok(ReadPlace::Nowhere);
         }
         let state = topic.state();
         if from < state.earliest {
@@ -121,19 +121,19 @@ impl Core {
             return Err(ReadError::OutOfRange { topic, requested: from, earliest });
         }
         if let Some(chunk) = state.tail_chunk(from) {
-            return Ok(Place::Memory(Arc::clone(chunk)));
+            return Ok(ReadPlace::Memory(Arc::clone(chunk)));
         }
         let index = state.segment_index(from);
         let Some(segment) = index.and_then(|index| state.segments.get(index)) else {
             let first = state.segments.first().map_or(end, |segment| segment.meta.id.base);
-            return Ok(Place::Hole(first));
+            return Ok(ReadPlace::Hole(first));
         };
         if from >= segment.meta.end {
             let next = index.and_then(|index| state.segments.get(index + 1));
-            return Ok(Place::Hole(next.map_or(end, |next| next.meta.id.base)));
+            return Ok(ReadPlace::Hole(next.map_or(end, |next| next.meta.id.base)));
         }
         let samples = segment.samples.clone();
-        Ok(Place::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
+        Ok(ReadPlace::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
     }
 
     /// Records of one segment that is complete on disk, whatever the topic says of it now.
@@ -160,7 +160,7 @@ impl Core {
         page: &mut Page,
     ) -> Result<(), ReadError> {
         let path = place.meta.id.path();
-        let file = match self.files.get(place.meta.id, Part::Records) {
+        let file = match self.files.get(place.meta.id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return self.vanished(topic, place, page.next);
             }
@@ -168,7 +168,8 @@ impl Core {
         };
         let from = page.next;
         let start = start_at(self, place, |sample| sample.offset <= from);
-        let mut scan = Scan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
+        let mut scan =
+            SegmentScan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
         while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
             let left = (place.applied - scan.pos) as usize;
             let room = limit.bytes.saturating_sub(page.bytes.len());
@@ -180,15 +181,15 @@ impl Core {
             let wanted = room.min((limit.events.saturating_sub(page.len())).saturating_mul(each));
             let wanted = wanted.clamp(WINDOW_MIN, WINDOW_MAX);
             let mut window = file.read_vec_at(scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
-            if let Err(Bad::Short(len)) = record::parse(&window)
+            if let Err(BadRecord::Short(len)) = record::parse(&window)
                 && len <= left
             {
                 window = file.read_vec_at(scan.pos, len).map_err(read_io("read", &path))?;
             }
-            let bounds = Bounds { from, end, limit };
+            let bounds = WindowBounds { from, end, limit };
             let found = scan.take_window(topic.id(), window, bounds, page);
             match found {
-                Ok(0) => return self.damaged_unless_some(topic, place, &scan, Bad::Short(0), page),
+                Ok(0) => return self.damaged_unless_some(topic, place, &scan, BadRecord::Short(0), page),
                 Ok(_) => {}
                 Err(bad) => return self.damaged_unless_some(topic, place, &scan, bad, page),
             }
@@ -206,8 +207,8 @@ impl Core {
         &self,
         topic: &Topic,
         place: &FilePlace,
-        scan: &Scan,
-        bad: Bad,
+        scan: &SegmentScan,
+        bad: BadRecord,
         page: &Page,
     ) -> Result<(), ReadError> {
         let damage = self.describe_damage(topic, place, scan.pos, scan.expected.max(page.next), bad);
@@ -241,16 +242,23 @@ impl Core {
         Err(ReadError::CorruptRange(damage))
     }
 
-    fn describe_damage(&self, topic: &Topic, place: &FilePlace, pos: u64, offset: u64, bad: Bad) -> Damage {
+    fn describe_damage(
+        &self,
+        topic: &Topic,
+        place: &FilePlace,
+        pos: u64,
+        offset: u64,
+        bad: BadRecord,
+    ) -> Damage {
         let after = match bad {
-            Bad::Body { len } => Some((pos + len as u64, offset + 1)),
+            BadRecord::Body { len } => Some((pos + len as u64, offset + 1)),
             _ => crate::samples::first_sample_after(self, place, pos),
         };
         let (to_byte, to_offset) = after.unwrap_or((place.meta.bytes, place.meta.end));
         let what = match bad {
-            Bad::Short(_) => "the file ends too early",
-            Bad::Header => "a record's header does not verify",
-            Bad::Body { .. } => "a record's body does not verify",
+            BadRecord::Short(_) => "the file ends too early",
+            BadRecord::Header => "a record's header does not verify",
+            BadRecord::Body { .. } => "a record's body does not verify",
         };
         Damage {
             topic: Some(topic.name().to_string()),
@@ -285,36 +293,36 @@ impl Page {
 
 /// Which records of a window are wanted.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct WindowBounds {
     from: u64,
     end: u64,
     limit: ReadLimit,
 }
 
 /// Walks through a segment file.
-struct Scan {
+struct SegmentScan {
     pos: u64,
     /// The next record's offset; in a compacted segment it may be higher.
     expected: u64,
     compacted: bool,
 }
 
-impl Scan {
+impl SegmentScan {
     /// Takes the whole records of a window and says how many bytes they have. The window becomes the page's buffer.
     fn take_window(
         &mut self,
         topic: u32,
         window: Vec<u8>,
-        bounds: Bounds,
+        bounds: WindowBounds,
         page: &mut Page,
-    ) -> Result<usize, Bad> {
+    ) -> Result<usize, BadRecord> {
         let base = page.bytes.len();
         let mut at = 0;
         let mut result = Ok(());
         while let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) {
             match record::parse(rest) {
                 Ok(view) if view.topic != topic || !self.fits(view.offset) => {
-                    result = Err(Bad::Header);
+                    result = Err(BadRecord::Header);
                     break;
                 }
                 Ok(view) => {
@@ -337,9 +345,9 @@ impl Scan {
                     at += view.len;
                     self.pos += view.len as u64;
                 }
-                Err(Bad::Short(_)) => break,
+                Err(BadRecord::Short(_)) => break,
                 // Its header tells where the next one is; whoever reads from behind it knows of it.
-                Err(Bad::Body { len }) if record::offset_of(rest) < bounds.from => {
+                Err(BadRecord::Body { len }) if record::offset_of(rest) < bounds.from => {
                     self.expected = record::offset_of(rest) + 1;
                     at += len;
                     self.pos += len as u64;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::batch::{id_hash, key_hash};
 use crate::checkpoint::run_item;
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::{Damage, MaintenanceError, ReadError};
-use crate::index::{DIR, Insert, Kind, MemTable, Run, run_path};
+use crate::index::{DIR, EntryKind, Insert, MemTable, Run, run_path};
 use crate::lookup::run_error;
 use crate::poison::lock;
 use crate::read::ReadLimit;
@@ -16,7 +16,7 @@ use crate::topic::Topic;
 /// Events in one rebuilt run, unless there are too few ages for so small ones.
 const EVENTS_PER_RUN: u64 = 1_000_000;
 
-impl Core {
+impl LogCore {
     /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
     pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), ReadError> {
         let _one_at_a_time = lock(&self.merging);
@@ -25,7 +25,7 @@ impl Core {
         match found {
             None => Ok(()),
             // Ghosts cannot be made again: their events are gone. A repeated id is then taken for a new one.
-            Some(meta) if meta.kind == Kind::Ghost => {
+            Some(meta) if meta.kind == EntryKind::Ghost => {
                 self.note_damage(&Damage {
                     topic: None,
                     file: damaged.to_owned(),
@@ -48,7 +48,8 @@ impl Core {
     pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), ReadError> {
         let plan = self.plan_rebuild(unusable);
         let per_run = plan.events_per_run();
-        let mut builder = Builder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
+        let mut builder =
+            RunBuilder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
         let built = plan.segments.iter().try_for_each(|(topic, meta)| builder.add_segment(topic, meta));
         if let Err(error) = built.and_then(|()| builder.spill()) {
             self.discard_runs(&builder.runs);
@@ -59,11 +60,11 @@ impl Core {
 
     /// With the upkeep held no checkpoint is between memory and runs: each written event is in the segments noted here, and
     /// each other one in a memory table whose age is not below `ages_end`.
-    fn plan_rebuild(&self, unusable: &[u64]) -> Plan {
+    fn plan_rebuild(&self, unusable: &[u64]) -> RebuildPlan {
         let _no_checkpoint = lock(&self.upkeep);
         let ages_end = self.index.first_memory_age();
         let old = self.index.runs();
-        let old = [Kind::Id, Kind::Key].into_iter().flat_map(|kind| old.of(kind));
+        let old = [EntryKind::Id, EntryKind::Key].into_iter().flat_map(|kind| old.of(kind));
         let mut replaced: Vec<u64> = old.map(|run| run.meta().number).collect();
         replaced.extend_from_slice(unusable);
         let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -72,7 +73,7 @@ impl Core {
             let segments = topic.state().on_disk();
             segments.into_iter().map(|meta| (topic.clone(), meta)).collect::<Vec<_>>()
         };
-        Plan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
+        RebuildPlan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
     }
 
     fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
@@ -103,14 +104,14 @@ fn unwritable(error: MaintenanceError) -> ReadError {
 }
 
 /// What a rebuild reads and replaces.
-struct Plan {
+struct RebuildPlan {
     replaced: Vec<u64>,
     segments: Vec<(Topic, SegmentMeta)>,
     /// First age that is not free for rebuilt runs.
     ages_end: u64,
 }
 
-impl Plan {
+impl RebuildPlan {
     /// Each run needs an age below those of memory. The events came through as many tables as there are ages, so a run is
     /// never larger than a table was.
     fn events_per_run(&self) -> u64 {
@@ -119,15 +120,15 @@ impl Plan {
     }
 }
 
-struct Builder<'a> {
-    core: &'a Core,
+struct RunBuilder<'a> {
+    core: &'a LogCore,
     table: MemTable,
     age: u64,
     per_run: u64,
     runs: Vec<Arc<Run>>,
 }
 
-impl Builder<'_> {
+impl RunBuilder<'_> {
     fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), ReadError> {
         let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
         let mut next = meta.id.base;
@@ -188,7 +189,7 @@ mod tests {
         let id = SegmentId { topic: 1, base: 0, generation: 0 };
         for (ages_end, records) in [(2, 9_000_000), (3, 5_000_001), (4, 3), (5, 0), (1 << 32, 9_000_000)] {
             let meta = SegmentMeta { records, ..SegmentMeta::new(id, 0) };
-            let plan = Plan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
+            let plan = RebuildPlan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
             // A run is closed once it has that many, and the last may have fewer.
             let runs = records / plan.events_per_run() + 1;
             assert!(runs < ages_end, "{runs} runs, ages below {ages_end}");

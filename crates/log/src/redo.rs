@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::batch::{id_hash, key_hash};
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::{Damage, OpenError, open_io};
 use crate::index::Insert;
 use crate::journal;
@@ -19,7 +19,7 @@ use crate::topic::{RollRule, Topic, TopicState};
 /// Topics whose creation was in a damaged frame, and the offsets of their events that were found.
 pub(crate) type Nameless = BTreeMap<u32, Range<u64>>;
 
-impl Core {
+impl LogCore {
     /// Puts a frame's events back where they were when the frame was new.
     pub(crate) fn redo_frame(&self, frame: &FrameView<'_>, nameless: &mut Nameless) -> Result<(), OpenError> {
         for control in frame.controls() {

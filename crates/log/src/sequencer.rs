@@ -5,12 +5,12 @@ use std::sync::{Arc, MutexGuard};
 
 use promethean_model::{Durability, IgnorePoison};
 
-use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submission, TopicChange};
-use crate::checks::{Decision, Outcome};
-use crate::core::Core;
+use crate::batch::{Batch, BatchSlot, Completion, Placed, Placements, Receipt, Submission, TopicChange};
+use crate::checks::{Decision, EventOutcome};
+use crate::core::LogCore;
 use crate::error::AppendError;
-use crate::index::{Insert, Kind};
-use crate::journal::frame::{self, Control, HEADER_BYTES, Parts};
+use crate::index::{EntryKind, Insert};
+use crate::journal::frame::{self, Control, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
 use crate::poison::lock;
 use crate::recent::Recent;
@@ -89,7 +89,12 @@ impl Sequencer {
     }
 
     /// Entries under a hash that the index does not have yet, newest first.
-    pub(crate) fn uninserted(&mut self, kind: Kind, topic: u32, hash: u64) -> impl Iterator<Item = &Insert> {
+    pub(crate) fn uninserted(
+        &mut self,
+        kind: EntryKind,
+        topic: u32,
+        hash: u64,
+    ) -> impl Iterator<Item = &Insert> {
         let open = self.recent.0.find(&self.group.inserts, kind, topic, hash);
         let taken =
             (!self.inserting.is_empty()).then(|| self.recent.1.find(&self.inserting, kind, topic, hash));
@@ -120,7 +125,7 @@ impl Sequencer {
     }
 }
 
-impl Core {
+impl LogCore {
     /// Puts batches into the open group in their order, each with its own frame. Refused ones are told so at once.
     pub(crate) fn submit_all(&self, submissions: Vec<Submission>) {
         let mut held = None;
@@ -271,13 +276,13 @@ impl Core {
         let mut fresh = 0;
         for (index, slot) in batch.slots.iter().enumerate() {
             let placed = match decision.outcome(index) {
-                Outcome::Duplicate(placed) => placed,
-                Outcome::Earlier(earlier) => {
+                EventOutcome::Duplicate(placed) => placed,
+                EventOutcome::Earlier(earlier) => {
                     let first: Option<&Placed> = receipt.events.get(earlier);
                     first.map_or(NOWHERE, |first| Placed { duplicate: true, ..*first })
                 }
-                Outcome::Refused => NOWHERE,
-                Outcome::Fresh => {
+                EventOutcome::Refused => NOWHERE,
+                EventOutcome::Fresh => {
                     fresh += 1;
                     self.place_event(sequencer, entries, batch, slot, now)
                 }
@@ -290,7 +295,7 @@ impl Core {
         self.tail_bytes.fetch_add((redo_at - before) as u64, Ordering::Relaxed);
         group.bytes.extend_from_slice(&batch.redo);
         let redo = redo_at..group.bytes.len();
-        let parts = Parts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
+        let parts = FrameParts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
         if let Some(frame) = group.bytes.get_mut(start..) {
             frame::finish(frame, parts);
         }
@@ -311,7 +316,7 @@ impl Core {
             }
         }
         for (index, slot) in batch.slots.iter().enumerate() {
-            if matches!(decision.outcome(index), Outcome::Fresh) {
+            if matches!(decision.outcome(index), EventOutcome::Fresh) {
                 create_topic(sequencer, &slot.topic);
             }
         }
@@ -329,7 +334,7 @@ impl Core {
         sequencer: &mut Sequencer,
         entries: &mut Vec<Insert>,
         batch: &Batch,
-        slot: &Slot,
+        slot: &BatchSlot,
         now: i64,
     ) -> Placed {
         let at = sequencer.group.bytes.len();
@@ -376,8 +381,8 @@ fn nothing_to_write(batch: &Batch, decision: &Decision) -> Option<Placements> {
     let mut events = Placements::with_capacity(batch.slots.len());
     for (index, slot) in batch.slots.iter().enumerate() {
         match decision.outcome(index) {
-            Outcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
-            Outcome::Refused => events.push(NOWHERE),
+            EventOutcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
+            EventOutcome::Refused => events.push(NOWHERE),
             _ => return None,
         }
     }

@@ -16,9 +16,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A handle to one topic; cheap to clone.
 #[derive(Clone)]
-pub struct Topic(Arc<Inner>);
+pub struct Topic(Arc<TopicInner>);
 
-struct Inner {
+struct TopicInner {
     id: u32,
     name: TopicName,
     /// Readers see offsets below. Written by the writer after a sync.
@@ -53,7 +53,7 @@ pub struct TopicInfo {
 
 impl Topic {
     pub(crate) fn new(id: u32, name: TopicName, created: bool, state: TopicState) -> Topic {
-        Topic(Arc::new(Inner {
+        Topic(Arc::new(TopicInner {
             id,
             name,
             durable_end: AtomicU64::new(state.next_offset),

@@ -1,6 +1,6 @@
 //! Reads everything that is on disk and compares it with its checksums and with each other.
 
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::{Damage, ReadError};
 use crate::index::RunError;
 use crate::lookup::run_error;
@@ -38,7 +38,7 @@ impl VerifyReport {
 ///
 /// Holds no lock while it reads: what is written does not change, and what was removed or replaced meanwhile does not
 /// count.
-pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
+pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
     let mut report = VerifyReport::default();
     let mut topics: Vec<Topic> = core.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
     topics.sort_by_key(Topic::id);
@@ -75,7 +75,7 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
 }
 
 fn verify_segment(
-    core: &Core,
+    core: &LogCore,
     topic: &Topic,
     meta: &SegmentMeta,
     report: &mut VerifyReport,

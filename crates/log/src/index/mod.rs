@@ -25,8 +25,8 @@ mod tiers;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use entry::{GhostEntry, Kind};
-pub(crate) use event_index::Index;
+pub(crate) use entry::{EntryKind, GhostEntry};
+pub(crate) use event_index::EventIndex;
 pub(crate) use footer::{RunMeta, run_number, run_path};
 pub(crate) use memtable::{Insert, MemTable};
 pub(crate) use merge::Merged;

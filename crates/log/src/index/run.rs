@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::cursor::RunCursor;
-use super::entry::{ENTRY_LEN, Entry, GHOST_LEN, GhostEntry, KEY_LEN, SortKey};
-use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, Shape, run_path};
+use super::entry::{ENTRY_LEN, GHOST_LEN, GhostEntry, IndexEntry, KEY_LEN, SortKey};
+use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, RunShape, run_path};
 use super::page::{self, PAGE_LEN, PageAt};
 use crate::disk::{Disk, DiskFile};
 use crate::file_io::read_full;
@@ -15,7 +15,7 @@ use crate::file_io::read_full;
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(super) meta: RunMeta,
-    pub(super) shape: Shape,
+    pub(super) shape: RunShape,
     pub(super) file: Arc<dyn DiskFile>,
     /// First keys of the fence pages, ascending, never empty.
     pub(super) top: Vec<SortKey>,
@@ -64,7 +64,7 @@ impl Run {
         if meta.number != number {
             return Err(damaged(footer_at, len, "the file of another run"));
         }
-        let shape = Shape::new(meta.kind, meta.entries.min(len));
+        let shape = RunShape::new(meta.kind, meta.entries.min(len));
         if meta.entries > len || shape.file_len() != len {
             return Err(damaged(0, len, "length does not match the footer"));
         }
@@ -107,7 +107,7 @@ impl Run {
             let entries = self.data_page(data, &mut buf)?.as_chunks::<ENTRY_LEN>().0;
             let end = entries.partition_point(|raw| SortKey::of(raw) <= limit);
             for raw in entries.iter().take(end).rev() {
-                let entry = Entry::decode(raw);
+                let entry = IndexEntry::decode(raw);
                 if (entry.topic, entry.hash) != (topic, hash) {
                     return Ok(ControlFlow::Continue(()));
                 }

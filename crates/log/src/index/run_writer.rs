@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::{KEY_LEN, SortKey};
-use super::footer::{FENCE_KEYS, RunMeta, Shape, run_path};
+use super::footer::{FENCE_KEYS, RunMeta, RunShape, run_path};
 use super::page::{self, BODY_LEN, PAGE_LEN, PageAt};
 use super::run::{Run, RunError};
 use crate::disk::{Disk, DiskFile};
@@ -105,7 +105,7 @@ impl RunWriter {
         self.out.extend_from_slice(&self.meta.encode(crc32c::crc32c(&top)));
         self.flush()?;
         self.finished = true;
-        let shape = Shape::new(self.meta.kind, self.entries);
+        let shape = RunShape::new(self.meta.kind, self.entries);
         assert_eq!(self.written, shape.file_len(), "run file has another shape than its footer says");
         Ok(Some(Run {
             meta: self.meta,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::frame::{self, FrameView, Header};
+use super::frame::{self, FrameHeader, FrameView};
 use crate::disk::DiskFile;
 
 /// Read at once; more if a frame is larger. Few enough that what was read is still at hand when it is used.
@@ -46,12 +46,12 @@ impl<'a> ForwardReader<'a> {
     /// The frame at `at`, if there is a valid one.
     pub(super) fn frame(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameView<'_>>> {
         let header = self.from(at, frame::HEADER_BYTES)?;
-        let Some(Header { len, .. }) = frame::header(header, salt) else { return Ok(None) };
+        let Some(FrameHeader { len, .. }) = frame::header(header, salt) else { return Ok(None) };
         Ok(frame::parse(self.from(at, len)?, salt))
     }
 
     /// The header at `at`, if there is a valid one. Its body may be anything.
-    pub(super) fn header(&mut self, at: usize, salt: u32) -> io::Result<Option<Header>> {
+    pub(super) fn header(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameHeader>> {
         Ok(frame::header(self.read(at, frame::HEADER_BYTES, HEADERS_BYTES)?, salt))
     }
 
@@ -112,7 +112,7 @@ mod tests {
         let at = bytes.len();
         let mut made = vec![0; frame::HEADER_BYTES];
         made.extend(vec![7; WINDOW_BYTES * 2]);
-        frame::finish(&mut made, frame::Parts { lsn: 5, ..frame::Parts::default() });
+        frame::finish(&mut made, frame::FrameParts { lsn: 5, ..frame::FrameParts::default() });
         frame::seal(&mut made, 4, 1);
         bytes.extend(&made);
         let (file, mut window) = (file(&bytes), Vec::new());

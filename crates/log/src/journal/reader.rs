@@ -8,7 +8,7 @@ use memchr::memmem;
 use super::forward_reader::ForwardReader;
 use super::frame::{self, FrameView};
 use super::renewal::renew;
-use super::writer::{Found, FullFile};
+use super::writer::{FullFile, JournalFiles};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Damage, OpenError, open_io};
@@ -32,7 +32,7 @@ pub(crate) struct JournalEnd {
     /// Damage that was accepted, if the caller allowed that.
     pub(crate) accepted: Vec<Damage>,
     /// Files for the writer.
-    pub(crate) found: Found,
+    pub(crate) found: JournalFiles,
 }
 
 /// Where to start, from the manifest and the options.

@@ -114,7 +114,7 @@ impl Edit {
 
 /// What exists, as of the last durable edit.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct ManifestSnapshot {
     pub(crate) checkpoint_lsn: u64,
     pub(crate) journal_sequence: u64,
     pub(crate) state_lsn: u64,
@@ -126,7 +126,7 @@ pub(crate) struct Snapshot {
     pub(crate) runs: BTreeMap<u64, RunItem>,
 }
 
-impl Snapshot {
+impl ManifestSnapshot {
     pub(crate) fn apply(&mut self, edit: Edit) {
         self.checkpoint_lsn = edit.checkpoint_lsn;
         self.journal_sequence = edit.journal_sequence;

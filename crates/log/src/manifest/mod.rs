@@ -5,7 +5,7 @@ mod edit;
 use std::io;
 use std::sync::Arc;
 
-pub(crate) use edit::{Edit, RunItem, Snapshot, TopicItem};
+pub(crate) use edit::{Edit, ManifestSnapshot, RunItem, TopicItem};
 
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
@@ -52,7 +52,7 @@ impl Manifest {
     }
 
     /// Reads the manifest; `None` if there is none.
-    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, Snapshot)>, OpenError> {
+    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, ManifestSnapshot)>, OpenError> {
         let file = match disk.open(PATH) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(open_io("open", PATH))?,
@@ -62,7 +62,7 @@ impl Manifest {
         if bytes.get(..MAGIC.len()) != Some(MAGIC) {
             return Err(damage(0, MAGIC.len(), "the manifest does not start as one"));
         }
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = ManifestSnapshot::default();
         let mut sequence = 0;
         let mut at = MAGIC.len();
         let mut first_len = 0;
