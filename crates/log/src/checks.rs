@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 
 use promethean_model::EventId;
 
-use crate::batch::{Batch, BatchSlot, Expectation, Placed, TopicChange};
+use crate::batch::{BatchSlot, Expectation, LogBatch, PlacedRecord, TopicChange};
 use crate::core::LogCore;
-use crate::error::{AppendError, ReadError};
+use crate::error::{AppendError, LogReadError};
 use crate::index::{EntryKind, EventIndex};
 use crate::record::{NewId, content_hash};
 use crate::sequencer::Sequencer;
@@ -21,7 +21,7 @@ use crate::topic::Topic;
 pub(crate) enum EventOutcome {
     Fresh,
     /// The event is in the log already.
-    Duplicate(Placed),
+    Duplicate(PlacedRecord),
     /// The event repeats the one at this index of the batch.
     Earlier(usize),
     Refused,
@@ -44,7 +44,7 @@ impl Decision {
     /// An event is refused: alone, or with its whole batch.
     fn refuse(
         &mut self,
-        batch: &Batch,
+        batch: &LogBatch,
         index: usize,
         error: AppendError,
     ) -> Result<EventOutcome, AppendError> {
@@ -88,7 +88,7 @@ impl PriorLookups {
 }
 
 impl LogCore {
-    pub(crate) fn look_up(&self, batch: &Batch) -> Result<PriorLookups, AppendError> {
+    pub(crate) fn look_up(&self, batch: &LogBatch) -> Result<PriorLookups, AppendError> {
         if !batch.needs_lookup() {
             return Ok(PriorLookups::default());
         }
@@ -112,7 +112,7 @@ impl LogCore {
         Ok(prior)
     }
 
-    fn find_known(&self, topic: &Topic, id: EventId, hash: u64) -> Result<Option<KnownEvent>, ReadError> {
+    fn find_known(&self, topic: &Topic, id: EventId, hash: u64) -> Result<Option<KnownEvent>, LogReadError> {
         let mut candidates = Vec::new();
         self.with_index(|core| {
             candidates.clear();
@@ -135,7 +135,7 @@ impl LogCore {
     pub(crate) fn decide(
         &self,
         sequencer: &mut Sequencer,
-        batch: &Batch,
+        batch: &LogBatch,
         prior: &PriorLookups,
     ) -> Result<Decision, AppendError> {
         for change in &batch.controls {
@@ -175,7 +175,7 @@ impl LogCore {
     fn decide_event(
         &self,
         sequencer: &mut Sequencer,
-        batch: &Batch,
+        batch: &LogBatch,
         slot: &BatchSlot,
         prior: Option<IdLookup>,
         in_batch: &mut HashMap<(u32, EventId), usize>,
@@ -232,7 +232,7 @@ impl LogCore {
     fn check_expectations(
         &self,
         sequencer: &mut Sequencer,
-        batch: &Batch,
+        batch: &LogBatch,
         prior: &PriorLookups,
     ) -> Result<(), AppendError> {
         let mut keys = prior.keys.iter();
@@ -301,7 +301,7 @@ fn refusal(slot: &BatchSlot) -> Option<AppendError> {
 
 /// Tells a duplicate from a conflict and from a fresh event.
 fn compare(
-    batch: &Batch,
+    batch: &LogBatch,
     slot: &BatchSlot,
     id: EventId,
     known: Option<KnownEvent>,
@@ -314,7 +314,7 @@ fn compare(
         if known.content != content {
             return Err(conflict(known.offset));
         }
-        let placed = Placed { offset: known.offset, ts: known.ts, duplicate: true };
+        let placed = PlacedRecord { offset: known.offset, ts: known.ts, duplicate: true };
         return Ok(EventOutcome::Duplicate(placed));
     }
     if let Some(earlier) = in_batch.get(&(slot.topic.id(), id)).copied() {
@@ -334,7 +334,7 @@ fn record_content(record: &[u8]) -> u64 {
     crate::record::split_unplaced(record).map_or(0, |(key, payload)| content_hash(key, payload))
 }
 
-fn unreadable(error: ReadError) -> AppendError {
+fn unreadable(error: LogReadError) -> AppendError {
     AppendError::Lookup { message: error.to_string() }
 }
 

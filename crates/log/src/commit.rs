@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 
 use promethean_model::Durability;
 
-use crate::batch::{Completion, Receipt};
+use crate::batch::{Completion, LogReceipt};
 use crate::core::LogCore;
 use crate::error::AppendError;
 use crate::index::Insert;
@@ -38,13 +38,13 @@ pub(crate) struct JournalCommitter {
 #[derive(Default)]
 pub(crate) struct StateJob {
     redo: Vec<(u64, Vec<u8>)>,
-    waiters: Vec<(Completion, Receipt)>,
+    waiters: Vec<(Completion, LogReceipt)>,
 }
 
 /// Callers to be told after the locks are released.
 #[derive(Default)]
 pub(crate) struct FinishedGroup {
-    done: Vec<(Completion, Result<Receipt, AppendError>)>,
+    done: Vec<(Completion, Result<LogReceipt, AppendError>)>,
     group: Group,
 }
 
@@ -160,7 +160,7 @@ impl LogCore {
         &self,
         committer: &mut JournalCommitter,
         mut group: Group,
-        mut done: Vec<(Completion, Result<Receipt, AppendError>)>,
+        mut done: Vec<(Completion, Result<LogReceipt, AppendError>)>,
     ) -> FinishedGroup {
         if group.has_redo {
             let job = take_state_job(&mut group);
@@ -178,7 +178,7 @@ impl LogCore {
     }
 
     /// Applies redo in order. Called by the state thread, or by the writer where there are no threads.
-    pub(crate) fn apply_state(&self, job: StateJob) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    pub(crate) fn apply_state(&self, job: StateJob) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
         let redo: Vec<Redo<'_>> = job.redo.iter().map(|(lsn, bytes)| Redo { lsn: *lsn, bytes }).collect();
         let Some(last) = redo.last().map(|redo| redo.lsn) else { return job.succeed() };
         if let Some(reason) = self.poison.reason() {
@@ -236,18 +236,18 @@ impl LogCore {
 }
 
 impl StateJob {
-    fn succeed(self) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    fn succeed(self) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
         self.waiters.into_iter().map(|(done, receipt)| (done, Ok(receipt))).collect()
     }
 
-    fn fail(self, reason: &str) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    fn fail(self, reason: &str) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
         let error = AppendError::UnknownOutcome { reason: reason.to_owned() };
         self.waiters.into_iter().map(|(done, _)| (done, Err(error.clone()))).collect()
     }
 }
 
 /// Tells every caller, also after one of them panicked; the panic goes on when all are told.
-pub(crate) fn complete_all(done: Vec<(Completion, Result<Receipt, AppendError>)>) {
+pub(crate) fn complete_all(done: Vec<(Completion, Result<LogReceipt, AppendError>)>) {
     let mut panicked = None;
     for (done, result) in done {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
@@ -276,7 +276,7 @@ fn take_state_job(group: &mut Group) -> StateJob {
 fn take_waiters(
     group: &mut Group,
     which: impl Fn(&Waiter) -> bool,
-) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
     let taken = group.waiters.extract_if(.., |waiter| which(waiter));
     taken.map(|waiter| (waiter.done, Ok(waiter.receipt))).collect()
 }

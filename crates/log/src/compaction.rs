@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::checkpoint::run_io;
 use crate::core::LogCore;
 use crate::disk::DiskFile;
-use crate::error::{MaintenanceError, ReadError};
+use crate::error::{LogReadError, MaintenanceError};
 use crate::file_io::write_all_at;
 use crate::files::SegmentPart;
 use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
@@ -147,7 +147,7 @@ fn worth_compacting(topic: &Topic, inputs: &[SegmentMeta]) -> bool {
 }
 
 enum RewriteError {
-    Read(#[expect(dead_code, reason = "damage is noted where it is met")] ReadError),
+    Read(#[expect(dead_code, reason = "damage is noted where it is met")] LogReadError),
     Io(io::Error),
 }
 
@@ -209,7 +209,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, ReadError> {
+    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, LogReadError> {
         let Some(key) = view.key else { return Ok(true) };
         let end = self.topic.end();
         let found = self.core.search_newest(self.topic, key, crate::batch::key_hash(key), end);

@@ -9,12 +9,12 @@ use promethean_model::{Clock, IgnorePoison, TopicName};
 use crate::checkpoint::Upkeep;
 use crate::commit::JournalCommitter;
 use crate::disk::Disk;
-use crate::error::{AppendError, Damage};
+use crate::error::{AppendError, LogDamage};
 use crate::files::Files;
 use crate::holds::Holds;
 use crate::index::EventIndex;
 use crate::manifest::{Edit, Manifest};
-use crate::options::Options;
+use crate::options::LogOptions;
 use crate::poison::{Poison, lock};
 use crate::sequencer::Sequencer;
 use crate::state::StateSink;
@@ -40,7 +40,7 @@ pub(crate) struct LogCore {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn StateSink>,
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) options: Options,
+    pub(crate) options: LogOptions,
     pub(crate) files: Files,
     pub(crate) index: EventIndex,
     /// Merges, rebuilds and compactions: one at a time.
@@ -68,7 +68,7 @@ pub(crate) struct LogCore {
     pub(crate) index_bytes: AtomicU64,
     /// Journal bytes since the last checkpoint began.
     pub(crate) journal_bytes: AtomicU64,
-    pub(crate) damage: Mutex<Vec<Damage>>,
+    pub(crate) damage: Mutex<Vec<LogDamage>>,
     pub(crate) holds: Holds,
     pub(crate) signals: Signals,
     pub(crate) counters: Counters,
@@ -190,7 +190,7 @@ impl LogCore {
         })
     }
 
-    pub(crate) fn note_damage(&self, damage: &Damage) {
+    pub(crate) fn note_damage(&self, damage: &LogDamage) {
         const DAMAGE_MAX: usize = 1000;
         let mut known = lock(&self.damage);
         if known.len() < DAMAGE_MAX && !known.contains(damage) {

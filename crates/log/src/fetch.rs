@@ -4,9 +4,9 @@ use std::io;
 
 use crate::core::LogCore;
 use crate::disk::DiskFile;
-use crate::error::{ReadError, read_io};
+use crate::error::{LogReadError, read_io};
 use crate::files::SegmentPart;
-use crate::read::{FilePlace, Page, ReadLimit};
+use crate::read::{FilePlace, ReadLimit, RecordPage};
 use crate::record::{self, BadRecord, Record};
 use crate::topic::{Topic, TopicState};
 
@@ -18,7 +18,7 @@ impl LogCore {
         topic: &Topic,
         offset: u64,
         pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         loop {
             let place = {
                 let state = topic.state();
@@ -49,7 +49,7 @@ impl LogCore {
         file: &dyn DiskFile,
         offset: u64,
         pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         const GUESS_BYTES: usize = 1024;
         // Named only when it is needed: this runs for every event of a key's history.
         let failed = |error| read_io("read", &place.meta.id.path())(error);
@@ -74,8 +74,8 @@ impl LogCore {
         topic: &Topic,
         place: FilePlace,
         offset: u64,
-    ) -> Result<Option<Record>, ReadError> {
-        let mut page = Page::at(offset);
+    ) -> Result<Option<Record>, LogReadError> {
+        let mut page = RecordPage::at(offset);
         let limit = ReadLimit { events: 1, bytes: 1 };
         self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
         let mut found = page.iter_with_bytes().filter(|(view, _)| view.offset == offset);

@@ -6,7 +6,7 @@ use promethean_model::EventId;
 
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
-use crate::error::{Damage, ReadError};
+use crate::error::{LogDamage, LogReadError};
 use crate::index::{EntryKind, RunError};
 use crate::read::{FilePlace, ReadLimit};
 use crate::record::Record;
@@ -14,7 +14,7 @@ use crate::samples::start_at;
 use crate::topic::Topic;
 
 impl LogCore {
-    pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, ReadError> {
+    pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let mut candidates = Vec::new();
         self.with_index(|core| {
@@ -34,7 +34,7 @@ impl LogCore {
         Ok(None)
     }
 
-    pub(crate) fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, ReadError> {
+    pub(crate) fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, LogReadError> {
         self.newest_of_key(topic, key, key_hash(key), topic.end())
     }
 
@@ -45,7 +45,7 @@ impl LogCore {
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Option<u64>, ReadError> {
+    ) -> Result<Option<u64>, LogReadError> {
         Ok(self.newest_of_key(topic, key, hash, end)?.map(|record| record.view().offset))
     }
 
@@ -55,7 +55,7 @@ impl LogCore {
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         self.with_index(|core| core.search_newest(topic, key, hash, end))?
     }
 
@@ -66,7 +66,7 @@ impl LogCore {
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Result<Option<Record>, ReadError>, RunError> {
+    ) -> Result<Result<Option<Record>, LogReadError>, RunError> {
         let earliest = topic.state().earliest;
         let mut found = Ok(None);
         self.index.newest_first(EntryKind::Key, topic.id(), hash, &mut |offset, pos| {
@@ -93,7 +93,7 @@ impl LogCore {
         key: &[u8],
         range: Range<u64>,
         limit: usize,
-    ) -> Result<Vec<Record>, ReadError> {
+    ) -> Result<Vec<Record>, LogReadError> {
         let lowest = range.start.max(topic.state().earliest);
         let Some(highest) = range.end.min(topic.end()).checked_sub(1) else { return Ok(Vec::new()) };
         let mut history = self.with_index(|core| {
@@ -123,7 +123,7 @@ impl LogCore {
     }
 
     /// The lowest durable offset whose event has a `ts` of at least this.
-    pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, ReadError> {
+    pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let places: Vec<FilePlace> = {
             let state = topic.state();
@@ -153,7 +153,7 @@ impl LogCore {
         from: u64,
         to: u64,
         ts: i64,
-    ) -> Result<Option<u64>, ReadError> {
+    ) -> Result<Option<u64>, LogReadError> {
         let limit = ReadLimit { events: 64, bytes: 16 * 1024 };
         let mut next = from;
         while next < to {
@@ -173,7 +173,7 @@ impl LogCore {
     pub(crate) fn with_index<T>(
         &self,
         mut look: impl FnMut(&LogCore) -> Result<T, RunError>,
-    ) -> Result<T, ReadError> {
+    ) -> Result<T, LogReadError> {
         for _ in 0..=self.index.runs().all().count() {
             match look(self) {
                 Ok(found) => return Ok(found),
@@ -185,10 +185,12 @@ impl LogCore {
     }
 }
 
-pub(crate) fn run_error(error: RunError) -> ReadError {
+pub(crate) fn run_error(error: RunError) -> LogReadError {
     match error {
-        RunError::Io { file, source } => ReadError::Io { action: "read", file, message: source.to_string() },
-        RunError::Damaged { file, from_byte, to_byte, what } => ReadError::CorruptRange(Damage {
+        RunError::Io { file, source } => {
+            LogReadError::Io { action: "read", file, message: source.to_string() }
+        }
+        RunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
             topic: None,
             file,
             from_byte,

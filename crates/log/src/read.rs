@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::core::LogCore;
-use crate::error::{Damage, ReadError, read_io};
+use crate::error::{LogDamage, LogReadError, read_io};
 use crate::files::SegmentPart;
 use crate::planted::{self, Bug};
 use crate::record::{self, BadRecord, RecordView};
@@ -29,7 +29,7 @@ pub struct ReadLimit {
 
 /// Consecutive records of a topic.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct RecordPage {
     bytes: Vec<u8>,
     spans: Vec<(usize, usize)>,
     /// Where to read on.
@@ -38,7 +38,7 @@ pub struct Page {
     first_pos: u64,
 }
 
-impl Page {
+impl RecordPage {
     /// The records in offset order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
         self.iter_with_bytes().map(|(view, _)| view)
@@ -52,8 +52,8 @@ impl Page {
     }
 
     /// An empty page that starts at an offset.
-    pub(crate) fn at(next: u64) -> Page {
-        Page { next, ..Page::default() }
+    pub(crate) fn at(next: u64) -> RecordPage {
+        RecordPage { next, ..RecordPage::default() }
     }
 
     pub(crate) fn first_pos(&self) -> u64 {
@@ -90,9 +90,14 @@ pub(crate) struct FilePlace {
 }
 
 impl LogCore {
-    pub(crate) fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
+    pub(crate) fn read(
+        &self,
+        topic: &Topic,
+        from: u64,
+        limit: ReadLimit,
+    ) -> Result<RecordPage, LogReadError> {
         let end = if planted::is(Bug::ReadPastDurableEnd) { topic.state().next_offset } else { topic.end() };
-        let mut page = Page::at(from);
+        let mut page = RecordPage::at(from);
         loop {
             match self.locate(topic, page.next, end)? {
                 ReadPlace::Nowhere => return Ok(page),
@@ -111,14 +116,14 @@ impl LogCore {
         }
     }
 
-    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<ReadPlace, ReadError> {
+    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<ReadPlace, LogReadError> {
         if from >= end {
             return Ok(ReadPlace::Nowhere);
         }
         let state = topic.state();
         if from < state.earliest {
             let (topic, earliest) = (topic.name().to_string(), state.earliest);
-            return Err(ReadError::OutOfRange { topic, requested: from, earliest });
+            return Err(LogReadError::OutOfRange { topic, requested: from, earliest });
         }
         if let Some(chunk) = state.tail_chunk(from) {
             return Ok(ReadPlace::Memory(Arc::clone(chunk)));
@@ -143,9 +148,9 @@ impl LogCore {
         meta: &SegmentMeta,
         from: u64,
         limit: ReadLimit,
-    ) -> Result<Page, ReadError> {
+    ) -> Result<RecordPage, LogReadError> {
         let place = FilePlace { meta: *meta, applied: meta.bytes, samples: Vec::new() };
-        let mut page = Page::at(from);
+        let mut page = RecordPage::at(from);
         self.scan_file(topic, &place, meta.end, limit, &mut page)?;
         Ok(page)
     }
@@ -157,8 +162,8 @@ impl LogCore {
         place: &FilePlace,
         end: u64,
         limit: ReadLimit,
-        page: &mut Page,
-    ) -> Result<(), ReadError> {
+        page: &mut RecordPage,
+    ) -> Result<(), LogReadError> {
         let path = place.meta.id.path();
         let file = match self.files.get(place.meta.id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -209,18 +214,18 @@ impl LogCore {
         place: &FilePlace,
         scan: &SegmentScan,
         bad: BadRecord,
-        page: &Page,
-    ) -> Result<(), ReadError> {
+        page: &RecordPage,
+    ) -> Result<(), LogReadError> {
         let damage = self.describe_damage(topic, place, scan.pos, scan.expected.max(page.next), bad);
         self.note_damage(&damage);
         if let Some(segment) = topic.state().segment_by_id(place.meta.id) {
             segment.damaged = true;
         }
-        if page.is_empty() { Err(ReadError::CorruptRange(damage)) } else { Ok(()) }
+        if page.is_empty() { Err(LogReadError::CorruptRange(damage)) } else { Ok(()) }
     }
 
     /// A segment file that is not there: removed by retention or compaction just now, or lost.
-    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), ReadError> {
+    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), LogReadError> {
         let mut state = topic.state();
         if state.segment_by_id(place.meta.id).is_none()
             && !state.leaving.iter().any(|meta| meta.id == place.meta.id)
@@ -229,7 +234,7 @@ impl LogCore {
             return Ok(());
         }
         drop(state);
-        let damage = Damage {
+        let damage = LogDamage {
             topic: Some(topic.name().to_string()),
             file: place.meta.id.path(),
             from_byte: 0,
@@ -239,7 +244,7 @@ impl LogCore {
             what: "the file is missing",
         };
         self.note_damage(&damage);
-        Err(ReadError::CorruptRange(damage))
+        Err(LogReadError::CorruptRange(damage))
     }
 
     fn describe_damage(
@@ -249,7 +254,7 @@ impl LogCore {
         pos: u64,
         offset: u64,
         bad: BadRecord,
-    ) -> Damage {
+    ) -> LogDamage {
         let after = match bad {
             BadRecord::Body { len } => Some((pos + len as u64, offset + 1)),
             _ => crate::samples::first_sample_after(self, place, pos),
@@ -260,7 +265,7 @@ impl LogCore {
             BadRecord::Header => "a record's header does not verify",
             BadRecord::Body { .. } => "a record's body does not verify",
         };
-        Damage {
+        LogDamage {
             topic: Some(topic.name().to_string()),
             file: place.meta.id.path(),
             from_byte: pos,
@@ -272,7 +277,7 @@ impl LogCore {
     }
 }
 
-impl Page {
+impl RecordPage {
     fn wants_more(&self, limit: ReadLimit) -> bool {
         self.spans.len() < limit.events.max(1)
             && (self.spans.is_empty() || self.spans.last().map_or(0, |(at, len)| at + len) < limit.bytes)
@@ -314,7 +319,7 @@ impl SegmentScan {
         topic: u32,
         window: Vec<u8>,
         bounds: WindowBounds,
-        page: &mut Page,
+        page: &mut RecordPage,
     ) -> Result<usize, BadRecord> {
         let base = page.bytes.len();
         let mut at = 0;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::{id_hash, key_hash};
 use crate::checkpoint::run_item;
 use crate::core::LogCore;
-use crate::error::{Damage, MaintenanceError, ReadError};
+use crate::error::{LogDamage, LogReadError, MaintenanceError};
 use crate::index::{DIR, EntryKind, Insert, MemTable, Run, run_path};
 use crate::lookup::run_error;
 use crate::poison::lock;
@@ -18,7 +18,7 @@ const EVENTS_PER_RUN: u64 = 1_000_000;
 
 impl LogCore {
     /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
-    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), ReadError> {
+    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), LogReadError> {
         let _one_at_a_time = lock(&self.merging);
         let runs = self.index.runs();
         let found = runs.all().find(|run| run_path(run.meta().number) == damaged).map(|run| *run.meta());
@@ -26,7 +26,7 @@ impl LogCore {
             None => Ok(()),
             // Ghosts cannot be made again: their events are gone. A repeated id is then taken for a new one.
             Some(meta) if meta.kind == EntryKind::Ghost => {
-                self.note_damage(&Damage {
+                self.note_damage(&LogDamage {
                     topic: None,
                     file: damaged.to_owned(),
                     from_byte: 0,
@@ -45,7 +45,7 @@ impl LogCore {
     /// and could not be opened.
     ///
     /// Checkpoints go on meanwhile: what they add has higher ages and stays. Merges and compactions do not.
-    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), ReadError> {
+    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), LogReadError> {
         let plan = self.plan_rebuild(unusable);
         let per_run = plan.events_per_run();
         let mut builder =
@@ -96,10 +96,10 @@ impl LogCore {
     }
 }
 
-fn unwritable(error: MaintenanceError) -> ReadError {
+fn unwritable(error: MaintenanceError) -> LogReadError {
     match error {
         MaintenanceError::Read(error) => error,
-        other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
+        other => LogReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
     }
 }
 
@@ -129,14 +129,14 @@ struct RunBuilder<'a> {
 }
 
 impl RunBuilder<'_> {
-    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), ReadError> {
+    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), LogReadError> {
         let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
         let mut next = meta.id.base;
         while next < meta.end {
             let page = match self.core.read_segment(topic, meta, next, limit) {
                 Ok(page) => page,
                 // Damaged events cannot be found by id or key; reading them reports the damage.
-                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
                 }
@@ -166,7 +166,7 @@ impl RunBuilder<'_> {
         Ok(())
     }
 
-    fn spill(&mut self) -> Result<(), ReadError> {
+    fn spill(&mut self) -> Result<(), LogReadError> {
         if self.table.len() > 0 {
             self.table.age = self.age;
             self.age += 1;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use crate::checkpoint::Upkeep;
 use crate::commit::JournalCommitter;
 use crate::core::{Catalog, Counters, LogCore, LogProgress, ManifestState, Signals};
-use crate::error::{Damage, OpenError, open_io};
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::files::Files;
 use crate::holds::Holds;
 use crate::index::{self, EntryKind, EventIndex};
@@ -40,13 +40,13 @@ pub struct RecoveryReport {
     /// Bytes of an unacknowledged tail that were dropped.
     pub torn_bytes: u64,
     /// Damage that was found and did not stop the open.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<LogDamage>,
     /// Why the index was built anew from the segments, if it was.
     pub index_rebuilt: Option<String>,
 }
 
 /// Opens or creates the log in the directory.
-pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), OpenError> {
+pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), LogOpenError> {
     let disk = Arc::clone(&args.disk);
     prepare_folders(&disk)?;
     let (manifest, snapshot) = open_manifest(&disk)?;
@@ -56,7 +56,7 @@ pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), OpenErro
     core.replay(&snapshot, &mut report)?;
     if !unusable.is_empty() {
         let rebuilt = core.replace_runs(&unusable);
-        rebuilt.map_err(|error| OpenError::State(format!("rebuilding the index failed: {error}")))?;
+        rebuilt.map_err(|error| LogOpenError::State(format!("rebuilding the index failed: {error}")))?;
     }
     report.damage.extend(lock(&core.damage).iter().cloned());
     core.look_at_space();
@@ -69,7 +69,7 @@ fn open_index(
     disk: &Arc<dyn crate::disk::Disk>,
     snapshot: &ManifestSnapshot,
     report: &mut RecoveryReport,
-) -> Result<(EventIndex, Vec<u64>), OpenError> {
+) -> Result<(EventIndex, Vec<u64>), LogOpenError> {
     let kinds =
         snapshot.runs.values().filter_map(|run| EntryKind::from_byte(run.kind).map(|kind| (run, kind)));
     let mut named: Vec<(u64, EntryKind, u8)> =
@@ -95,20 +95,20 @@ fn open_index(
             keep
         });
         if named.len() == before {
-            return Err(OpenError::State(format!("opening the index failed: {error}")));
+            return Err(LogOpenError::State(format!("opening the index failed: {error}")));
         }
         report.index_rebuilt.get_or_insert_with(|| error.to_string());
     }
 }
 
-fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
+fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), LogOpenError> {
     match disk.open(FORMAT_PATH) {
         Ok(file) => {
             let len = file.len().map_err(open_io("stat", FORMAT_PATH))?;
             let bytes = file.read_vec_at(0, len.min(256) as usize).map_err(open_io("read", FORMAT_PATH))?;
             let found = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             if found != FORMAT {
-                return Err(OpenError::Format { found, expected: FORMAT });
+                return Err(LogOpenError::Format { found, expected: FORMAT });
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -141,14 +141,14 @@ fn write_format(disk: &Arc<dyn crate::disk::Disk>) -> io::Result<()> {
     disk.sync_dir("")
 }
 
-fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, ManifestSnapshot), OpenError> {
+fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, ManifestSnapshot), LogOpenError> {
     if let Some(found) = Manifest::open(disk)? {
         return Ok(found);
     }
     for folder in [journal::DIR, segment::DIR] {
         let names = disk.list(folder).map_err(open_io("list", folder))?;
         if !names.is_empty() {
-            return Err(OpenError::CorruptRange(Damage {
+            return Err(LogOpenError::CorruptRange(LogDamage {
                 topic: None,
                 file: "manifest".to_owned(),
                 from_byte: 0,
@@ -238,7 +238,7 @@ fn catalog_of(snapshot: &ManifestSnapshot) -> Catalog {
 
 impl LogCore {
     /// Removes files that no manifest names: they belong to work that a crash interrupted and the journal repeats.
-    fn remove_leftovers(&self, snapshot: &ManifestSnapshot) -> Result<(), OpenError> {
+    fn remove_leftovers(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let kept: HashSet<SegmentId> = snapshot.segments.values().map(|meta| meta.id).collect();
         let names = self.disk.list(segment::DIR).map_err(open_io("list", segment::DIR))?;
         for name in names {
@@ -257,7 +257,7 @@ impl LogCore {
     }
 
     /// Cuts each topic's last segment to what the manifest knows of it.
-    fn cut_segments(&self, snapshot: &ManifestSnapshot) -> Result<(), OpenError> {
+    fn cut_segments(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let mut last = HashMap::new();
         for meta in snapshot.segments.values() {
             last.insert(meta.id.topic, *meta);
@@ -266,7 +266,7 @@ impl LogCore {
             let Some(topic) = snapshot.topics.get(&meta.id.topic) else { continue };
             let whole = self.cut_segment(meta.id, meta.bytes).map_err(open_io("cut", &meta.id.path()))?;
             if !whole {
-                self.note_damage(&Damage {
+                self.note_damage(&LogDamage {
                     topic: Some(topic.name.to_string()),
                     file: meta.id.path(),
                     from_byte: 0,
@@ -282,7 +282,7 @@ impl LogCore {
 
     /// Makes room for what the journal repeats. As late as possible: should the journal turn out damaged, what had been
     /// written to segments before the crash is still there.
-    fn clear_once(&self, snapshot: &ManifestSnapshot, cleared: &mut bool) -> Result<(), OpenError> {
+    fn clear_once(&self, snapshot: &ManifestSnapshot, cleared: &mut bool) -> Result<(), LogOpenError> {
         if !std::mem::replace(cleared, true) {
             self.remove_leftovers(snapshot)?;
             self.cut_segments(snapshot)?;
@@ -290,10 +290,10 @@ impl LogCore {
         Ok(())
     }
 
-    fn replay(&self, snapshot: &ManifestSnapshot, report: &mut RecoveryReport) -> Result<(), OpenError> {
-        let applied = self.state.applied_lsn().map_err(|error| OpenError::State(error.to_string()))?;
+    fn replay(&self, snapshot: &ManifestSnapshot, report: &mut RecoveryReport) -> Result<(), LogOpenError> {
+        let applied = self.state.applied_lsn().map_err(|error| LogOpenError::State(error.to_string()))?;
         if applied < snapshot.state_lsn {
-            return Err(OpenError::StateBehind { applied, needed: snapshot.state_lsn });
+            return Err(LogOpenError::StateBehind { applied, needed: snapshot.state_lsn });
         }
         let start = JournalStart {
             checkpoint_lsn: snapshot.checkpoint_lsn,
@@ -316,13 +316,13 @@ impl LogCore {
             }
             if !frame.redo.is_empty() && frame.lsn > applied {
                 let redo = [Redo { lsn: frame.lsn, bytes: frame.redo }];
-                self.state.apply(&redo).map_err(|error| OpenError::State(error.to_string()))?;
+                self.state.apply(&redo).map_err(|error| LogOpenError::State(error.to_string()))?;
                 redo_lsn = frame.lsn;
             }
             Ok(())
         })?;
         if applied > end.last_lsn {
-            return Err(OpenError::StateAhead { applied, end: end.last_lsn });
+            return Err(LogOpenError::StateAhead { applied, end: end.last_lsn });
         }
         self.clear_once(snapshot, &mut cleared)?;
         report.torn_bytes = end.torn_bytes;
@@ -331,7 +331,7 @@ impl LogCore {
     }
 
     /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.
-    fn after_damage(&self, accepted: &[Damage], nameless: &Nameless) {
+    fn after_damage(&self, accepted: &[LogDamage], nameless: &Nameless) {
         accepted.iter().for_each(|damage| self.note_damage(damage));
         self.report_nameless(nameless);
         let lost: u64 = accepted.iter().map(|damage| damage.to_byte - damage.from_byte).sum();
@@ -355,7 +355,7 @@ impl LogCore {
         redo_lsn: u64,
         found: JournalFiles,
         redone_bytes: u64,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), LogOpenError> {
         let live = Arc::clone(&self.counters.journal_live);
         let file_bytes = self.options.journal_file_bytes;
         let mut writer = JournalWriter::new(Arc::clone(&self.disk), file_bytes, found, live);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::checkpoint::run_io;
 use crate::core::LogCore;
-use crate::error::{MaintenanceError, ReadError};
+use crate::error::{LogReadError, MaintenanceError};
 use crate::index::{EntryKind, GhostEntry, Run};
 use crate::poison::lock;
 use crate::read::ReadLimit;
@@ -183,7 +183,7 @@ impl LogCore {
         while next < dropped.meta.end {
             let page = match self.read_segment(&dropped.topic, &dropped.meta, next, limit) {
                 Ok(page) => page,
-                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
                 }

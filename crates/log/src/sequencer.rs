@@ -5,7 +5,9 @@ use std::sync::{Arc, MutexGuard};
 
 use promethean_model::{Durability, IgnorePoison};
 
-use crate::batch::{Batch, BatchSlot, Completion, Placed, Placements, Receipt, Submission, TopicChange};
+use crate::batch::{
+    BatchSlot, Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements, TopicChange,
+};
 use crate::checks::{Decision, EventOutcome};
 use crate::core::LogCore;
 use crate::error::AppendError;
@@ -55,7 +57,7 @@ pub(crate) struct Group {
 }
 
 pub(crate) struct Waiter {
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: LogReceipt,
     pub(crate) done: Completion,
     /// Where the frame's redo lies in the group's bytes.
     pub(crate) redo: std::ops::Range<usize>,
@@ -127,10 +129,10 @@ impl Sequencer {
 
 impl LogCore {
     /// Puts batches into the open group in their order, each with its own frame. Refused ones are told so at once.
-    pub(crate) fn submit_all(&self, submissions: Vec<Submission>) {
+    pub(crate) fn submit_all(&self, submissions: Vec<LogSubmission>) {
         let mut held = None;
         let mut finished = Vec::new();
-        for Submission { batch, durability, done } in submissions {
+        for LogSubmission { batch, durability, done } in submissions {
             match self.submit_held(&mut held, &batch, durability, done) {
                 Ok(None) => {}
                 Ok(Some((done, receipt))) => finished.push((done, Ok(receipt))),
@@ -146,7 +148,7 @@ impl LogCore {
     /// Refuses the batch or puts it into the open group. `done` is called only if this succeeds.
     pub(crate) fn submit(
         &self,
-        batch: &Batch,
+        batch: &LogBatch,
         durability: Durability,
         done: Completion,
     ) -> Result<(), AppendError> {
@@ -176,10 +178,10 @@ impl LogCore {
     fn submit_held<'a>(
         &'a self,
         held: &mut Option<MutexGuard<'a, Sequencer>>,
-        batch: &Batch,
+        batch: &LogBatch,
         durability: Durability,
         done: Completion,
-    ) -> Result<Option<(Completion, Receipt)>, (Completion, AppendError)> {
+    ) -> Result<Option<(Completion, LogReceipt)>, (Completion, AppendError)> {
         let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
         // Allocated before the lock is taken, if it is not held yet.
         let events = Placements::with_capacity(batch.slots.len());
@@ -190,17 +192,17 @@ impl LogCore {
         };
         let refused = std::mem::take(&mut decision.refused);
         if let Some(events) = nothing_to_write(batch, &decision) {
-            return Ok(Some((done, Receipt { lsn: 0, events, refused, durability })));
+            return Ok(Some((done, LogReceipt { lsn: 0, events, refused, durability })));
         }
         if let Some(sequencer) = held {
-            let receipt = Receipt { lsn: 0, events, refused, durability };
+            let receipt = LogReceipt { lsn: 0, events, refused, durability };
             self.place(sequencer, batch, &decision, receipt, done);
         }
         Ok(None)
     }
 
     /// What can be said of a batch without looking at any other.
-    fn check_alone(&self, batch: &Batch) -> Result<(), AppendError> {
+    fn check_alone(&self, batch: &LogBatch) -> Result<(), AppendError> {
         let most = JournalWriter::frame_bytes_max(self.options.journal_file_bytes);
         let size = batch.frame_bytes();
         if size > most {
@@ -216,7 +218,7 @@ impl LogCore {
     fn lock_and_decide<'a>(
         &'a self,
         held: &mut Option<MutexGuard<'a, Sequencer>>,
-        batch: &Batch,
+        batch: &LogBatch,
     ) -> Result<Decision, AppendError> {
         loop {
             if batch.needs_lookup() {
@@ -256,9 +258,9 @@ impl LogCore {
     fn place(
         &self,
         sequencer: &mut Sequencer,
-        batch: &Batch,
+        batch: &LogBatch,
         decision: &Decision,
-        mut receipt: Receipt,
+        mut receipt: LogReceipt,
         done: Completion,
     ) {
         let lsn = sequencer.next_lsn;
@@ -278,8 +280,8 @@ impl LogCore {
             let placed = match decision.outcome(index) {
                 EventOutcome::Duplicate(placed) => placed,
                 EventOutcome::Earlier(earlier) => {
-                    let first: Option<&Placed> = receipt.events.get(earlier);
-                    first.map_or(NOWHERE, |first| Placed { duplicate: true, ..*first })
+                    let first: Option<&PlacedRecord> = receipt.events.get(earlier);
+                    first.map_or(NOWHERE, |first| PlacedRecord { duplicate: true, ..*first })
                 }
                 EventOutcome::Refused => NOWHERE,
                 EventOutcome::Fresh => {
@@ -308,7 +310,7 @@ impl LogCore {
         sequencer.group.waiters.push(Waiter { receipt, done, redo });
     }
 
-    fn place_controls(&self, sequencer: &mut Sequencer, batch: &Batch, decision: &Decision) {
+    fn place_controls(&self, sequencer: &mut Sequencer, batch: &LogBatch, decision: &Decision) {
         for change in &batch.controls {
             match change {
                 TopicChange::Create(topic) => create_topic(sequencer, topic),
@@ -333,10 +335,10 @@ impl LogCore {
         &self,
         sequencer: &mut Sequencer,
         entries: &mut Vec<Insert>,
-        batch: &Batch,
+        batch: &LogBatch,
         slot: &BatchSlot,
         now: i64,
-    ) -> Placed {
+    ) -> PlacedRecord {
         let at = sequencer.group.bytes.len();
         sequencer.group.bytes.extend_from_slice(batch.record(slot));
         let mut state = slot.topic.state();
@@ -358,7 +360,7 @@ impl LogCore {
             key_hash: slot.key_hash,
             appended_ms: now.max(0) as u64,
         });
-        Placed { offset, ts, duplicate: false }
+        PlacedRecord { offset, ts, duplicate: false }
     }
 }
 
@@ -371,10 +373,10 @@ fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
 }
 
 /// Stands where a receipt has no place to name.
-const NOWHERE: Placed = Placed { offset: 0, ts: 0, duplicate: true };
+const NOWHERE: PlacedRecord = PlacedRecord { offset: 0, ts: 0, duplicate: true };
 
 /// The answer for a batch that changes nothing and whose events are durable already or refused.
-fn nothing_to_write(batch: &Batch, decision: &Decision) -> Option<Placements> {
+fn nothing_to_write(batch: &LogBatch, decision: &Decision) -> Option<Placements> {
     if batch.slots.is_empty() || !batch.redo.is_empty() || !batch.controls.is_empty() {
         return None;
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::TopicName;
 
-use crate::options::Policy;
+use crate::options::TopicPolicy;
 use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 
@@ -34,7 +34,7 @@ struct TopicInner {
 
 /// What a topic holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicInfo {
+pub struct LogTopicInfo {
     /// First offset that is kept.
     pub earliest: u64,
     /// First offset that is not durable yet.
@@ -80,9 +80,9 @@ impl Topic {
     }
 
     /// What the topic holds now.
-    pub fn info(&self) -> TopicInfo {
+    pub fn info(&self) -> LogTopicInfo {
         let state = self.state();
-        TopicInfo {
+        LogTopicInfo {
             earliest: state.earliest,
             end: self.end(),
             bytes: state.segments.iter().map(|segment| segment.meta.bytes).sum(),
@@ -127,7 +127,7 @@ impl Topic {
         self.0.needs_key.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy) {
+    pub(crate) fn set_policy(&self, policy: TopicPolicy) {
         let mut state = self.state();
         self.0.needs_key.store(policy.compacted, Ordering::Release);
         state.policy = policy;
@@ -164,7 +164,7 @@ pub(crate) struct TopicState {
     pub(crate) last_chunk: (usize, usize),
     /// The next record starts a new chunk: a checkpoint was cut behind the last one.
     pub(crate) tail_closed: bool,
-    pub(crate) policy: Policy,
+    pub(crate) policy: TopicPolicy,
     /// Offsets that the policy would not keep, but a hold does.
     pub(crate) held: u64,
     /// Whether the next checkpoint must look at this topic.

@@ -9,7 +9,7 @@ pub(crate) use edit::{Edit, ManifestSnapshot, RunItem, TopicItem};
 
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, OpenError, open_io};
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
@@ -52,7 +52,7 @@ impl Manifest {
     }
 
     /// Reads the manifest; `None` if there is none.
-    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, ManifestSnapshot)>, OpenError> {
+    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, ManifestSnapshot)>, LogOpenError> {
         let file = match disk.open(PATH) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(open_io("open", PATH))?,
@@ -155,8 +155,8 @@ fn later_edit(bytes: &[u8], from: usize, sequence: u64) -> Option<usize> {
     None
 }
 
-fn damage(from: usize, to: usize, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn damage(from: usize, to: usize, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file: PATH.to_owned(),
         from_byte: from as u64,
