@@ -125,7 +125,7 @@ impl FrameError {
 /// Every field that any frame has. Those of other frames are ignored, as are fields we do not know: clients of later
 /// versions may send more.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct FrameFields<'a> {
     #[serde(borrow)]
     op: Cow<'a, str>,
     #[serde(borrow)]
@@ -165,7 +165,7 @@ struct ItemFields<'a> {
 }
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct CorrField<'a> {
     #[serde(borrow)]
     corr: Corr<'a>,
 }
@@ -179,7 +179,7 @@ impl<'a> ClientFrame<'a> {
             let error = if is_json { FrameError::BadRequest } else { FrameError::BadJson }(error);
             return (None, Err(error));
         }
-        match serde_json::from_str::<Fields<'a>>(text) {
+        match serde_json::from_str::<FrameFields<'a>>(text) {
             Ok(fields) => {
                 let corr = fields.corr;
                 if corr.is_some_and(|corr| corr.get().len() > CORR_BYTES_MAX) {
@@ -209,7 +209,7 @@ impl<'a> ClientFrame<'a> {
         }
     }
 
-    fn of(fields: Fields<'a>) -> Result<Self, FrameError> {
+    fn of(fields: FrameFields<'a>) -> Result<Self, FrameError> {
         let Some(op) = Op::from_name(&fields.op) else {
             return Err(FrameError::UnknownOp(fields.op.chars().take(40).collect()));
         };
@@ -246,7 +246,7 @@ impl<'a> ClientFrame<'a> {
     }
 }
 
-fn publish<'a>(fields: Fields<'a>) -> Result<ClientFrame<'a>, FrameError> {
+fn publish<'a>(fields: FrameFields<'a>) -> Result<ClientFrame<'a>, FrameError> {
     let Some(events) = fields.events else {
         let topic = fields.topic.ok_or_else(|| missing("topic"))?;
         let payload = fields.payload.ok_or_else(|| missing("payload"))?;
@@ -325,6 +325,6 @@ fn unread(error: &serde_json::Error) -> FrameError {
 
 /// What can be echoed of a frame that is wrong.
 fn corr_of(text: &str) -> Corr<'_> {
-    let head = serde_json::from_str::<Head<'_>>(text).ok()?;
+    let head = serde_json::from_str::<CorrField<'_>>(text).ok()?;
     head.corr.filter(|corr| corr.get().len() <= CORR_BYTES_MAX)
 }
