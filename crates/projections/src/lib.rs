@@ -61,7 +61,7 @@
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
-//! | [`time_travel`], [`moment`] | state at any time, and how times are written |
+//! | [`time_travel`] | state at any time |
 
 pub mod change;
 pub mod changelog;
@@ -73,7 +73,6 @@ pub mod error;
 mod fold;
 pub mod hash;
 pub mod logic;
-pub mod moment;
 pub mod projections;
 mod rebuild;
 mod retention_alarm;

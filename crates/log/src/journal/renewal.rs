@@ -7,9 +7,9 @@
 use std::io;
 
 use super::FRAMES_AT;
-use super::forward::Forward;
+use super::forward_reader::ForwardReader;
 use crate::disk::DiskFile;
-use crate::io_util::write_all_at;
+use crate::file_io::write_all_at;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -17,7 +17,7 @@ const PAGE_BYTES: usize = 4096;
 /// synced whole before their successor began.
 pub(super) fn renew(
     file: &dyn DiskFile,
-    forward: &mut Forward<'_>,
+    forward: &mut ForwardReader<'_>,
     base_lsn: u64,
     salt: u32,
 ) -> io::Result<()> {
@@ -30,7 +30,7 @@ pub(super) fn renew(
 
 /// From the first frame above the highest durable mark to the end of the frames, in whole pages. Bodies are not looked
 /// at: a mark is worth its header's checksum, and a torn frame is written again as it is.
-fn unmarked(forward: &mut Forward<'_>, base_lsn: u64, salt: u32) -> io::Result<(usize, usize)> {
+fn unmarked(forward: &mut ForwardReader<'_>, base_lsn: u64, salt: u32) -> io::Result<(usize, usize)> {
     let (mut at, mut mark) = (FRAMES_AT as usize, 0);
     // Their LSNs are consecutive.
     let mut starts = Vec::new();

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::entry::{GhostEntry, Kind};
-use super::error::RunError;
+use super::entry::{EntryKind, GhostEntry};
 use super::footer::RunMeta;
 use super::memtable::{Insert, MemTable};
 use super::merge::{self, Keep, Merged};
-use super::run::Run;
+use super::run::{Run, RunError};
 use super::run_writer::RunWriter;
 use super::tiers::{MergeTask, RunSet};
 use crate::disk::Disk;
@@ -21,7 +20,7 @@ const REBUILT_BELOW: u64 = 1 << 32;
 /// of one maintenance thread.
 ///
 /// Locks are held for the time of a memory access only, never for I/O.
-pub(crate) struct Index {
+pub(crate) struct EventIndex {
     disk: Arc<dyn Disk>,
     /// Takes the inserts.
     pub(super) active: RwLock<MemTable>,
@@ -36,14 +35,14 @@ pub(crate) struct Index {
     next_number: AtomicU64,
 }
 
-impl Index {
+impl EventIndex {
     /// Opens the runs that the manifest names, reading their footers; memory tables start empty. New runs get numbers
     /// from `next_number`. An error comes with the number of the run it concerns.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
-        named: &[(u64, Kind, u8)],
+        named: &[(u64, EntryKind, u8)],
         next_number: u64,
-    ) -> Result<Index, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, RunError)> {
         Self::open_from(disk, named, next_number, 1)
     }
 
@@ -51,18 +50,18 @@ impl Index {
     /// `REBUILT_BELOW` are left to the runs to come.
     pub(crate) fn open_to_rebuild(
         disk: Arc<dyn Disk>,
-        named: &[(u64, Kind, u8)],
+        named: &[(u64, EntryKind, u8)],
         next_number: u64,
-    ) -> Result<Index, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, RunError)> {
         Self::open_from(disk, named, next_number, REBUILT_BELOW)
     }
 
     fn open_from(
         disk: Arc<dyn Disk>,
-        named: &[(u64, Kind, u8)],
+        named: &[(u64, EntryKind, u8)],
         next_number: u64,
         first_age: u64,
-    ) -> Result<Index, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, RunError)> {
         let mut runs = Vec::with_capacity(named.len());
         for &(number, kind, level) in named {
             let run = Run::open(&*disk, number, level).map_err(|err| (number, err))?;
@@ -75,16 +74,16 @@ impl Index {
         if let Some(run) = runs.overlapping() {
             return Err((run.meta().number, whole_run_damaged(run, "ages overlap those of another run")));
         }
-        let age_after = |kinds: &[Kind]| {
+        let age_after = |kinds: &[EntryKind]| {
             let metas = runs.all().map(|run| run.meta()).filter(|meta| kinds.contains(&meta.kind));
             metas.map(|meta| meta.age_to + 1).max().unwrap_or(1)
         };
-        let generation = age_after(&[Kind::Id, Kind::Key]).max(first_age);
-        let ghost_age = age_after(&[Kind::Ghost]);
+        let generation = age_after(&[EntryKind::Id, EntryKind::Key]).max(first_age);
+        let ghost_age = age_after(&[EntryKind::Ghost]);
         let mut active = MemTable::new();
         active.age = generation;
         let next_number = named.iter().map(|(number, ..)| number + 1).fold(next_number, u64::max);
-        Ok(Index {
+        Ok(EventIndex {
             disk,
             active: RwLock::new(active),
             frozen: RwLock::new(None),
@@ -134,7 +133,7 @@ impl Index {
     /// After an error no file is left.
     pub(crate) fn spill(&self, table: &MemTable) -> Result<Vec<Arc<Run>>, RunError> {
         let mut runs: Vec<Arc<Run>> = Vec::new();
-        for kind in [Kind::Id, Kind::Key] {
+        for kind in [EntryKind::Id, EntryKind::Key] {
             match self.spill_kind(table, kind) {
                 Ok(run) => runs.extend(run),
                 Err(error) => {
@@ -147,7 +146,7 @@ impl Index {
         Ok(runs)
     }
 
-    fn spill_kind(&self, table: &MemTable, kind: Kind) -> Result<Option<Arc<Run>>, RunError> {
+    fn spill_kind(&self, table: &MemTable, kind: EntryKind) -> Result<Option<Arc<Run>>, RunError> {
         if table.entries(kind) == 0 {
             return Ok(None);
         }
@@ -179,7 +178,7 @@ impl Index {
         let age = self.ghost_age.fetch_add(1, Ordering::Relaxed);
         let (number, entries) = (0, 0);
         let (age_from, age_to, id_ms_min, id_ms_max) = (age, age, u64::MAX, 0);
-        let kind = Kind::Ghost;
+        let kind = EntryKind::Ghost;
         let meta =
             RunMeta { number, kind, level: 0, entries, age_from, age_to, id_ms_min, id_ms_max, appended_max };
         let mut writer = RunWriter::create(&self.disk, &self.next_number, meta)?;
@@ -251,7 +250,7 @@ impl Index {
     }
 
     /// Entries of a kind in runs.
-    pub(crate) fn entries(&self, kind: Kind) -> u64 {
+    pub(crate) fn entries(&self, kind: EntryKind) -> u64 {
         self.runs().of(kind).iter().map(|run| run.meta().entries).sum()
     }
 

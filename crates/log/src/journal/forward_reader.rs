@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::frame::{self, FrameView, Header};
+use super::frame::{self, FrameHeader, FrameView};
 use crate::disk::DiskFile;
 
 /// Read at once; more if a frame is larger. Few enough that what was read is still at hand when it is used.
@@ -11,7 +11,7 @@ const WINDOW_BYTES: usize = 1 << 20;
 const HEADERS_BYTES: usize = 16 << 10;
 
 /// One file and what was last read of it.
-pub(super) struct Forward<'a> {
+pub(super) struct ForwardReader<'a> {
     file: &'a dyn DiskFile,
     len: usize,
     /// Bytes of the file from `start` on.
@@ -19,7 +19,7 @@ pub(super) struct Forward<'a> {
     start: usize,
 }
 
-impl<'a> Forward<'a> {
+impl<'a> ForwardReader<'a> {
     /// Uses the memory of `window`, whatever is in it.
     pub(super) fn new(file: &'a dyn DiskFile, window: &'a mut Vec<u8>) -> io::Result<Self> {
         let len = file.len()? as usize;
@@ -46,12 +46,12 @@ impl<'a> Forward<'a> {
     /// The frame at `at`, if there is a valid one.
     pub(super) fn frame(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameView<'_>>> {
         let header = self.from(at, frame::HEADER_BYTES)?;
-        let Some(Header { len, .. }) = frame::header(header, salt) else { return Ok(None) };
+        let Some(FrameHeader { len, .. }) = frame::header(header, salt) else { return Ok(None) };
         Ok(frame::parse(self.from(at, len)?, salt))
     }
 
     /// The header at `at`, if there is a valid one. Its body may be anything.
-    pub(super) fn header(&mut self, at: usize, salt: u32) -> io::Result<Option<Header>> {
+    pub(super) fn header(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameHeader>> {
         Ok(frame::header(self.read(at, frame::HEADER_BYTES, HEADERS_BYTES)?, salt))
     }
 
@@ -79,8 +79,8 @@ mod tests {
 
     use super::*;
     use crate::disk::Disk;
-    use crate::index::test_disk::MemDisk;
-    use crate::io_util::write_all_at;
+    use crate::file_io::write_all_at;
+    use crate::index::tests::mem_disk::MemDisk;
 
     fn file(bytes: &[u8]) -> Arc<dyn DiskFile> {
         let file = MemDisk::default().create("file").unwrap();
@@ -92,7 +92,7 @@ mod tests {
     fn every_place_reads_as_it_is_in_the_file() {
         let bytes: Vec<u8> = (0..WINDOW_BYTES * 2 + 1000).map(|at| (at / 7) as u8).collect();
         let (file, mut window) = (file(&bytes), vec![9; 100]);
-        let mut forward = Forward::new(&*file, &mut window).unwrap();
+        let mut forward = ForwardReader::new(&*file, &mut window).unwrap();
         assert_eq!(forward.len(), bytes.len());
         let places =
             [0, 3, WINDOW_BYTES - 2, WINDOW_BYTES, 5, WINDOW_BYTES * 2 - 1, bytes.len() - 3, bytes.len()];
@@ -112,11 +112,11 @@ mod tests {
         let at = bytes.len();
         let mut made = vec![0; frame::HEADER_BYTES];
         made.extend(vec![7; WINDOW_BYTES * 2]);
-        frame::finish(&mut made, frame::Parts { lsn: 5, ..frame::Parts::default() });
+        frame::finish(&mut made, frame::FrameParts { lsn: 5, ..frame::FrameParts::default() });
         frame::seal(&mut made, 4, 1);
         bytes.extend(&made);
         let (file, mut window) = (file(&bytes), Vec::new());
-        let mut forward = Forward::new(&*file, &mut window).unwrap();
+        let mut forward = ForwardReader::new(&*file, &mut window).unwrap();
         forward.from(0, 1).unwrap();
         let found = forward.frame(at, 1).unwrap().map(|view| (view.lsn, view.len));
         assert_eq!(found, Some((5, made.len())));

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::test_disk::MemDisk;
-use super::{GhostEntry, Index, Insert, Kind, Run, RunError, run_number, run_path};
+use super::mem_disk::MemDisk;
 use crate::disk::Disk;
+use crate::index::{EntryKind, EventIndex, GhostEntry, Insert, Run, RunError, run_number, run_path};
 
 const EVENTS: u64 = 400;
 
 /// An index with one run of ids, number 1, and one of keys, number 2.
-fn small() -> (Arc<MemDisk>, Index) {
+fn small() -> (Arc<MemDisk>, EventIndex) {
     let disk = Arc::new(MemDisk::default());
-    let index = Index::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
+    let index = EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
     for offset in 0..EVENTS {
         let (topic, pos, id_hash, key_hash) = (1, offset as u32, offset % 100, Some(offset));
         index.insert_pair(&Insert { topic, pos, offset, id_hash, id_ms: None, key_hash, appended_ms: 0 });
@@ -70,7 +70,7 @@ fn a_file_cut_while_open_is_reported() {
     let (disk, index) = small();
     disk.file(&run_path(1)).bytes.lock().unwrap().truncate(5_000);
     let mut found = Vec::new();
-    let failed = index.candidates(Kind::Id, 1, 99, None, &mut found);
+    let failed = index.candidates(EntryKind::Id, 1, 99, None, &mut found);
     assert!(matches!(failed, Err(RunError::Damaged { .. })), "{failed:?}");
     assert_eq!(index.verify().len(), 1);
 }
@@ -88,13 +88,15 @@ fn swapped_pages_and_files_are_noticed() {
 #[test]
 fn open_names_the_run_that_is_not_what_the_manifest_says() {
     let (disk, _) = small();
-    let open = |named: &[(u64, Kind, u8)]| {
-        Index::open(Arc::clone(&disk) as Arc<dyn Disk>, named, 1).map(|_| ()).map_err(|(number, _)| number)
+    let open = |named: &[(u64, EntryKind, u8)]| {
+        EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, named, 1)
+            .map(|_| ())
+            .map_err(|(number, _)| number)
     };
-    assert_eq!(open(&[(1, Kind::Id, 0), (2, Kind::Key, 0)]), Ok(()));
-    assert_eq!(open(&[(1, Kind::Id, 0), (2, Kind::Id, 0)]), Err(2));
-    assert_eq!(open(&[(1, Kind::Id, 0), (7, Kind::Id, 0)]), Err(7));
-    assert_eq!(open(&[(1, Kind::Id, 0), (1, Kind::Id, 1)]), Err(1));
+    assert_eq!(open(&[(1, EntryKind::Id, 0), (2, EntryKind::Key, 0)]), Ok(()));
+    assert_eq!(open(&[(1, EntryKind::Id, 0), (2, EntryKind::Id, 0)]), Err(2));
+    assert_eq!(open(&[(1, EntryKind::Id, 0), (7, EntryKind::Id, 0)]), Err(7));
+    assert_eq!(open(&[(1, EntryKind::Id, 0), (1, EntryKind::Id, 1)]), Err(1));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use promethean_log::{Batch, Log, MaintenanceError, Options, Policy, Topic};
+use promethean_log::{Log, LogBatch, LogOptions, MaintenanceError, Topic, TopicPolicy};
 use promethean_model::Durability;
 use promethean_testkit::{Failure, Matcher, OpKind};
 
@@ -11,10 +11,10 @@ use super::world::*;
 const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
 fn patient() -> World {
-    World::with(Options { checkpoint_bytes: 1 << 20, index_bytes: 1 << 20, ..small() })
+    World::with(LogOptions { checkpoint_bytes: 1 << 20, index_bytes: 1 << 20, ..small() })
 }
 
-fn topic_with(log: &Log, policy: Policy) -> Topic {
+fn topic_with(log: &Log, policy: TopicPolicy) -> Topic {
     let topic = log.create_topic(&name("t")).unwrap();
     log.set_policy(&topic, policy);
     topic
@@ -28,7 +28,7 @@ fn runs(world: &World) -> Vec<String> {
 fn a_topic_that_keeps_a_number_of_events_takes_no_checkpoint_for_each_of_them() {
     let world = patient();
     let log = world.open();
-    let topic = topic_with(&log, Policy { count: Some(10), ..Policy::default() });
+    let topic = topic_with(&log, TopicPolicy { count: Some(10), ..TopicPolicy::default() });
     for n in 0..200 {
         append(&log, "t", event(n, None, LONG)).unwrap();
         log.maintain().unwrap();
@@ -45,9 +45,9 @@ fn a_topic_that_keeps_a_number_of_events_takes_no_checkpoint_for_each_of_them() 
 
 #[test]
 fn what_is_held_stays_until_the_reserve_is_reached() {
-    let world = World::with(Options { reserve_bytes: 64 * 1024, ..small() });
+    let world = World::with(LogOptions { reserve_bytes: 64 * 1024, ..small() });
     let log = world.open();
-    let topic = topic_with(&log, Policy { count: Some(10), ..Policy::default() });
+    let topic = topic_with(&log, TopicPolicy { count: Some(10), ..TopicPolicy::default() });
     log.holds().set(&name("t"), "reader", Some(30));
     for n in 0..100 {
         append(&log, "t", event(n, None, LONG)).unwrap();
@@ -64,13 +64,13 @@ fn what_is_held_stays_until_the_reserve_is_reached() {
 
 #[test]
 fn refused_batches_leave_no_topics_behind() {
-    let world = World::with(Options { topics: 10, ..small() });
+    let world = World::with(LogOptions { topics: 10, ..small() });
     let log = world.open();
     let held = log.topic_or_create(&name("held")).unwrap();
     append(&log, "real", event(0, None, "x")).unwrap();
     for n in 0..100 {
         let topic = log.topic_or_create(&name(&format!("refused-{n}"))).unwrap();
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(n, None, "x")).unwrap();
         batch.expect_end(&topic, 7);
         assert!(log.append(batch, Durability::Fsync).is_err());
@@ -79,7 +79,7 @@ fn refused_batches_leave_no_topics_behind() {
         append(&log, &format!("more-{n}"), event(n, None, "x")).unwrap();
     }
     assert!(log.topic_or_create(&name("one.too.many")).is_err());
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.push(&held, event(500, None, "late")).unwrap();
     log.append(batch, Durability::Fsync).unwrap();
     drop(log);
@@ -123,13 +123,13 @@ fn runs_of_failed_maintenance_are_removed() {
     // Of retention: ghosts of one segment are written, those of the next are not.
     let world = patient();
     let log = world.open();
-    let topic = topic_with(&log, Policy::default());
+    let topic = topic_with(&log, TopicPolicy::default());
     for n in 0..120 {
         append(&log, "t", event(n, None, LONG)).unwrap();
     }
     log.checkpoint().unwrap();
     let before = runs(&world);
-    log.set_policy(&topic, Policy { count: Some(1), ..Policy::default() });
+    log.set_policy(&topic, TopicPolicy { count: Some(1), ..TopicPolicy::default() });
     world.disk.fail_next(Matcher::op(OpKind::Create).path("index").nth(2), Failure::ENOSPC);
     assert!(log.maintain().is_err());
     assert_eq!(runs(&world), before);
@@ -140,7 +140,7 @@ fn files_of_a_failed_compaction_are_removed() {
     for (kind, path) in [(OpKind::Create, "index"), (OpKind::Write, "index"), (OpKind::Write, "-1.")] {
         let world = patient();
         let log = world.open();
-        let topic = topic_with(&log, Policy { compacted: true, ..Policy::default() });
+        let topic = topic_with(&log, TopicPolicy { compacted: true, ..TopicPolicy::default() });
         for n in 0..200 {
             append(&log, "t", event(n, Some(&format!("k{}", n % 9)), LONG)).unwrap();
         }
@@ -159,7 +159,7 @@ fn ids_of_removed_events_survive_an_open_whose_owner_has_not_told_the_policies_y
     const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
     let world = patient();
     let log = world.open();
-    let policy = Policy { count: Some(1), dedupe_window_ms: WEEK_MS, ..Policy::default() };
+    let policy = TopicPolicy { count: Some(1), dedupe_window_ms: WEEK_MS, ..TopicPolicy::default() };
     topic_with(&log, policy.clone());
     for n in 0..120 {
         append(&log, "t", event(n, None, LONG)).unwrap();
@@ -181,9 +181,9 @@ fn ids_of_removed_events_survive_an_open_whose_owner_has_not_told_the_policies_y
 #[test]
 fn two_who_compact_at_once_do_not_remove_each_others_segments() {
     const KEYS: u64 = 9;
-    let world = World::with(Options { threads: true, maintenance_interval_ms: 1, ..small() });
+    let world = World::with(LogOptions { threads: true, maintenance_interval_ms: 1, ..small() });
     let log = world.open();
-    topic_with(&log, Policy { compacted: true, ..Policy::default() });
+    topic_with(&log, TopicPolicy { compacted: true, ..TopicPolicy::default() });
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {

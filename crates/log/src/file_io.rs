@@ -1,11 +1,24 @@
 //! Whole reads and writes over positioned calls that may be short.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard};
 
 use crate::disk::DiskFile;
-use promethean_model::IgnorePoison;
 
+/// Reads until `buf` is full or the file ends. Returns how many bytes were read.
+pub(crate) fn read_full(file: &dyn DiskFile, buf: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, at + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `bytes` from position `at` on.
 pub(crate) fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, at) {
@@ -19,9 +32,4 @@ pub(crate) fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -
         }
     }
     Ok(())
-}
-
-/// A panicking holder poisons the log itself (see `poison.rs`), so the lock's own poison says nothing more.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().ignore_poison()
 }

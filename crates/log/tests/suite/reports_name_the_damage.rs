@@ -1,6 +1,6 @@
 //! What the log says of itself and of the trouble it met.
 
-use promethean_log::{Log, OpenError, Options, ReadLimit};
+use promethean_log::{Log, LogOpenError, LogOptions, ReadLimit};
 
 use super::world::*;
 
@@ -30,7 +30,7 @@ fn events_of_a_topic_whose_creation_is_lost_are_reported() {
     world.options.accept_damaged_journal = true;
     let (log, report) = world.try_open().unwrap();
     assert!(log.topic(&name("lost.topic")).is_none());
-    let told = |damage: &promethean_log::Damage| {
+    let told = |damage: &promethean_log::LogDamage| {
         damage.topic.as_deref() == Some(&format!("#{number}"))
             && (damage.from_offset, damage.to_offset) == (1, 7)
     };
@@ -80,7 +80,7 @@ fn accepting_damage_is_advised_only_where_it_helps() {
     assert!(!message(&|world| world.disk.flip_bit("manifest", 20, 1).unwrap()));
 }
 
-type Change = fn(&mut Options);
+type Change = fn(&mut LogOptions);
 
 #[test]
 fn options_that_cannot_work_are_refused_and_say_what_would() {
@@ -99,7 +99,7 @@ fn options_that_cannot_work_are_refused_and_say_what_would() {
         let mut world = World::new();
         change(&mut world.options);
         let refused = world.try_open().unwrap_err();
-        assert!(matches!(&refused, OpenError::Options { option, .. } if *option == wrong), "{refused}");
+        assert!(matches!(&refused, LogOpenError::Options { option, .. } if *option == wrong), "{refused}");
         assert!(refused.to_string().contains("set it to at "), "{refused}");
         assert!(world.disk.files().is_empty(), "nothing was made");
     }

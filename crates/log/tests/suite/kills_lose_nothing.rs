@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use promethean_log::state::NoState;
-use promethean_log::{Batch, Log, NoObserver, OpenArgs, Options, RealDisk};
+use promethean_log::{Log, LogBatch, LogOptions, NoObserver, OpenArgs, RealDisk};
 use promethean_model::{Durability, SystemClock};
 use promethean_testkit::ledger::{Invocation, LedgerEntry, payload_hash};
 use promethean_testkit::{Ledger, SeededRng};
@@ -22,8 +22,8 @@ const PUBLISHERS: u64 = 4;
 /// Cycles on one directory before it is replaced by a new one.
 const CYCLES_PER_DIR: u64 = 25;
 
-fn options() -> Options {
-    Options {
+fn options() -> LogOptions {
+    LogOptions {
         journal_file_bytes: 64 * 1024,
         checkpoint_bytes: 128 * 1024,
         segment_bytes: 32 * 1024,
@@ -31,7 +31,7 @@ fn options() -> Options {
         index_bytes: 256 * 1024,
         open_files: 16,
         reserve_bytes: 0,
-        ..Options::default()
+        ..LogOptions::default()
     }
 }
 
@@ -70,7 +70,7 @@ fn publish(log: &Log, dir: &Path, publisher: u64, base: u64) {
         // Unique over cycles, publishers and rounds.
         let first = ((base + round) * PUBLISHERS + publisher) * 1000;
         let count = rng.range(1..4);
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         let mut ops = Vec::new();
         for number in first..first + count {
             let topic = ["a", "b", "c.d"][rng.range(0..3) as usize];
@@ -109,7 +109,7 @@ fn cut_torn_line(path: &Path) {
 /// Starts the child and kills it after that many acknowledgements.
 fn run_and_kill(dir: &Path, acknowledgements: u64) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "suite::kill::child", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "suite::kills_lose_nothing::child", "--nocapture", "--test-threads=1"])
         .env(CHILD_DIR, dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

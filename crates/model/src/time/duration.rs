@@ -1,4 +1,4 @@
-//! Lengths of time in settings: `24h`, `50ms`, `7d`.
+//! Lengths of time as text: `24h`, `50ms`, `7d`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ pub enum MillisError {
     TooLong,
 }
 
-/// Greatest first, so that the first that divides is the one to print.
+/// Units with their milliseconds, greatest first: a duration is printed in the first unit that divides it.
 const UNITS: [(&str, u64); 5] =
     [("d", 24 * 60 * 60 * 1000), ("h", 60 * 60 * 1000), ("m", 60 * 1000), ("s", 1000), ("ms", 1)];
 
@@ -34,17 +34,17 @@ impl Millis {
     /// 100 years of 365 days.
     pub const MAX: Self = Self(36_500 * 24 * 60 * 60 * 1000);
 
-    /// This many milliseconds; beyond `MAX`, `MAX`.
+    /// Makes a length of this many milliseconds, at most `MAX`.
     pub const fn new(ms: u64) -> Self {
         if ms > Self::MAX.0 { Self::MAX } else { Self(ms) }
     }
 
-    /// This many seconds; beyond `MAX`, `MAX`.
+    /// Makes a length of this many seconds, at most `MAX`.
     pub const fn from_secs(secs: u64) -> Self {
         Self::new(secs.saturating_mul(1000))
     }
 
-    /// This many hours; beyond `MAX`, `MAX`.
+    /// Makes a length of this many hours, at most `MAX`.
     pub const fn from_hours(hours: u64) -> Self {
         Self::from_secs(hours.saturating_mul(3600))
     }
@@ -57,6 +57,23 @@ impl Millis {
     fn checked(ms: u64) -> Result<Self, MillisError> {
         if ms > Self::MAX.0 { Err(MillisError::TooLong) } else { Ok(Self(ms)) }
     }
+}
+
+/// Adds up lengths of decreasing units, such as `1d12h`. `None` if there is none, or a unit does not decrease.
+pub(super) fn sum_ms(text: &str) -> Option<u64> {
+    let mut rest = text;
+    let mut sum_ms = 0_u64;
+    let mut units = UNITS.iter();
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let letters = rest.bytes().skip(digits).take_while(u8::is_ascii_lowercase).count();
+        let (part, after) = rest.split_at_checked(digits + letters)?;
+        // The units before this one are used up: none of them may follow it.
+        units.find(|(name, _)| part.get(digits..) == Some(name))?;
+        sum_ms = sum_ms.checked_add(part.parse::<Millis>().ok()?.get())?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(sum_ms)
 }
 
 impl From<Millis> for Duration {
@@ -75,7 +92,7 @@ impl FromStr for Millis {
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(MillisError::Form);
         }
-        // All digits, so the only way to fail is to overflow.
+        // The text is all digits, so that parsing can fail by overflow only.
         let count: u64 = digits.parse().map_err(|_| MillisError::TooLong)?;
         Self::checked(count.checked_mul(*unit_ms).ok_or(MillisError::TooLong)?)
     }

@@ -5,7 +5,7 @@
 use promethean_log::Log;
 use promethean_testkit::{Failure, Matcher, OpKind, SeededRng};
 
-use super::crash::panic_text;
+use super::power_cuts_lose_nothing::panic_text;
 use super::simulation::Simulation;
 
 const ROUNDS: usize = 4;

@@ -1,6 +1,6 @@
 //! Errors of the disk and of the state engine, as the user sees them.
 
-use promethean_log::{AppendError, Batch, OpenError, Options};
+use promethean_log::{AppendError, LogBatch, LogOpenError, LogOptions};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::{Failure, Matcher, OpKind};
@@ -96,7 +96,7 @@ fn a_failed_sync_of_the_checkpoint_keeps_the_journal() {
 
 #[test]
 fn a_full_disk_refuses_publishing_before_it_is_full_and_resumes_without_a_restart() {
-    let options = Options { reserve_bytes: 64 * 1024, ..small() };
+    let options = LogOptions { reserve_bytes: 64 * 1024, ..small() };
     let world = World::with(options);
     world.disk.set_capacity(Some(256 * 1024));
     let log = world.open();
@@ -112,7 +112,7 @@ fn a_full_disk_refuses_publishing_before_it_is_full_and_resumes_without_a_restar
     let topic = log.topic(&name("t")).unwrap();
     assert_eq!(payloads(&log, "t", 0).len() as u64, accepted, "reads go on");
     for n in 0..20u64 {
-        let mut acks = Batch::new();
+        let mut acks = LogBatch::new();
         acks.redo(&encode_puts(&[(b"cursor", &n.to_le_bytes())]));
         log.append(acks, Durability::Fsync).expect("acks go on");
     }
@@ -148,7 +148,7 @@ fn a_checkpoint_without_space_is_finished_when_space_returns() {
 fn a_second_process_is_turned_away() {
     let world = World::new();
     let log = world.open();
-    assert!(matches!(world.try_open(), Err(OpenError::Locked)));
+    assert!(matches!(world.try_open(), Err(LogOpenError::Locked)));
     drop(log);
     assert!(world.try_open().is_ok());
 }
@@ -160,7 +160,7 @@ fn another_format_is_refused_and_left_alone() {
     world.disk.write_file("FORMAT", b"promethean-data 2\n").unwrap();
     let before = world.disk.files();
     let refused = world.try_open().unwrap_err();
-    assert!(matches!(refused, OpenError::Format { .. }), "{refused}");
+    assert!(matches!(refused, LogOpenError::Format { .. }), "{refused}");
     assert!(refused.to_string().contains("promethean-data 2"));
     assert_eq!(world.disk.files(), before);
 }
@@ -170,7 +170,7 @@ fn a_state_from_another_time_is_refused() {
     let mut world = World::new();
     let log = world.open();
     for n in 0..5u64 {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.redo(&encode_puts(&[(b"k", &n.to_le_bytes())]));
         log.append(batch, Durability::Fsync).unwrap();
     }
@@ -178,10 +178,10 @@ fn a_state_from_another_time_is_refused() {
     drop(log);
     let newer =
         std::mem::replace(&mut world.state, std::sync::Arc::new(promethean_testkit::FaultState::new()));
-    assert!(matches!(world.try_open(), Err(OpenError::StateBehind { applied: 0, .. })));
+    assert!(matches!(world.try_open(), Err(LogOpenError::StateBehind { applied: 0, .. })));
     world.disk = promethean_testkit::FaultDisk::new();
     world.state = newer;
-    assert!(matches!(world.try_open(), Err(OpenError::StateAhead { end: 0, .. })));
+    assert!(matches!(world.try_open(), Err(LogOpenError::StateAhead { end: 0, .. })));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn redo_is_applied_once_more_after_the_state_lost_it() {
     let mut world = World::new();
     let log = world.open();
     for n in 0..30u64 {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.redo(&encode_puts(&[(format!("k{n}").as_bytes(), &n.to_le_bytes())]));
         log.append(batch, Durability::Fsync).unwrap();
         if n == 10 {
@@ -222,7 +222,7 @@ fn damaged_journal_can_be_accepted_and_no_offset_is_used_again() {
     let at = bytes.windows(16).position(|window| window == id(5).as_bytes()).unwrap();
     world.disk.flip_bit(&file, at as u64, 1).unwrap();
     let refused = world.try_open().unwrap_err();
-    assert!(matches!(&refused, OpenError::CorruptRange(damage) if damage.file == file), "{refused}");
+    assert!(matches!(&refused, LogOpenError::CorruptRange(damage) if damage.file == file), "{refused}");
     world.options.accept_damaged_journal = true;
     let (log, report) = world.try_open().unwrap();
     assert_eq!(report.damage.len(), 1);

@@ -2,12 +2,12 @@
 
 use promethean_log::planted::{Bug, plant};
 
-use super::{crash, damage};
+use super::{damage_is_noticed, power_cuts_lose_nothing};
 
 /// Whether power cuts or damage show the bug.
 fn caught(bug: Bug) -> Option<String> {
     plant(Some(bug));
-    let found = crash::hunt(0..20, 40).or_else(damage::hunt);
+    let found = power_cuts_lose_nothing::hunt(0..20, 40).or_else(damage_is_noticed::hunt);
     plant(None);
     found
 }
@@ -39,5 +39,5 @@ planted! {
 #[test]
 fn planted_nothing_finds_nothing() {
     plant(None);
-    assert_eq!(crash::hunt(0..20, 40), None);
+    assert_eq!(power_cuts_lose_nothing::hunt(0..20, 40), None);
 }

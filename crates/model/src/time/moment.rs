@@ -1,44 +1,88 @@
-//! Moments as people write them: RFC 3339, in the Gregorian calendar.
+//! Moments as people write them: `2027-01-31T12:00:00Z` (RFC 3339, in the Gregorian calendar), epoch
+//! milliseconds, `now`, or `2h30m ago`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::duration::sum_ms;
+
 const DAY_S: i64 = 86_400;
 
-/// A moment, in milliseconds since 1970. Written as `2027-01-31T12:00:00Z`.
+/// A moment, in milliseconds since 1970 began. Written as `2027-01-31T12:00:00Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(i64);
 
-/// A text that is no moment.
+/// A text that is not a moment in RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a moment needs date, time and offset, such as 2027-01-31T12:00:00Z")]
 pub struct MomentError;
 
+/// A text that [`Moment::parse`] does not read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "`{text}` is not a time; write a date such as `2027-01-31T12:00:00Z`, milliseconds since 1970, `now`, or how long \
+     ago, such as `5m ago` or `2h30m ago`"
+)]
+pub struct MomentTextError {
+    /// The text, as it was given.
+    pub text: String,
+}
+
 impl Moment {
-    /// So many milliseconds after 1970 began.
+    /// The moment this many milliseconds after 1970 began.
     pub const fn from_ms(ms: i64) -> Self {
         Self(ms)
     }
 
-    /// The milliseconds.
+    /// Milliseconds since 1970 began.
     pub const fn ms(self) -> i64 {
         self.0
     }
+
+    /// Reads a moment in any form that users may give: a date, epoch milliseconds, `now`, or a length of time
+    /// with `ago`.
+    ///
+    /// ```
+    /// use promethean_model::Moment;
+    ///
+    /// let now_ms = 1_800_000_000_000;
+    /// assert_eq!(Moment::parse("5m ago", now_ms), Ok(Moment::from_ms(now_ms - 300_000)));
+    /// assert_eq!(Moment::parse("1969-12-31T23:59:59Z", now_ms), Ok(Moment::from_ms(-1_000)));
+    /// assert!(Moment::parse("yesterday", now_ms).is_err());
+    /// ```
+    pub fn parse(text: &str, now_ms: i64) -> Result<Self, MomentTextError> {
+        read_any(text.trim(), now_ms).ok_or_else(|| MomentTextError { text: text.to_owned() })
+    }
 }
 
-/// Needs date, time and offset: without one of them it is a different moment in different places. Seconds may be left
-/// out; what is finer than a millisecond is cut off.
+fn read_any(text: &str, now_ms: i64) -> Option<Moment> {
+    if text.eq_ignore_ascii_case("now") {
+        return Some(Moment(now_ms));
+    }
+    if let Some(length) = text.strip_suffix("ago") {
+        let length = length.strip_suffix(|space: char| space.is_ascii_whitespace())?;
+        return sum_ms(length.trim_end()).and_then(|ms| now_ms.checked_sub_unsigned(ms)).map(Moment);
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok().map(Moment);
+    }
+    read_date(text)
+}
+
+/// Reads RFC 3339. Date, time and offset are needed: without one of them the text is another moment in other places.
+/// Seconds may be left out; digits below a millisecond are cut off.
 impl FromStr for Moment {
     type Err = MomentError;
 
     fn from_str(text: &str) -> Result<Self, MomentError> {
-        read(text).ok_or(MomentError)
+        read_date(text).ok_or(MomentError)
     }
 }
 
-fn read(text: &str) -> Option<Moment> {
+fn read_date(text: &str) -> Option<Moment> {
     let (date, rest) = text.split_once(['T', 't', ' '])?;
     let (year, rest_of_date) = date.split_once('-')?;
     let (month, day) = rest_of_date.split_once('-')?;
@@ -50,7 +94,7 @@ fn read(text: &str) -> Option<Moment> {
     Some(Moment(minutes * 60_000 + time_ms(time)?))
 }
 
-/// `HH:MM`, `HH:MM:SS` or `HH:MM:SS.fraction`. A leap second is the first of the next minute.
+/// Reads `HH:MM`, `HH:MM:SS` or `HH:MM:SS.fraction`. A leap second is read as the first second of the next minute.
 fn time_ms(time: &str) -> Option<i64> {
     let (hour, rest) = time.split_once(':')?;
     let (minute, seconds) = rest.split_once(':').unwrap_or((rest, "00"));
@@ -64,7 +108,7 @@ fn time_ms(time: &str) -> Option<i64> {
     Some(((hour * 60 + minute) * 60 + second) * 1000 + ms)
 }
 
-/// How far the zone is ahead.
+/// The minutes that the zone is ahead of UTC.
 fn zone_minutes(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);
@@ -98,7 +142,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The other way: year, month, day.
+/// Year, month and day: the inverse of [`days_from_civil`].
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -135,6 +179,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const NOW: i64 = 1_800_000_000_000;
 
     #[test]
     fn reads_and_prints_dates() {
@@ -188,6 +234,54 @@ mod tests {
         }
     }
 
+    #[test]
+    fn parse_reads_every_form() {
+        for (text, ms) in [
+            ("now", NOW),
+            (" NOW ", NOW),
+            ("5m ago", NOW - 300_000),
+            ("2h30m ago", NOW - 9_000_000),
+            ("1d ago", NOW - 86_400_000),
+            ("1d2h3m4s5ms  ago", NOW - 93_784_005),
+            ("0s ago", NOW),
+            ("0", 0),
+            ("-5", -5),
+            ("1700000000000", 1_700_000_000_000),
+            ("2027-01-31T12:00:00+02:00", 1_801_389_600_000),
+        ] {
+            assert_eq!(Moment::parse(text, NOW), Ok(Moment(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn parse_refuses_the_rest_and_says_what_to_write() {
+        for text in [
+            "",
+            "ago",
+            "5 ago",
+            "5mago",
+            "m ago",
+            "30m2h ago",
+            "5m5m ago",
+            "-5m ago",
+            "5m",
+            "yesterday",
+            "1.5",
+            "--5",
+            "-",
+            "99999999999999999999",
+            "40000d ago",
+            "2027-01-31",
+            "2027-01-31T12:00:00",
+            "5M ago",
+        ] {
+            assert_eq!(Moment::parse(text, NOW), Err(MomentTextError { text: text.to_owned() }), "{text}");
+        }
+        let said = Moment::parse("5m", NOW).unwrap_err().to_string();
+        assert!(said.starts_with("`5m` is not a time; write a date such as"), "{said}");
+        assert!(Moment::parse("1ms ago", i64::MIN).is_err());
+    }
+
     proptest! {
         #[test]
         fn what_is_printed_is_read(ms in -62_135_596_800_000_i64..253_402_300_800_000) {
@@ -196,8 +290,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_odd(text in "[0-9TtZz:.+ -]{0,30}") {
+        fn no_date_panics(text in "[0-9TtZz:.+ -]{0,30}") {
             let _ = text.parse::<Moment>();
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,12}( ago)?", now in any::<i64>()) {
+            let _ = Moment::parse(&text, now);
         }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 
-use super::test_disk::MemDisk;
-use super::{GhostEntry, Index, Insert, Kind, MemTable, Merged, Run, run_path};
+use super::mem_disk::MemDisk;
 use crate::disk::Disk;
+use crate::index::{EntryKind, EventIndex, GhostEntry, Insert, MemTable, Merged, Run, run_path};
 
 const TOPICS: u32 = 3;
 const IDS: u64 = 400;
@@ -40,7 +40,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 struct World {
     disk: Arc<MemDisk>,
-    index: Index,
+    index: EventIndex,
     /// Every event ever inserted; the first `in_runs` of them are in runs, the next up to `frozen` in the frozen table.
     events: Vec<Insert>,
     in_runs: usize,
@@ -53,7 +53,8 @@ struct World {
 impl World {
     fn new() -> World {
         let disk = Arc::new(MemDisk::default());
-        let index = Index::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
+        let index =
+            EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
         let (next_offset, earliest) = ([0; 3], [0; 3]);
         World {
             disk,
@@ -136,7 +137,7 @@ impl World {
     fn merge(&mut self, stop: bool) {
         let Some(task) = self.index.pick_merge() else { return };
         let earliest = self.earliest;
-        let keep = |kind, topic: u32, offset| kind == Kind::Ghost || offset >= earliest[topic as usize];
+        let keep = |kind, topic: u32, offset| kind == EntryKind::Ghost || offset >= earliest[topic as usize];
         let added = match self.index.merge(&task, &keep, &AtomicBool::new(stop)).unwrap() {
             Merged::Run(run) => {
                 assert_eq!(run.meta().level, task.inputs[0].meta().level + 1);
@@ -177,7 +178,7 @@ impl World {
         assert_eq!(files, named.iter().map(|(number, ..)| run_path(*number)[6..].to_owned()).collect());
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
         // Numbers start again at 1, as if the manifest's were old: names in use are passed over.
-        self.index = Index::open(disk, &named, 1).map_err(|err| err.1).unwrap();
+        self.index = EventIndex::open(disk, &named, 1).map_err(|err| err.1).unwrap();
         for (old, new) in runs.all().zip(self.index.runs().all()) {
             assert_eq!(old.meta(), new.meta());
         }
@@ -186,8 +187,8 @@ impl World {
     }
 
     fn check(&self) {
-        for kind in [Kind::Id, Kind::Key] {
-            let hashes = if kind == Kind::Id { IDS } else { KEYS };
+        for kind in [EntryKind::Id, EntryKind::Key] {
+            let hashes = if kind == EntryKind::Id { IDS } else { KEYS };
             for topic in 0..TOPICS {
                 for nth in 0..hashes {
                     self.check_hash(kind, topic, nth);
@@ -207,12 +208,12 @@ impl World {
         assert!(self.index.runs().overlapping().is_none());
     }
 
-    fn check_hash(&self, kind: Kind, topic: u32, nth: u64) {
+    fn check_hash(&self, kind: EntryKind, topic: u32, nth: u64) {
         let (hash, earliest) = (spread(nth), self.earliest[topic as usize]);
         let of = |events: &[Insert]| -> Vec<(u64, u32)> {
             let same = |e: &&Insert| {
                 e.topic == topic
-                    && if kind == Kind::Id { e.id_hash == hash } else { e.key_hash == Some(hash) }
+                    && if kind == EntryKind::Id { e.id_hash == hash } else { e.key_hash == Some(hash) }
             };
             events.iter().filter(same).rev().map(|e| (e.offset, e.pos)).collect()
         };
@@ -222,7 +223,7 @@ impl World {
         };
 
         let mut found = Vec::new();
-        let time = if kind == Kind::Id { id_ms(nth) } else { Some(u64::MAX) };
+        let time = if kind == EntryKind::Id { id_ms(nth) } else { Some(u64::MAX) };
         self.index.candidates(kind, topic, hash, time, &mut found).unwrap();
         assert!(found.iter().all(|entry| all.contains(entry)));
         assert_eq!(alive(&found), alive(&all));
@@ -299,12 +300,12 @@ fn tiers_stay_few_and_spans_of_equal_hashes_are_found_whole() {
             world.merge(false);
         }
     }
-    assert_eq!(world.index.entries(Kind::Key), table_events);
-    let levels: Vec<_> = world.index.runs().of(Kind::Key).iter().map(|run| run.meta().level).collect();
+    assert_eq!(world.index.entries(EntryKind::Key), table_events);
+    let levels: Vec<_> = world.index.runs().of(EntryKind::Key).iter().map(|run| run.meta().level).collect();
     assert_eq!(levels, [0, 1, 2]);
     for (hash, count) in [(0, 0), (1, 63), (4, 0), (5, 63_000), (6, 0), (9, 63), (10, 0)] {
         let mut found = Vec::new();
-        world.index.candidates(Kind::Key, 2, hash, None, &mut found).unwrap();
+        world.index.candidates(EntryKind::Key, 2, hash, None, &mut found).unwrap();
         assert_eq!(found.len(), count, "hash {hash}");
         assert!(found.is_sorted_by(|a, b| a.0 > b.0));
     }
@@ -313,7 +314,7 @@ fn tiers_stay_few_and_spans_of_equal_hashes_are_found_whole() {
         newest = Some(offset);
         ControlFlow::Break(())
     };
-    world.index.newest_upto(Kind::Key, 2, 5, 12_345, &mut first).unwrap();
+    world.index.newest_upto(EntryKind::Key, 2, 5, 12_345, &mut first).unwrap();
     assert_eq!(newest, Some(12_345));
     assert!(world.index.verify().is_empty());
 }

@@ -1,6 +1,6 @@
 //! What a log does when nothing goes wrong.
 
-use promethean_log::{AppendError, Batch, Log, NewEvent, NewId, Policy, ReadError, ReadLimit};
+use promethean_log::{AppendError, Log, LogBatch, LogReadError, NewEvent, NewId, ReadLimit, TopicPolicy};
 use promethean_model::Durability;
 
 use super::world::*;
@@ -44,7 +44,7 @@ fn time_finds_the_lowest_offset_whatever_the_order_of_stamps() {
     let topic = log.topic_or_create(&name("t")).unwrap();
     let stamps: Vec<i64> = (0..400).map(|n: i64| (n * 7919) % 1000 + n).collect();
     for (n, ts) in stamps.iter().enumerate() {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, NewEvent { ts: Some(*ts), ..event(n as u64, None, "{}") }).unwrap();
         log.append(batch, Durability::Fsync).unwrap();
     }
@@ -60,7 +60,7 @@ fn a_repeated_id_is_a_duplicate_and_another_content_is_refused_with_its_whole_ba
     let log = world.open();
     assert_eq!(append(&log, "t", event(1, Some("k"), "1")).unwrap(), 0);
     let repeat = |log: &Log| {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&log.topic(&name("t")).unwrap(), event(1, Some("k"), "1")).unwrap();
         let placed = log.append(batch, Durability::Fsync).unwrap().events[0];
         assert_eq!((placed.offset, placed.duplicate), (0, true));
@@ -70,19 +70,19 @@ fn a_repeated_id_is_a_duplicate_and_another_content_is_refused_with_its_whole_ba
     let log = world.open();
     repeat(&log);
     let topic = log.topic(&name("t")).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.push(&topic, event(2, None, "2")).unwrap();
     batch.push(&topic, event(1, Some("k"), "other")).unwrap();
     let refused = log.append(batch, Durability::Fsync).unwrap_err();
     assert!(matches!(refused, AppendError::IdConflict { offset: 0, .. }), "{refused}");
     assert_eq!(topic.end(), 1);
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.push(&topic, event(3, None, "3")).unwrap();
     batch.push(&topic, event(3, None, "3")).unwrap();
     let receipt = log.append(batch, Durability::Fsync).unwrap();
     assert_eq!((receipt.events[0].offset, receipt.events[1].offset), (1, 1));
     assert!(!receipt.events[0].duplicate && receipt.events[1].duplicate);
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.push(&topic, event(4, None, "4")).unwrap();
     batch.push(&topic, event(4, None, "five")).unwrap();
     assert!(matches!(log.append(batch, Durability::Fsync), Err(AppendError::IdConflict { .. })));
@@ -95,9 +95,9 @@ fn events_that_stand_alone_share_a_batch_and_are_refused_alone() {
     let log = world.open();
     let (plain, keyed) =
         (log.topic_or_create(&name("plain")).unwrap(), log.topic_or_create(&name("keyed")).unwrap());
-    log.set_policy(&keyed, Policy { compacted: true, ..Policy::default() });
+    log.set_policy(&keyed, TopicPolicy { compacted: true, ..TopicPolicy::default() });
     append(&log, "plain", event(1, None, "1")).unwrap();
-    let mut batch = Batch::each();
+    let mut batch = LogBatch::each();
     for (topic, event) in [
         (&plain, event(2, None, "2")),
         (&plain, event(1, None, "other")),
@@ -124,7 +124,7 @@ fn events_that_stand_alone_share_a_batch_and_are_refused_alone() {
     assert_eq!(written("plain").collect::<Vec<_>>(), ["1", "2"]);
     assert_eq!(written("keyed").collect::<Vec<_>>(), ["4"]);
 
-    let mut batch = Batch::each();
+    let mut batch = LogBatch::each();
     batch.push(&plain, event(1, None, "1")).unwrap();
     batch.push(&keyed, event(5, None, "5")).unwrap();
     let receipt = log.append(batch, Durability::Fsync).unwrap();
@@ -137,8 +137,8 @@ fn expectations_hold_or_refuse() {
     let log = world.open();
     append(&log, "t", event(1, Some("k"), "1")).unwrap();
     let topic = log.topic(&name("t")).unwrap();
-    let with = |number: u64, expect: &dyn Fn(&mut Batch)| {
-        let mut batch = Batch::new();
+    let with = |number: u64, expect: &dyn Fn(&mut LogBatch)| {
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(number, Some("k"), "x")).unwrap();
         expect(&mut batch);
         log.append(batch, Durability::Fsync)
@@ -175,9 +175,9 @@ fn server_stamps_never_decrease_even_over_a_restart() {
 #[test]
 fn retention_by_count_bytes_and_age_leaves_the_rest_and_remembers_ids() {
     for policy in [
-        Policy { count: Some(50), ..Policy::default() },
-        Policy { bytes: Some(16 * 1024), ..Policy::default() },
-        Policy { age_ms: Some(10_000), ..Policy::default() },
+        TopicPolicy { count: Some(50), ..TopicPolicy::default() },
+        TopicPolicy { bytes: Some(16 * 1024), ..TopicPolicy::default() },
+        TopicPolicy { age_ms: Some(10_000), ..TopicPolicy::default() },
     ] {
         let world = World::new();
         let log = world.open();
@@ -192,7 +192,7 @@ fn retention_by_count_bytes_and_age_leaves_the_rest_and_remembers_ids() {
         assert!(earliest > 100 && earliest < 595, "{policy:?}: {earliest}");
         let gone = log.read(&topic, 0, ReadLimit { events: 1, bytes: 1 });
         assert!(
-            matches!(gone, Err(ReadError::OutOfRange { requested: 0, earliest: e, .. }) if e == earliest)
+            matches!(gone, Err(LogReadError::OutOfRange { requested: 0, earliest: e, .. }) if e == earliest)
         );
         assert_eq!(payloads(&log, "t", earliest).len() as u64, 600 - earliest);
         let files = world.disk.files().into_iter().filter(|file| file.ends_with(".seg")).count();
@@ -216,7 +216,7 @@ fn everything_goes_when_everything_is_too_old() {
     let world = World::new();
     let log = world.open();
     let topic = log.topic_or_create(&name("t")).unwrap();
-    log.set_policy(&topic, Policy { age_ms: Some(1000), ..Policy::default() });
+    log.set_policy(&topic, TopicPolicy { age_ms: Some(1000), ..TopicPolicy::default() });
     for n in 0..10 {
         append(&log, "t", event(n, None, "x")).unwrap();
     }
@@ -237,7 +237,7 @@ fn a_compacted_topic_keeps_the_latest_of_each_key() {
     let world = World::new();
     let log = world.open();
     let topic = log.topic_or_create(&name("t")).unwrap();
-    log.set_policy(&topic, Policy { compacted: true, ..Policy::default() });
+    log.set_policy(&topic, TopicPolicy { compacted: true, ..TopicPolicy::default() });
     let keyless = append(&log, "t", event(9999, None, "x"));
     assert!(matches!(keyless, Err(AppendError::KeyRequired { .. })));
     for n in 0..800u64 {
@@ -298,7 +298,7 @@ fn os_batches_are_seen_once_they_are_synced() {
     let world = World::new();
     let log = world.open();
     let topic = log.topic_or_create(&name("t")).unwrap();
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.push(&topic, NewEvent { id: NewId::Minted(id(1)), ..event(1, None, "1") }).unwrap();
     let receipt = log.append(batch, Durability::Os).unwrap();
     assert_eq!((receipt.events[0].offset, receipt.durability), (0, Durability::Os));

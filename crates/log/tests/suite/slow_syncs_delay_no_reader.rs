@@ -6,17 +6,17 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use promethean_log::disk::Disk;
-use promethean_log::{Batch, Log, NewEvent, NewId, OpenArgs, Options};
+use promethean_log::{Log, LogBatch, LogOptions, NewEvent, NewId, OpenArgs};
 use promethean_model::Durability;
 use promethean_testkit::GateDisk;
 
-use super::reports::look_around;
+use super::reports_name_the_damage::look_around;
 use super::world::*;
 
 /// Far more than anything here takes, unless it waits for the gate.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn open(options: Options, slow: &str) -> (GateDisk, Log) {
+fn open(options: LogOptions, slow: &str) -> (GateDisk, Log) {
     open_gated(&World::with(options), |disk| GateDisk::new(disk, slow))
 }
 
@@ -44,7 +44,7 @@ fn must_not_wait(what: &str, disk: &GateDisk, log: &Log, work: fn(&Log)) {
 
 #[test]
 fn reads_lookups_and_health_go_on_while_a_sync_is_stuck() {
-    let (disk, log) = open(Options { threads: true, ..small() }, "journal");
+    let (disk, log) = open(LogOptions { threads: true, ..small() }, "journal");
     for n in 0..50 {
         append(&log, ["t", "u"][n as usize % 2], event(n, Some("k"), "x")).unwrap();
     }
@@ -58,7 +58,7 @@ fn reads_lookups_and_health_go_on_while_a_sync_is_stuck() {
     must_not_wait("a reader", &disk, &log, look_around);
     must_not_wait("a submit", &disk, &log, |log| {
         let topic = log.topic(&name("u")).unwrap();
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(101, Some("k"), "queued")).unwrap();
         log.submit(&batch, Durability::Fsync, Box::new(|result| drop(result.unwrap()))).unwrap();
     });
@@ -71,7 +71,7 @@ fn reads_lookups_and_health_go_on_while_a_sync_is_stuck() {
 
 #[test]
 fn reads_lookups_and_health_go_on_while_a_checkpoint_is_stuck() {
-    let (disk, log) = open(Options { threads: true, ..small() }, "segments");
+    let (disk, log) = open(LogOptions { threads: true, ..small() }, "segments");
     append(&log, "t", event(0, Some("k"), "x")).unwrap();
     disk.close();
     let checkpoint = {
@@ -93,9 +93,9 @@ fn a_stuck_sync_bounds_what_publishers_can_queue() {
     const QUEUE: usize = 16 * 1024;
     const PUBLISHERS: u64 = 4;
     const EVENTS: u64 = 200;
-    let sizes = Options { threads: true, queue_bytes: QUEUE, ..small() };
-    let roomy = Options { tail_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..sizes };
-    let (disk, log) = open(Options { journal_file_bytes: 1 << 20, ..roomy }, "journal");
+    let sizes = LogOptions { threads: true, queue_bytes: QUEUE, ..small() };
+    let roomy = LogOptions { tail_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..sizes };
+    let (disk, log) = open(LogOptions { journal_file_bytes: 1 << 20, ..roomy }, "journal");
     append(&log, "t", event(9999, None, "first")).unwrap();
     disk.close();
     let payload = "x".repeat(1000);
@@ -107,7 +107,7 @@ fn a_stuck_sync_bounds_what_publishers_can_queue() {
             scope.spawn(move || {
                 let topic = log.topic(&name("t")).unwrap();
                 for n in 0..EVENTS {
-                    let mut batch = Batch::new();
+                    let mut batch = LogBatch::new();
                     let new = event(publisher * EVENTS + n, None, payload);
                     let new = NewEvent { id: NewId::Minted(id(publisher * EVENTS + n)), ..new };
                     batch.push(&topic, new).unwrap();
@@ -142,7 +142,7 @@ fn a_stuck_sync_bounds_what_publishers_can_queue() {
 
 /// Many checkpoints go by while one byte of a segment is waited for.
 fn checkpoints_go_on_beside(work: fn(&Log), prepare: fn(&World)) {
-    let world = World::with(Options { threads: true, ..small() });
+    let world = World::with(LogOptions { threads: true, ..small() });
     let (disk, log) = open_gated(&world, |disk| GateDisk::of_reads(disk, ".seg"));
     for n in 0..100 {
         append(&log, "t", event(n, Some(&format!("k{}", n % 7)), "x")).unwrap();
@@ -158,7 +158,7 @@ fn checkpoints_go_on_beside(work: fn(&Log), prepare: fn(&World)) {
     must_not_wait("a publisher", &disk, &log, |log| {
         let topic = log.topic(&name("t")).unwrap();
         for n in 100..600 {
-            let mut batch = Batch::new();
+            let mut batch = LogBatch::new();
             let new = NewEvent { id: NewId::Minted(id(n)), ..event(n, None, "xxxxxxxxxxxxxxxxxxxxxxxxx") };
             batch.push(&topic, new).unwrap();
             log.append(batch, Durability::Fsync).unwrap();
@@ -209,7 +209,7 @@ fn the_journal_file_that_a_checkpoint_names_is_not_used_again_before_the_next() 
 }
 
 fn fill_the_named_file() {
-    let options = Options { threads: true, checkpoint_bytes: 1 << 20, tail_bytes: 1 << 20, ..small() };
+    let options = LogOptions { threads: true, checkpoint_bytes: 1 << 20, tail_bytes: 1 << 20, ..small() };
     let mut world = World::with(options);
     let (disk, log) = open_gated(&world, |disk| GateDisk::new(disk, "manifest"));
     for n in 0..10 {

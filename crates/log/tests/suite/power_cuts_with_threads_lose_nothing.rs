@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use promethean_log::{AppendError, Batch, Log, Options, Policy};
+use promethean_log::{AppendError, Log, LogBatch, LogOptions, TopicPolicy};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::ledger::{Invocation, payload_hash};
@@ -20,9 +20,9 @@ type Redone = Mutex<Vec<String>>;
 
 fn set_policies(log: &Log) {
     let policy = |name: &str| match name {
-        "short" => Policy { count: Some(20), ..Policy::default() },
-        COMPACTED => Policy { compacted: true, ..Policy::default() },
-        _ => Policy::default(),
+        "short" => TopicPolicy { count: Some(20), ..TopicPolicy::default() },
+        COMPACTED => TopicPolicy { compacted: true, ..TopicPolicy::default() },
+        _ => TopicPolicy::default(),
     };
     for topic in log.topics() {
         log.set_policy(&topic, policy(topic.name().as_str()));
@@ -33,7 +33,7 @@ fn publish(log: &Log, ledger: &Ledger, redone: &Redone, publisher: u64, seed: u6
     let mut rng = SeededRng::new(seed * PUBLISHERS + publisher);
     for round in 0..200u64 {
         let first = ((seed * PUBLISHERS + publisher) * 1000 + round) * 10;
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         let mut ops = Vec::new();
         for number in first..first + rng.range(1..4) {
             let topic = ["a", "b", "short", COMPACTED][rng.range(0..4) as usize];
@@ -93,7 +93,7 @@ fn cut_power_once(world: &mut World, ledger: &Ledger, redone: &Redone, seed: u64
 fn nothing_acknowledged_is_lost_with_all_threads_at_work() {
     let cuts = std::env::var("THREAD_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(150u64);
     for start in (0..cuts).step_by(3) {
-        let mut world = World::with(Options { threads: true, index_bytes: 256 * 1024, ..small() });
+        let mut world = World::with(LogOptions { threads: true, index_bytes: 256 * 1024, ..small() });
         let (ledger, redone) = (Ledger::new(), Redone::default());
         for seed in start..start + 3 {
             cut_power_once(&mut world, &ledger, &redone, seed);

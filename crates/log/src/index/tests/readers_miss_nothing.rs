@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::test_disk::MemDisk;
-use super::{Index, Insert, Kind, Merged, run_path};
+use super::mem_disk::MemDisk;
 use crate::disk::Disk;
+use crate::index::{EntryKind, EventIndex, Insert, Merged, run_path};
 
 const EVENTS: u64 = 60_000;
 const KEYS: u64 = 16;
@@ -15,7 +15,7 @@ const KEYS: u64 = 16;
 #[test]
 fn readers_find_every_entry_while_it_moves() {
     let disk = Arc::new(MemDisk::default());
-    let index = Index::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
+    let index = EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
     // Offsets below this are inserted.
     let inserted = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn readers_find_every_entry_while_it_moves() {
     }
 }
 
-fn maintain(disk: &MemDisk, index: &Index) {
+fn maintain(disk: &MemDisk, index: &EventIndex) {
     let table = index.freeze().unwrap();
     let runs = index.spill(&table).unwrap();
     index.install(runs, &[], true);
@@ -69,7 +69,7 @@ fn maintain(disk: &MemDisk, index: &Index) {
     }
 }
 
-fn check(index: &Index, offset: u64, end: u64) {
+fn check(index: &EventIndex, offset: u64, end: u64) {
     check_id(index, offset);
     // Everything with the key of `offset` that was there before the walk began is met, newest first, once.
     let (key, mut met) = (offset % KEYS, Vec::new());
@@ -77,16 +77,16 @@ fn check(index: &Index, offset: u64, end: u64) {
         met.push(offset);
         ControlFlow::Continue(())
     };
-    index.newest_first(Kind::Key, 1, key, &mut visit).unwrap();
+    index.newest_first(EntryKind::Key, 1, key, &mut visit).unwrap();
     assert!(met.is_sorted_by(|a, b| a > b));
     let before: Vec<_> = met.into_iter().filter(|offset| *offset < end).collect();
     let wanted: Vec<_> = (0..end).rev().filter(|offset| offset % KEYS == key).collect();
     assert_eq!(before, wanted);
 }
 
-fn check_id(index: &Index, offset: u64) {
+fn check_id(index: &EventIndex, offset: u64) {
     let mut found = Vec::new();
-    index.candidates(Kind::Id, 1, spread(offset), Some(offset), &mut found).unwrap();
+    index.candidates(EntryKind::Id, 1, spread(offset), Some(offset), &mut found).unwrap();
     assert_eq!(found, [(offset, 0)]);
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use promethean_log::{Batch, Log, NewEvent, NewId, Options, Policy, ReadLimit, Submission, Topic};
+use promethean_log::{
+    Log, LogBatch, LogOptions, LogSubmission, NewEvent, NewId, ReadLimit, Topic, TopicPolicy,
+};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::{Failure, Matcher, OpKind};
@@ -14,12 +16,12 @@ const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
 /// Checkpoints only when told to.
 fn patient() -> World {
-    World::with(Options { checkpoint_bytes: 1 << 20, index_bytes: 1 << 20, ..small() })
+    World::with(LogOptions { checkpoint_bytes: 1 << 20, index_bytes: 1 << 20, ..small() })
 }
 
 fn compacted(log: &Log) -> Topic {
     let topic = log.create_topic(&name("t")).unwrap();
-    log.set_policy(&topic, Policy { compacted: true, ..Policy::default() });
+    log.set_policy(&topic, TopicPolicy { compacted: true, ..TopicPolicy::default() });
     topic
 }
 
@@ -37,7 +39,7 @@ fn fill_and_keep_one(log: &Log, count: u64) -> Topic {
     }
     log.checkpoint().unwrap();
     let topic = log.topic(&name("t")).unwrap();
-    log.set_policy(&topic, Policy { count: Some(1), ..Policy::default() });
+    log.set_policy(&topic, TopicPolicy { count: Some(1), ..TopicPolicy::default() });
     topic
 }
 
@@ -103,7 +105,7 @@ fn expired_events_leave_the_disk_though_they_were_in_memory_when_they_expired() 
     let log = world.open();
     append(&log, "t", event(1, None, "secret")).unwrap();
     let topic = log.topic(&name("t")).unwrap();
-    log.set_policy(&topic, Policy { age_ms: Some(1000), dedupe_window_ms: 0, ..Policy::default() });
+    log.set_policy(&topic, TopicPolicy { age_ms: Some(1000), dedupe_window_ms: 0, ..TopicPolicy::default() });
     for _ in 0..3 {
         world.clock.advance(100_000);
         log.maintain().unwrap();
@@ -176,7 +178,7 @@ fn damaged_ghosts_are_given_up_and_nothing_else() {
 #[test]
 fn journal_files_of_another_size_are_not_reused() {
     for count in (0..900u64).step_by(45) {
-        let mut world = World::with(Options { checkpoint_bytes: 64 * 1024, ..small() });
+        let mut world = World::with(LogOptions { checkpoint_bytes: 64 * 1024, ..small() });
         let log = world.open();
         for n in 0..5 {
             append(&log, "t", event(n, None, "x")).unwrap();
@@ -200,7 +202,7 @@ fn recovery_applies_nothing_that_is_not_durable() {
     let log = world.open();
     append(&log, "t", event(1, None, "1")).unwrap();
     world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.redo(&encode_puts(&[(b"k", b"v")]));
     assert!(log.append(batch, Durability::Fsync).is_err());
     drop(log);
@@ -221,7 +223,7 @@ fn a_batch_that_is_there_already_meets_its_expectations_again() {
     let log = world.open();
     let topic = log.topic_or_create(&name("t")).unwrap();
     for _ in 0..2 {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(1, Some("k"), "1")).unwrap();
         batch.expect_end(&topic, 0);
         batch.expect_key(&topic, b"k", None);
@@ -262,20 +264,20 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again() {
 #[test]
 fn given_ids_are_found_in_a_large_group_without_a_scan() {
     const COUNT: u64 = 15_000;
-    let world = World::with(Options { threads: false, ..Options::default() });
+    let world = World::with(LogOptions { threads: false, ..LogOptions::default() });
     let log = world.open();
     let topic = log.create_topic(&name("t")).unwrap();
     let duplicates = Arc::new(AtomicU64::new(0));
     let submission = |number: u64| {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(number, Some(&format!("k{}", number % 100)), "x")).unwrap();
         let duplicates = Arc::clone(&duplicates);
-        let done = Box::new(move |result: Result<promethean_log::Receipt, _>| {
+        let done = Box::new(move |result: Result<promethean_log::LogReceipt, _>| {
             let placed = result.unwrap().events[0];
             assert_eq!(placed.offset, number);
             duplicates.fetch_add(u64::from(placed.duplicate), Ordering::Relaxed);
         });
-        Submission { batch, durability: Durability::Fsync, done }
+        LogSubmission { batch, durability: Durability::Fsync, done }
     };
     log.submit_all((0..COUNT).chain(0..COUNT).map(submission).collect());
     assert_eq!(duplicates.load(Ordering::Relaxed), COUNT);

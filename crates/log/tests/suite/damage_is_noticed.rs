@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use promethean_log::{Log, OpenError, ReadError, ReadLimit};
+use promethean_log::{Log, LogOpenError, LogReadError, ReadLimit};
 use promethean_testkit::{FaultDisk, Snapshot};
 
 use super::world::*;
@@ -19,7 +19,7 @@ struct Image {
 
 /// A directory with checkpointed segments, runs, recycled journal files and a journal tail, left by a killed process.
 fn image() -> Image {
-    let options = promethean_log::Options {
+    let options = promethean_log::LogOptions {
         journal_file_bytes: 1536,
         checkpoint_bytes: 2000,
         segment_bytes: 1024,
@@ -56,8 +56,8 @@ impl Image {
         damage(&self.world.disk);
         match self.world.try_open() {
             Ok((log, _)) => self.look(&log),
-            Err(OpenError::CorruptRange(damage)) if !damage.file.is_empty() => Ok(Seen::Refused),
-            Err(OpenError::Format { .. }) => Ok(Seen::Refused),
+            Err(LogOpenError::CorruptRange(damage)) if !damage.file.is_empty() => Ok(Seen::Refused),
+            Err(LogOpenError::Format { .. }) => Ok(Seen::Refused),
             Err(error) => Err(format!("open: {error}")),
         }
     }
@@ -79,14 +79,14 @@ impl Image {
                 };
                 match log.find_id(&handle, id(number)) {
                     Ok(Some(record)) if record.view().offset == *offset => {}
-                    Ok(None) | Err(ReadError::CorruptRange(_)) if hidden => {}
+                    Ok(None) | Err(LogReadError::CorruptRange(_)) if hidden => {}
                     other => return Err(format!("{topic} {offset} by id: {other:?}")),
                 }
                 let Some(key) = key else { continue };
                 let latest = events.iter().rev().find(|(_, other, _)| other.as_ref() == Some(key)).unwrap().0;
                 match log.latest_by_key(&handle, key) {
                     Ok(Some(record)) if record.view().offset == latest => {}
-                    Ok(_) | Err(ReadError::CorruptRange(_))
+                    Ok(_) | Err(LogReadError::CorruptRange(_))
                         if covered.iter().any(|range| range.contains(&latest)) => {}
                     other => return Err(format!("{topic} latest of {key:?}: {other:?}")),
                 }
@@ -129,7 +129,7 @@ fn read_around_damage(
                 }
                 next = page.next;
             }
-            Err(ReadError::CorruptRange(damage)) => {
+            Err(LogReadError::CorruptRange(damage)) => {
                 if damage.from_offset != next
                     || damage.to_offset <= next
                     || damage.topic.as_deref() != Some(topic)
@@ -205,7 +205,7 @@ fn damage_in_one_topic_leaves_the_others_alone_and_is_named() {
     let topic = log.topic(&name("a")).unwrap();
     let error = log.read(&topic, 1, ReadLimit { events: 100, bytes: 10_000 }).unwrap_err();
     assert!(error.to_string().contains(&file), "{error}");
-    let ReadError::CorruptRange(damage) = error else { panic!("{error}") };
+    let LogReadError::CorruptRange(damage) = error else { panic!("{error}") };
     let page = log.read(&topic, damage.to_offset, ReadLimit { events: 100, bytes: 10_000 }).unwrap();
     assert_eq!(
         page.iter().next().map(|view| view.offset),
@@ -278,7 +278,7 @@ fn a_synced_frame_before_a_torn_one_is_not_part_of_the_torn_tail() {
                 assert!(!is_refused, "an acknowledged event is gone without a word");
                 assert_eq!(payloads(&log, "t", 0), [(0, "acknowledged".to_owned())]);
             }
-            Err(OpenError::CorruptRange(_)) => assert!(is_refused, "a torn tail by itself is cut"),
+            Err(LogOpenError::CorruptRange(_)) => assert!(is_refused, "a torn tail by itself is cut"),
             Err(error) => panic!("{error}"),
         }
     }
