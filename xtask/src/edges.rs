@@ -65,7 +65,7 @@ const HOMES: [(&str, &[&str]); 4] = [
 ];
 
 /// Crates that stay synchronous.
-const SYNCHRONOUS: [&str; 3] = ["model", "log", "schema"];
+const SYNCHRONOUS: [&str; 4] = ["model", "log", "schema", "jq"];
 
 pub(crate) fn check(repo: &Repo, graph: &Graph) -> Result<Report> {
     let mut report = Report::default();

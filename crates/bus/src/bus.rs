@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use promethean_jq::Pool;
 use promethean_model::{Clock, IdMint};
 use promethean_store::port::{Health, Store};
 
@@ -74,6 +75,11 @@ impl Bus {
     /// What is counted.
     pub fn metrics(&self) -> &BusMetrics {
         &self.core.metrics
+    }
+
+    /// The threads that jq programs of this bus run on. They end with the bus.
+    pub fn jq_pool(&self) -> &Pool {
+        &self.core.jq_pool
     }
 
     /// How the store is.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use promethean_jq::Pool;
 use promethean_model::{Clock, IdMint, TopicName};
 use promethean_store::port::Store;
 use tokio::sync::{broadcast, watch};
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     pub(crate) metrics: BusMetrics,
     pub(crate) settings: SettingsMirror,
     pub(crate) schemas: SchemaCatalog,
+    pub(crate) jq_pool: Pool,
     pub(crate) letters: LetterBook,
     pub(crate) owners: Owners,
     pub(crate) committer: Committer,
@@ -81,6 +83,7 @@ impl Core {
             metrics,
             settings,
             schemas,
+            jq_pool: Pool::new(),
             letters,
             owners: Owners::default(),
             coordinators: Coordinators::default(),

@@ -11,7 +11,7 @@ use super::{catalog, gate};
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::Prepared;
-use promethean_jq::{Caps, Lane, Lost, RunError, work};
+use promethean_jq::{Caps, Lane, PoolError, RunError};
 
 /// The old forms of those events that are to have one, in their order. They go into the same commit.
 pub(crate) async fn copies(core: &Core, events: &[&AppendEvent]) -> Result<Vec<Prepared>, BusError> {
@@ -39,16 +39,16 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         let info = find(core, &event.topic, WhichSchema::Version(version))?;
         let compiled = catalog::compiled(core, &event.topic, &info).await?;
         let payload = event.payload.clone();
-        let done = work(Lane::Asked, Caps::default().time, move |shift| {
-            let old = dual.program.call_one(shift, &payload).map_err(|error| error.to_string())?;
+        let done = core.jq_pool.work(Lane::Publish, Caps::default().time, move |watch| {
+            let old = dual.program.call_one(watch, &payload).map_err(|error| error.to_string())?;
             compiled.check(&old).map_err(|error| format!("what the downcaster gives is refused: {error}"))?;
             Ok::<String, String>(old)
         });
-        let lost = |lost: Lost| match lost {
-            Lost::Busy | Lost::NoThread => BusError::Busy { what: "programs" },
-            Lost::Stuck => failed(RunError::Stuck.to_string()),
+        let not_run = |error| match error {
+            PoolError::Busy | PoolError::NoThread => BusError::Busy { what: "programs" },
+            PoolError::Stuck => failed(RunError::Stuck.to_string()),
         };
-        done.await.map_err(lost)?.map_err(failed)?
+        done.await.map_err(not_run)?.map_err(failed)?
     };
     let none = EventMeta::default();
     core.options.limits.check_event(&EventParts { key: None, payload_bytes: payload.len(), meta: &none })?;

@@ -14,7 +14,7 @@ use super::evolution::{Way, way};
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
-use promethean_jq::{Caps, Lane, Program, RunError, work};
+use promethean_jq::{Caps, JobWatch, Lane, Program, RunError};
 
 /// Events of one job.
 const CHUNK: usize = 64;
@@ -55,7 +55,7 @@ pub enum LiftOutcome {
 impl Bus {
     /// Lifts an event to the latest version of its topic.
     pub async fn lift(&self, event: StoredEvent) -> Lifted {
-        let lifted = lift(&self.core, vec![event.clone()], Lane::Reading).await.pop();
+        let lifted = lift(&self.core, vec![event.clone()], Lane::Read).await.pop();
         lifted.unwrap_or(Lifted { event, outcome: LiftOutcome::Same })
     }
 
@@ -66,7 +66,7 @@ impl Bus {
 }
 
 pub(crate) async fn lift_events(core: &Core, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-    lift(core, events, Lane::Reading).await.into_iter().map(|lifted| lifted.event).collect()
+    lift(core, events, Lane::Read).await.into_iter().map(|lifted| lifted.event).collect()
 }
 
 /// What is to be done with an event.
@@ -103,8 +103,8 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
         let payload_bytes_max = core.options.limits.payload_bytes_max;
-        let done = work(lane, Caps::default().time, move |shift| {
-            chunk.iter().map(|job| job.run(shift, payload_bytes_max)).collect::<Vec<_>>()
+        let done = core.jq_pool.work(lane, Caps::default().time, move |watch| {
+            chunk.iter().map(|job| job.run(watch, payload_bytes_max)).collect::<Vec<_>>()
         });
         let done = done.await.unwrap_or_else(|lost| {
             let reason = RunError::from(lost).to_string();
@@ -129,15 +129,15 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
             lifted.event = changed(&lifted.event, &[(ERROR_HEADER, line(reason))], &payload);
         }
     }
-    core.metrics.server().jq_lost.set(i64::try_from(promethean_jq::status().lost).unwrap_or(i64::MAX));
+    core.metrics.server().jq_lost.set(i64::try_from(core.jq_pool.status().lost).unwrap_or(i64::MAX));
     lifted
 }
 
 impl Job {
-    fn run(&self, shift: &promethean_jq::Shift, payload_bytes_max: usize) -> Result<String, String> {
+    fn run(&self, watch: &JobWatch, payload_bytes_max: usize) -> Result<String, String> {
         let mut payload = self.payload.clone();
         for program in &self.programs {
-            payload = program.call_one(shift, &payload).map_err(|error| error.to_string())?;
+            payload = program.call_one(watch, &payload).map_err(|error| error.to_string())?;
         }
         // One that is stored may be longer than is allowed by now.
         if !self.programs.is_empty() && payload.len() > payload_bytes_max {
