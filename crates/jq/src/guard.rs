@@ -7,7 +7,7 @@ use jaq_core::data::{DataT, HasLut};
 use jaq_core::{Error, Lut};
 use jaq_json::{Num, Val};
 
-use super::shift::Shift;
+use super::watch::JobWatch;
 
 /// How deep the stack may become. A quarter of it, since dropping what was built takes some too.
 pub(super) const DEPTH_BYTES_MAX: usize = super::pool::STACK_BYTES / 4;
@@ -46,7 +46,7 @@ pub(super) struct Budget<'a> {
     steps: Cell<u64>,
     /// An address on the stack where the run began.
     base: usize,
-    shift: &'a Shift,
+    watch: &'a JobWatch,
 }
 
 /// Why a run was ended. Thrown, since nothing of it can go on, and caught where the run began.
@@ -58,8 +58,8 @@ pub(super) enum Stop {
 }
 
 impl<'a> Budget<'a> {
-    pub(super) fn new(steps: u64, shift: &'a Shift) -> Self {
-        Self { steps: Cell::new(steps), base: here(), shift }
+    pub(super) fn new(steps: u64, watch: &'a JobWatch) -> Self {
+        Self { steps: Cell::new(steps), base: here(), watch }
     }
 
     /// Takes a step, unless there are none left.
@@ -72,7 +72,7 @@ impl<'a> Budget<'a> {
         if self.base.abs_diff(here()) > DEPTH_BYTES_MAX {
             stop(Stop::Depth);
         }
-        if left.is_multiple_of(LOOK_EVERY) && self.shift.is_over() {
+        if left.is_multiple_of(LOOK_EVERY) && self.watch.must_end() {
             stop(Stop::Time);
         }
     }

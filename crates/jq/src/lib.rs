@@ -14,7 +14,8 @@
 //! | `rewrite` | puts the guards into a program |
 //! | `guard` | what a run may use: steps, stack, sizes |
 //! | `text` | values as JSON text |
-//! | `pool`, `shift` | the threads, and the watchdog over them; a job while it runs |
+//! | `pool` | the threads, and the watchdog over them |
+//! | `watch` | what a job's thread and the watchdog share |
 //!
 //! Numbers: whole numbers of any size and decimals that a program passes on stay as they were written. Arithmetic on
 //! decimals is that of 64-bit floats, on whole numbers exact. Names of objects keep their order; deleting one moves the
@@ -25,16 +26,16 @@ mod names;
 mod pool;
 mod program;
 mod rewrite;
-mod shift;
 mod text;
+mod watch;
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-pub use self::pool::{Lane, Lost, PoolStatus, status, work};
-pub use self::program::{BadProgram, Program};
-pub use self::shift::Shift;
+pub use self::pool::{Answer, Lane, Pool, PoolError, PoolStatus};
+pub use self::program::{BadProgram, Outputs, Program};
+pub use self::watch::JobWatch;
 
 /// What one call may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
 use thiserror::Error;
 
 use super::guard::{Budget, Kind, Run, Stop, TOO_LARGE};
-use super::pool::{Lane, Lost, STACK_BYTES, work, work_blocking};
-use super::shift::{Pace, Shift};
+use super::pool::{Lane, Pool, PoolError, STACK_BYTES};
+use super::watch::{JobWatch, TimeRecord};
 use super::{Caps, RunError, names, rewrite, text};
 
 /// Calls of one job, so that others get their turn.
@@ -26,7 +26,7 @@ const MAIN: &str = "promethean_main";
 pub struct Program {
     filter: Arc<Filter<Kind>>,
     text: Arc<str>,
-    pace: Arc<Pace>,
+    record: Arc<TimeRecord>,
 }
 
 /// A text that is no program.
@@ -55,7 +55,7 @@ impl Program {
         });
         let none = || BadProgram { message: "the compiler failed".to_owned(), line: 1, column: 1 };
         let filter = Arc::new(compiled.ok_or_else(none)??);
-        Ok(Self { filter, text: text.into(), pace: Arc::default() })
+        Ok(Self { filter, text: text.into(), record: Arc::default() })
     }
 
     /// Its text.
@@ -65,91 +65,95 @@ impl Program {
 
     /// Whether it took too long, three times in a row or without an end. It is not run again.
     pub fn is_stuck(&self) -> bool {
-        self.pace.is_stuck()
+        self.record.is_stuck()
     }
 
     /// Runs it on JSON text; what it gives, each as JSON text.
-    pub async fn run(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
+    pub async fn run(&self, pool: &Pool, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
         let (program, input) = (self.clone(), input.to_owned());
-        let done = work(Lane::Asked, caps.time, move |shift| program.call(shift, &input, &caps)).await;
-        done.unwrap_or_else(|lost| Err(lost.into()))
+        let done = pool.work(Lane::Publish, caps.time, move |watch| program.call(watch, &input, &caps)).await;
+        done.unwrap_or_else(|error| Err(error.into()))
     }
 
     /// As [`Program::run`], on a thread that may wait. Not to be called from an async one.
-    pub fn run_blocking(&self, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
+    pub fn run_blocking(&self, pool: &Pool, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
         let (program, input) = (self.clone(), input.to_owned());
-        let done = work_blocking(caps.time, move |shift| program.call(shift, &input, &caps));
-        done.unwrap_or_else(|lost| Err(lost.into()))
+        let done =
+            pool.work(Lane::Publish, caps.time, move |watch| program.call(watch, &input, &caps)).wait();
+        done.unwrap_or_else(|error| Err(error.into()))
     }
 
     /// Runs it on each input by itself. Many inputs cost one job for a few dozen of them.
-    pub async fn run_each(&self, inputs: Vec<String>, caps: Caps) -> Vec<Result<Vec<String>, RunError>> {
-        self.run_many(inputs, caps, false).await
+    pub async fn run_each(&self, pool: &Pool, inputs: Vec<String>, caps: Caps) -> Vec<Outputs> {
+        self.run_many(pool, inputs, caps, false).await
     }
 
     /// As [`Program::run_each`], until one fails; that failure is the last result.
-    pub async fn run_until_failure(
-        &self,
-        inputs: Vec<String>,
-        caps: Caps,
-    ) -> Vec<Result<Vec<String>, RunError>> {
-        self.run_many(inputs, caps, true).await
+    pub async fn run_until_failure(&self, pool: &Pool, inputs: Vec<String>, caps: Caps) -> Vec<Outputs> {
+        self.run_many(pool, inputs, caps, true).await
     }
 
-    async fn run_many(&self, inputs: Vec<String>, caps: Caps, stops: bool) -> Vec<Outputs> {
+    async fn run_many(&self, pool: &Pool, inputs: Vec<String>, caps: Caps, stops: bool) -> Vec<Outputs> {
         let failed = move |done: &[Outputs]| stops && done.last().is_some_and(Result::is_err);
         let mut results: Vec<Outputs> = Vec::with_capacity(inputs.len());
         let mut inputs = inputs.into_iter().peekable();
         while inputs.peek().is_some() && !failed(&results) {
             let chunk: Vec<String> = inputs.by_ref().take(CHUNK).collect();
             let (program, count) = (self.clone(), chunk.len());
-            let job = move |shift: &Shift| {
+            let job = move |watch: &JobWatch| {
                 let mut done = Vec::with_capacity(chunk.len());
                 for input in &chunk {
-                    done.push(program.call(shift, input, &caps));
+                    done.push(program.call(watch, input, &caps));
                     if failed(&done) {
                         break;
                     }
                 }
                 done
             };
-            let done = work(Lane::Reading, caps.time, job).await;
-            results.extend(done.unwrap_or_else(|lost| vec![Err(lost.into()); if stops { 1 } else { count }]));
+            let done = pool.work(Lane::Read, caps.time, job).await;
+            results
+                .extend(done.unwrap_or_else(|error| vec![Err(error.into()); if stops { 1 } else { count }]));
         }
         results
     }
 
     /// Folds: each step's input is `{"state": ..., "event": ...}` and its one output the next state. Starts with a state,
     /// gives the last one.
-    pub async fn fold(&self, state: String, events: Vec<String>, caps: Caps) -> Result<String, RunError> {
+    pub async fn fold(
+        &self,
+        pool: &Pool,
+        state: String,
+        events: Vec<String>,
+        caps: Caps,
+    ) -> Result<String, RunError> {
         let mut state = state;
         let mut events = events.into_iter().peekable();
         while events.peek().is_some() {
             let chunk: Vec<String> = events.by_ref().take(CHUNK).collect();
             let (program, before) = (self.clone(), state);
-            let job = move |shift: &Shift| {
+            let job = move |watch: &JobWatch| {
                 chunk.iter().try_fold(before, |state, event| {
-                    program.call_one(shift, &format!(r#"{{"state":{state},"event":{event}}}"#))
+                    program.call_one(watch, &format!(r#"{{"state":{state},"event":{event}}}"#))
                 })
             };
-            let done = work(Lane::Reading, caps.time, job).await;
-            state = done.unwrap_or_else(|lost| Err(lost.into()))?;
+            let done = pool.work(Lane::Read, caps.time, job).await;
+            state = done.unwrap_or_else(|error| Err(error.into()))?;
         }
         Ok(state)
     }
 
     /// One call, on a thread of the pool.
-    pub(super) fn call(&self, shift: &Shift, input: &str, caps: &Caps) -> Outputs {
+    pub(super) fn call(&self, watch: &JobWatch, input: &str, caps: &Caps) -> Outputs {
         if self.is_stuck() {
             return Err(RunError::Stuck);
         }
-        shift.begin(&self.pace);
+        watch.begin_call(&self.record);
         let steps = caps.steps.min(Caps::STEPS_MAX);
         // Values are dropped here too: nothing of them is seen afterwards.
-        let run = AssertUnwindSafe(|| self.evaluate(shift, input, steps, caps));
+        let run = AssertUnwindSafe(|| self.evaluate(watch, input, steps, caps));
         let ended = catch_unwind(run);
-        if !shift.is_over() {
-            self.pace.kept();
+        if !watch.must_end() {
+            self.record.call_in_time();
         }
         match ended {
             Ok(outputs) => outputs,
@@ -163,9 +167,9 @@ impl Program {
     }
 
     /// One call that must give a value; its first.
-    pub fn call_one(&self, shift: &Shift, input: &str) -> Result<String, RunError> {
+    pub fn call_one(&self, watch: &JobWatch, input: &str) -> Result<String, RunError> {
         let caps = Caps { outputs: 1, ..Caps::default() };
-        let outputs = match self.call(shift, input, &caps) {
+        let outputs = match self.call(watch, input, &caps) {
             Err(RunError::Outputs { what: "values", .. }) => {
                 return Err(RunError::Outputs { what: "values", max: 1 });
             }
@@ -174,9 +178,9 @@ impl Program {
         outputs.into_iter().next().ok_or(RunError::Nothing)
     }
 
-    fn evaluate(&self, shift: &Shift, input: &str, steps: u64, caps: &Caps) -> Outputs {
+    fn evaluate(&self, watch: &JobWatch, input: &str, steps: u64, caps: &Caps) -> Outputs {
         let input = text::read(input)?;
-        let budget = Budget::new(steps, shift);
+        let budget = Budget::new(steps, watch);
         let context = Ctx::<Kind>::new(Run { lut: &self.filter.lut, budget: &budget }, Vars::new([]));
         let mut outputs = Vec::new();
         let mut left = caps.output_bytes;
@@ -196,14 +200,15 @@ impl Program {
     }
 }
 
-type Outputs = Result<Vec<String>, RunError>;
+/// What one call gave: each value as JSON text.
+pub type Outputs = Result<Vec<String>, RunError>;
 
-impl From<Lost> for RunError {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Stuck => Self::Stuck,
-            Lost::Busy => Self::Busy,
-            Lost::NoThread => Self::NoThread,
+impl From<PoolError> for RunError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Stuck => Self::Stuck,
+            PoolError::Busy => Self::Busy,
+            PoolError::NoThread => Self::NoThread,
         }
     }
 }

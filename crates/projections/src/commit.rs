@@ -51,11 +51,11 @@ pub(crate) struct Ready {
 /// The changes of each event, up to the first that fails.
 pub(crate) async fn project(bus: &Bus, projector: &Projector, events: &[StoredEvent]) -> Vec<Projected> {
     if !projector.normalize {
-        return projector.logic.project(events).await;
+        return projector.logic.project(bus.jq_pool(), events).await;
     }
     // Anew in each attempt: what could not be lifted may be the next time.
     let lifted = bus.lift_all(events.to_vec()).await;
-    let mut projected = projector.logic.project(&lifted).await;
+    let mut projected = projector.logic.project(bus.jq_pool(), &lifted).await;
     for (event, projected) in lifted.iter().zip(&mut projected) {
         if let Some(reason) = lift_error(event) {
             *projected = Err(Failed::Event(reason));

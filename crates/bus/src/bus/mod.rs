@@ -11,6 +11,7 @@ mod topics;
 use std::sync::Arc;
 
 use promethean_delivery::Input;
+use promethean_jq::Pool;
 use promethean_model::{Clock, IdMint, Limits};
 use promethean_store::port::{Health, Store};
 
@@ -79,6 +80,11 @@ impl Bus {
     /// The metrics of the bus.
     pub fn metrics(&self) -> &BusMetrics {
         &self.groups.base.metrics
+    }
+
+    /// The threads that jq programs of this bus run on. They end with the bus.
+    pub fn jq_pool(&self) -> &Pool {
+        &self.groups.schemas.jq_pool
     }
 
     /// The caps on what is published.

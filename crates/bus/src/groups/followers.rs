@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_delivery::{Attempts, Failure, Subject};
+use promethean_jq::Pool;
 use promethean_model::{GroupName, IgnorePoison, Offset, TopicName};
 use promethean_store::port::{Batch, RowOp, StoredEvent, Table};
 
@@ -152,6 +153,11 @@ impl Follower {
         if let Some(shown) = self.groups.followers.lock().get_mut(&(self.group.clone(), self.topic.clone())) {
             *shown = failure;
         }
+    }
+
+    /// The threads that jq programs of this bus run on.
+    pub fn jq_pool(&self) -> &Pool {
+        &self.groups.schemas.jq_pool
     }
 
     /// Publishes what was derived, each event by itself and in order: to topics of the system too, and whatever their

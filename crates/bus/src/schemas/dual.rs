@@ -9,7 +9,7 @@ use super::evolution::DualWrite;
 use super::registry::{WhichSchema, find};
 use super::{Schemas, catalog, gate};
 use crate::error::BusError;
-use promethean_jq::{Caps, Lane, Lost, RunError, work};
+use promethean_jq::{Caps, Lane, PoolError, RunError};
 
 impl Schemas {
     /// The old forms of the events that have one, in their order. They go into the same commit.
@@ -39,16 +39,16 @@ async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Re
         let info = find(schemas, &event.topic, WhichSchema::Version(version))?;
         let compiled = catalog::compiled(schemas, &event.topic, &info).await?;
         let payload = event.payload.clone();
-        let done = work(Lane::Asked, Caps::default().time, move |shift| {
-            let old = dual.program.call_one(shift, &payload).map_err(|error| error.to_string())?;
+        let done = schemas.jq_pool.work(Lane::Publish, Caps::default().time, move |watch| {
+            let old = dual.program.call_one(watch, &payload).map_err(|error| error.to_string())?;
             compiled.check(&old).map_err(|error| format!("what the downcaster gives is refused: {error}"))?;
             Ok::<String, String>(old)
         });
-        let lost = |lost: Lost| match lost {
-            Lost::Busy | Lost::NoThread => BusError::Busy { what: "programs" },
-            Lost::Stuck => failed(RunError::Stuck.to_string()),
+        let not_run = |error| match error {
+            PoolError::Busy | PoolError::NoThread => BusError::Busy { what: "programs" },
+            PoolError::Stuck => failed(RunError::Stuck.to_string()),
         };
-        done.await.map_err(lost)?.map_err(failed)?
+        done.await.map_err(not_run)?.map_err(failed)?
     };
     let none = EventMeta::default();
     schemas.base.options.limits.check_event(&EventParts {

@@ -13,7 +13,7 @@ use super::cache::Compiled;
 use super::catalog::{self, TopicVersions};
 use super::evolution::{Way, way};
 use crate::error::BusError;
-use promethean_jq::{Caps, Lane, Program, RunError, work};
+use promethean_jq::{Caps, JobWatch, Lane, Program, RunError};
 
 /// Events of one job.
 const CHUNK: usize = 64;
@@ -54,7 +54,7 @@ pub enum LiftOutcome {
 impl Schemas {
     /// Lifts an event to the latest version of its topic.
     pub(crate) async fn lift(&self, event: StoredEvent) -> Lifted {
-        let lifted = lift(self, vec![event.clone()], Lane::Reading).await.pop();
+        let lifted = lift(self, vec![event.clone()], Lane::Read).await.pop();
         lifted.unwrap_or(Lifted { event, outcome: LiftOutcome::Same })
     }
 
@@ -65,7 +65,7 @@ impl Schemas {
 }
 
 pub(crate) async fn lift_events(schemas: &Schemas, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-    lift(schemas, events, Lane::Reading).await.into_iter().map(|lifted| lifted.event).collect()
+    lift(schemas, events, Lane::Read).await.into_iter().map(|lifted| lifted.event).collect()
 }
 
 /// What is to be done with an event.
@@ -102,8 +102,8 @@ pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
         let payload_bytes_max = schemas.base.options.limits.payload_bytes_max;
-        let done = work(lane, Caps::default().time, move |shift| {
-            chunk.iter().map(|job| job.run(shift, payload_bytes_max)).collect::<Vec<_>>()
+        let done = schemas.jq_pool.work(lane, Caps::default().time, move |watch| {
+            chunk.iter().map(|job| job.run(watch, payload_bytes_max)).collect::<Vec<_>>()
         });
         let done = done.await.unwrap_or_else(|lost| {
             let reason = RunError::from(lost).to_string();
@@ -128,20 +128,16 @@ pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane
             lifted.event = changed(&lifted.event, &[(ERROR_HEADER, line(reason))], &payload);
         }
     }
-    schemas
-        .base
-        .metrics
-        .server()
-        .jq_lost
-        .set(i64::try_from(promethean_jq::status().lost).unwrap_or(i64::MAX));
+    let lost = schemas.jq_pool.status().lost;
+    schemas.base.metrics.server().jq_lost.set(i64::try_from(lost).unwrap_or(i64::MAX));
     lifted
 }
 
 impl Job {
-    fn run(&self, shift: &promethean_jq::Shift, payload_bytes_max: usize) -> Result<String, String> {
+    fn run(&self, watch: &JobWatch, payload_bytes_max: usize) -> Result<String, String> {
         let mut payload = self.payload.clone();
         for program in &self.programs {
-            payload = program.call_one(shift, &payload).map_err(|error| error.to_string())?;
+            payload = program.call_one(watch, &payload).map_err(|error| error.to_string())?;
         }
         // One that is stored may be longer than is allowed by now.
         if !self.programs.is_empty() && payload.len() > payload_bytes_max {

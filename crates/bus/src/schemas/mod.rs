@@ -32,6 +32,9 @@ pub use self::registry::{
 
 use std::sync::Arc;
 
+use promethean_jq::Pool;
+use promethean_model::TopicName;
+
 use crate::base::Base;
 use crate::error::BusError;
 use crate::topics::Topics;
@@ -42,17 +45,19 @@ pub(crate) struct Schemas {
     pub(crate) base: Arc<Base>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) catalog: SchemaCatalog,
+    /// The threads that jq programs of this bus run on.
+    pub(crate) jq_pool: Pool,
 }
 
 impl Schemas {
     /// Reads the stored versions.
     pub(crate) async fn load(topics: Arc<Topics>) -> Result<Self, BusError> {
         let catalog = SchemaCatalog::load(&*topics.base.store).await?;
-        Ok(Self { base: Arc::clone(&topics.base), topics, catalog })
+        Ok(Self { base: Arc::clone(&topics.base), topics, catalog, jq_pool: Pool::new() })
     }
 
     /// Whether events of this topic are published in an old form too.
-    pub(crate) fn is_dual(&self, topic: &promethean_model::TopicName) -> bool {
+    pub(crate) fn is_dual(&self, topic: &TopicName) -> bool {
         self.catalog.is_dual(topic)
     }
 }

@@ -1,316 +1,236 @@
 //! The threads that programs run on, and the watchdog over them.
 //!
-//! Threads come with work and go when there is none for a while. One that a program does not give back in time is lost:
-//! whoever waits is told, another takes its place, and at most [`LOST_MAX`] are given up so. One that comes back after
-//! all ends.
+//! Threads start when there is work and end when there is none for a while. A thread that a program does not give back in
+//! time is lost: the caller is told, another thread takes its place, and at most [`LOST_MAX`] threads are given up. A lost
+//! thread ends when its program returns after all.
 //!
-//! Jobs are done in the order they came, but how many of a kind may be there at a time differs, see [`Lane`]: none can
-//! take the place of another kind.
+//! Jobs run in the order they came. Each [`Lane`] has a bound of its own, so that jobs of one lane never take the places of
+//! another.
 
-use promethean_model::IgnorePoison;
+mod answer;
 mod clock;
+mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use promethean_model::IgnorePoison;
 use serde::Serialize;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+pub use self::answer::Answer;
 use self::clock::ThreadClock;
-use super::shift::Shift;
+use self::state::{Job, Refused, State};
+use super::watch::JobWatch;
 
-/// Of which pages are touched only as far as a program is nested.
+/// Bytes of a thread's stack. Its pages are touched only as far as a program is nested.
 pub(super) const STACK_BYTES: usize = 256 << 20;
+/// Bytes of the watchdog's stack.
+const WATCHDOG_STACK_BYTES: usize = 256 << 10;
 /// Threads at work at a time.
 const WORKERS_MAX: usize = 4;
-/// Threads given up, at most; beyond, those that are left must do.
+/// Threads given up, at most; beyond, the threads that are left must do.
 const LOST_MAX: usize = 8;
-/// Jobs that are refused if there are more of them waiting.
-const ASKED_MAX: usize = 4_096;
-/// Jobs of readers that are there at a time; others wait until one is done.
-const READING_MAX: usize = 256;
-/// Jobs over whole topics that are there at a time: they leave all threads but one to others.
+/// Jobs of publishers that wait; the next one is refused.
+const PUBLISH_MAX: usize = 4_096;
+/// Jobs of readers that wait or run; the next one waits until one of them is done.
+const READ_MAX: usize = 256;
+/// Jobs over whole topics that wait or run: they leave all threads but one to others.
 const BULK_MAX: usize = 1;
 /// How often the watchdog looks, while there is work.
 const TICK: Duration = Duration::from_millis(50);
-/// How long after its time a program may take to notice.
+/// Ticks that a call may take to notice that its time is over.
 const GRACE_TICKS: u32 = 20;
-/// So many times its ticks may pass without that a program gets to work: on a machine that is too busy that is no fault of
-/// its own.
+/// How many times its ticks a call may wait for a processor before they count: a busy machine is no fault of the program.
 const STARVED_MAX: u32 = 20;
-/// What a thread works in a tick, at least, if there is a processor for it.
+/// Nanoseconds that a thread works in a tick, at least, if it has a processor.
 const TICK_WORK_NANOS: u64 = TICK.as_nanos() as u64 / 5;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
-static POOL: Pool = Pool::new();
-
-pub(super) struct Pool {
-    state: Mutex<State>,
-    work: Condvar,
-    watch: Condvar,
-    reading: Semaphore,
-    bulk: Semaphore,
+/// The threads that programs run on. Cheap to clone. When the last clone is dropped, jobs that were given to it are still
+/// done, and then its threads end.
+#[derive(Debug, Clone, Default)]
+pub struct Pool {
+    owner: Arc<Owner>,
 }
 
-/// Who waits for a job.
+/// Tells the threads to end when the last [`Pool`] is dropped.
+#[derive(Debug, Default)]
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes threads without work.
+    work: Condvar,
+    /// Wakes the watchdog when a job begins.
+    watch: Condvar,
+}
+
+/// The kind of caller that waits for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// A publisher, who is told at once that there is too much to do.
-    Asked,
-    /// A reader of events, who is given them later.
-    Reading,
-    /// Somebody who looks at a whole topic, and gets one thread at most, never the last one.
+    /// A publisher, which is refused at once when too many jobs wait.
+    Publish,
+    /// A reader of events, which waits for a place.
+    Read,
+    /// Work over a whole topic, which gets one thread at most, never the last one.
     Bulk,
 }
 
-type Job = Box<dyn FnOnce(&Shift) + Send>;
-type Loss = Box<dyn FnOnce(Lost) + Send>;
-
-struct State {
-    queue: VecDeque<Waiting>,
-    /// How many in the queue are of the lane `Asked`.
-    asked: usize,
-    running: Vec<Running>,
-    workers: usize,
-    idle: usize,
-    lost: usize,
-    watched: bool,
-    /// Whether the watchdog counts ticks now, and is not to be disturbed: a tick is a tick however many jobs begin.
-    ticking: bool,
-    next: u64,
-}
-
-struct Waiting {
-    job: Job,
-    lost: Loss,
-    ticks_max: u32,
-    /// The place that it takes in a lane which has few, until it is done or given up.
-    permit: Option<SemaphorePermit<'static>>,
-}
-
-struct Running {
-    number: u64,
-    shift: Arc<Shift>,
-    beat: u32,
-    /// Ticks in which it worked.
-    ticks: u32,
-    /// Ticks in which it waited for a processor.
-    starved: u32,
-    ticks_max: u32,
-    clock: Option<Arc<ThreadClock>>,
-    /// What its thread had worked when last looked.
-    nanos: Option<u64>,
-    lost: Option<Loss>,
-    /// Held, never looked at.
-    _permit: Option<SemaphorePermit<'static>>,
-}
-
-/// The thread was not given back, or there was none.
+/// Why a job was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum PoolError {
     /// The program did not end.
     Stuck,
-    /// Too much waits now.
+    /// Too many jobs wait now.
     Busy,
-    /// Programs gave none of the threads back, or the system has none.
+    /// No thread is left: programs did not give them back, or the system has none.
     NoThread,
 }
 
-/// How the threads are.
+/// How many threads and jobs there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PoolStatus {
-    /// Threads there are.
+    /// Threads that work or wait for work.
     pub workers: usize,
     /// Threads that a program did not give back.
     pub lost: usize,
-    /// Jobs that wait.
+    /// Jobs that wait for a thread.
     pub waiting: usize,
 }
 
-/// How the threads are now.
-pub fn status() -> PoolStatus {
-    let state = POOL.lock();
-    PoolStatus { workers: state.workers, lost: state.lost, waiting: state.queue.len() }
-}
-
-/// Does a job on a thread of the pool. Each of its calls may take `time`.
-pub async fn work<T: Send + 'static>(
-    lane: Lane,
-    time: Duration,
-    job: impl FnOnce(&Shift) -> T + Send + 'static,
-) -> Result<T, Lost> {
-    POOL.work(lane, time, job).await
-}
-
-/// As [`work`] for one who asks, on a thread that may wait. Not to be called from an async one.
-pub(super) fn work_blocking<T: Send + 'static>(
-    time: Duration,
-    job: impl FnOnce(&Shift) -> T + Send + 'static,
-) -> Result<T, Lost> {
-    answered(POOL.ask(None, time, job).blocking_recv())
-}
-
-/// A job that panics answers nobody.
-fn answered<T>(answer: Result<Result<T, Lost>, oneshot::error::RecvError>) -> Result<T, Lost> {
-    answer.unwrap_or(Err(Lost::NoThread))
-}
-
 impl Pool {
-    pub(super) const fn new() -> Self {
-        Self {
-            state: Mutex::new(State::new()),
-            work: Condvar::new(),
-            watch: Condvar::new(),
-            reading: Semaphore::const_new(READING_MAX),
-            bulk: Semaphore::const_new(BULK_MAX),
-        }
+    /// A pool without threads; they start with the first job.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    pub(super) async fn work<T: Send + 'static>(
-        &'static self,
+    /// How many threads and jobs there are now.
+    #[must_use]
+    pub fn status(&self) -> PoolStatus {
+        let state = self.owner.shared.lock();
+        PoolStatus { workers: state.workers, lost: state.lost, waiting: state.queue.len() }
+    }
+
+    /// Gives a job to the pool. Each of its calls may take `time`.
+    pub fn work<T: Send + 'static>(
+        &self,
         lane: Lane,
         time: Duration,
-        job: impl FnOnce(&Shift) -> T + Send + 'static,
-    ) -> Result<T, Lost> {
-        // They are never closed.
-        let permit = match lane {
-            Lane::Asked => None,
-            Lane::Reading => self.reading.acquire().await.ok(),
-            Lane::Bulk => self.bulk.acquire().await.ok(),
-        };
-        if lane == Lane::Bulk && !self.has_two() {
-            return Err(Lost::NoThread);
-        }
-        answered(self.ask(permit, time, job).await)
-    }
-
-    fn ask<T: Send + 'static>(
-        &'static self,
-        permit: Option<SemaphorePermit<'static>>,
-        time: Duration,
-        job: impl FnOnce(&Shift) -> T + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, Lost>> {
-        let (reply, answer) = oneshot::channel();
-        let reply = Arc::new(Mutex::new(Some(reply)));
-        let answered = Arc::clone(&reply);
-        let send = move |answer: Result<T, Lost>, to: &Mutex<Option<oneshot::Sender<Result<T, Lost>>>>| {
-            if let Some(reply) = to.lock().ignore_poison().take() {
-                // Whoever asked may have gone away.
-                let _ = reply.send(answer);
-            }
-        };
-        let ticks_max =
-            u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX - GRACE_TICKS);
-        self.add(Waiting {
-            job: Box::new(move |shift| send(Ok(job(shift)), &answered)),
-            lost: Box::new(move |why| send(Err(why), &reply)),
-            ticks_max: ticks_max.min(u32::MAX - GRACE_TICKS - 1),
-            permit,
-        });
+        job: impl FnOnce(&JobWatch) -> T + Send + 'static,
+    ) -> Answer<T> {
+        let (reply, answer) = answer::pair();
+        self.owner.shared.add(Job::new(lane, time, reply, job));
         answer
     }
+}
 
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.work.notify_all();
+        self.shared.watch.notify_all();
+    }
+}
+
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in it is left half done by a panic.
+        // No change of the state is left half done by a panic.
         self.state.lock().ignore_poison()
     }
 
-    fn add(&'static self, waiting: Waiting) {
+    fn add(self: &Arc<Self>, job: Job) {
         let mut state = self.lock();
-        if waiting.permit.is_none() && state.asked >= ASKED_MAX {
-            drop(state);
-            return (waiting.lost)(Lost::Busy);
-        }
-        if state.idle == 0 && state.may_start() {
-            self.start(&mut state);
-        }
-        if state.workers == 0 {
-            drop(state);
-            return (waiting.lost)(Lost::NoThread);
-        }
-        state.asked += usize::from(waiting.permit.is_none());
-        state.queue.push_back(waiting);
+        let refused = state.add(job, |state| self.start(state));
         drop(state);
         self.work.notify_one();
+        refuse(refused);
     }
 
-    /// Sees to it that there are two threads: one for bulk, and one for everybody else.
-    fn has_two(&'static self) -> bool {
-        let mut state = self.lock();
-        while state.workers < 2 && state.may_start() && self.start(&mut state) {}
-        state.workers >= 2
+    /// Frees the place of a job in its lane; the next job of the lane takes it.
+    fn release(self: &Arc<Self>, state: &mut State, lane: Lane) -> Vec<Refused> {
+        let refused = state.release(lane, |state| self.start(state));
+        self.work.notify_one();
+        refused
     }
 
-    /// Starts a thread, unless the system has none.
-    fn start(&'static self, state: &mut State) -> bool {
-        let spawn = |name: &str, stack: usize, run: fn(&'static Self)| {
+    /// Starts a thread, and the watchdog before the first one; `false` if the system has none.
+    fn start(self: &Arc<Self>, state: &mut State) -> bool {
+        let spawn = |name: &str, stack: usize, run: fn(&Arc<Self>)| {
+            let shared = Arc::clone(self);
             let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(stack);
-            builder.spawn(move || run(self)).is_ok()
+            builder.spawn(move || run(&shared)).is_ok()
         };
         if !state.watched {
-            state.watched = spawn("jq-watchdog", 256 << 10, Self::watch);
+            state.watched = spawn("jq-watchdog", WATCHDOG_STACK_BYTES, Self::watch);
         }
         let started = state.watched && spawn("jq", STACK_BYTES, Self::serve);
         state.workers += usize::from(started);
         started
     }
 
-    fn serve(&'static self) {
+    /// The loop of a thread: does one job after the other.
+    fn serve(self: &Arc<Self>) {
         let clock = ThreadClock::of_this_thread().map(Arc::new);
         let mut state = self.lock();
         loop {
-            let Some(Waiting { job, lost, ticks_max, permit }) = state.take() else {
+            let Some(job) = state.take() else {
+                if state.closed {
+                    return self.end_thread(state);
+                }
                 state.idle += 1;
                 let (again, waited) = self.work.wait_timeout(state, IDLE).ignore_poison();
                 state = again;
                 state.idle -= 1;
                 if waited.timed_out() && state.queue.is_empty() {
-                    state.workers -= 1;
-                    return;
+                    return self.end_thread(state);
                 }
                 continue;
             };
-            let (number, shift) = (state.next, Arc::new(Shift::default()));
-            state.next += 1;
-            state.running.push(Running {
-                number,
-                shift: Arc::clone(&shift),
-                beat: 0,
-                ticks: 0,
-                starved: 0,
-                ticks_max,
-                clock: clock.clone(),
-                nanos: None,
-                lost: Some(lost),
-                _permit: permit,
-            });
+            let lane = job.lane;
+            let (number, watch, work) = state.begin(job, clock.clone());
             let ticking = state.ticking;
             drop(state);
             if !ticking {
                 self.watch.notify_one();
             }
-            // A job that panics answers nobody; whoever waits hears that.
-            let _ = catch_unwind(AssertUnwindSafe(|| job(&shift)));
+            // A job that panics drops its reply, which answers its caller.
+            let _ = catch_unwind(AssertUnwindSafe(|| work(&watch)));
             state = self.lock();
-            let before = state.running.len();
-            state.running.retain(|running| running.number != number);
-            if state.running.len() == before {
-                // It was given up.
+            if !state.end(number) {
+                // The watchdog gave this thread up.
                 state.lost -= 1;
                 return;
             }
+            let refused = self.release(&mut state, lane);
+            drop(state);
+            refuse(refused);
+            state = self.lock();
         }
     }
 
-    fn watch(&'static self) {
+    fn end_thread(&self, mut state: MutexGuard<'_, State>) {
+        state.workers -= 1;
+        if state.closed {
+            self.watch.notify_one();
+        }
+    }
+
+    /// The loop of the watchdog: ends calls whose time is over, and gives up threads that do not come back.
+    fn watch(self: &Arc<Self>) {
         let mut state = self.lock();
         loop {
             if state.running.is_empty() {
+                if state.closed && state.workers == 0 {
+                    return;
+                }
                 state = self.watch.wait(state).ignore_poison();
                 continue;
             }
@@ -328,81 +248,31 @@ impl Pool {
                     self.start(&mut state);
                 }
             }
-            // With nobody left, those who wait wait in vain.
-            let mut orphans = Vec::new();
+            let mut refused = Vec::new();
+            for running in &given_up {
+                refused.extend(self.release(&mut state, running.lane));
+            }
+            // Without a thread, jobs would wait in vain.
             while state.workers == 0
-                && let Some(waiting) = state.take()
+                && let Some(job) = state.take()
             {
-                orphans.push(waiting);
+                refused.extend(self.release(&mut state, job.lane));
+                refused.push(Refused { job, why: PoolError::NoThread });
             }
             drop(state);
-            for mut running in given_up {
-                running.shift.lost();
-                if let Some(lost) = running.lost.take() {
-                    lost(Lost::Stuck);
-                }
+            for running in given_up {
+                running.watch.set_stuck();
+                (running.fail)(PoolError::Stuck);
             }
-            for waiting in orphans {
-                (waiting.lost)(Lost::NoThread);
-            }
+            refuse(refused);
             state = self.lock();
         }
     }
 }
 
-impl Running {
-    /// A tick has passed.
-    fn pass(&mut self) {
-        let now = self.clock.as_ref().and_then(|clock| clock.nanos());
-        let worked = now.zip(self.nanos).map(|(now, before)| now.saturating_sub(before));
-        self.nanos = now;
-        let starved = worked.is_some_and(|worked| worked < TICK_WORK_NANOS);
-        if starved && self.starved < self.ticks_max.saturating_mul(STARVED_MAX) {
-            self.starved += 1;
-        } else {
-            self.ticks += 1;
-        }
-    }
-}
-
-impl State {
-    const fn new() -> Self {
-        Self {
-            queue: VecDeque::new(),
-            asked: 0,
-            running: Vec::new(),
-            workers: 0,
-            idle: 0,
-            lost: 0,
-            watched: false,
-            ticking: false,
-            next: 0,
-        }
-    }
-
-    const fn may_start(&self) -> bool {
-        self.workers < WORKERS_MAX && self.lost < LOST_MAX
-    }
-
-    fn take(&mut self) -> Option<Waiting> {
-        let waiting = self.queue.pop_front()?;
-        self.asked -= usize::from(waiting.permit.is_none());
-        Some(waiting)
-    }
-
-    /// Ends calls whose time is over, and takes out those that did not end.
-    fn tick(&mut self) -> Vec<Running> {
-        for running in &mut self.running {
-            let beat = running.shift.beat();
-            if beat != running.beat {
-                (running.beat, running.ticks, running.starved) = (beat, 0, 0);
-            }
-            running.pass();
-            if running.ticks > running.ticks_max {
-                running.shift.end(beat);
-            }
-        }
-        let is_lost = |running: &mut Running| running.ticks > running.ticks_max + GRACE_TICKS;
-        self.running.extract_if(.., is_lost).collect()
+/// Tells the callers, without the lock: what they do then is theirs.
+fn refuse(refused: Vec<Refused>) {
+    for Refused { job, why } in refused {
+        (job.fail)(why);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use promethean_jq::{Caps, Program, RunError, status};
+use promethean_jq::{Caps, Pool, Program, RunError};
 
 fn run(program: &str, input: &str) -> Result<Vec<String>, RunError> {
-    Program::compile(program).unwrap().run_blocking(input, Caps::default())
+    Program::compile(program).unwrap().run_blocking(&Pool::new(), input, Caps::default())
 }
 
 fn one(program: &str, input: &str) -> String {
@@ -189,14 +189,17 @@ fn what_grows_is_refused() {
 fn outputs_are_bounded_and_json() {
     let caps = Caps { outputs: 2, output_bytes: 10, ..Caps::default() };
     let program = |text| Program::compile(text).unwrap();
-    assert_eq!(program("1, 2").run_blocking("0", caps).unwrap(), ["1", "2"]);
-    assert_eq!(program("1, 2, 3").run_blocking("0", caps), Err(RunError::Outputs { what: "values", max: 2 }));
+    assert_eq!(program("1, 2").run_blocking(&Pool::new(), "0", caps).unwrap(), ["1", "2"]);
     assert_eq!(
-        program(r#""0123456789""#).run_blocking("0", caps),
+        program("1, 2, 3").run_blocking(&Pool::new(), "0", caps),
+        Err(RunError::Outputs { what: "values", max: 2 })
+    );
+    assert_eq!(
+        program(r#""0123456789""#).run_blocking(&Pool::new(), "0", caps),
         Err(RunError::Outputs { what: "bytes", max: 10 })
     );
     for text in ["nan", "infinite", "{(1): 2}", "1e999", "{([]): 1}"] {
-        let given = program(text).run_blocking("0", Caps::default());
+        let given = program(text).run_blocking(&Pool::new(), "0", Caps::default());
         assert!(
             matches!(given, Err(RunError::NotJson { .. } | RunError::Failed { .. })),
             "{text}: {given:?}"
@@ -207,25 +210,25 @@ fn outputs_are_bounded_and_json() {
 #[test]
 fn a_call_that_takes_too_long_marks_its_program() {
     let program = Program::compile("if . then def f: f; f else 1 end").unwrap();
-    let caps = Caps { time: Duration::ZERO, ..Caps::default() };
+    let (pool, caps) = (Pool::new(), Caps { time: Duration::ZERO, ..Caps::default() });
     // Whether steps or time end it first depends on the machine; time, as soon as the watchdog comes to look.
     while !program.is_stuck() {
-        let ended = program.run_blocking("true", caps);
+        let ended = program.run_blocking(&pool, "true", caps);
         assert!(matches!(ended, Err(RunError::Stuck | RunError::Steps { .. })), "{ended:?}");
     }
     assert!(program.is_stuck() && program.clone().is_stuck());
-    assert_eq!(program.run_blocking("false", Caps::default()), Err(RunError::Stuck));
+    assert_eq!(program.run_blocking(&Pool::new(), "false", Caps::default()), Err(RunError::Stuck));
     let anew = Program::compile(program.text()).unwrap();
-    assert_eq!(anew.run_blocking("false", Caps::default()).unwrap(), ["1"]);
+    assert_eq!(anew.run_blocking(&Pool::new(), "false", Caps::default()).unwrap(), ["1"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_calls_at_once_are_all_answered() {
-    let program = Program::compile(".+1").unwrap();
+    let (pool, program) = (Pool::new(), Program::compile(".+1").unwrap());
     let calls: Vec<_> = (0..500)
         .map(|n: u32| {
-            let program = program.clone();
-            async move { (n, program.run(&n.to_string(), Caps::default()).await) }
+            let (pool, program) = (pool.clone(), program.clone());
+            async move { (n, program.run(&pool, &n.to_string(), Caps::default()).await) }
         })
         .collect();
     let mut set = tokio::task::JoinSet::new();
@@ -234,7 +237,7 @@ async fn many_calls_at_once_are_all_answered() {
         let (n, outputs) = done.unwrap();
         assert_eq!(outputs.unwrap(), [(n + 1).to_string()]);
     }
-    let now = status();
+    let now = pool.status();
     assert!(now.workers <= 4 && now.lost <= 8, "{now:?}");
 }
 
@@ -243,7 +246,8 @@ fn text_within_a_payload_is_read_within_bounds() {
     for text in ["[".repeat(1 << 20), "9".repeat(1 << 20), "[1,".to_owned(), "1e999".to_owned()] {
         let input = format!("\"{text}\"");
         for program in ["fromjson", "tonumber"] {
-            let outcome = Program::compile(program).unwrap().run_blocking(&input, Caps::default());
+            let outcome =
+                Program::compile(program).unwrap().run_blocking(&Pool::new(), &input, Caps::default());
             assert!(outcome.is_err(), "{program} of {} bytes: {outcome:?}", text.len());
         }
     }

@@ -50,7 +50,11 @@ impl Run<'_> {
             format!(r#"{{"now":{},"key":{key},"doc":{}}}"#, self.now_ms, doc.body)
         };
         let caps = Caps { outputs: CHANGES_MAX, ..Caps::default() };
-        let outputs = self.timer.program.run_each(docs.iter().map(input).collect(), caps).await;
+        let outputs = self
+            .timer
+            .program
+            .run_each(self.follower.jq_pool(), docs.iter().map(input).collect(), caps)
+            .await;
         let (mut events, mut first) = (Vec::new(), Ok(()));
         for (doc, outputs) in docs.iter().zip(outputs) {
             let read =

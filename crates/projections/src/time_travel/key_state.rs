@@ -1,5 +1,6 @@
 //! A snapshot to begin a fold with.
 
+use promethean_jq::Pool;
 use promethean_model::{Offset, OffsetRange, TopicName};
 use promethean_store::port::Store;
 
@@ -19,6 +20,7 @@ pub(super) struct Base {
 /// What was asked for a base.
 pub(super) struct Wanted<'a> {
     pub(super) store: &'a dyn Store,
+    pub(super) pool: &'a Pool,
     pub(super) topic: &'a TopicName,
     pub(super) key: &'a str,
     pub(super) at: i64,

@@ -20,6 +20,7 @@ mod key_state;
 mod merge;
 mod reducer;
 
+use promethean_jq::Pool;
 use promethean_model::{Offset, OffsetRange, TopicName};
 use promethean_store::port::{PageLimit, Store, StoredEvent};
 use serde::Serialize;
@@ -50,16 +51,18 @@ pub struct StateAt {
 }
 
 /// The state of a key at a time: the fold, in offset order, of its events with `ts` at or before that. `snapshots` is
-/// where a compactor of the topic writes; it shortens folds, and knows what the topic itself may no longer have.
+/// where a compactor of the topic writes; it shortens folds, and knows what the topic itself may no longer have. A
+/// reducer in jq runs on `pool`.
 pub async fn state_at(
     store: &dyn Store,
+    pool: &Pool,
     topic: &TopicName,
     key: &str,
     at: i64,
     reducer: &Reducer,
     snapshots: Option<&TopicName>,
 ) -> Result<StateAt, ProjectionError> {
-    let wanted = Wanted { store, topic, key, at, reducer };
+    let wanted = Wanted { store, pool, topic, key, at, reducer };
     let compacted = store.settings(topic).await?.is_some_and(|settings| settings.compacted);
     let found =
         if compacted { wanted.of_compacted(snapshots).await? } else { wanted.folded(snapshots).await? };
@@ -125,7 +128,7 @@ impl Wanted<'_> {
             None => (None, None),
         };
         let last = events.last().map(|event| (event.ts, event.offset)).or(last);
-        let state = self.reducer.fold(before, events).await?;
+        let state = self.reducer.fold(self.pool, before, events).await?;
         let known = |(state, (ts, offset))| StateAt { key: self.key.to_owned(), state, ts, offset };
         Ok(state.zip(last).map(known))
     }

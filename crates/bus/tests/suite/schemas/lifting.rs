@@ -283,7 +283,7 @@ async fn a_stuck_upcaster_stops_nobody(kind: Kind) {
     assert!(headers(&lifted.event)[ERROR_HEADER].contains("stuck"));
     let lifted = world.bus.lift(world.events("t").await[2].clone()).await;
     assert_eq!(payload(&lifted.event), LIFTED[2]);
-    assert!(promethean_jq::status().lost <= 8);
+    assert!(world.bus.jq_pool().status().lost <= 8);
 }
 
 async fn a_dry_run_counts_everything(kind: Kind) {
