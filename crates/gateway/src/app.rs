@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::{Audit, Record};
-use crate::auth::{Access, AuthError, Authenticator, Identity, Secret, Standing};
+use crate::auth::{Access, AuthError, AuthSession, Authenticator, Identity, Secret};
 use crate::http::metrics::GatewayMetrics;
 use crate::listen::origin::Origins;
 use crate::options::GatewayOptions;
@@ -100,11 +100,15 @@ impl App {
     }
 
     /// As [`App::identify`], of a client that stays.
-    pub(crate) async fn standing(&self, peer: IpAddr, token: Option<Secret>) -> Result<Standing, AuthError> {
+    pub(crate) async fn session(
+        &self,
+        peer: IpAddr,
+        token: Option<Secret>,
+    ) -> Result<AuthSession, AuthError> {
         let seen = self.auth.generation();
         let text = token.as_ref().and_then(Secret::reveal_text);
         let identity = self.identify(peer, text).await?;
-        Ok(Standing::known(&self.auth, text, seen, identity))
+        Ok(AuthSession::known(&self.auth, text, seen, identity))
     }
 
     /// What an identity uses, if it is limited.

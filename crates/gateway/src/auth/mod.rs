@@ -10,7 +10,7 @@
 //! | [`static_tokens`] | tokens that are listed, by their hashes |
 //! | [`jwt`] | tokens that somebody signed |
 //! | [`either`] | both kinds together |
-//! | `standing` | whether a client is still known |
+//! | `session` | whether a client is still known |
 //! | [`secret`] | what must not be shown |
 
 pub mod access;
@@ -21,7 +21,7 @@ pub mod identity;
 pub mod jwt;
 pub mod quota;
 pub mod secret;
-mod standing;
+mod session;
 pub mod static_tokens;
 
 pub use access::Access;
@@ -32,5 +32,5 @@ pub use identity::Identity;
 pub use jwt::{Jwt, JwtOptions};
 pub use quota::Quota;
 pub use secret::Secret;
-pub(crate) use standing::{Asking, Standing};
+pub(crate) use session::{AuthRecheck, AuthSession};
 pub use static_tokens::{StaticToken, StaticTokens, TokenHash};

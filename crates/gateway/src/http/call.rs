@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 
 use super::args::Args;
 use super::dispatch::bearer;
-use super::intake::Intake;
 use super::operation::{Need, Operation};
+use super::request_body::RequestBody;
 use crate::app::App;
 use crate::audit::Record;
-use crate::auth::{Access, Identity, Standing};
+use crate::auth::{Access, AuthSession, Identity};
 use crate::refusal::Refusal;
-use crate::usage::accounts::{Account, Place};
+use crate::usage::accounts::{Account, QuotaPermit};
 
 /// One request whose parameters are checked and whose client may.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Call {
     pub(super) app: App,
     pub(super) args: Args,
     pub(super) headers: HeaderMap,
-    pub(super) intake: Intake,
+    pub(super) request_body: RequestBody,
     /// `None` where nobody needs to be known.
     pub(super) identity: Option<Identity>,
     /// The authenticator's generation before it was asked.
@@ -91,7 +91,7 @@ impl Call {
     }
 
     /// The client's place among the connections of its token, for an answer without an end.
-    pub(super) fn place(&self) -> Result<Option<Place>, Refusal> {
+    pub(super) fn place(&self) -> Result<Option<QuotaPermit>, Refusal> {
         let place = self.account().map(|account| account.connection()).transpose();
         place.inspect_err(|_| self.app.metrics.over_quota("connections"))
     }
@@ -113,9 +113,9 @@ impl Call {
     }
 
     /// The client, for an answer that takes so long that its token may change.
-    pub(super) fn standing(&self) -> Option<Standing> {
+    pub(super) fn session(&self) -> Option<AuthSession> {
         let token = bearer(&self.headers).ok()?;
-        Some(Standing::known(&self.app.auth, token, self.seen, self.identity.clone()?))
+        Some(AuthSession::known(&self.app.auth, token, self.seen, self.identity.clone()?))
     }
 
     /// Whether the client may. Nobody may anything.
@@ -197,7 +197,7 @@ impl Call {
     /// The body, whatever it says it is.
     pub(super) async fn body(&mut self) -> Result<Bytes, Refusal> {
         self.refuse_encoding()?;
-        self.intake.read().await
+        self.request_body.read().await
     }
 
     /// The body as JSON of a known form. Form data passes too, because that is what `curl -d` calls everything.

@@ -17,16 +17,16 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::debug;
 use tungstenite::protocol::frame::coding::CloseCode;
 
-use super::frames::Frames;
-use super::publishing::{Publishing, refuse};
+use super::deadlines::{Deadlines, Due};
+use super::output::Output;
+use super::publish::{Publishes, refuse};
 use super::requests::Answer;
 use super::socket::{End, Incoming, Socket};
-use super::subscriptions::{Came, Subscriptions};
-use super::timing::{Due, Timing};
+use super::subscribe::{Came, Subscriptions};
 use crate::app::App;
-use crate::auth::{Asking, Standing};
+use crate::auth::{AuthRecheck, AuthSession};
 use crate::http::metrics::OPS;
-use crate::usage::accounts::Place;
+use crate::usage::accounts::QuotaPermit;
 
 /// Bytes to be written beyond which nothing more is read or taken.
 const UNWRITTEN_MAX: usize = 256 << 10;
@@ -44,8 +44,8 @@ pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
 /// Closes a connection that is one too many, of its token or its address.
 pub(super) const TOO_MANY: CloseCode = CloseCode::Library(4429);
 
-pub(super) type Kept = Option<Box<RawValue>>;
-type Settling = Pin<Box<dyn Future<Output = (Kept, usize, Result<Settled, BusError>)> + Send>>;
+pub(super) type SavedCorr = Option<Box<RawValue>>;
+type Settling = Pin<Box<dyn Future<Output = (SavedCorr, usize, Result<Settled, BusError>)> + Send>>;
 
 /// A connection and all it is about.
 pub(super) struct Connection {
@@ -54,16 +54,16 @@ pub(super) struct Connection {
     /// Where it comes from.
     pub(super) peer: IpAddr,
     /// Who the client is, once that is known.
-    pub(super) standing: Option<Standing>,
+    pub(super) session: Option<AuthSession>,
     /// Asks again who it is, because tokens have changed. Until that is known nothing is read or delivered.
-    pub(super) asking_again: Option<Asking>,
+    pub(super) asking_again: Option<AuthRecheck>,
     /// Not to be asked again before, because tokens cannot be looked at.
     pub(super) ask_after_ms: u64,
     /// Tokens that were refused.
     pub(super) failures: u32,
     /// Its place among the connections of its token, if those are limited.
-    pub(super) place: Option<Place>,
-    pub(super) publishing: Publishing,
+    pub(super) place: Option<QuotaPermit>,
+    pub(super) publishing: Publishes,
     /// The topic published to last, which the client may publish to.
     pub(super) last_topic: Option<TopicName>,
     pub(super) subscriptions: Subscriptions,
@@ -75,12 +75,12 @@ pub(super) struct Connection {
     pub(super) acked: Vec<u64>,
     /// Something that must be done before the next frame is looked at.
     pub(super) first: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
-    /// Frames read since they were last counted, by op.
+    /// Output read since they were last counted, by op.
     pub(super) frames: [u64; OPS.len()],
     /// Leases whose frames are queued.
     queued: Vec<(u64, Vec<Lease>)>,
-    pub(super) out: Frames,
-    pub(super) timing: Timing,
+    pub(super) out: Output,
+    pub(super) deadlines: Deadlines,
     stopping: Pin<Box<WaitForCancellationFutureOwned>>,
     /// How the connection is to be closed, once everything is written.
     pub(super) closing: Option<(CloseCode, &'static str)>,
@@ -95,7 +95,7 @@ impl Connection {
         app: App,
         upgraded: Upgraded,
         peer: IpAddr,
-        known_as: Option<(Standing, Option<Place>)>,
+        known_as: Option<(AuthSession, Option<QuotaPermit>)>,
     ) -> Self {
         let known = known_as.is_some();
         let options = &app.options;
@@ -103,12 +103,12 @@ impl Connection {
         let mut connection = Self {
             socket: Socket::new(upgraded, bytes_max),
             peer,
-            standing: None,
+            session: None,
             asking_again: None,
             ask_after_ms: 0,
             failures: 0,
             place: None,
-            publishing: Publishing::new(app.bus.publisher(options.publish_rate)),
+            publishing: Publishes::new(app.bus.publisher(options.publish_rate)),
             last_topic: None,
             subscriptions: Subscriptions::default(),
             settling: FuturesUnordered::new(),
@@ -117,8 +117,8 @@ impl Connection {
             first: None,
             frames: [0; OPS.len()],
             queued: Vec::new(),
-            out: Frames::default(),
-            timing: Timing::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
+            out: Output::default(),
+            deadlines: Deadlines::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
             stopping: Box::pin(app.stopping.clone().cancelled_owned()),
             closing: None,
             close_sent: false,
@@ -126,9 +126,9 @@ impl Connection {
             stopped: false,
             app,
         };
-        if let Some((standing, place)) = known_as {
+        if let Some((session, place)) = known_as {
             connection.place = place;
-            connection.known(standing);
+            connection.known(session);
             if !connection.app.auth.is_open() {
                 connection.record("connect", "ok", None);
             }
@@ -316,7 +316,7 @@ impl Connection {
         }
         // A client cannot be heard while it is not listened to.
         if any || shut {
-            self.timing.heard(self.app.clock.monotonic_ms());
+            self.deadlines.heard(self.app.clock.monotonic_ms());
         }
         end.map(|()| any)
     }
@@ -336,8 +336,8 @@ impl Connection {
             self.close(CloseCode::Away, "the server is stopping");
         }
         let now_ms = self.app.clock.monotonic_ms();
-        self.timing.stuck(now_ms, self.socket.unwritten() > 0);
-        while let Poll::Ready(due) = self.timing.poll(cx, now_ms) {
+        self.deadlines.stuck(now_ms, self.socket.unwritten() > 0);
+        while let Poll::Ready(due) = self.deadlines.poll(cx, now_ms) {
             match due {
                 Due::Ping => {
                     if self.socket.ping(cx).is_err() {
@@ -364,7 +364,7 @@ impl Connection {
     pub(super) fn give_up(&mut self, code: CloseCode, why: &'static str) {
         self.closing = Some((code, why));
         (self.first, self.asking_again) = (None, None);
-        self.timing.over();
+        self.deadlines.over();
     }
 
     /// Writes what is queued, and says goodbye if it is time.

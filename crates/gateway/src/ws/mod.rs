@@ -5,28 +5,28 @@
 //! | --- | --- |
 //! | `upgrade` | makes a WebSocket of a request |
 //! | `socket` | messages over the connection |
-//! | `frames` | frames to be written, in one buffer |
+//! | `output` | frames to be written, in one buffer |
 //! | `connection` | the task: what is ready is done, in turns |
 //! | `requests` | what each frame of a client asks for |
-//! | `knowing` | who the client is, and whether that still holds |
-//! | `settling` | acks, nacks and extensions |
-//! | `publishing` | events that came together go to the bus together |
-//! | `fetching` | subscriptions that are given events only when they ask |
-//! | `subscriptions` | what the client is subscribed to, and what it holds |
-//! | `asking` | from the options of a frame to what the bus is asked |
-//! | `timing` | when the client must be heard, asked or closed |
+//! | `auth` | who the client is, and whether that still holds |
+//! | `ack` | acks, nacks and extensions |
+//! | `publish` | events that came together go to the bus together |
+//! | `fetch` | subscriptions that are given events only when they ask |
+//! | `subscribe` | what the client is subscribed to, and what it holds |
+//! | `subscribe_options` | from the options of a frame to what the bus is asked |
+//! | `deadlines` | when the client must be heard, asked or closed |
 
-mod asking;
+mod ack;
+mod auth;
 mod connection;
-mod fetching;
-mod frames;
-mod knowing;
-mod publishing;
+mod deadlines;
+mod fetch;
+mod output;
+mod publish;
 mod requests;
-mod settling;
 mod socket;
-mod subscriptions;
-mod timing;
+mod subscribe;
+mod subscribe_options;
 mod upgrade;
 
 pub(crate) use upgrade::{is_upgrade, upgrade};

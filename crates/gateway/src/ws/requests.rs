@@ -12,12 +12,12 @@ use promethean_model::wire::{ClientFrame, Corr, Item, Reply, SeekOpts, Subscribe
 use promethean_model::{GroupName, TopicName};
 use serde_json::value::RawValue;
 
-use super::asking;
-use super::connection::{Connection, Kept, TOO_MANY, UNKNOWN};
-use super::publishing::refuse;
-use super::subscriptions::Subscribed;
+use super::connection::{Connection, SavedCorr, TOO_MANY, UNKNOWN};
+use super::publish::refuse;
+use super::subscribe::ClientSubscription;
+use super::subscribe_options;
 use crate::audit::Record;
-use crate::auth::{Access, AuthError, Standing};
+use crate::auth::{Access, AuthError, AuthSession};
 use crate::events;
 use crate::http::metrics::OPS;
 use crate::refusal::Refusal;
@@ -28,10 +28,10 @@ const FAILURES_MAX: u32 = 3;
 
 /// What came of something that had to be done first.
 pub(super) enum Answer {
-    Known(Kept, Result<Box<Standing>, AuthError>),
-    Subscribed(Kept, Result<Box<Subscribed>, Refusal>),
-    Done(Kept, Result<(), Refusal>),
-    Sought(Kept, Result<SeekReport, Refusal>),
+    Known(SavedCorr, Result<Box<AuthSession>, AuthError>),
+    Subscribed(SavedCorr, Result<Box<ClientSubscription>, Refusal>),
+    Done(SavedCorr, Result<(), Refusal>),
+    Sought(SavedCorr, Result<SeekReport, Refusal>),
 }
 
 impl Connection {
@@ -48,7 +48,7 @@ impl Connection {
                 self.authenticate(corr, token.as_deref());
                 Ok(())
             }
-            Ok(_) if self.standing.is_none() => Err(AuthError::Missing.into()),
+            Ok(_) if self.session.is_none() => Err(AuthError::Missing.into()),
             Ok(ClientFrame::Publish(item)) => self.publish(corr, item, text.len()),
             Ok(frame) => {
                 // Whatever it is, what was published before it comes first.
@@ -95,11 +95,11 @@ impl Connection {
     /// Takes what came of something that had to be done first.
     pub(super) fn answer(&mut self, answer: Answer) {
         let (corr, result) = match answer {
-            Answer::Known(corr, Ok(standing)) => (corr, self.admit(*standing)),
+            Answer::Known(corr, Ok(session)) => (corr, self.admit(*session)),
             Answer::Known(corr, Err(error)) => {
                 // Whoever could not be looked at did not guess.
                 self.failures += u32::from(matches!(error, AuthError::BadToken(_) | AuthError::Missing));
-                if matches!(error, AuthError::TooMany { .. }) && self.standing.is_none() {
+                if matches!(error, AuthError::TooMany { .. }) && self.session.is_none() {
                     self.close(TOO_MANY, "too many tokens that are not valid came from this address");
                 } else if self.failures >= FAILURES_MAX {
                     self.close(UNKNOWN, "too many tokens that are not valid");
@@ -192,14 +192,19 @@ impl Connection {
                 format!("this connection has {max} subscriptions; use patterns or another connection");
             return Err(Refusal::new(StatusCode::CONFLICT, "too_many_subscriptions", message));
         }
-        let request =
-            asking::subscribe(subject, group_name, opts, &self.app.options, &self.subscriptions.backlog)?;
+        let request = subscribe_options::subscribe(
+            subject,
+            group_name,
+            opts,
+            &self.app.options,
+            &self.subscriptions.backlog,
+        )?;
         request.validate()?;
         let max_in_flight = request.member.max_in_flight;
         let places = self.account().map(|account| account.subscription(max_in_flight)).transpose();
         let places = places.inspect_err(|_| self.app.metrics.over_quota("subscriptions"))?;
         if request.member.member_id.is_some() {
-            self.timing.is_member();
+            self.deadlines.is_member();
         }
         let (manual_ack, ack_timeout_ms) = (request.member.manual_ack, request.member.ack_timeout_ms);
         let pulls = request.member.pull;
@@ -207,7 +212,7 @@ impl Connection {
         let (topic, group) = (topic.to_owned(), group.to_owned());
         self.first = Some(Box::pin(async move {
             let subscribed = bus.subscribe(request).await.map(|subscription| {
-                let mut subscribed = Subscribed::new(&topic, &group, subscription);
+                let mut subscribed = ClientSubscription::new(&topic, &group, subscription);
                 (subscribed.batch, subscribed.manual_ack) = (batch, manual_ack);
                 (subscribed.ack_timeout_ms, subscribed.pulls) = (ack_timeout_ms, pulls);
                 (subscribed.max_in_flight, subscribed.places) = (max_in_flight, places);
@@ -219,7 +224,7 @@ impl Connection {
     }
 
     /// Whoever asked may have become another meanwhile, or may no longer do so.
-    fn subscribed(&mut self, mut subscribed: Subscribed) -> Result<(), Refusal> {
+    fn subscribed(&mut self, mut subscribed: ClientSubscription) -> Result<(), Refusal> {
         let subscription = &subscribed.subscription;
         if !self.may(&Access::Subscribe(subscription.subject(), Some(subscription.group()))) {
             subscription.unsubscribe();
@@ -234,7 +239,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut Subscribed), Refusal> {
+    pub(super) fn find(&mut self, target: &Target<'_>) -> Result<(u64, &mut ClientSubscription), Refusal> {
         let number = self.subscriptions.number(&target.topic, &target.group);
         let found = number.and_then(|number| Some((number, self.subscriptions.get_mut(number)?)));
         found.ok_or_else(|| not_subscribed(target))
@@ -265,10 +270,10 @@ impl Connection {
         let Some(from) = &opts.from else {
             return Err(Refusal::bad_request("`opts.from` is missing; say where to move the group"));
         };
-        let to = asking::start(from, opts.ts, opts.after_id, opts.offset)?;
+        let to = subscribe_options::start(from, opts.ts, opts.after_id, opts.offset)?;
         let (bus, corr, dry_run) = (self.app.bus.clone(), corr.map(RawValue::to_owned), opts.dry_run);
         let (app, from) = (self.app.clone(), self.peer);
-        let who = self.standing.as_ref().map(|standing| Arc::clone(&standing.identity.name));
+        let who = self.session.as_ref().map(|session| Arc::clone(&session.identity.name));
         self.first = Some(Box::pin(async move {
             let report = bus.seek(&topic, &group, to, dry_run).await;
             let outcome = report.as_ref().err().map_or("ok", BusError::code);

@@ -2,10 +2,10 @@
 
 pub(super) mod batch;
 pub(super) mod collections;
+pub(super) mod dead_letters;
 pub(super) mod dedupe;
 pub(super) mod export;
 pub(super) mod groups;
-pub(super) mod letters;
 pub(super) mod lookup;
 pub(super) mod projectors;
 pub(super) mod publish;
@@ -19,12 +19,12 @@ pub(super) mod stream;
 pub(super) mod topics;
 mod views;
 
-use super::kind::Kind;
 use super::operation::Param;
+use super::param_type::ParamType;
 
 /// Times and other numbers that every language reads exactly.
-pub(super) const EXACT: Kind = Kind::Int(-(1 << 53) + 1, (1 << 53) - 1);
-const TOPIC: Param = Param::needed("topic", Kind::Topic, "the topic");
+pub(super) const EXACT: ParamType = ParamType::Int(-(1 << 53) + 1, (1 << 53) - 1);
+const TOPIC: Param = Param::needed("topic", ParamType::Topic, "the topic");
 const NORMALIZE: Param =
-    Param::query("normalize", Kind::Flag, "1: lift events of older schema versions to the latest");
-const GROUP: Param = Param::needed("group", Kind::Group, "the group");
+    Param::query("normalize", ParamType::Flag, "1: lift events of older schema versions to the latest");
+const GROUP: Param = Param::needed("group", ParamType::Group, "the group");

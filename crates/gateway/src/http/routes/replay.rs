@@ -8,8 +8,8 @@ use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
 use super::{NORMALIZE, TOPIC};
 use crate::events;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 
 /// Events of an answer.
@@ -29,7 +29,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
         TS,
         AFTER_ID,
         OFFSET,
-        Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many events, 1000 if left out"),
+        Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many events, 1000 if left out"),
         NORMALIZE,
     ],
     body: None,

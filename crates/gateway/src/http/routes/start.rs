@@ -5,21 +5,22 @@ use promethean_model::Offset;
 
 use super::EXACT;
 use crate::http::args::Args;
-use crate::http::kind::Kind;
 use crate::http::operation::Param;
+use crate::http::param_type::ParamType;
 use crate::refusal::Refusal;
 
 const WORDS: &[&str] = &["earliest", "latest", "ts", "afterId", "offset"];
 
 pub(super) const FROM: Param = Param::query(
     "from",
-    Kind::Word(WORDS),
+    ParamType::Word(WORDS),
     "where to begin; `ts`, `afterId` and `offset` need that parameter too",
 );
 pub(super) const TS: Param =
     Param::query("ts", EXACT, "begin with the first event of this time or later, epoch ms");
-pub(super) const AFTER_ID: Param = Param::query("afterId", Kind::Id, "begin after the event with this id");
-pub(super) const OFFSET: Param = Param::query("offset", Kind::Offset, "begin with this offset");
+pub(super) const AFTER_ID: Param =
+    Param::query("afterId", ParamType::Id, "begin after the event with this id");
+pub(super) const OFFSET: Param = Param::query("offset", ParamType::Offset, "begin with this offset");
 
 /// Where to begin. One of `ts`, `afterId` and `offset` alone says what `from` would.
 pub(super) fn start(args: &Args, absent: Start) -> Result<Start, Refusal> {

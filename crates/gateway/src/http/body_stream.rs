@@ -17,7 +17,7 @@ const IDLE_BUFFERS_MAX: usize = 2;
 
 /// Where a task puts what it makes. Dropped before it is finished, it leaves an answer that is visibly not whole.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct BodyWriter {
     /// `None` is the end.
     chunks: mpsc::Sender<Option<Bytes>>,
     timeout: Duration,
@@ -39,12 +39,12 @@ struct Chunks {
 
 /// A body and its other end, with `ahead` chunks made before the client reads them. A client may take `timeout` to
 /// read a chunk.
-pub(super) fn open(ahead: usize, timeout: Duration) -> (Outlet, Body) {
+pub(super) fn open(ahead: usize, timeout: Duration) -> (BodyWriter, Body) {
     let (sender, chunks) = mpsc::channel(ahead);
-    (Outlet { chunks: sender, timeout }, Body::new(Chunks { chunks, ended: false }))
+    (BodyWriter { chunks: sender, timeout }, Body::new(Chunks { chunks, ended: false }))
 }
 
-impl Outlet {
+impl BodyWriter {
     /// Waits until the client has room for the chunk.
     pub(super) async fn send(&self, chunk: Bytes) -> Result<(), Gone> {
         self.put(Some(chunk)).await

@@ -30,7 +30,7 @@ pub(super) enum Due {
 
 /// The deadlines of a connection.
 #[derive(Debug)]
-pub(super) struct Timing {
+pub(super) struct Deadlines {
     ping_every_ms: u64,
     write_timeout_ms: u64,
     heard_at_ms: u64,
@@ -47,7 +47,7 @@ pub(super) struct Timing {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timing {
+impl Deadlines {
     pub(super) fn new(options: &GatewayOptions, now_ms: u64, is_known: bool, is_open: bool) -> Self {
         Self {
             ping_every_ms: options.ping_every_ms,

@@ -9,8 +9,8 @@ use promethean_model::wire::client::Target;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::connection::{Connection, Kept};
-use super::subscriptions::Subscribed;
+use super::connection::{Connection, SavedCorr};
+use super::subscribe::ClientSubscription;
 use crate::refusal::Refusal;
 
 /// Events of a `FETCH` that does not say.
@@ -21,7 +21,7 @@ const WAIT_MS_MAX: u64 = 60_000;
 
 /// A `FETCH` that is not answered yet.
 pub(super) struct Fetch {
-    corr: Kept,
+    corr: SavedCorr,
     /// What has come for it.
     leases: Vec<Lease>,
     /// Told when the first event has come.
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Answers a `FETCH` of a subscription that is gone.
-    pub(super) fn unfetched(&mut self, sub: &mut Subscribed, code: &'static str) {
+    pub(super) fn unfetched(&mut self, sub: &mut ClientSubscription, code: &'static str) {
         if let Some(Fetch { corr, .. }) = sub.fetch.take() {
             let message = "the subscription ended before there was an event; SUBSCRIBE again";
             self.refuse(corr.as_deref(), &Refusal::new(StatusCode::CONFLICT, code, message));

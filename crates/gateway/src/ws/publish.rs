@@ -12,8 +12,8 @@ use promethean_bus::{BusError, Publisher};
 use promethean_model::wire::{Corr, Reply};
 use serde_json::value::RawValue;
 
-use super::connection::Kept;
-use super::frames::Frames;
+use super::connection::SavedCorr;
+use super::output::Output;
 use crate::events::PublishedBatch;
 use crate::refusal::Refusal;
 
@@ -27,17 +27,17 @@ const BURST_MAX: usize = 1_000;
 type Done = Box<dyn Future<Output = Outcome> + Send>;
 
 enum Outcome {
-    Each(Vec<Kept>, Vec<Result<Published, BusError>>),
-    Batch(Kept, Result<Vec<Published>, BusError>),
-    Refused(Kept, Box<Refusal>),
+    Each(Vec<SavedCorr>, Vec<Result<Published, BusError>>),
+    Batch(SavedCorr, Result<Vec<Published>, BusError>),
+    Refused(SavedCorr, Box<Refusal>),
 }
 
 /// What a connection publishes.
-pub(super) struct Publishing {
+pub(super) struct Publishes {
     publisher: Publisher,
     /// Read, but not handed over.
     burst: Vec<Ready>,
-    corrs: Vec<Kept>,
+    corrs: Vec<SavedCorr>,
     under_way: FuturesOrdered<Pin<Done>>,
     /// How many events and bytes each of them has.
     sizes: VecDeque<(usize, usize)>,
@@ -47,7 +47,7 @@ pub(super) struct Publishing {
     burst_bytes: usize,
 }
 
-impl Publishing {
+impl Publishes {
     pub(super) fn new(publisher: Publisher) -> Self {
         Self {
             publisher,
@@ -115,7 +115,7 @@ impl Publishing {
     }
 
     /// Writes the replies of what is committed; whether there were any.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, out: &mut Frames) -> bool {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, out: &mut Output) -> bool {
         let mut any = false;
         while let Poll::Ready(Some(outcome)) = self.under_way.poll_next_unpin(cx) {
             any = true;
@@ -150,7 +150,7 @@ impl Publishing {
     }
 }
 
-pub(super) fn refuse(out: &mut Frames, reply: &Reply<'_>, refusal: &Refusal) {
+pub(super) fn refuse(out: &mut Output, reply: &Reply<'_>, refusal: &Refusal) {
     let Refusal { code, message, retry_after_ms, more, .. } = refusal;
     out.add(|buffer| reply.err_with(buffer, code, message, *retry_after_ms, more));
 }

@@ -1,15 +1,15 @@
-//! Frames to be written.
+//! Output to be written.
 
 use bytes::Bytes;
 
 /// Texts one after the other in one buffer: most frames are small, and an allocation each would cost more than they do.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct Output {
     buffer: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Frames {
+impl Output {
     /// Adds a frame that `write` appends.
     pub(super) fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.buffer);

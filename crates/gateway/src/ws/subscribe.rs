@@ -13,10 +13,10 @@ use promethean_model::wire::server::{self, Context as Delivery};
 use promethean_model::{EventId, EventMeta, TopicName};
 use tracing::error;
 
-use super::fetching::Fetch;
-use super::frames::Frames;
+use super::fetch::Fetch;
+use super::output::Output;
 use crate::events::view;
-use crate::usage::accounts::{Account, SubscriptionPlaces};
+use crate::usage::accounts::{Account, SubscriptionPermits};
 
 /// Leases of one look at a subscription, so that others get their turn.
 const TAKEN_MAX: usize = 256;
@@ -25,7 +25,7 @@ const TAKEN_MAX: usize = 256;
 const BACKLOG_BYTES_MAX: usize = 8 << 20;
 
 /// One subscription of a connection.
-pub(super) struct Subscribed {
+pub(super) struct ClientSubscription {
     /// Its number among those of the connection.
     pub(super) number: u64,
     /// As the client wrote it.
@@ -43,7 +43,7 @@ pub(super) struct Subscribed {
     /// The `FETCH` that is under way.
     pub(super) fetch: Option<Fetch>,
     /// Its places among the subscriptions of the token, if those are limited.
-    pub(super) places: Option<SubscriptionPlaces>,
+    pub(super) places: Option<SubscriptionPermits>,
     /// Acks that nobody waits for, to be handed over together.
     pub(super) acked: Vec<Held>,
     /// What was delivered and not settled.
@@ -52,7 +52,7 @@ pub(super) struct Subscribed {
     more_held: Vec<(EventId, Held)>,
 }
 
-impl Subscribed {
+impl ClientSubscription {
     pub(super) fn new(topic: &str, group: &str, subscription: Subscription) -> Self {
         subscription.keep();
         Self {
@@ -114,7 +114,7 @@ impl Subscribed {
         Some(self.more_held.swap_remove(at).1)
     }
 
-    /// As [`Subscribed::take`], and it is held on.
+    /// As [`ClientSubscription::take`], and it is held on.
     fn get(&self, topic: &str, id: &EventId) -> Option<&Held> {
         let fits = |held: &&Held| topic == &*self.topic || held.topic().as_str() == topic;
         let more =
@@ -131,7 +131,7 @@ impl Subscribed {
     }
 
     /// Writes deliveries, and holds them if the client is to ack.
-    pub(super) fn deliver(&mut self, leases: &[Lease], out: &mut Frames) {
+    pub(super) fn deliver(&mut self, leases: &[Lease], out: &mut Output) {
         if self.batch {
             return self.deliver_together(leases, None, out);
         }
@@ -144,8 +144,8 @@ impl Subscribed {
         self.hold_all(leases);
     }
 
-    /// As [`Subscribed::deliver`], in one frame.
-    pub(super) fn deliver_together(&mut self, leases: &[Lease], corr: Corr<'_>, out: &mut Frames) {
+    /// As [`ClientSubscription::deliver`], in one frame.
+    pub(super) fn deliver_together(&mut self, leases: &[Lease], corr: Corr<'_>, out: &mut Output) {
         let metas: Vec<EventMeta> = leases.iter().map(meta).collect();
         let each =
             leases.iter().zip(&metas).map(|(lease, meta)| (view(&lease.event, meta), self.context(lease)));
@@ -182,7 +182,7 @@ pub(super) struct Subscriptions {
     /// What may wait for all of them.
     pub(super) backlog: Backlog,
     /// By a number that is never used again.
-    slots: HashMap<u64, Subscribed>,
+    slots: HashMap<u64, ClientSubscription>,
     /// How many of them are patterns.
     patterns: usize,
     /// By topic and group, joined.
@@ -199,7 +199,7 @@ pub(super) enum Came {
     Rebalance(u64, u64, Vec<u32>, Vec<u32>),
     Nothing,
     /// It is over, and removed.
-    Ended(Box<Subscribed>, BusError),
+    Ended(Box<ClientSubscription>, BusError),
 }
 
 impl Default for Subscriptions {
@@ -228,7 +228,7 @@ impl Subscriptions {
         self.names.get(&self.name).copied()
     }
 
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Subscribed> {
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut ClientSubscription> {
         self.slots.get_mut(&number)
     }
 
@@ -241,7 +241,7 @@ impl Subscriptions {
         if self.patterns > 0
             && let Ok(topic) = topic.parse::<TopicName>()
         {
-            let matches = |sub: &Subscribed| {
+            let matches = |sub: &ClientSubscription| {
                 *sub.group == *group && sub.is_pattern() && sub.subscription.subject().matches(&topic)
             };
             let others = self.slots.values().filter(|sub| Some(sub.number) != exact && matches(sub));
@@ -251,7 +251,12 @@ impl Subscriptions {
     }
 
     /// What one of these holds of an event.
-    pub(super) fn holder(&self, among: &[u64], topic: &str, id: &EventId) -> Option<(&Subscribed, &Held)> {
+    pub(super) fn holder(
+        &self,
+        among: &[u64],
+        topic: &str,
+        id: &EventId,
+    ) -> Option<(&ClientSubscription, &Held)> {
         let mut subs = among.iter().filter_map(|number| self.slots.get(number));
         subs.find_map(|sub| Some((sub, sub.get(topic, id)?)))
     }
@@ -261,7 +266,7 @@ impl Subscriptions {
         among.iter().find_map(|number| Some((*number, self.slots.get_mut(number)?.take(topic, id)?)))
     }
 
-    pub(super) fn add(&mut self, mut subscribed: Subscribed) {
+    pub(super) fn add(&mut self, mut subscribed: ClientSubscription) {
         let number = self.next;
         self.next += 1;
         subscribed.number = number;
@@ -271,7 +276,7 @@ impl Subscriptions {
         self.slots.insert(number, subscribed);
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<Subscribed> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<ClientSubscription> {
         let removed = self.slots.remove(&number)?;
         self.patterns -= usize::from(removed.is_pattern());
         self.names.remove(&format!("{}\0{}", removed.topic, removed.group));
@@ -279,7 +284,10 @@ impl Subscriptions {
     }
 
     /// Removes those that are not wanted.
-    pub(super) fn remove_unless(&mut self, wanted: impl Fn(&Subscribed) -> bool) -> Vec<Subscribed> {
+    pub(super) fn remove_unless(
+        &mut self,
+        wanted: impl Fn(&ClientSubscription) -> bool,
+    ) -> Vec<ClientSubscription> {
         let unwanted: Vec<u64> =
             self.slots.iter().filter(|(_, sub)| !wanted(sub)).map(|(number, _)| *number).collect();
         unwanted.into_iter().filter_map(|number| self.remove(number)).collect()

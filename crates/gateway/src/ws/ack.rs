@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::connection::Connection;
 use super::requests::not_subscribed;
-use super::subscriptions::Subscribed;
+use super::subscribe::ClientSubscription;
 use crate::refusal::Refusal;
 
 /// The reply to an ack and the like.
@@ -96,7 +96,7 @@ impl Connection {
         ids.dedup();
         let subs = self.find_all(target)?;
         let mut asked: Vec<Asked> = Vec::new();
-        let held: Option<Vec<(&Subscribed, &Held)>> =
+        let held: Option<Vec<(&ClientSubscription, &Held)>> =
             ids.iter().map(|id| self.subscriptions.holder(&subs, &target.topic, id)).collect();
         let Some(mut held) = held else {
             let message = "no such event is in flight here; it was settled, or its lease is over";
