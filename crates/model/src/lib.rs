@@ -13,11 +13,13 @@
 //! | `settings` | what can be set for a topic |
 //! | `wire` | the frames of the WebSocket protocol |
 //! | `limits` | every cap, and the checks of a publish against them |
+//! | `json` | one pass that checks JSON text and drops its insignificant whitespace |
 //! | `lock` | locks after a panic |
 
 pub mod durability;
 pub mod event;
 pub mod id;
+pub mod json;
 pub mod limits;
 pub mod lock;
 pub mod meta;

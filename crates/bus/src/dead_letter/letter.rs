@@ -142,11 +142,11 @@ mod tests {
 
     use promethean_model::Offset;
     use promethean_model::SystemClock;
+    use promethean_model::json::minify;
     use promethean_store::memory::{MemoryStore, Options};
     use promethean_store::port::{Batch, EventBody, Store};
 
     use super::*;
-    use crate::publish::minify;
 
     fn attempts() -> Attempts {
         Attempts {

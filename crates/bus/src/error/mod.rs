@@ -1,11 +1,11 @@
 //! Why the bus did not do what it was asked. Messages are for people and say what to do; `code()` is for programs.
 
+use promethean_model::json::JsonError;
 use promethean_model::{
     EventId, GroupName, LimitError, MemberId, NameError, Offset, OffsetRange, SettingsError, TopicName,
 };
 use thiserror::Error;
 
-use crate::publish::JsonError;
 use crate::schema::{Incompatible, SchemaRejected};
 
 mod code;

@@ -4,10 +4,10 @@ use jaq_core::load::parse::Def;
 use jaq_core::native::{Fun, bome, run, v};
 use jaq_core::{Cv, Error, Exn, ValXs};
 use jaq_json::Val;
+use promethean_model::json::minify;
 
 use super::guard::{Kind, multiplied, sized, too_large};
 use super::text::{read, weigh};
-use crate::publish::minify;
 
 /// Multiplies.
 pub(super) const MUL: &str = "!mul";

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use jaq_json::{Val, read};
+use promethean_model::json::{JSON_DEPTH_MAX, minify};
 
 use super::RunError;
 use super::guard::VALUE_BYTES_MAX;
-use crate::publish::{JSON_DEPTH_MAX, minify};
 
 /// How much of an error's message is kept.
 const MESSAGE_BYTES_MAX: usize = 1024;

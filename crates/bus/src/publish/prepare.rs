@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use promethean_model::json::{JsonError, JsonFault, minify};
 use promethean_model::limits::{EventParts, PARTITIONS_MAX};
 use promethean_model::{EventId, EventMeta, IdMint, Limits, Offset, TopicName, TopicSettings, partition_of};
 use promethean_store::port::{AppendEvent, Batch, EventIdSource};
 
-use super::json::{JsonError, JsonFault, minify};
 use super::request::{Payload, Publish};
 use crate::error::BusError;
 use crate::schema::Stamp;

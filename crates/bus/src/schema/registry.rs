@@ -198,7 +198,7 @@ impl Bus {
         let none = EventMeta::default();
         let parts = EventParts { key: None, payload_bytes: payload.len(), meta: &none };
         self.core.options.limits.check_event(&parts)?;
-        let payload = crate::publish::minify(payload)?;
+        let payload = promethean_model::json::minify(payload)?;
         if version.is_none() && self.core.schemas.get(topic).is_none() {
             return Ok(None);
         }

@@ -1,9 +1,9 @@
 //! A schema as it is given.
 
+use promethean_model::json::minify;
 use serde_json::Value;
 
 use crate::error::BusError;
-use crate::publish::minify;
 
 /// The longest text.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
@@ -57,7 +57,7 @@ impl SchemaText {
     }
 }
 
-/// At most [`crate::publish::JSON_DEPTH_MAX`] deep.
+/// At most [`promethean_model::json::JSON_DEPTH_MAX`] deep.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

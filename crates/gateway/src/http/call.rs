@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use promethean_bus::Publisher;
 use promethean_bus::pattern::Subject;
-use promethean_bus::publish::minify;
+use promethean_model::json::minify;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::Projections;
 use serde::de::DeserializeOwned;

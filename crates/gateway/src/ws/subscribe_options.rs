@@ -3,10 +3,10 @@
 use promethean_bus::delivery::types::Order;
 use promethean_bus::filter::Filter;
 use promethean_bus::pattern::Subject;
-use promethean_bus::publish::minify;
 use promethean_bus::rows::{AskedOptions, Start};
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
+use promethean_model::json::minify;
 use promethean_model::wire::SubscribeOpts;
 use promethean_model::{EventId, GroupName, MemberId, Offset};
 
