@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use super::op::{Op, OpNames};
 use super::opts::{PublishOpts, SeekOpts, SubscribeOpts};
 
 /// What a client wants to see again in the reply: any JSON, as its text.
@@ -106,9 +107,7 @@ pub enum FrameError {
     #[error("{0}")]
     BadRequest(String),
     /// Its `op` is none of ours.
-    #[error(
-        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE, RESUME, SEEK or FETCH"
-    )]
+    #[error("unknown op `{0}`; use {OpNames}")]
     UnknownOp(String),
 }
 
@@ -193,37 +192,56 @@ impl<'a> ClientFrame<'a> {
         }
     }
 
+    /// The op of this frame.
+    pub const fn op(&self) -> Op {
+        match self {
+            Self::Auth { .. } => Op::Auth,
+            Self::Publish(_) | Self::PublishMany(_) => Op::Publish,
+            Self::Subscribe { .. } => Op::Subscribe,
+            Self::Unsubscribe(_) => Op::Unsubscribe,
+            Self::Ack(..) => Op::Ack,
+            Self::Nack { .. } => Op::Nack,
+            Self::Modack { .. } => Op::Modack,
+            Self::Pause(_) => Op::Pause,
+            Self::Resume(_) => Op::Resume,
+            Self::Fetch { .. } => Op::Fetch,
+            Self::Seek(..) => Op::Seek,
+        }
+    }
+
     fn of(fields: Fields<'a>) -> Result<Self, FrameError> {
-        match &*fields.op {
-            "AUTH" => Ok(Self::Auth { token: fields.token }),
-            "PUBLISH" => publish(fields),
-            "SUBSCRIBE" => {
+        let Some(op) = Op::from_name(&fields.op) else {
+            return Err(FrameError::UnknownOp(fields.op.chars().take(40).collect()));
+        };
+        match op {
+            Op::Auth => Ok(Self::Auth { token: fields.token }),
+            Op::Publish => publish(fields),
+            Op::Subscribe => {
                 let opts = options(fields.opts)?;
                 let batch = fields.batch.unwrap_or(false);
                 let Target { topic, group } = target(fields.topic, fields.group)?;
                 Ok(Self::Subscribe { topic, group, batch, opts: Box::new(opts) })
             }
-            "UNSUBSCRIBE" => Ok(Self::Unsubscribe(target(fields.topic, fields.group)?)),
-            "ACK" => Ok(Self::Ack(target(fields.topic, fields.group)?, ids(fields.id, fields.ids)?)),
-            "NACK" => Ok(Self::Nack {
+            Op::Unsubscribe => Ok(Self::Unsubscribe(target(fields.topic, fields.group)?)),
+            Op::Ack => Ok(Self::Ack(target(fields.topic, fields.group)?, ids(fields.id, fields.ids)?)),
+            Op::Nack => Ok(Self::Nack {
                 target: target(fields.topic, fields.group)?,
                 ids: ids(fields.id, fields.ids)?,
                 delay_ms: fields.delay_ms,
             }),
-            "MODACK" => Ok(Self::Modack {
+            Op::Modack => Ok(Self::Modack {
                 target: target(fields.topic, fields.group)?,
                 ids: ids(fields.id, fields.ids)?,
                 extend_ms: fields.extend_ms,
             }),
-            "PAUSE" => Ok(Self::Pause(target(fields.topic, fields.group)?)),
-            "RESUME" => Ok(Self::Resume(target(fields.topic, fields.group)?)),
-            "FETCH" => Ok(Self::Fetch {
+            Op::Pause => Ok(Self::Pause(target(fields.topic, fields.group)?)),
+            Op::Resume => Ok(Self::Resume(target(fields.topic, fields.group)?)),
+            Op::Fetch => Ok(Self::Fetch {
                 target: target(fields.topic, fields.group)?,
                 max: fields.max,
                 wait_ms: fields.wait_ms,
             }),
-            "SEEK" => Ok(Self::Seek(target(fields.topic, fields.group)?, options(fields.opts)?)),
-            other => Err(FrameError::UnknownOp(other.chars().take(40).collect())),
+            Op::Seek => Ok(Self::Seek(target(fields.topic, fields.group)?, options(fields.opts)?)),
         }
     }
 }
