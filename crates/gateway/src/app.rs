@@ -11,8 +11,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::{Audit, Record};
 use crate::auth::{Access, AuthError, AuthSession, Authenticator, Identity, Secret};
-use crate::http::metrics::GatewayMetrics;
 use crate::listen::origin::Origins;
+use crate::metrics::{GatewayMetrics, UsageLimit};
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Accounts};
@@ -69,13 +69,13 @@ impl App {
             && let Some(retry_after_ms) = self.failures.wait_ms(peer, now_ms)
             && !self.failures.was_good(token)
         {
-            self.metrics.over_quota("auth_failures");
+            self.metrics.over_quota(UsageLimit::AuthFailures);
             return Err(AuthError::TooMany { retry_after_ms });
         }
         let known = self.auth.authenticate(token).await;
         if let Err(error @ AuthError::BadToken(_)) = &known {
             if let Some(retry_after_ms) = self.failures.failed(peer, now_ms) {
-                self.metrics.over_quota("auth_failures");
+                self.metrics.over_quota(UsageLimit::AuthFailures);
                 return Err(AuthError::TooMany { retry_after_ms });
             }
             // Only those that count: others could be any number.
@@ -127,8 +127,8 @@ impl App {
         let now_ms = self.clock.monotonic_ms();
         let has_events = |topic: &TopicName| self.bus.end_of(topic) > Offset::ZERO;
         let begun = account.begin_topics(topics, has_events, now_ms);
-        begun.inspect_err(|_| self.metrics.over_quota("topics"))?;
+        begun.inspect_err(|_| self.metrics.over_quota(UsageLimit::Topics))?;
         let paid = account.publish(events, bytes, now_ms);
-        paid.inspect_err(|_| self.metrics.over_quota("publish"))
+        paid.inspect_err(|_| self.metrics.over_quota(UsageLimit::Publish))
     }
 }

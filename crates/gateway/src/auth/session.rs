@@ -46,14 +46,14 @@ impl AuthSession {
     }
 
     /// Who has the token now.
-    pub(crate) fn again(&self) -> AuthRecheck {
+    pub(crate) fn recheck(&self) -> AuthRecheck {
         Box::pin(Self::of(Arc::clone(&self.auth), self.token.clone()))
     }
 
     /// Asks again if tokens changed. A token that cannot be looked at now stays as it is until the next look.
     pub(crate) async fn look(&mut self) -> Result<(), AuthError> {
         if self.is_stale() {
-            match self.again().await {
+            match self.recheck().await {
                 Ok(now) => *self = now,
                 Err(AuthError::Unavailable) => {}
                 Err(error) => return Err(error),

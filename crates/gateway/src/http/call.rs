@@ -19,6 +19,7 @@ use super::request_body::RequestBody;
 use crate::app::App;
 use crate::audit::Record;
 use crate::auth::{Access, AuthSession, Identity};
+use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, QuotaPermit};
 
@@ -93,7 +94,7 @@ impl Call {
     /// The client's place among the connections of its token, for an answer without an end.
     pub(super) fn place(&self) -> Result<Option<QuotaPermit>, Refusal> {
         let place = self.account().map(|account| account.connection()).transpose();
-        place.inspect_err(|_| self.app.metrics.over_quota("connections"))
+        place.inspect_err(|_| self.app.metrics.over_quota(UsageLimit::Connections))
     }
 
     /// What is written down of it, if anything: what manages, and what is forbidden.

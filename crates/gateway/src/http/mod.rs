@@ -8,7 +8,6 @@
 //! | `call`, `args`, `request_body` | what a handler is given: the client, its parameters, its body |
 //! | `routes` | the handlers, by what they are about |
 //! | `reply`, `body_stream` | answers: JSON, streams |
-//! | `metrics` | what the gateway counts |
 //! | `openapi` | the description of it all |
 
 mod args;
@@ -16,7 +15,6 @@ mod body_stream;
 mod call;
 pub(crate) mod dispatch;
 mod etag;
-pub(crate) mod metrics;
 mod openapi;
 mod operation;
 mod param_type;
@@ -32,7 +30,7 @@ use axum::Router;
 use promethean_bus::Publisher;
 
 use crate::app::App;
-use crate::http::metrics::OpenConnection;
+use crate::metrics::OpenConnection;
 
 /// Everything that is served.
 pub(crate) fn router(app: App) -> Router {

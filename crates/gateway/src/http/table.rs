@@ -1,9 +1,9 @@
 //! All operations, and which of them a request means.
 
 use super::args::decode;
-use super::metrics::Route;
 use super::operation::{Operation, Verb};
 use super::routes;
+use crate::metrics::Route;
 
 /// Every operation, by what it is about.
 pub(super) const ALL: &[&[Operation]] = &[

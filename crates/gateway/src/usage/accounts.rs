@@ -135,12 +135,12 @@ impl Account {
     }
 
     /// A connection that is there already.
-    pub(crate) fn old_connection(self: &Arc<Self>) -> QuotaPermit {
+    pub(crate) fn open_connection(self: &Arc<Self>) -> QuotaPermit {
         self.taken(|account| &account.connections, 1)
     }
 
     /// A subscription that is there already.
-    pub(crate) fn old_subscription(self: &Arc<Self>, in_flight: usize) -> SubscriptionPermits {
+    pub(crate) fn open_subscription(self: &Arc<Self>, in_flight: usize) -> SubscriptionPermits {
         SubscriptionPermits {
             one: self.taken(|account| &account.subscriptions, 1),
             _in_flight: self.taken(|account| &account.in_flight, count(in_flight)),

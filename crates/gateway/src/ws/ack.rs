@@ -1,71 +1,72 @@
-//! Acks, nacks and extensions.
+//! ACK, NACK and MODACK.
 
 use std::borrow::Cow;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::http::StatusCode;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use promethean_bus::{BusError, Held, Settled, Subscription};
 use promethean_model::EventId;
+use promethean_model::wire::Corr;
 use promethean_model::wire::client::Target;
-use promethean_model::wire::{Corr, Reply};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::connection::Connection;
-use super::requests::not_subscribed;
-use super::subscribe::ClientSubscription;
+use super::connection::SavedCorr;
+use super::output::Output;
+use super::subscribe::Subscriptions;
+use super::subscription::ClientSubscription;
 use crate::refusal::Refusal;
 
-/// The reply to an ack and the like.
-#[derive(Serialize)]
-struct Stale {
-    stale: bool,
+/// Frames of this family that wait for a commit, at most; above that nothing more is read.
+const SETTLING_MAX: usize = 4_096;
+/// Ids of one frame, at most.
+const IDS_MAX: usize = 10_000;
+
+/// The number of a subscription, and the deliveries that it no longer holds.
+type Taken = (u64, Vec<Held>);
+type Settling = Pin<Box<dyn Future<Output = Result<Settled, BusError>> + Send>>;
+/// Also has the number of stale ids, which no subscription held.
+type SettledFrame = (SavedCorr, usize, Result<Settled, BusError>);
+
+/// Acks, nacks and lease extensions on their way to the owners of the groups.
+#[derive(Default)]
+pub(super) struct Acks {
+    /// Frames whose reply waits for a commit.
+    settling: FuturesUnordered<Pin<Box<dyn Future<Output = SettledFrame> + Send>>>,
+    /// Subscriptions with acks that ask for no reply and are not flushed yet.
+    unflushed: Vec<u64>,
 }
 
-type Texts<'a> = Vec<Cow<'a, str>>;
-/// The number of a subscription, and what is no longer held of it.
-type Taken = (u64, Vec<Held>);
-type Asked = Pin<Box<dyn Future<Output = Result<Settled, BusError>> + Send>>;
-
-impl Connection {
-    fn find_all(&mut self, target: &Target<'_>) -> Result<Vec<u64>, Refusal> {
-        let found = self.subscriptions.find_all(&target.topic, &target.group);
-        if found.is_empty() { Err(not_subscribed(target)) } else { Ok(found) }
+impl Acks {
+    pub(super) fn has_room(&self) -> bool {
+        self.settling.len() < SETTLING_MAX
     }
 
-    /// What is held of the named events, by subscription, which is held no longer, and how many are not held.
-    fn take(&mut self, target: &Target<'_>, ids: &Texts<'_>) -> Result<(Vec<Taken>, usize), Refusal> {
-        let ids = parse(ids)?;
-        let subs = self.find_all(target)?;
-        let mut taken: Vec<Taken> = Vec::new();
-        let mut stale = 0;
-        for id in &ids {
-            match self.subscriptions.take(&subs, &target.topic, id) {
-                None => stale += 1,
-                Some((number, held)) => match taken.iter_mut().find(|(other, _)| *other == number) {
-                    Some((_, all)) => all.push(held),
-                    None => taken.push((number, vec![held])),
-                },
-            }
-        }
-        Ok((taken, stale))
+    pub(super) fn is_idle(&self) -> bool {
+        self.settling.is_empty()
     }
 
     pub(super) fn ack(
         &mut self,
+        subscriptions: &mut Subscriptions,
+        out: &mut Output,
         corr: Corr<'_>,
         target: &Target<'_>,
-        ids: &Texts<'_>,
+        ids: &[Cow<'_, str>],
     ) -> Result<(), Refusal> {
-        let (taken, stale) = self.take(target, ids)?;
+        let (taken, stale) = take(subscriptions, target, ids)?;
         if corr.is_some() {
-            self.settle(corr, &taken, stale, |sub, held| Box::pin(sub.ack_held_durably(held)));
+            let settling = settle(subscriptions, &taken, |sub, held| Box::pin(sub.ack_held_durably(held)));
+            self.wait_for(out, corr, settling, stale);
             return Ok(());
         }
         for (number, held) in taken {
-            let Some(sub) = self.subscriptions.get_mut(number) else { continue };
+            let Some(sub) = subscriptions.get_mut(number) else { continue };
             if sub.acked.is_empty() {
-                self.acked.push(number);
+                self.unflushed.push(number);
             }
             sub.acked.extend(held);
         }
@@ -74,72 +75,60 @@ impl Connection {
 
     pub(super) fn nack(
         &mut self,
+        subscriptions: &mut Subscriptions,
+        out: &mut Output,
         corr: Corr<'_>,
         target: &Target<'_>,
-        ids: &Texts<'_>,
-        delay_ms: Option<u64>,
+        (ids, delay_ms): (&[Cow<'_, str>], Option<u64>),
     ) -> Result<(), Refusal> {
-        let (taken, stale) = self.take(target, ids)?;
-        self.settle(corr, &taken, stale, |sub, held| Box::pin(sub.nack_held(held, delay_ms)));
+        let (taken, stale) = take(subscriptions, target, ids)?;
+        let settling = settle(subscriptions, &taken, |sub, held| Box::pin(sub.nack_held(held, delay_ms)));
+        self.wait_for(out, corr, settling, stale);
         Ok(())
     }
 
-    pub(super) fn extend(
+    /// Extends leases. Refused if one of the events is not held.
+    pub(super) fn modack(
         &mut self,
+        subscriptions: &mut Subscriptions,
+        out: &mut Output,
         corr: Corr<'_>,
         target: &Target<'_>,
-        ids: &Texts<'_>,
-        extend_ms: Option<u64>,
+        (ids, extend_ms): (&[Cow<'_, str>], Option<u64>),
     ) -> Result<(), Refusal> {
         let mut ids = parse(ids)?;
         ids.sort_unstable();
         ids.dedup();
-        let subs = self.find_all(target)?;
-        let mut asked: Vec<Asked> = Vec::new();
+        let among = subscriptions.find_all(target)?;
         let held: Option<Vec<(&ClientSubscription, &Held)>> =
-            ids.iter().map(|id| self.subscriptions.holder(&subs, &target.topic, id)).collect();
+            ids.iter().map(|id| subscriptions.holder(&among, &target.topic, id)).collect();
         let Some(mut held) = held else {
             let message = "no such event is in flight here; it was settled, or its lease is over";
             return Err(Refusal::new(StatusCode::NOT_FOUND, "unknown_id", message));
         };
         held.sort_by_key(|(sub, _)| sub.number);
+        let mut settling: Vec<Settling> = Vec::new();
         for held in held.chunk_by(|a, b| a.0.number == b.0.number) {
             let all: Vec<&Held> = held.iter().map(|(_, held)| *held).collect();
             if let Some((sub, _)) = held.first() {
-                asked.push(Box::pin(sub.subscription.extend_held(&all, extend_ms)));
+                settling.push(Box::pin(sub.subscription.extend_held(&all, extend_ms)));
             }
         }
-        self.wait_for(corr, asked, 0);
+        self.wait_for(out, corr, settling, 0);
         Ok(())
     }
 
-    /// Asks each subscription about what was taken from it, and waits for the answers.
-    fn settle(
-        &mut self,
-        corr: Corr<'_>,
-        taken: &[Taken],
-        stale: usize,
-        ask: impl Fn(&Subscription, &[Held]) -> Asked,
-    ) {
-        let subscriptions = &mut self.subscriptions;
-        let asked = taken.iter().filter_map(|(number, held)| {
-            subscriptions.get_mut(*number).map(|sub| ask(&sub.subscription, held))
-        });
-        let asked = asked.collect();
-        self.wait_for(corr, asked, stale);
-    }
-
-    /// Answers when everything that was asked is answered.
-    fn wait_for(&mut self, corr: Corr<'_>, asked: Vec<Asked>, stale: usize) {
-        if asked.is_empty() {
-            return self.settled(&Reply { corr }, stale);
+    /// Replies to a frame when every owner has answered.
+    fn wait_for(&mut self, out: &mut Output, corr: Corr<'_>, settling: Vec<Settling>, stale: usize) {
+        if settling.is_empty() {
+            return reply(out, corr, stale);
         }
         let corr = corr.map(RawValue::to_owned);
         self.settling.push(Box::pin(async move {
             let mut all = Ok(Settled { stale: 0 });
-            // They were asked already, so none waits for another.
-            for asked in asked {
-                all = match (all, asked.await) {
+            // The messages to the owners are sent already, so no owner waits for another.
+            for one in settling {
+                all = match (all, one.await) {
                     (Ok(all), Ok(one)) => Ok(Settled { stale: all.stale + one.stale }),
                     (Err(error), _) | (_, Err(error)) => Err(error),
                 };
@@ -148,20 +137,77 @@ impl Connection {
         }));
     }
 
-    /// Answers an ack and the like, if the client wants to hear.
-    pub(super) fn settled(&mut self, reply: &Reply<'_>, stale: usize) {
-        match (reply.corr, stale) {
-            (None, _) => {}
-            (Some(_), 0) => self.out.add(|buffer| reply.ok(buffer)),
-            (Some(_), _) => self.out.add(|buffer| reply.ok_with(buffer, &Stale { stale: true })),
+    /// Writes the replies of settled frames; whether there were any.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, out: &mut Output) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some((corr, stale, settled))) = self.settling.poll_next_unpin(cx) {
+            any = true;
+            match settled {
+                Ok(settled) => reply(out, corr.as_deref(), settled.stale + stale),
+                Err(error) => out.refuse(corr.as_deref(), &error.into()),
+            }
+        }
+        any
+    }
+
+    /// Flushes the acks collected in this read turn to their owners.
+    pub(super) fn flush(&mut self, subscriptions: &mut Subscriptions) {
+        for number in self.unflushed.drain(..) {
+            if let Some(sub) = subscriptions.get_mut(number) {
+                sub.flush_acks();
+            }
         }
     }
 }
 
-/// Ids of one frame.
-const IDS_MAX: usize = 10_000;
+/// Takes the named events from the subscriptions that hold them; also counts the events that none holds.
+fn take(
+    subscriptions: &mut Subscriptions,
+    target: &Target<'_>,
+    ids: &[Cow<'_, str>],
+) -> Result<(Vec<Taken>, usize), Refusal> {
+    let ids = parse(ids)?;
+    let among = subscriptions.find_all(target)?;
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut stale = 0;
+    for id in &ids {
+        match subscriptions.take(&among, &target.topic, id) {
+            None => stale += 1,
+            Some((number, held)) => match taken.iter_mut().find(|(other, _)| *other == number) {
+                Some((_, all)) => all.push(held),
+                None => taken.push((number, vec![held])),
+            },
+        }
+    }
+    Ok((taken, stale))
+}
 
-fn parse(ids: &Texts<'_>) -> Result<Vec<EventId>, Refusal> {
+/// Sends the deliveries taken from each subscription to their owner.
+fn settle(
+    subscriptions: &mut Subscriptions,
+    taken: &[Taken],
+    send: impl Fn(&Subscription, &[Held]) -> Settling,
+) -> Vec<Settling> {
+    let sent = taken
+        .iter()
+        .filter_map(|(number, held)| subscriptions.get_mut(*number).map(|sub| send(&sub.subscription, held)));
+    sent.collect()
+}
+
+/// Replies to a frame, if the client asked for a reply.
+fn reply(out: &mut Output, corr: Corr<'_>, stale: usize) {
+    #[derive(Serialize)]
+    struct Stale {
+        stale: bool,
+    }
+    match (corr, stale) {
+        (None, _) => {}
+        (Some(_), 0) => out.ok(corr),
+        (Some(_), _) => out.ok_with(corr, &Stale { stale: true }),
+    }
+}
+
+fn parse(ids: &[Cow<'_, str>]) -> Result<Vec<EventId>, Refusal> {
     if ids.len() > IDS_MAX {
         return Err(Refusal::bad_request(format!("`ids` has more than {IDS_MAX}; send several frames")));
     }

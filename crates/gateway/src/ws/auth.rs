@@ -1,124 +1,164 @@
-//! Who the client is: by the token it shows, looked at again when tokens change.
+//! AUTH: who the client is, by the token it showed. The token is checked again when tokens change.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use promethean_model::wire::Corr;
-use serde_json::value::RawValue;
+use promethean_bus::publish::Publish;
+use tungstenite::protocol::frame::coding::CloseCode;
 
-use super::connection::{Connection, TOO_MANY, UNKNOWN};
-use super::requests::Answer;
-use super::subscribe::ClientSubscription;
+use super::connection::{PendingOp, PendingOutcome, TOO_MANY, UNKNOWN};
+use super::subscribe::Subscriptions;
+use crate::app::App;
 use crate::audit::Record;
-use crate::auth::{Access, AuthError, AuthSession, Secret};
+use crate::auth::{Access, AuthError, AuthRecheck, AuthSession, Secret};
+use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, QuotaPermit};
 
-impl Connection {
-    pub(super) fn authenticate(&mut self, corr: Corr<'_>, token: Option<&str>) {
-        self.publishing.hand_over();
-        let (app, peer, corr) = (self.app.clone(), self.peer, corr.map(RawValue::to_owned));
-        let token = token.map(Secret::from);
-        self.first =
-            Some(Box::pin(async move { Answer::Known(corr, app.session(peer, token).await.map(Box::new)) }));
+/// Invalid tokens after which the connection is closed.
+const FAILURES_MAX: u32 = 3;
+
+/// The identity behind a connection, and what its token may do and use.
+pub(super) struct ClientAuth {
+    pub(super) app: App,
+    peer: IpAddr,
+    /// `None` until the client has shown a valid token.
+    session: Option<AuthSession>,
+    /// Looks the token up again because tokens have changed. Until this ends, nothing is read or delivered.
+    recheck: Option<AuthRecheck>,
+    /// The next recheck does not start before this time, because the last one could not check the token.
+    recheck_after_ms: u64,
+    /// Invalid tokens that the client has shown.
+    failures: u32,
+    /// Counts this connection for the account of the token; `None` if the token has no quota.
+    permit: Option<QuotaPermit>,
+}
+
+impl ClientAuth {
+    /// A client that has not shown a token yet.
+    pub(super) fn new(app: App, peer: IpAddr, permit: Option<QuotaPermit>) -> Self {
+        Self { app, peer, session: None, recheck: None, recheck_after_ms: 0, failures: 0, permit }
     }
 
-    /// Looks again who the client is, if tokens have changed.
-    pub(super) fn poll_standing(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(session) = &self.session else { return false };
-        if self.asking_again.is_none() {
-            let due = session.is_stale() && self.app.clock.monotonic_ms() >= self.ask_after_ms;
-            if !due || self.closing.is_some() {
-                return false;
-            }
-            self.asking_again = Some(session.again());
-        }
-        let Some(asking) = &mut self.asking_again else { return false };
-        let Poll::Ready(session) = asking.as_mut().poll(cx) else { return false };
-        self.asking_again = None;
-        match session {
-            Ok(session) => self.known_still(session),
-            Err(AuthError::Unavailable) => {
-                self.ask_after_ms = self.app.clock.monotonic_ms() + self.app.options.auth_check_every_ms;
-            }
-            Err(_) => self.give_up(UNKNOWN, "the token is no longer valid"),
-        }
-        true
+    pub(super) fn is_known(&self) -> bool {
+        self.session.is_some()
     }
 
-    /// The client showed a token: it is known by that if the token may have one more connection.
-    pub(super) fn admit(&mut self, session: AuthSession) -> Result<(), Refusal> {
+    pub(super) fn is_rechecking(&self) -> bool {
+        self.recheck.is_some()
+    }
+
+    pub(super) fn cancel_recheck(&mut self) {
+        self.recheck = None;
+    }
+
+    /// Looks up the token of an AUTH frame.
+    pub(super) fn authenticate(&self, token: Option<&str>) -> PendingOp {
+        let (app, peer, token) = (self.app.clone(), self.peer, token.map(Secret::from));
+        Box::pin(async move {
+            let session = app.session(peer, token).await;
+            PendingOutcome::Authenticated(session.map(Box::new))
+        })
+    }
+
+    /// Counts a token that was refused; says how to close the connection if there were too many.
+    pub(super) fn refused(&mut self, error: &AuthError) -> Option<(CloseCode, &'static str)> {
+        // A token that could not be checked is not a guess.
+        self.failures += u32::from(matches!(error, AuthError::BadToken(_) | AuthError::Missing));
+        if matches!(error, AuthError::TooMany { .. }) && !self.is_known() {
+            return Some((TOO_MANY, "too many tokens that are not valid came from this address"));
+        }
+        (self.failures >= FAILURES_MAX).then_some((UNKNOWN, "too many tokens that are not valid"))
+    }
+
+    /// Looks the token up again if tokens have changed. A recheck starts only if `may_start`.
+    pub(super) fn poll_recheck(
+        &mut self,
+        cx: &mut Context<'_>,
+        may_start: bool,
+    ) -> Poll<Result<AuthSession, AuthError>> {
+        let Some(session) = &self.session else { return Poll::Pending };
+        if self.recheck.is_none() {
+            let is_due = session.is_stale() && self.app.clock.monotonic_ms() >= self.recheck_after_ms;
+            if !is_due || !may_start {
+                return Poll::Pending;
+            }
+            self.recheck = Some(session.recheck());
+        }
+        let Some(recheck) = &mut self.recheck else { return Poll::Pending };
+        let result = std::task::ready!(recheck.as_mut().poll(cx));
+        self.recheck = None;
+        if let Err(AuthError::Unavailable) = result {
+            self.recheck_after_ms = self.app.clock.monotonic_ms() + self.app.options.auth_check_every_ms;
+        }
+        Poll::Ready(result)
+    }
+
+    /// Counts the connection and its subscriptions for the account of this session, if its quota has room for one more
+    /// connection.
+    pub(super) fn count_new(
+        &mut self,
+        session: &AuthSession,
+        subscriptions: &mut Subscriptions,
+    ) -> Result<(), Refusal> {
         let account = self.app.account(&session.identity);
-        if !self.counts_on(account.as_ref()) {
-            let place = account.map(|account| account.connection()).transpose().inspect_err(|_| {
-                self.app.metrics.over_quota("connections");
-                if self.session.is_none() {
-                    self.closing = Some((TOO_MANY, "the token has as many connections as it may"));
-                }
-            })?;
-            self.count_on(place);
+        if !self.counts_for(account.as_ref()) {
+            let permit = account.map(|account| account.connection()).transpose();
+            let permit = permit.inspect_err(|_| self.app.metrics.over_quota(UsageLimit::Connections))?;
+            self.count_for(permit, subscriptions);
         }
-        self.known(session);
-        self.record("AUTH", "ok", None);
         Ok(())
     }
 
-    /// The client is known as before, perhaps with other limits, which do not end what is there.
-    fn known_still(&mut self, session: AuthSession) {
+    /// Counts the connection and its subscriptions for the account of this session, even beyond its quota: a smaller
+    /// quota does not end a connection that is open.
+    pub(super) fn count_open(&mut self, session: &AuthSession, subscriptions: &mut Subscriptions) {
         let account = self.app.account(&session.identity);
-        if !self.counts_on(account.as_ref()) {
-            self.count_on(account.map(|account| account.old_connection()));
+        if !self.counts_for(account.as_ref()) {
+            self.count_for(account.map(|account| account.open_connection()), subscriptions);
         }
-        self.known(session);
     }
 
-    /// The client is known from now on, or again. What it may no longer be subscribed to ends.
-    pub(super) fn known(&mut self, session: AuthSession) {
-        let identity = &session.identity;
-        let now_ms = self.app.clock.wall_ms();
-        let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
-        self.deadlines.known(self.app.clock.monotonic_ms(), for_ms);
-        self.socket.allow(self.app.options.message_bytes_max);
-        self.last_topic = None;
-        let may = |sub: &ClientSubscription| {
-            let subscription = &sub.subscription;
-            identity.may(&Access::Subscribe(subscription.subject(), Some(subscription.group())))
-        };
-        for mut removed in self.subscriptions.remove_unless(may) {
-            removed.subscription.unsubscribe();
-            self.unfetched(&mut removed, "forbidden");
-            self.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
-        }
-        // Whoever is being asked for is not who it is now.
-        self.asking_again = None;
-        self.session = Some(session);
-    }
-
-    pub(super) fn account(&self) -> Option<&Arc<Account>> {
-        self.place.as_ref().map(QuotaPermit::account)
-    }
-
-    fn counts_on(&self, account: Option<&Arc<Account>>) -> bool {
+    fn counts_for(&self, account: Option<&Arc<Account>>) -> bool {
         self.account().map(Arc::as_ptr) == account.map(Arc::as_ptr)
     }
 
-    /// From now on the connection and its subscriptions count there.
-    fn count_on(&mut self, place: Option<QuotaPermit>) {
-        self.subscriptions.move_to(place.as_ref().map(QuotaPermit::account));
-        self.place = place;
+    fn count_for(&mut self, permit: Option<QuotaPermit>, subscriptions: &mut Subscriptions) {
+        subscriptions.count_for(permit.as_ref().map(QuotaPermit::account));
+        self.permit = permit;
     }
 
+    /// The client is the identity of this session from now on. A recheck of the session before is dropped.
+    pub(super) fn set_session(&mut self, session: AuthSession) {
+        self.recheck = None;
+        self.session = Some(session);
+    }
+
+    /// The account of the token, if it has a quota.
+    pub(super) fn account(&self) -> Option<&Arc<Account>> {
+        self.permit.as_ref().map(QuotaPermit::account)
+    }
+
+    /// Whether the client may do this.
     pub(super) fn may(&self, access: &Access<'_>) -> bool {
         self.session.as_ref().is_some_and(|session| self.app.may(&session.identity, access))
     }
 
-    /// Writes down what the client did, if that is wanted.
+    /// Takes these events, sent in so many bytes, from the quota of the token.
+    pub(super) fn pay_for(&self, events: &[Publish<'_>], bytes: usize) -> Result<(), Refusal> {
+        let Some(account) = self.account() else { return Ok(()) };
+        self.app.pay_for(account, events.iter().map(Publish::topic), events.len(), bytes)
+    }
+
+    /// Writes to the audit topic what the client did, if there is one.
     pub(super) fn record(&self, what: &'static str, outcome: &'static str, on: Option<&str>) {
-        let who = || self.session.as_ref().map(|session| Arc::clone(&session.identity.name));
-        self.app.record(|| Record {
-            who: who(),
-            on: on.map(str::to_owned),
-            ..Record::new(self.peer, what, outcome)
-        });
+        self.app.record(|| Record { on: on.map(str::to_owned), ..self.audit_record(what, outcome) });
+    }
+
+    /// An audit record of this client.
+    pub(super) fn audit_record(&self, what: &'static str, outcome: &'static str) -> Record {
+        let who = self.session.as_ref().map(|session| Arc::clone(&session.identity.name));
+        Record { who, ..Record::new(self.peer, what, outcome) }
     }
 }

@@ -1,111 +1,125 @@
-//! Subscriptions that pull: they are given events only for a `FETCH`.
+//! FETCH, for subscriptions that pull: they get events only when the client asks for some.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use promethean_bus::{Given, Lease, Over};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use promethean_bus::{Lease, Over};
 use promethean_model::wire::Corr;
 use promethean_model::wire::client::Target;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::connection::{Connection, SavedCorr};
-use super::subscribe::ClientSubscription;
+use super::connection::SavedCorr;
+use super::output::Output;
+use super::subscribe::Subscriptions;
 use crate::refusal::Refusal;
 
-/// Events of a `FETCH` that does not say.
+/// Events of a FETCH that does not say how many.
 const MAX_DEFAULT: usize = 100;
-/// How long a `FETCH` waits for its first event.
+/// How long a FETCH waits for its first event.
 const WAIT_MS_DEFAULT: u64 = 1_000;
 const WAIT_MS_MAX: u64 = 60_000;
 
-/// A `FETCH` that is not answered yet.
+/// A FETCH that is not answered yet.
 pub(super) struct Fetch {
     corr: SavedCorr,
-    /// What has come for it.
+    /// The deliveries that arrived for it.
     leases: Vec<Lease>,
-    /// Told when the first event has come.
-    came: Option<oneshot::Sender<()>>,
+    /// Tells the waiting future that the first event arrived.
+    arrived: Option<oneshot::Sender<()>>,
 }
 
 impl Fetch {
-    /// Leases that are over are not worth being delivered.
+    /// Drops leases that are over.
     pub(super) fn forget(&mut self, over: &Over) {
         self.leases.retain(|lease| !over.contains_lease(lease));
     }
 
-    /// Takes what came for it.
     pub(super) fn put(&mut self, leases: Vec<Lease>) {
         self.leases.extend(leases);
-        if let Some(came) = self.came.take() {
-            // It may have stopped waiting.
-            let _ = came.send(());
+        if let Some(arrived) = self.arrived.take() {
+            // The receiver is gone if the FETCH has waited long enough.
+            let _ = arrived.send(());
         }
+    }
+
+    /// The deliveries to answer the FETCH with.
+    pub(super) fn finish(self) -> (SavedCorr, Vec<Lease>) {
+        (self.corr, self.leases)
+    }
+
+    /// Answers the FETCH of a subscription that is gone.
+    pub(super) fn refuse(self, code: &'static str, out: &mut Output) {
+        let message = "the subscription ended before there was an event; SUBSCRIBE again";
+        out.refuse(self.corr.as_deref(), &Refusal::new(StatusCode::CONFLICT, code, message));
     }
 }
 
-impl Connection {
-    /// Lets a subscription be given events, until one has come or it has waited for long enough.
+/// Every FETCH of a connection that waits for its events, at most one for each subscription.
+#[derive(Default)]
+pub(super) struct Fetches {
+    /// Each yields the number of its subscription when the wait is over.
+    waits: FuturesUnordered<Pin<Box<dyn Future<Output = u64> + Send>>>,
+}
+
+impl Fetches {
+    /// Lets a subscription get events until one has arrived or the wait is over.
     pub(super) fn fetch(
         &mut self,
+        subscriptions: &mut Subscriptions,
         corr: Corr<'_>,
         target: &Target<'_>,
         max: Option<usize>,
         wait_ms: Option<u64>,
     ) -> Result<(), Refusal> {
-        let (number, sub) = self.find(target)?;
-        let Some(in_flight_max) = sub.pulls.then_some(sub.max_in_flight) else {
+        let sub = subscriptions.find(target)?;
+        if !sub.options.pulls {
             let message =
                 "this subscription is given events as they come; SUBSCRIBE with `pull: true` to FETCH";
             return Err(Refusal::bad_request(message));
-        };
+        }
         if sub.fetch.is_some() {
             let message = "a FETCH of this subscription is under way; wait for its EVENTS";
             return Err(Refusal::new(StatusCode::CONFLICT, "conflict", message));
         }
-        let room = in_flight_max.saturating_sub(sub.held());
+        let room = sub.options.max_in_flight.saturating_sub(sub.held());
         let max = max.unwrap_or(MAX_DEFAULT).min(room);
         if max == 0 {
             let message = "no event can be given; ask for at least one, and ack some of those in flight";
             return Err(Refusal::bad_request(message));
         }
-        let (came, has_come) = oneshot::channel();
-        sub.fetch = Some(Fetch { corr: corr.map(RawValue::to_owned), leases: Vec::new(), came: Some(came) });
+        let (arrived, has_arrived) = oneshot::channel();
+        let corr = corr.map(RawValue::to_owned);
+        sub.fetch = Some(Fetch { corr, leases: Vec::new(), arrived: Some(arrived) });
         sub.subscription.grant(max);
-        let subscription = std::sync::Arc::clone(&sub.subscription);
+        let (number, subscription) = (sub.number, Arc::clone(&sub.subscription));
         let wait = Duration::from_millis(wait_ms.unwrap_or(WAIT_MS_DEFAULT).min(WAIT_MS_MAX));
-        self.fetching.push(Box::pin(async move {
-            // Whether one came or not, what has come is what there is.
-            let _ = tokio::time::timeout(wait, has_come).await;
+        self.waits.push(Box::pin(async move {
+            // The FETCH is answered with whatever has arrived, also with nothing.
+            let _ = tokio::time::timeout(wait, has_arrived).await;
             subscription.ungrant().await;
             number
         }));
         Ok(())
     }
 
-    /// Answers a `FETCH` for which everything has come.
-    pub(super) fn fetched(&mut self, number: u64) {
-        while let Some(sub) = self.subscriptions.get_mut(number)
-            && let Some(Ok(given)) = sub.subscription.try_take(usize::MAX)
-        {
-            self.given(number, given);
+    /// Answers every FETCH whose wait is over; whether there were any.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        subscriptions: &mut Subscriptions,
+        out: &mut Output,
+    ) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(number)) = self.waits.poll_next_unpin(cx) {
+            any = true;
+            subscriptions.answer_fetch(number, out);
         }
-        let Some(sub) = self.subscriptions.get_mut(number) else { return };
-        let Some(Fetch { corr, leases, .. }) = sub.fetch.take() else { return };
-        sub.deliver_together(&leases, corr.as_deref(), &mut self.out);
-        self.queue(number, leases);
-    }
-
-    /// Answers a `FETCH` of a subscription that is gone.
-    pub(super) fn unfetched(&mut self, sub: &mut ClientSubscription, code: &'static str) {
-        if let Some(Fetch { corr, .. }) = sub.fetch.take() {
-            let message = "the subscription ended before there was an event; SUBSCRIBE again";
-            self.refuse(corr.as_deref(), &Refusal::new(StatusCode::CONFLICT, code, message));
-        }
-    }
-
-    fn given(&mut self, number: u64, given: Given) {
-        let came = self.subscriptions.given(number, Ok(given));
-        self.came(came);
+        any
     }
 }

@@ -1,344 +1,328 @@
-//! What a client is subscribed to, and what it holds.
+//! SUBSCRIBE, UNSUBSCRIBE, PAUSE and RESUME: all subscriptions of a connection.
 
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use axum::http::StatusCode;
 use futures_util::stream::{SelectAll, Stream};
 use promethean_bus::pattern::Subject;
-use promethean_bus::{Backlog, BusError, Given, Held, Lease, Over, Subscription};
-use promethean_model::wire::Corr;
-use promethean_model::wire::server::{self, Context as Delivery};
-use promethean_model::{EventId, EventMeta, TopicName};
-use tracing::error;
+use promethean_bus::{Backlog, BusError, Given, Held, Lease, Subscription};
+use promethean_model::wire::client::Target;
+use promethean_model::wire::{Reply, SubscribeOpts, server};
+use promethean_model::{EventId, GroupName, TopicName};
 
+use super::auth::ClientAuth;
+use super::connection::{PendingOp, PendingOutcome};
 use super::fetch::Fetch;
 use super::output::Output;
-use crate::events::view;
-use crate::usage::accounts::{Account, SubscriptionPermits};
+use super::subscribe_options::subscribe_request;
+use super::subscription::{ClientOptions, ClientSubscription};
+use crate::auth::{Access, Identity};
+use crate::metrics::UsageLimit;
+use crate::refusal::Refusal;
+use crate::usage::accounts::Account;
 
-/// Leases of one look at a subscription, so that others get their turn.
+/// Leases taken from a subscription at a time, so that the others get their turn.
 const TAKEN_MAX: usize = 256;
-
-/// Bytes of events that wait for one connection to write them.
+/// Bytes of events that wait until one connection writes them.
 const BACKLOG_BYTES_MAX: usize = 8 << 20;
-
-/// One subscription of a connection.
-pub(super) struct ClientSubscription {
-    /// Its number among those of the connection.
-    pub(super) number: u64,
-    /// As the client wrote it.
-    pub(super) topic: Box<str>,
-    pub(super) group: Box<str>,
-    pub(super) subscription: Arc<Subscription>,
-    /// Whether deliveries come as `EVENTS`.
-    pub(super) batch: bool,
-    /// Whether the client acks.
-    pub(super) manual_ack: bool,
-    pub(super) ack_timeout_ms: u64,
-    pub(super) max_in_flight: usize,
-    /// Whether events are given only for a `FETCH`.
-    pub(super) pulls: bool,
-    /// The `FETCH` that is under way.
-    pub(super) fetch: Option<Fetch>,
-    /// Its places among the subscriptions of the token, if those are limited.
-    pub(super) places: Option<SubscriptionPermits>,
-    /// Acks that nobody waits for, to be handed over together.
-    pub(super) acked: Vec<Held>,
-    /// What was delivered and not settled.
-    held: HashMap<EventId, Held>,
-    /// As `held`: topics of a pattern can have events with the same id.
-    more_held: Vec<(EventId, Held)>,
-}
-
-impl ClientSubscription {
-    pub(super) fn new(topic: &str, group: &str, subscription: Subscription) -> Self {
-        subscription.keep();
-        Self {
-            number: 0,
-            topic: topic.into(),
-            group: group.into(),
-            subscription: Arc::new(subscription),
-            batch: false,
-            manual_ack: true,
-            ack_timeout_ms: 0,
-            max_in_flight: 0,
-            pulls: false,
-            fetch: None,
-            places: None,
-            acked: Vec::new(),
-            held: HashMap::new(),
-            more_held: Vec::new(),
-        }
-    }
-
-    fn is_pattern(&self) -> bool {
-        matches!(self.subscription.subject(), Subject::Pattern(_))
-    }
-
-    /// How much is delivered and not settled.
-    pub(super) fn held(&self) -> usize {
-        self.held.len() + self.more_held.len()
-    }
-
-    /// Hands over acks that nobody waits for.
-    pub(super) fn hand_over_acks(&mut self) {
-        if !self.acked.is_empty() {
-            self.subscription.ack_held(&self.acked);
-            self.acked.clear();
-        }
-    }
-
-    fn hold(&mut self, lease: &Lease) {
-        let (id, held) = (lease.event.id, self.subscription.hold(lease));
-        if let Some(other) = self.held.insert(id, held)
-            && self.held.get(&id).is_some_and(|held| held.topic() != other.topic())
-        {
-            self.more_held.push((id, other));
-        }
-    }
-
-    /// What is held of an event, by its id and, if `topic` is not the subscribed text, its topic. It is held no longer.
-    fn take(&mut self, topic: &str, id: &EventId) -> Option<Held> {
-        let fits = |held: &Held| topic == &*self.topic || held.topic().as_str() == topic;
-        if self.held.get(id).is_some_and(fits) {
-            let held = self.held.remove(id);
-            if let Some(at) = self.more_held.iter().position(|(other, _)| other == id) {
-                let (id, other) = self.more_held.swap_remove(at);
-                self.held.insert(id, other);
-            }
-            return held;
-        }
-        let at = self.more_held.iter().position(|(other, held)| other == id && fits(held))?;
-        Some(self.more_held.swap_remove(at).1)
-    }
-
-    /// As [`ClientSubscription::take`], and it is held on.
-    fn get(&self, topic: &str, id: &EventId) -> Option<&Held> {
-        let fits = |held: &&Held| topic == &*self.topic || held.topic().as_str() == topic;
-        let more =
-            || self.more_held.iter().find(|(other, held)| other == id && fits(&held)).map(|(_, held)| held);
-        self.held.get(id).filter(fits).or_else(more)
-    }
-
-    fn forget(&mut self, over: &Over) {
-        if let Some(fetch) = &mut self.fetch {
-            fetch.forget(over);
-        }
-        self.held.retain(|_, held| !over.contains(held));
-        self.more_held.retain(|(_, held)| !over.contains(held));
-    }
-
-    /// Writes deliveries, and holds them if the client is to ack.
-    pub(super) fn deliver(&mut self, leases: &[Lease], out: &mut Output) {
-        if self.batch {
-            return self.deliver_together(leases, None, out);
-        }
-        for lease in leases {
-            let (meta, context) = (meta(lease), self.context(lease));
-            out.add(|buffer| {
-                server::event(buffer, &self.topic, &self.group, &view(&lease.event, &meta), context)
-            });
-        }
-        self.hold_all(leases);
-    }
-
-    /// As [`ClientSubscription::deliver`], in one frame.
-    pub(super) fn deliver_together(&mut self, leases: &[Lease], corr: Corr<'_>, out: &mut Output) {
-        let metas: Vec<EventMeta> = leases.iter().map(meta).collect();
-        let each =
-            leases.iter().zip(&metas).map(|(lease, meta)| (view(&lease.event, meta), self.context(lease)));
-        out.add(|buffer| server::events(buffer, corr, &self.topic, &self.group, each));
-        self.hold_all(leases);
-    }
-
-    fn context(&self, lease: &Lease) -> Delivery {
-        Delivery { attempt: lease.attempt, ack_deadline_ms: self.ack_timeout_ms }
-    }
-
-    fn hold_all(&mut self, leases: &[Lease]) {
-        if self.manual_ack {
-            leases.iter().for_each(|lease| self.hold(lease));
-        }
-    }
-}
-
-fn meta(lease: &Lease) -> EventMeta {
-    match lease.event.meta() {
-        [] => EventMeta::default(),
-        // It was checked when it was written, and its bytes when they were read: only a newer release could have written
-        // what this one cannot read.
-        meta => EventMeta::decode(meta).unwrap_or_else(|error| {
-            let event = &lease.event;
-            error!(topic = %event.topic, offset = %event.offset, %error, "an event is delivered without its headers");
-            EventMeta::default()
-        }),
-    }
-}
 
 /// All subscriptions of a connection.
 pub(super) struct Subscriptions {
-    /// What may wait for all of them.
-    pub(super) backlog: Backlog,
+    /// Bounds the bytes that wait for all of them together.
+    backlog: Backlog,
     /// By a number that is never used again.
-    slots: HashMap<u64, ClientSubscription>,
+    by_number: HashMap<u64, ClientSubscription>,
     /// How many of them are patterns.
     patterns: usize,
-    /// By topic and group, joined.
+    /// Numbers by topic and group, joined.
     names: HashMap<String, u64>,
     feeds: SelectAll<Feed>,
     next: u64,
     /// The name looked up last, so that its memory is used again.
     name: String,
-}
-
-/// What came for a subscription.
-pub(super) enum Came {
-    Leases(u64, Vec<Lease>),
-    Rebalance(u64, u64, Vec<u32>, Vec<u32>),
-    Nothing,
-    /// It is over, and removed.
-    Ended(Box<ClientSubscription>, BusError),
+    /// Leases whose frames are queued and not written yet. A lease begins when its frame is written.
+    unwritten: Vec<(u64, Vec<Lease>)>,
 }
 
 impl Default for Subscriptions {
     fn default() -> Self {
         Self {
             backlog: Backlog::new(BACKLOG_BYTES_MAX),
-            slots: HashMap::new(),
+            by_number: HashMap::new(),
             patterns: 0,
             names: HashMap::new(),
             feeds: SelectAll::new(),
             next: 0,
             name: String::new(),
+            unwritten: Vec::new(),
         }
     }
 }
 
+/// The ops.
 impl Subscriptions {
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
+    /// Starts to subscribe; [`Subscriptions::add`] takes the result.
+    pub(super) fn subscribe(
+        &mut self,
+        auth: &ClientAuth,
+        (topic, group): (&str, &str),
+        batch: bool,
+        opts: &SubscribeOpts<'_>,
+    ) -> Result<PendingOp, Refusal> {
+        let subject: Subject = topic.parse()?;
+        let group_name: GroupName = group.parse().map_err(BusError::from)?;
+        if !auth.may(&Access::Subscribe(&subject, Some(&group_name))) {
+            return Err(Refusal::forbidden_on("subscribe", &subject));
+        }
+        if self.number(topic, group).is_some() {
+            let message = format!("`{topic}` in group `{group}` is subscribed to already; unsubscribe first");
+            return Err(Refusal::new(StatusCode::CONFLICT, "already_subscribed", message));
+        }
+        let max = auth.app.options.subscriptions_max;
+        if self.by_number.len() >= max {
+            let message =
+                format!("this connection has {max} subscriptions; use patterns or another connection");
+            return Err(Refusal::new(StatusCode::CONFLICT, "too_many_subscriptions", message));
+        }
+        let request = subscribe_request(subject, group_name, opts, &auth.app.options, &self.backlog)?;
+        request.validate()?;
+        let options = ClientOptions {
+            topic: topic.into(),
+            group: group.into(),
+            batch,
+            manual_ack: request.member.manual_ack,
+            ack_timeout_ms: request.member.ack_timeout_ms,
+            max_in_flight: request.member.max_in_flight,
+            pulls: request.member.pull,
+        };
+        let permits = auth.account().map(|account| account.subscription(options.max_in_flight)).transpose();
+        let permits = permits.inspect_err(|_| auth.app.metrics.over_quota(UsageLimit::Subscriptions))?;
+        let bus = auth.app.bus.clone();
+        Ok(Box::pin(async move {
+            let subscribed = bus.subscribe(request).await;
+            let subscribed = subscribed
+                .map(|subscription| Box::new(ClientSubscription::new(subscription, options, permits)));
+            PendingOutcome::Subscribed(subscribed.map_err(Refusal::from))
+        }))
     }
 
-    /// The number of the subscription with exactly this text.
-    pub(super) fn number(&mut self, topic: &str, group: &str) -> Option<u64> {
+    /// Adds a new subscription, unless the client may no longer have it: its identity can have changed since it asked.
+    pub(super) fn add(&mut self, auth: &ClientAuth, mut sub: ClientSubscription) -> Result<(), Refusal> {
+        let subscription = &sub.subscription;
+        if !auth.may(&Access::Subscribe(subscription.subject(), Some(subscription.group()))) {
+            subscription.unsubscribe();
+            return Err(Refusal::forbidden_on("subscribe", subscription.subject()));
+        }
+        let counted_for = sub.permits.as_ref().map(|permits| Arc::as_ptr(permits.account()));
+        if counted_for != auth.account().map(Arc::as_ptr) {
+            let max_in_flight = sub.options.max_in_flight;
+            sub.permits = auth.account().map(|account| account.open_subscription(max_in_flight));
+        }
+        sub.number = self.next;
+        self.next += 1;
+        self.patterns += usize::from(sub.is_pattern());
+        self.feeds.push(Feed { number: sub.number, subscription: Some(Arc::clone(&sub.subscription)) });
+        self.names.insert(name(&sub), sub.number);
+        self.by_number.insert(sub.number, sub);
+        Ok(())
+    }
+
+    /// Ends a subscription at the client's wish.
+    pub(super) fn unsubscribe(&mut self, number: u64, out: &mut Output) {
+        if let Some(mut removed) = self.remove(number) {
+            removed.subscription.unsubscribe();
+            refuse_fetch(&mut removed, "not_subscribed", out);
+        }
+    }
+
+    /// Starts to pause or resume a subscription.
+    pub(super) fn pause(&mut self, target: &Target<'_>, paused: bool) -> Result<PendingOp, Refusal> {
+        let subscription = Arc::clone(&self.find(target)?.subscription);
+        Ok(Box::pin(async move {
+            let result = if paused { subscription.pause().await } else { subscription.resume().await };
+            PendingOutcome::Done(result.map_err(Refusal::from))
+        }))
+    }
+
+    /// Ends subscriptions that this identity may not have.
+    pub(super) fn end_forbidden(&mut self, identity: &Identity, out: &mut Output) {
+        let forbidden = |sub: &&ClientSubscription| {
+            let subscription = &sub.subscription;
+            !identity.may(&Access::Subscribe(subscription.subject(), Some(subscription.group())))
+        };
+        let numbers: Vec<u64> = self.by_number.values().filter(forbidden).map(|sub| sub.number).collect();
+        for mut removed in numbers.into_iter().filter_map(|number| self.remove(number)).collect::<Vec<_>>() {
+            removed.subscription.unsubscribe();
+            refuse_fetch(&mut removed, "forbidden", out);
+            out.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
+        }
+    }
+
+    /// Counts every subscription for this account, even beyond its quota; `None` counts for no account.
+    pub(super) fn count_for(&mut self, account: Option<&Arc<Account>>) {
+        for sub in self.by_number.values_mut() {
+            sub.permits = account.map(|account| account.open_subscription(sub.options.max_in_flight));
+        }
+    }
+
+    /// The connection is lost: each event that reached the client counts as a failed attempt.
+    pub(super) fn lose(&mut self) {
+        self.by_number.values().for_each(|sub| sub.subscription.lost());
+    }
+
+    /// The server stops: no event that the client has counts as failed.
+    pub(super) fn release(&mut self) {
+        self.by_number.values().for_each(|sub| sub.subscription.unsubscribe());
+    }
+}
+
+/// Finding subscriptions and the events that they hold.
+impl Subscriptions {
+    /// The number of the subscription with exactly this topic and group.
+    fn number(&mut self, topic: &str, group: &str) -> Option<u64> {
         self.name.clear();
         self.name.extend([topic, "\0", group]);
         self.names.get(&self.name).copied()
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut ClientSubscription> {
-        self.slots.get_mut(&number)
+        self.by_number.get_mut(&number)
     }
 
-    /// The subscriptions that events of this topic and group may have come over, the likeliest first: patterns overlap,
-    /// and whoever acks by the event's topic need not know which of them delivered it.
-    pub(super) fn find_all(&mut self, topic: &str, group: &str) -> Vec<u64> {
+    /// The subscription with exactly this topic and group.
+    pub(super) fn find(&mut self, target: &Target<'_>) -> Result<&mut ClientSubscription, Refusal> {
+        let number = self.number(&target.topic, &target.group);
+        number.and_then(|number| self.by_number.get_mut(&number)).ok_or_else(|| not_subscribed(target))
+    }
+
+    /// The subscriptions that can have delivered events of this topic and group, the likeliest first. Patterns overlap,
+    /// and a client that acks by the topic of the event need not know which subscription delivered it.
+    pub(super) fn find_all(&mut self, target: &Target<'_>) -> Result<Vec<u64>, Refusal> {
+        let Target { topic, group } = target;
         let exact = self.number(topic, group);
         let mut all: Vec<u64> = exact.into_iter().collect();
-        // Most connections have none, and this is asked for every ack.
+        // Most connections have no patterns, and this runs for every ack.
         if self.patterns > 0
             && let Ok(topic) = topic.parse::<TopicName>()
         {
             let matches = |sub: &ClientSubscription| {
-                *sub.group == *group && sub.is_pattern() && sub.subscription.subject().matches(&topic)
+                *sub.options.group == **group
+                    && sub.is_pattern()
+                    && sub.subscription.subject().matches(&topic)
             };
-            let others = self.slots.values().filter(|sub| Some(sub.number) != exact && matches(sub));
+            let others = self.by_number.values().filter(|sub| Some(sub.number) != exact && matches(sub));
             all.extend(others.map(|sub| sub.number));
         }
-        all
+        if all.is_empty() { Err(not_subscribed(target)) } else { Ok(all) }
     }
 
-    /// What one of these holds of an event.
+    /// Finds the delivery of an event in these subscriptions.
     pub(super) fn holder(
         &self,
         among: &[u64],
         topic: &str,
         id: &EventId,
     ) -> Option<(&ClientSubscription, &Held)> {
-        let mut subs = among.iter().filter_map(|number| self.slots.get(number));
+        let mut subs = among.iter().filter_map(|number| self.by_number.get(number));
         subs.find_map(|sub| Some((sub, sub.get(topic, id)?)))
     }
 
-    /// As [`Subscriptions::holder`], and it is held no longer; the number of the subscription.
+    /// Takes the delivery of an event out of the one of these subscriptions that holds it.
     pub(super) fn take(&mut self, among: &[u64], topic: &str, id: &EventId) -> Option<(u64, Held)> {
-        among.iter().find_map(|number| Some((*number, self.slots.get_mut(number)?.take(topic, id)?)))
+        among.iter().find_map(|number| Some((*number, self.by_number.get_mut(number)?.take(topic, id)?)))
     }
 
-    pub(super) fn add(&mut self, mut subscribed: ClientSubscription) {
-        let number = self.next;
-        self.next += 1;
-        subscribed.number = number;
-        self.patterns += usize::from(subscribed.is_pattern());
-        self.feeds.push(Feed { number, subscription: Some(Arc::clone(&subscribed.subscription)) });
-        self.names.insert(format!("{}\0{}", subscribed.topic, subscribed.group), number);
-        self.slots.insert(number, subscribed);
-    }
-
-    pub(super) fn remove(&mut self, number: u64) -> Option<ClientSubscription> {
-        let removed = self.slots.remove(&number)?;
+    fn remove(&mut self, number: u64) -> Option<ClientSubscription> {
+        let removed = self.by_number.remove(&number)?;
         self.patterns -= usize::from(removed.is_pattern());
-        self.names.remove(&format!("{}\0{}", removed.topic, removed.group));
+        self.names.remove(&name(&removed));
         Some(removed)
     }
+}
 
-    /// Removes those that are not wanted.
-    pub(super) fn remove_unless(
-        &mut self,
-        wanted: impl Fn(&ClientSubscription) -> bool,
-    ) -> Vec<ClientSubscription> {
-        let unwanted: Vec<u64> =
-            self.slots.iter().filter(|(_, sub)| !wanted(sub)).map(|(number, _)| *number).collect();
-        unwanted.into_iter().filter_map(|number| self.remove(number)).collect()
-    }
-
-    /// They count as those of another token, or of one without limits.
-    pub(super) fn move_to(&mut self, account: Option<&Arc<Account>>) {
-        for sub in self.slots.values_mut() {
-            sub.places = account.map(|account| account.old_subscription(sub.max_in_flight));
-        }
-    }
-
-    /// The connection is lost: what had reached the client counts as failed.
-    pub(super) fn lose(&mut self) {
-        self.slots.values().for_each(|sub| sub.subscription.lost());
-    }
-
-    /// The server goes: what the client has did not fail.
-    pub(super) fn release(&mut self) {
-        self.slots.values().for_each(|sub| sub.subscription.unsubscribe());
-    }
-
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Came> {
+/// Deliveries.
+impl Subscriptions {
+    /// Writes the next item of some subscription, if there is one.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, out: &mut Output) -> Poll<()> {
         let Some((number, given)) = ready!(Pin::new(&mut self.feeds).poll_next(cx)) else {
             return Poll::Pending;
         };
-        Poll::Ready(self.given(number, given))
+        self.write(number, given, out);
+        Poll::Ready(())
     }
 
-    /// What it means that this was given to a subscription.
-    pub(super) fn given(&mut self, number: u64, given: Result<Given, BusError>) -> Came {
+    /// Writes one item of a subscription. An error ends the subscription.
+    fn write(&mut self, number: u64, given: Result<Given, BusError>, out: &mut Output) {
+        let Some(sub) = self.by_number.get_mut(&number) else { return };
         match given {
-            Ok(Given::Leases(leases)) => Came::Leases(number, leases),
-            Ok(Given::Rebalance { epoch, change }) => {
-                Came::Rebalance(number, epoch, change.assigned, change.revoked)
-            }
-            Ok(Given::Over(over)) => {
-                if let Some(sub) = self.slots.get_mut(&number) {
-                    sub.forget(&over);
+            Ok(Given::Leases(leases)) => {
+                if let Some(fetch) = &mut sub.fetch {
+                    return fetch.put(leases);
                 }
-                Came::Nothing
+                sub.deliver(&leases, out);
+                self.unwritten.push((number, leases));
             }
-            Err(error) => match self.remove(number) {
-                Some(removed) => Came::Ended(Box::new(removed), error),
-                None => Came::Nothing,
-            },
+            Ok(Given::Rebalance { epoch, change }) => {
+                let ClientOptions { topic, group, .. } = &sub.options;
+                out.add(|buffer| {
+                    server::rebalance(buffer, topic, group, epoch, &change.assigned, &change.revoked);
+                });
+            }
+            Ok(Given::Over(over)) => sub.forget(&over),
+            Err(error) => {
+                let Some(mut ended) = self.remove(number) else { return };
+                refuse_fetch(&mut ended, error.code(), out);
+                let ClientOptions { topic, group, .. } = &ended.options;
+                let message = format!("the subscription to `{topic}` in `{group}` ended: {error}");
+                out.add(|buffer| Reply { corr: None }.err(buffer, error.code(), &message, None));
+            }
+        }
+    }
+
+    /// Answers the FETCH of a subscription with the events that have arrived.
+    pub(super) fn answer_fetch(&mut self, number: u64, out: &mut Output) {
+        while let Some(sub) = self.by_number.get_mut(&number)
+            && let Some(Ok(given)) = sub.subscription.try_take(usize::MAX)
+        {
+            self.write(number, Ok(given), out);
+        }
+        let Some(sub) = self.by_number.get_mut(&number) else { return };
+        let Some((corr, leases)) = sub.fetch.take().map(Fetch::finish) else { return };
+        sub.deliver_together(&leases, corr.as_deref(), out);
+        self.unwritten.push((number, leases));
+    }
+
+    /// Everything queued is written: the leases of the deliveries among it begin.
+    pub(super) fn written(&mut self) {
+        for (number, leases) in self.unwritten.drain(..) {
+            if let Some(sub) = self.by_number.get_mut(&number) {
+                sub.subscription.written(&leases);
+            }
         }
     }
 }
 
-/// What comes for one subscription, until it ends.
+/// Answers the FETCH of a subscription that is gone.
+fn refuse_fetch(sub: &mut ClientSubscription, code: &'static str, out: &mut Output) {
+    if let Some(fetch) = sub.fetch.take() {
+        fetch.refuse(code, out);
+    }
+}
+
+fn name(sub: &ClientSubscription) -> String {
+    format!("{}\0{}", sub.options.topic, sub.options.group)
+}
+
+fn not_subscribed(target: &Target<'_>) -> Refusal {
+    let Target { topic, group, .. } = target;
+    let message = format!("`{topic}` in group `{group}` is not subscribed to; SUBSCRIBE first");
+    Refusal::new(StatusCode::CONFLICT, "not_subscribed", message)
+}
+
+/// The items of one subscription, until it ends.
 struct Feed {
     number: u64,
     subscription: Option<Arc<Subscription>>,

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::auth::Secret;
 use crate::http::dispatch::{NOWHERE, bearer};
 use crate::listen::Slot;
+use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 
 /// Whether a request asks for a WebSocket.
@@ -30,7 +31,7 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     };
     let account = session.as_ref().and_then(|session| app.account(&session.identity));
     let place = account.map(|account| account.connection()).transpose();
-    let place = place.inspect_err(|_| app.metrics.over_quota("connections"))?;
+    let place = place.inspect_err(|_| app.metrics.over_quota(UsageLimit::Connections))?;
     // The connection counts until the WebSocket is over, not only until the request is.
     let slot = request.extensions().get::<Slot>().cloned();
     let counted = request.extensions().get::<crate::http::ConnectionContext>().cloned();
