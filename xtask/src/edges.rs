@@ -7,16 +7,17 @@ use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
 /// A workspace crate and the workspace crates it may name. Crates that do not exist yet are simply not met.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("allocator", &[]),
     ("model", &[]),
     ("log", &["model"]),
     ("store", &["model", "log"]),
     ("store-mongo", &["model", "store"]),
-    ("bus", &["model", "log", "store"]),
+    ("delivery", &["model"]),
+    ("bus", &["model", "log", "store", "delivery"]),
     ("relay", &["model", "store", "bus"]),
-    ("projections", &["model", "log", "store", "bus"]),
-    ("gateway", &["model", "bus", "projections"]),
+    ("projections", &["model", "log", "store", "delivery", "bus"]),
+    ("gateway", &["model", "delivery", "bus", "projections"]),
     ("client", &["model"]),
     (
         "cli",
@@ -26,6 +27,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "log",
             "store",
             "store-mongo",
+            "delivery",
             "bus",
             "relay",
             "projections",
@@ -35,7 +37,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ),
     (
         "testkit",
-        &["model", "log", "store", "store-mongo", "bus", "relay", "projections", "gateway", "client"],
+        &["model", "log", "store", "store-mongo", "delivery", "bus", "relay", "projections", "gateway", "client"],
     ),
     ("xtask", &[]),
 ];
@@ -49,7 +51,7 @@ const HOMES: [(&str, &[&str]); 4] = [
 ];
 
 /// Crates that stay synchronous.
-const SYNCHRONOUS: [&str; 2] = ["model", "log"];
+const SYNCHRONOUS: [&str; 3] = ["model", "log", "delivery"];
 
 pub(crate) fn check(repo: &Repo, graph: &Graph) -> Result<Report> {
     let mut report = Report::default();

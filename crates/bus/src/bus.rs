@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use promethean_delivery::Input;
 use promethean_model::{Clock, IdMint};
 use promethean_store::port::{Health, Store};
 
 use crate::admin;
 use crate::core::{Core, Parts};
-use crate::delivery::types::Input;
 use crate::error::BusError;
 use crate::follower;
 use crate::group::Command;

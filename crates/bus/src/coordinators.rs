@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use promethean_delivery::{
+    Coordinator, CoordinatorView, DeliveryError, Input, Joining, MemberNo, Now, RECOMPUTE_EVERY_MS,
+    Rebalance, Subject,
+};
 use promethean_model::{GroupName, IgnorePoison, MemberId};
 use tokio::time::MissedTickBehavior;
 
-use crate::coordinator::{Coordinator, CoordinatorView, Joining, RECOMPUTE_EVERY_MS, Rebalance};
 use crate::core::Core;
-use crate::delivery::types::{Input, MemberNo, Now};
 use crate::error::BusError;
 use crate::group::{Command, Inbox, Item, Owner};
-use crate::pattern::Subject;
 
 type Key = (GroupName, Subject);
 
@@ -90,9 +91,9 @@ impl Coordinators {
         session: MemberNo,
         now: Now,
     ) -> Result<(), BusError> {
-        let unknown = || BusError::UnknownMember { member: member.clone() };
+        let unknown = || DeliveryError::UnknownMember { member: member.clone() };
         let entries = &mut self.lock().map;
-        entries.get_mut(key).ok_or_else(unknown)?.coordinator.heartbeat(member, session, now)
+        Ok(entries.get_mut(key).ok_or_else(unknown)?.coordinator.heartbeat(member, session, now)?)
     }
 
     /// Time has passed: members without heartbeats lose their partitions. Says whether anybody has to be looked after

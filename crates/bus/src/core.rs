@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use promethean_delivery::{MemberNo, Now};
 use promethean_model::{Clock, IdMint, TopicName};
 use promethean_store::port::Store;
 use tokio::sync::{broadcast, watch};
@@ -12,7 +13,6 @@ use tokio_util::task::TaskTracker;
 use crate::admin::Unfinished;
 use crate::changing::Changing;
 use crate::coordinators::Coordinators;
-use crate::delivery::types::{MemberNo, Now};
 use crate::follower::Followers;
 use crate::group::{Committer, Owners};
 use crate::letter_book::LetterBook;

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use promethean_delivery::{Attempts, Failure, Subject};
 use promethean_model::{GroupName, IgnorePoison, Offset, TopicName};
 use promethean_store::port::{Batch, RowOp, StoredEvent, Table};
 
@@ -15,9 +16,7 @@ use crate::bus::Bus;
 use crate::changing::to_the_end;
 use crate::core::Core;
 use crate::dead_letter;
-use crate::delivery::types::{Attempts, Failure};
 use crate::error::BusError;
-use crate::pattern::Subject;
 use crate::publish::{Publish, Published};
 use crate::publishing;
 use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, LetterRow, Start, group_prefix, topic_prefix};

@@ -46,29 +46,22 @@
 //! | `letter_book` | how many dead letters are open, and who may change them now |
 //! | `topics`, `settings` | topics and what is set for them |
 //! | `changing` | one change of a name at a time, done to the end |
-//! | [`delivery`] | the delivery of one claim |
-//! | [`coordinator`] | which member owns which partition |
 //! | [`follower`] | groups that the server itself works for |
-//! | [`pattern`], [`filter`] | which topics and events a group is given |
 //! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
 //! | [`limits`] | token buckets |
 //! | [`schema`] | JSON Schemas: compiling one, comparing two |
 //! | [`metrics`] | what is counted, and its page |
-//! | `small_map` | a map for few entries |
 //! | [`error`] | every refusal |
 
 pub mod admin;
 pub mod bus;
 mod changing;
 pub mod consumer;
-pub mod coordinator;
 mod coordinators;
 mod core;
 pub mod dead_letter;
-pub mod delivery;
 pub mod error;
 pub mod exactly_once;
-pub mod filter;
 pub mod follower;
 mod group;
 pub mod jq;
@@ -77,14 +70,12 @@ pub mod limits;
 mod members;
 pub mod metrics;
 pub mod options;
-pub mod pattern;
 pub mod publish;
 pub mod publisher;
 mod publishing;
 pub mod rows;
 pub mod schema;
 mod settings;
-mod small_map;
 pub mod subscribe;
 pub mod subscription;
 mod topics;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, IgnorePoison};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard};
 
 use crate::core::Core;
-use crate::pattern::Subject;
 
 type Key = (GroupName, Subject);
 

@@ -1,11 +1,11 @@
 //! Topics and what is set for them.
 
+use promethean_delivery::Pattern;
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::TopicInfo;
 
 use crate::core::Core;
 use crate::error::BusError;
-use crate::pattern::Pattern;
 use crate::rows::Start;
 
 /// Topics read at once.

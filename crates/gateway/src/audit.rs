@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use promethean_bus::limits::{Bucket, Rate};
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_bus::{Bus, BusError, series};
+use promethean_delivery::Subject;
 use promethean_model::{Clock, TopicName};
 use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;

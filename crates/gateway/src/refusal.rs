@@ -3,7 +3,7 @@
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use promethean_bus::BusError;
-use promethean_bus::pattern::Subject;
+use promethean_delivery::{DeliveryError, Subject};
 use promethean_model::Offset;
 use promethean_projections::ProjectionError;
 use serde::Serialize;
@@ -163,6 +163,12 @@ fn message(error: &BusError) -> String {
     public.to_owned()
 }
 
+impl From<DeliveryError> for Refusal {
+    fn from(error: DeliveryError) -> Self {
+        BusError::from(error).into()
+    }
+}
+
 impl From<AuthError> for Refusal {
     fn from(error: AuthError) -> Self {
         let status = match error {
@@ -188,7 +194,6 @@ fn status(error: &BusError) -> StatusCode {
         BusError::UnknownTopic { .. }
         | BusError::AutoCreateOff { .. }
         | BusError::UnknownGroup { .. }
-        | BusError::UnknownMember { .. }
         | BusError::UnknownEvent { .. }
         | BusError::UnknownLetter { .. }
         | BusError::UnknownSchema { .. } => StatusCode::NOT_FOUND,
@@ -199,7 +204,6 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::Conflict { .. }
         | BusError::KeyConflict { .. }
         | BusError::GroupConflict { .. }
-        | BusError::PartitionsInUse { .. }
         | BusError::GroupBusy { .. }
         | BusError::ProjectorGroup { .. }
         | BusError::TopicDeleted { .. }
@@ -208,6 +212,14 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::VersionTaken { .. }
         | BusError::TooManySchemas { .. }
         | BusError::TooManyTopics { .. } => StatusCode::CONFLICT,
+        BusError::Delivery(error) => match error {
+            DeliveryError::UnknownMember { .. } => StatusCode::NOT_FOUND,
+            DeliveryError::PartitionsInUse { .. } => StatusCode::CONFLICT,
+            DeliveryError::Name(_)
+            | DeliveryError::BadFilter { .. }
+            | DeliveryError::BadPattern { .. }
+            | DeliveryError::BadPartitions { .. } => StatusCode::BAD_REQUEST,
+        },
         BusError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
         BusError::Busy { .. } | BusError::Closed | BusError::Fenced { .. } | BusError::Poisoned { .. } => {
             StatusCode::SERVICE_UNAVAILABLE

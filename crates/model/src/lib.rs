@@ -5,7 +5,7 @@
 //! | `name` | names of topics, groups, members and collections, parsed once at the edge |
 //! | `id` | event ids and the mint that makes them |
 //! | `offset` | positions in a topic and ranges of them |
-//! | `event` | the event as users see it |
+//! | `event`, `stored_event` | the event as users see it, and as a store returns it |
 //! | `meta` | the part of an event that is neither key nor payload, with its bytes |
 //! | `partition` | key to partition, partition to member |
 //! | `time`, `millis`, `moment` | the clock, lengths of time in settings, and dates |
@@ -29,6 +29,7 @@ pub mod name;
 pub mod offset;
 pub mod partition;
 pub mod settings;
+pub mod stored_event;
 pub mod time;
 pub mod wire;
 
@@ -44,4 +45,5 @@ pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, Top
 pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
 pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings, Undeclared};
+pub use stored_event::{EventBody, EventRef, StoredEvent};
 pub use time::{Clock, SystemClock};

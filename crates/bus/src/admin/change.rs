@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::{Input, Subject, decode_finished};
 use promethean_model::{GroupName, Offset, OffsetRange, TopicName};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde::Serialize;
@@ -9,11 +10,8 @@ use serde::Serialize;
 use super::find::{ask_owner, group_on};
 use crate::bus::Bus;
 use crate::changing::to_the_end;
-use crate::delivery::codec::decode_finished;
-use crate::delivery::types::Input;
 use crate::error::BusError;
 use crate::group::{Ask, Command, Wanted};
-use crate::pattern::Subject;
 use crate::rows::{GroupKey, GroupRow, Start};
 use crate::subscribe::{floor_of, require_group};
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{
     Batch, CursorOp, DedupeForget, Row, RowOp, SettingsOp, StateOp, Table, TopicOp,
@@ -20,7 +21,6 @@ use crate::core::Core;
 use crate::error::BusError;
 use crate::exactly_once::dedupe_scope;
 use crate::group::Command;
-use crate::pattern::Subject;
 use crate::rows::{GroupKey, GroupRow, SchemaKey, SchemaRow, group_prefix, topic_prefix};
 use crate::schema::VERSIONS_MAX;
 use crate::subscribe::stored_row;

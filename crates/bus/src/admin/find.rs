@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, TopicName};
 use promethean_store::port::Table;
 use tokio::sync::oneshot;
@@ -9,7 +10,6 @@ use tokio::sync::oneshot;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::group::{Command, Seen, Wanted};
-use crate::pattern::Subject;
 use crate::rows::{GroupKey, GroupRow, group_prefix};
 use crate::subscribe::group_row;
 

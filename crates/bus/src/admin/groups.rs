@@ -1,15 +1,11 @@
 //! Groups and how far they are.
 
+use promethean_delivery::{BlockedKey, CoordinatorView, Reason, Status, Subject, decode_finished};
 use promethean_model::{GroupName, Offset, TopicName};
 
 use super::find::{group_rows, look};
 use crate::bus::Bus;
-use crate::coordinator::CoordinatorView;
-use crate::delivery::codec::decode_finished;
-use crate::delivery::types::Reason;
-use crate::delivery::{BlockedKey, Status};
 use crate::error::BusError;
-use crate::pattern::Subject;
 use crate::rows::GroupRow;
 
 /// A group.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::Subject;
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{EventPage, PageLimit, StoredEvent};
 
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
-use crate::pattern::Subject;
 use crate::rows::Start;
 use crate::schema::lift_events;
 use crate::topics;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, IgnorePoison};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -17,7 +18,6 @@ use super::find::stored_rows;
 use crate::bus::Bus;
 use crate::core::Core;
 use crate::error::BusError;
-use crate::pattern::Subject;
 use crate::rows::{GroupKey, GroupRow, group_prefix};
 use crate::subscribe::stored_row;
 

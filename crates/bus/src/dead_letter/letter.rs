@@ -1,11 +1,11 @@
 //! Letters, their ids, and where they go.
 
+use promethean_delivery::{Attempts, Failure};
 use promethean_model::{Event, EventId, EventMeta, GroupName, SystemSuffix, TopicName};
 use promethean_store::port::{AppendEvent, EventIdSource, StoredEvent};
 use serde::{Deserialize, Serialize};
 
 use super::event::user_event;
-use crate::delivery::types::{Attempts, Failure};
 use crate::error::BusError;
 use crate::rows::LetterRow;
 

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, Weak};
 
 use super::command::Command;
-use crate::delivery::credit::Fill;
-use crate::delivery::types::Input;
 use crate::subscription::Link;
+use promethean_delivery::{Fill, Input};
 use promethean_model::IgnorePoison;
 
 /// A bound on the bytes of events that wait in the inboxes of members that belong together, such as those of one

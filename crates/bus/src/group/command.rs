@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use tokio::sync::oneshot;
 
 use super::inbox::Inbox;
-use crate::delivery::types::{Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo};
-use crate::delivery::{Allowance, Status};
 use crate::error::BusError;
 use crate::subscription::Link;
+use promethean_delivery::{
+    Allowance, Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo, Status,
+};
 use promethean_model::Offset;
 
 /// Where an answer goes.

@@ -7,9 +7,8 @@ use std::task::{Context, Poll, Waker};
 use super::Owner;
 use super::backlog::Backlog;
 use super::mailbox::note;
-use crate::coordinator::MemberChange;
-use crate::delivery::types::{Delivery, LeaseRef};
 use crate::error::BusError;
+use promethean_delivery::{Delivery, LeaseRef, MemberChange};
 use promethean_model::IgnorePoison;
 
 /// Bytes of the events that are taken at once, unless one is larger.
@@ -254,11 +253,11 @@ fn wake(mut state: MutexGuard<'_, State>) {
 
 #[cfg(test)]
 mod tests {
+    use promethean_delivery::MemberNo;
     use promethean_model::{EventId, Offset};
     use promethean_store::port::StoredEvent;
 
     use super::*;
-    use crate::delivery::types::MemberNo;
     use crate::group::Mailbox;
     use crate::metrics::{BusMetrics, Registry};
 

@@ -1,5 +1,6 @@
 //! Letters that a commit closes.
 
+use promethean_delivery::Progress;
 use promethean_model::Offset;
 use promethean_store::port::{StateOp, Table};
 use tracing::warn;
@@ -9,7 +10,6 @@ use super::load::each_row_from;
 use super::progress::{Rows, STEP, in_steps, letter_at, stored_cursor};
 use crate::admin::Originals;
 use crate::core::Core;
-use crate::delivery::types::Progress;
 use crate::error::BusError;
 use crate::rows::LetterRow;
 

@@ -1,5 +1,6 @@
 //! From what the store keeps of a group to a machine that goes on from there.
 
+use promethean_delivery::{Attempts, Bounds, Config, Machine, Scope, Start, decode_finished};
 use promethean_model::{Offset, OffsetRange, SystemSuffix};
 use promethean_store::port::{Batch, Cursor, CursorOp, Table};
 
@@ -7,9 +8,6 @@ use super::Owner;
 use super::letters::existing;
 use crate::admin::group_on;
 use crate::core::Core;
-use crate::delivery::codec::decode_finished;
-use crate::delivery::types::{Attempts, Scope};
-use crate::delivery::{Bounds, Config, Machine, Start};
 use crate::error::BusError;
 use crate::rows::{EventKey, GroupRow, LetterRow, decode_attempts, topic_prefix};
 

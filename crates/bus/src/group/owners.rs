@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, IgnorePoison, TopicName};
 use tokio::sync::oneshot;
 
@@ -12,7 +13,6 @@ use super::mailbox::Mailbox;
 use super::{Owner, task};
 use crate::core::Core;
 use crate::error::BusError;
-use crate::pattern::Subject;
 use crate::rows::{GroupOptions, GroupRow};
 
 type Key = (TopicName, GroupName);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::Input;
 use promethean_model::Offset;
 use promethean_store::port::PageLimit;
 
 use super::Owner;
 use crate::core::Core;
-use crate::delivery::types::Input;
 use crate::error::BusError;
 
 /// Bytes of events read at once.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use promethean_delivery::{Attempts, Progress, encode_finished};
 use promethean_model::Offset;
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp, StoredEvent, Table};
 
@@ -11,8 +12,6 @@ use super::load::each_row;
 use super::{Owner, letters};
 use crate::core::Core;
 use crate::dead_letter;
-use crate::delivery::codec::encode_finished;
-use crate::delivery::types::{Attempts, Progress};
 use crate::error::BusError;
 use crate::rows::{EventKey, LetterRow, encode_attempts};
 

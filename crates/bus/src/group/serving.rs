@@ -5,12 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use promethean_delivery::Input;
 use tokio::task::coop;
 
 use super::page::Unread;
 use super::progress::Outcome;
 use super::task::{Boxed, Task};
-use crate::delivery::types::Input;
 use crate::error::BusError;
 
 /// The task of an owner, until it has nothing to do or cannot go on. There may be thousands, so it is no `async fn`: at

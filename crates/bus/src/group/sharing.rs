@@ -4,10 +4,10 @@
 use std::sync::Weak;
 use std::sync::atomic::{Ordering, fence};
 
+use promethean_delivery::{Credit, Input, Reason};
+
 use super::command::Command;
 use super::task::Task;
-use crate::delivery::Credit;
-use crate::delivery::types::{Input, Reason};
 use crate::subscription::Link;
 
 /// Credit that owners of other topics use too.

@@ -5,6 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use promethean_delivery::{
+    Allowance, Counts, Effect, Input, Leaving, Machine, MemberNo, Now, ReplyNo, SmallMap,
+};
 use promethean_model::Offset;
 use promethean_store::port::EndWatch;
 
@@ -17,11 +20,8 @@ use super::sharing::Shared;
 use super::timer::Timer;
 use super::{Owner, load};
 use crate::core::Core;
-use crate::delivery::types::{Effect, Input, Leaving, MemberNo, Now, ReplyNo};
-use crate::delivery::{Allowance, Counts, Machine};
 use crate::error::BusError;
 use crate::rows::GroupRow;
-use crate::small_map::SmallMap;
 
 /// How long after the store failed to try again.
 const RETRY_MS: u64 = 1_000;

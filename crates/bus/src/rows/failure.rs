@@ -1,6 +1,6 @@
 //! Failures as bytes and words.
 
-use crate::delivery::types::Failure;
+use promethean_delivery::Failure;
 
 /// The persisted number. Never change or reuse one.
 pub(super) const fn number(failure: Failure) -> u8 {

@@ -1,10 +1,10 @@
 //! Keys of rows. Names hold no zero byte, so a prefix that ends in one never meets another name's rows.
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::ROW_KEY_BYTES_MAX;
 
 use super::{RowError, bad};
-use crate::pattern::Subject;
 
 /// `group 0 topic 0 offset(be64)`: rows of a group's topic are in offset order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Open dead letters.
 
+use promethean_delivery::{Attempts, Failure};
 use promethean_model::EventId;
 
 use super::{RowError, bad, failure};
-use crate::delivery::types::{Attempts, Failure};
 
 const TABLE: &str = "DeadLetters";
 const VERSION: u8 = 1;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::{DeliveryError, Subject};
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, RowOp, Table};
 
@@ -10,7 +11,6 @@ use crate::admin::{finish_named, group_rows};
 use crate::changing::Pass;
 use crate::core::Core;
 use crate::error::BusError;
-use crate::pattern::Subject;
 use crate::rows::{GroupKey, GroupOptions, GroupRow, Start, group_prefix};
 use crate::topics;
 
@@ -82,7 +82,7 @@ async fn keep(core: &Core, request: &Subscribe, row: GroupRow) -> Result<GroupRo
     // Without the one who asks.
     let members = core.members.count(&key).saturating_sub(1);
     if members > 0 {
-        return Err(BusError::PartitionsInUse { members, partitions: actual });
+        return Err(DeliveryError::PartitionsInUse { members, partitions: actual }.into());
     }
     // Owners that those who left have not ended yet work with the number there was.
     core.owners.await_ends(&request.group, &request.subject).await?;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use promethean_delivery::{Allowance, Credit, Joining, Leaving, Liveness, MemberLimits, Pattern, Subject};
 use promethean_model::{MemberId, TopicName};
 use promethean_store::port::{Batch, RowOp, Table};
 use tokio::sync::broadcast::error::RecvError;
@@ -10,16 +11,12 @@ use tokio::sync::{broadcast, oneshot};
 use super::create::{cursor_for_newborn, find_or_create};
 use super::request::{MemberOptions, Subscribe};
 use crate::changing::{Pass, to_the_end};
-use crate::coordinator::{Joining, Liveness};
 use crate::coordinators::Member;
 use crate::core::Core;
-use crate::delivery::types::{Leaving, MemberLimits};
-use crate::delivery::{Allowance, Credit};
 use crate::error::BusError;
 use crate::group::{Command, Inbox, Joiner, Wanted};
 use crate::limits::MemberRate;
 use crate::members::Entered;
-use crate::pattern::{Pattern, Subject};
 use crate::rows::{GroupKey, GroupRow};
 use crate::subscription::{Lifter, Link, Subscription};
 use crate::topics;

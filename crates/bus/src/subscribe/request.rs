@@ -1,13 +1,12 @@
 //! What a subscriber asks for.
 
+use promethean_delivery::{Liveness, Subject};
 use promethean_model::{GroupName, MemberId};
 use serde_json::Value;
 
-use crate::coordinator::Liveness;
 use crate::error::BusError;
 use crate::group::Backlog;
 use crate::limits::Rate;
-use crate::pattern::Subject;
 use crate::rows::AskedOptions;
 
 /// The shortest ack timeout.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::Input;
 use promethean_model::{EventMeta, TopicName};
 
 use super::{Lease, LeaseRef, Leased, Settled, Subscription, by_owner};
-use crate::delivery::types::Input;
 use crate::error::BusError;
 use crate::group::{Ask, Command, Owner};
 

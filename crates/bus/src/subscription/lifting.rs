@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
+use promethean_delivery::Delivery;
 use promethean_model::IgnorePoison;
 use tokio::sync::Notify;
 
 use super::Link;
-use crate::delivery::types::Delivery;
 use crate::error::BusError;
 use crate::group::{Item, Owner};
 use crate::schema::lift_events;

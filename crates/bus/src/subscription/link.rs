@@ -2,18 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use promethean_delivery::{Credit, LeaseRef, MemberNo, SmallMap, Subject};
 use promethean_model::{GroupName, IgnorePoison, MemberId, TopicName};
 use tokio::sync::{Notify, oneshot};
 
 use super::lifting::Lifter;
 use super::{Lease, Settled};
 use crate::core::Core;
-use crate::delivery::credit::Credit;
-use crate::delivery::types::{LeaseRef, MemberNo};
 use crate::error::BusError;
 use crate::group::{Ask, Command, Inbox, Owner};
-use crate::pattern::Subject;
-use crate::small_map::SmallMap;
 
 /// What leases and their subscription share.
 pub(crate) struct Link {

@@ -7,16 +7,14 @@ mod link;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use promethean_delivery::{Input, LeaseRef, Leaving, MemberChange, MemberNo, Subject};
 use promethean_model::{GroupName, IgnorePoison};
 use promethean_store::port::StoredEvent;
 use tokio::sync::oneshot;
 
-use crate::coordinator::MemberChange;
-use crate::delivery::types::{Input, LeaseRef, Leaving, MemberNo};
 use crate::error::BusError;
 use crate::group::{Ask, Command, Item, Owner};
 use crate::members::Entered;
-use crate::pattern::Subject;
 
 pub use held::{Held, Over};
 pub(crate) use lifting::Lifter;
@@ -117,7 +115,7 @@ impl Subscription {
     fn given(&self, item: Item) -> Given {
         match item {
             Item::Leases(owner, deliveries) => {
-                let lease = |delivery: crate::delivery::types::Delivery| Lease {
+                let lease = |delivery: promethean_delivery::Delivery| Lease {
                     event: delivery.event,
                     attempt: delivery.attempt,
                     lease: delivery.lease,

@@ -1,15 +1,9 @@
-mod bench;
 mod bus;
 mod consumer;
 mod exactly_once;
 mod letters;
-mod model;
 mod publisher;
-mod rules;
 mod run;
 mod schema;
 mod schema_compat;
-mod simulation;
-mod support;
-mod verdict;
 mod world;

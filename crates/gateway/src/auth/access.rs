@@ -1,6 +1,6 @@
 //! What a client can ask for, as far as it has to be allowed.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, TopicName};
 
 /// One thing a client wants to do.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use promethean_bus::Publisher;
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::json::minify;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::Projections;

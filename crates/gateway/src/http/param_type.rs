@@ -1,6 +1,6 @@
 //! Types of parameters: what is accepted, and how that is described. The two must say the same.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::{CollectionName, EventId, GroupName, TopicName};
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ impl ParamType {
             Self::Collection => {
                 value.parse::<CollectionName>().map(drop).map_err(|error| named(error.into()))
             }
-            Self::Subject => value.parse::<Subject>().map(drop).map_err(named),
+            Self::Subject => value.parse::<Subject>().map(drop).map_err(|error| named(error.into())),
             Self::Id => value.parse::<EventId>().map(drop).map_err(|error| {
                 Refusal::bad_request(format!("`{name}` is {error}")).with("parameter", name)
             }),

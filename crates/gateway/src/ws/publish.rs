@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::{Publish, Published};
 use promethean_bus::publisher::Ready;
 use promethean_bus::{BusError, Publisher};
+use promethean_delivery::Subject;
 use promethean_model::TopicName;
 use promethean_model::wire::{Corr, Item};
 use serde_json::value::RawValue;

@@ -1,8 +1,8 @@
 //! SEEK: moves a group to another offset of a topic. The client need not be subscribed with that group.
 
 use promethean_bus::BusError;
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::wire::SeekOpts;
 use promethean_model::wire::client::Target;
 use promethean_model::{EventId, GroupName, Offset};

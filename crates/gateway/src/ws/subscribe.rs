@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use axum::http::StatusCode;
 use futures_util::stream::{SelectAll, Stream};
-use promethean_bus::pattern::Subject;
 use promethean_bus::{Backlog, BusError, Given, Held, Lease, Subscription};
+use promethean_delivery::Subject;
 use promethean_model::wire::client::Target;
 use promethean_model::wire::{Reply, SubscribeOpts, server};
 use promethean_model::{EventId, GroupName, TopicName};

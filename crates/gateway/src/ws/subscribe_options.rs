@@ -1,11 +1,9 @@
 //! From the options of a SUBSCRIBE frame to a request to the bus.
 
-use promethean_bus::delivery::types::Order;
-use promethean_bus::filter::Filter;
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::AskedOptions;
 use promethean_bus::subscribe::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
+use promethean_delivery::{DeliveryError, Filter, Order, Subject};
 use promethean_model::json::minify;
 use promethean_model::wire::SubscribeOpts;
 use promethean_model::{GroupName, MemberId};
@@ -42,7 +40,7 @@ pub(super) fn subscribe_request(
         // `minify` refuses an object with the same name twice, which serde would read as either value.
         Some(filter) => match minify(filter.get()) {
             Ok(filter) => Some(Filter::from_json(&filter)?),
-            Err(error) => return Err(BusError::BadFilter { reason: error.to_string() }.into()),
+            Err(error) => return Err(DeliveryError::BadFilter { reason: error.to_string() }.into()),
         },
     };
     let meta = match opts.meta {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::{Held, Lease, Over, Subscription};
+use promethean_delivery::Subject;
 use promethean_model::wire::Corr;
 use promethean_model::wire::server::{self, Context as Delivery};
 use promethean_model::{EventId, EventMeta};

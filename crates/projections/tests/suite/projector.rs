@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use promethean_bus::BusError;
 use promethean_bus::jq::Program;
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
 use promethean_bus::subscribe::Subscribe;
+use promethean_delivery::Subject;
 use promethean_model::Event;
 use promethean_projections::{
     Change, Changelog, ChangelogPrograms, Declared, From, Logic, ProjectionError, Projector, Timer,

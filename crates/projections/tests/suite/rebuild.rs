@@ -233,7 +233,7 @@ async fn a_topic_that_was_deleted_meanwhile_can_be_rebuilt(world: World) {
     world.bus.delete_topic(&topic("in")).await.unwrap();
     until(&projections, "p", |status| status.activity == Activity::Halted).await;
     assert_eq!(projections.resume(&group("p")).await.unwrap_err().code(), "rebuild_needed");
-    let subject = promethean_bus::pattern::Subject::Topic(topic("in"));
+    let subject = promethean_delivery::Subject::Topic(topic("in"));
     let consumer = world.bus.subscribe(promethean_bus::subscribe::Subscribe::new(subject, group("p"))).await;
     assert_eq!(consumer.map(drop).unwrap_err().code(), "projector_group", "its group is kept for it");
     world.publish("in", "k", "{}").await;

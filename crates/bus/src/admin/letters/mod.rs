@@ -12,6 +12,7 @@ mod work;
 
 use std::sync::Arc;
 
+use promethean_delivery::Filter;
 use promethean_model::{EventId, GroupName, Offset, TopicName};
 use promethean_store::port::{StoredEvent, Table};
 use serde::Serialize;
@@ -22,7 +23,6 @@ use self::work::{Action, Work};
 use super::find::group_on;
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::filter::Filter;
 use crate::group::Wanted;
 use crate::rows::{EventKey, LetterRow, topic_prefix};
 

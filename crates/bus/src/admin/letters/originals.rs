@@ -1,11 +1,11 @@
 //! The events that letters are about.
 
+use promethean_delivery::Failure;
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{EventBody, PageLimit, ReadError, StoredEvent};
 
 use crate::core::Core;
 use crate::dead_letter::Letter;
-use crate::delivery::types::Failure;
 use crate::error::BusError;
 use crate::rows::LetterRow;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use promethean_delivery::{Filter, Input};
 use promethean_model::{EventMeta, Offset};
 use promethean_store::port::{AppendEvent, Batch, EventIdSource, Row, RowOp, StoredEvent, Table};
 
@@ -10,9 +11,7 @@ use super::originals::Originals;
 use super::{LetterChoice, LetterReport};
 use crate::core::Core;
 use crate::dead_letter::redrive_id;
-use crate::delivery::types::Input;
 use crate::error::BusError;
-use crate::filter::Filter;
 use crate::group::{Command, Wanted};
 use crate::publishing;
 use crate::rows::{EventKey, LetterRow, topic_prefix};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::{Batch, CursorOp, RowOp, SettingsOp, StateOp, Table, TopicOp};
 use tokio::task::JoinSet;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use promethean_bus::delivery::types::Order;
-use promethean_bus::filter::Filter;
 use promethean_bus::publish::Publish;
 use promethean_bus::subscribe::Subscribe;
+use promethean_delivery::{Filter, Order};
 use promethean_model::Offset;
 
 use super::harness::*;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_bus::coordinator::{Liveness, MemberChange};
 use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{Given, Lease, Subscription};
+use promethean_delivery::{Liveness, MemberChange};
 use promethean_model::{Offset, partition_of};
 
 use super::harness::*;

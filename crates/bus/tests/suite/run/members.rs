@@ -1,8 +1,8 @@
 //! The members of a run and what they hold.
 
-use promethean_bus::delivery::types::Order;
 use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{BusError, Given, Lease, Subscription};
+use promethean_delivery::Order;
 use promethean_model::Clock as _;
 
 use super::Run;

@@ -1,6 +1,6 @@
 //! Whether two patterns have a topic in common.
 
-use promethean_bus::pattern::{Pattern, Subject};
+use promethean_delivery::{Pattern, Subject};
 
 /// Whether some topic is meant by both. Exact: where words agree one by one there is a topic of the user's, because no
 /// pattern ends in a word of the system.

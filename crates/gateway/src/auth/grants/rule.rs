@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, SystemSuffix, TopicName};
 
 use super::names::Names;

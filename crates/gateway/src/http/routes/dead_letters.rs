@@ -1,7 +1,7 @@
 //! Dead letters: browsing, redriving, dropping.
 
 use promethean_bus::admin::{LetterChoice, RedriveTo};
-use promethean_bus::filter::Filter;
+use promethean_delivery::Filter;
 use promethean_model::{EventId, Offset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

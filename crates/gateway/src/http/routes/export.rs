@@ -10,8 +10,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
 use promethean_bus::admin::Scan;
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tracing::warn;
 

@@ -1,8 +1,8 @@
 //! Groups: looking at them, seeking, pausing, deleting.
 
 use promethean_bus::admin::GroupInfo;
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset};
 use serde::Deserialize;
 use serde_json::json;

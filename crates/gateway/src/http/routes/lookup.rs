@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::{Bus, StoredEvent};
+use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset, TopicName};
 use serde::Serialize;
 use serde_json::json;

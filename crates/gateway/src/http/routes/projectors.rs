@@ -1,6 +1,6 @@
 //! Projectors: how they are, making their state anew, letting them go on.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::GroupName;
 use promethean_projections::ProjectorStatus;
 use promethean_projections::projections::CompactorView;

@@ -1,6 +1,6 @@
 //! Who reads an answer that takes long.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 
 use crate::app::App;
 use crate::auth::{Access, AuthSession};

@@ -1,8 +1,8 @@
 //! Schemas of topics.
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::schema::compat::Verdict;
 use promethean_bus::schema::{LiftFailure, RegisterOptions, SchemaInfo, SchemaText, WhichSchema};
+use promethean_delivery::Subject;
 use promethean_model::TopicName;
 use serde::Serialize;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Topics and their settings.
 
 use promethean_bus::BusError;
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::{TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean_bus::admin::GroupProgress;
-use promethean_bus::delivery::types::Reason;
+use promethean_delivery::Reason;
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::Open;
 use serde_json::{Value, json};
