@@ -113,10 +113,13 @@ impl Call {
         });
     }
 
-    /// The client, for an answer that takes so long that its token may change.
-    pub(super) fn session(&self) -> Option<AuthSession> {
-        let token = bearer(&self.headers).ok()?;
-        Some(AuthSession::known(&self.app.auth, token, self.seen, self.identity.clone()?))
+    /// The client as the reader of a long answer. Its token is checked again while it reads.
+    pub(super) fn reader(&self, subject: Subject) -> Reader {
+        let token = bearer(&self.headers).ok();
+        let session = token
+            .zip(self.identity.clone())
+            .map(|(token, identity)| AuthSession::known(&self.app.auth, token, self.seen, identity));
+        Reader { session, subject }
     }
 
     /// Whether the client may. Nobody may anything.
@@ -240,6 +243,28 @@ impl Call {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A client, and what it reads.
+#[derive(Debug)]
+pub(super) struct Reader {
+    session: Option<AuthSession>,
+    subject: Subject,
+}
+
+impl Reader {
+    /// Whether its token was not taken out, and still allows it.
+    pub(super) async fn may_read_on(&mut self) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        let known = session.look().await.is_ok();
+        known && session.identity.may(&Access::Subscribe(&self.subject, None))
+    }
+
+    /// Whether its token has expired. What has an end is read to its end nevertheless.
+    pub(super) fn is_expired(&self, app: &App) -> bool {
+        let expires_ms = self.session.as_ref().and_then(|session| session.identity.expires_ms);
+        expires_ms.is_some_and(|expires_ms| app.clock.wall_ms() >= expires_ms)
     }
 }
 

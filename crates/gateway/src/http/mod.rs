@@ -7,11 +7,10 @@
 //! | `dispatch` | from a request to its answer: limits, origins, access, panics, what every answer carries |
 //! | `call`, `args`, `request_body` | what a handler is given: the client, its parameters, its body |
 //! | `routes` | the handlers, by what they are about |
-//! | `reply`, `body_stream` | answers: JSON, streams |
+//! | `reply` | answers: JSON, and bodies that are written while they are made |
 //! | `openapi` | the description of it all |
 
 mod args;
-mod body_stream;
 mod call;
 pub(crate) mod dispatch;
 mod etag;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::http::param_type::ParamType;
-use crate::http::routes::EXACT;
+use crate::http::routes::params::EXACT;
 
 /// A reference to a form.
 fn form(name: &str) -> Value {

@@ -6,8 +6,8 @@ use promethean_model::{EventId, Offset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::params::{GROUP, TOPIC};
 use super::views::LetterView;
-use super::{GROUP, TOPIC};
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;

@@ -15,15 +15,13 @@ use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tracing::warn;
 
-use super::reader::Reader;
-use super::{EXACT, NORMALIZE, TOPIC};
+use super::params::{EXACT, NORMALIZE, TOPIC};
 use crate::app::App;
 use crate::events;
-use crate::http::body_stream::{self, BodyWriter, Buffers, Gone};
-use crate::http::call::Call;
+use crate::http::call::{Call, Reader};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
-use crate::http::reply::{self, Reply};
+use crate::http::reply::{self, BodyWriter, Buffers, Gone, Reply};
 
 /// Read, written and sent at once: few enough bytes for the processor to have them at hand from one to the other.
 const PAGE_EVENTS: usize = 20_000;
@@ -67,10 +65,10 @@ async fn export(call: &mut Call) -> Reply {
     let end = scan.end();
     let gzip = args.flag("gzip", false) && accepts_gzip(&call.headers);
     let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
-    let (writer, body) = body_stream::open(CHUNKS_AHEAD, write_timeout);
+    let (writer, body) = reply::stream(CHUNKS_AHEAD, write_timeout);
     let encoder = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
     let (render, buffers) = (renderer(ndjson, from_ts..=to_ts), Buffers::default());
-    let reader = Reader { session: call.session(), subject: Subject::Topic(topic) };
+    let reader = call.reader(Subject::Topic(topic));
     let export = Export { app: app.clone(), writer, encoder, ndjson, render, buffers, reader };
     app.tasks.spawn(export.run(scan));
     let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);

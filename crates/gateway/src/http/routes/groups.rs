@@ -7,7 +7,7 @@ use promethean_model::{EventId, GroupName, Offset};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::TOPIC;
+use super::params::TOPIC;
 use super::views::GroupView;
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};

@@ -8,8 +8,8 @@ use promethean_model::{EventId, GroupName, Offset, TopicName};
 use serde::Serialize;
 use serde_json::json;
 
+use super::params::{GROUP, TOPIC};
 use super::views::{self, ProgressView};
-use super::{GROUP, TOPIC};
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use promethean_bus::publish::Publish;
 use promethean_model::{EventId, Offset};
 
-use super::EXACT;
+use super::params::EXACT;
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;

@@ -4,8 +4,7 @@ use std::io::Write;
 
 use promethean_bus::rows::Start;
 
-use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
-use super::{NORMALIZE, TOPIC};
+use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TOPIC, TS, start};
 use crate::events;
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};

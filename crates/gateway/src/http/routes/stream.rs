@@ -12,16 +12,13 @@ use promethean_model::Offset;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
-use super::NORMALIZE;
-use super::reader::Reader;
-use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
+use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TS, start};
 use crate::app::App;
 use crate::events;
-use crate::http::body_stream::{self, BodyWriter};
-use crate::http::call::Call;
+use crate::http::call::{Call, Reader};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
-use crate::http::reply::{self, Reply};
+use crate::http::reply::{self, BodyWriter, Reply};
 use crate::refusal::Refusal;
 
 const BEAT: Duration = Duration::from_secs(15);
@@ -69,8 +66,8 @@ async fn stream(call: &mut Call) -> Reply {
     };
     let place = call.place()?;
     let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
-    let (writer, body) = body_stream::open(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
-    let reader = Reader { session: call.session(), subject: Subject::Topic(topic) };
+    let (writer, body) = reply::stream(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
+    let reader = call.reader(Subject::Topic(topic));
     let following = follow(app.clone(), tail, writer, reader);
     app.tasks.spawn(async move {
         following.await;
