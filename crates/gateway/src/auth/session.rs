@@ -9,7 +9,7 @@ use super::secret::Secret;
 
 /// Who a client is by the token it showed, which is kept to ask again when tokens change.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct AuthSession {
     auth: Arc<dyn Authenticator>,
     token: Option<Secret>,
     /// The generation before the token was looked at: what changed meanwhile is seen as a change.
@@ -17,14 +17,14 @@ pub(crate) struct Standing {
     pub(crate) identity: Identity,
 }
 
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Standing, AuthError>> + Send>>;
+pub(crate) type AuthRecheck = Pin<Box<dyn Future<Output = Result<AuthSession, AuthError>> + Send>>;
 
-impl Standing {
+impl AuthSession {
     /// Who has this token now.
     pub(crate) async fn of(
         auth: Arc<dyn Authenticator>,
         token: Option<Secret>,
-    ) -> Result<Standing, AuthError> {
+    ) -> Result<AuthSession, AuthError> {
         let seen = auth.generation();
         let identity = auth.authenticate(token.as_ref().and_then(Secret::reveal_text)).await?;
         Ok(Self { auth, token, seen, identity })
@@ -46,14 +46,14 @@ impl Standing {
     }
 
     /// Who has the token now.
-    pub(crate) fn again(&self) -> Asking {
+    pub(crate) fn recheck(&self) -> AuthRecheck {
         Box::pin(Self::of(Arc::clone(&self.auth), self.token.clone()))
     }
 
     /// Asks again if tokens changed. A token that cannot be looked at now stays as it is until the next look.
     pub(crate) async fn look(&mut self) -> Result<(), AuthError> {
         if self.is_stale() {
-            match self.again().await {
+            match self.recheck().await {
                 Ok(now) => *self = now,
                 Err(AuthError::Unavailable) => {}
                 Err(error) => return Err(error),

@@ -3,22 +3,20 @@
 //! Records wait in a queue with a bound and are written by one task, so that no client waits for them. What finds no
 //! room is counted, and the next record says how many were lost.
 
-mod record;
-
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use promethean_bus::limits::{Bucket, Rate};
-use promethean_bus::metrics::{Counter, Family, Kind, Reading, Series};
 use promethean_bus::publish::Publish;
-use promethean_bus::{Bus, BusError};
+use promethean_bus::{Bus, BusError, series};
 use promethean_delivery::Subject;
 use promethean_model::{Clock, TopicName};
+use serde::{Serialize, Serializer};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-pub(crate) use self::record::Record;
 use crate::auth::{Access, Identity};
 
 /// Records that wait to be written.
@@ -127,20 +125,58 @@ impl Writer {
     }
 }
 
-#[derive(Debug, Default)]
-struct AuditSeries {
-    written: Counter,
-    lost: Counter,
+series! {
+    /// Counts of all audit records.
+    struct AuditSeries [] {
+        written: Counter = "audit_records_total", "Audit records written.";
+        lost: Counter = "audit_records_lost_total", "Audit records lost.";
+    }
 }
 
-impl Series for AuditSeries {
-    const LABELS: &'static [&'static str] = &[];
-    const FAMILIES: &'static [Family] = &[
-        Family { name: "audit_records_total", help: "Audit records written.", kind: Kind::Counter },
-        Family { name: "audit_records_lost_total", help: "Audit records lost.", kind: Kind::Counter },
-    ];
+/// Who did what. It never holds a token.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Record {
+    /// The name of the identity, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub(crate) who: Option<Arc<str>>,
+    /// The address.
+    pub(crate) from: IpAddr,
+    /// `auth`, the id of an HTTP operation, or the op of a frame.
+    pub(crate) what: &'static str,
+    /// What it was done to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) on: Option<String>,
+    /// `ok`, or the code of the refusal.
+    pub(crate) outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request_id: Option<String>,
+    /// How many records before this one were lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) lost: u64,
+}
 
-    fn readings(&self) -> Vec<Reading<'_>> {
-        vec![Reading::Counter(self.written.get()), Reading::Counter(self.lost.get())]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::ref_option, reason = "as serde wants it")]
+fn text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
+}
+
+impl Record {
+    pub(crate) fn new(from: IpAddr, what: &'static str, outcome: &'static str) -> Self {
+        Self { who: None, from, what, on: None, outcome, request_id: None, lost: 0 }
+    }
+
+    /// Whether nothing was done, which a client can bring about as often as it likes.
+    fn is_refusal(&self) -> bool {
+        self.outcome != "ok"
+    }
+
+    fn json(&self) -> String {
+        // It has nothing that cannot be written.
+        serde_json::to_string(self).unwrap_or_default()
     }
 }

@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 /// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum ParamType {
     /// The name of a topic.
     Topic,
     /// The name of a topic that is not the system's.
@@ -49,7 +49,7 @@ const OFFSET_MAX: u64 = (1 << 53) - 1;
 const WORD: &str = "[a-z0-9_-]+(:+[a-z0-9_-]+)*";
 const FIRST_USER_WORD: &str = "[a-z0-9-][a-z0-9_-]*(:+[a-z0-9_-]+)*";
 
-impl Kind {
+impl ParamType {
     /// Refuses a value that is not of this type.
     pub(super) fn check(&self, name: &str, value: &str) -> Result<(), Refusal> {
         let bad =

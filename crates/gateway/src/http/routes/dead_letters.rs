@@ -6,11 +6,11 @@ use promethean_model::{EventId, Offset};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::params::{GROUP, TOPIC};
 use super::views::LetterView;
-use super::{GROUP, TOPIC};
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
@@ -28,8 +28,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         params: &[
             TOPIC,
             GROUP,
-            Param::query("after", Kind::Offset, "only letters after this offset"),
-            Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many, 100 if left out"),
+            Param::query("after", ParamType::Offset, "only letters after this offset"),
+            Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many, 100 if left out"),
         ],
         body: None,
         answer: Answer::json("Letters", "The letters, each with its event"),

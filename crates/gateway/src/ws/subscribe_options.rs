@@ -1,24 +1,25 @@
-//! From the options of a frame to what the bus is asked.
+//! From the options of a SUBSCRIBE frame to a request to the bus.
 
-use promethean_bus::rows::{AskedOptions, Start};
+use promethean_bus::rows::AskedOptions;
 use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
 use promethean_delivery::{DeliveryError, Filter, Order, Subject};
 use promethean_model::json::minify;
 use promethean_model::wire::SubscribeOpts;
-use promethean_model::{EventId, GroupName, MemberId, Offset};
+use promethean_model::{GroupName, MemberId};
 
+use super::seek::start;
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
 
-/// Events unfinished at a time, of a subscription that does not say.
+/// Events in flight at a time, for a subscription that does not say how many.
 const IN_FLIGHT_DEFAULT: usize = 100;
 
-/// Bytes of what a member says of itself, which is kept as long as it is there.
+/// Bytes of the `meta` of a member, at most. The group keeps it as long as the member.
 const META_BYTES_MAX: usize = 4 << 10;
 
-/// The subscription that a frame asks for.
-pub(super) fn subscribe(
+/// The request to the bus for a SUBSCRIBE frame.
+pub(super) fn subscribe_request(
     subject: Subject,
     group: GroupName,
     opts: &SubscribeOpts<'_>,
@@ -36,7 +37,7 @@ pub(super) fn subscribe(
     };
     let filter = match opts.filter {
         None => None,
-        // A name that comes twice would be read as the one or the other.
+        // `minify` refuses an object with the same name twice, which serde would read as either value.
         Some(filter) => match minify(filter.get()) {
             Ok(filter) => Some(Filter::from_json(&filter)?),
             Err(error) => return Err(DeliveryError::BadFilter { reason: error.to_string() }.into()),
@@ -88,32 +89,5 @@ fn order(order: &str) -> Result<Order, Refusal> {
         "none" => Ok(Order::None),
         "key" => Ok(Order::Key),
         _ => Err(Refusal::bad_request("`order` is unknown; use \"none\" or \"key\"")),
-    }
-}
-
-/// A place in a topic.
-pub(super) fn start(
-    from: &str,
-    ts: Option<i64>,
-    after_id: Option<EventId>,
-    offset: Option<Offset>,
-) -> Result<Start, Refusal> {
-    let needs = |field: &str| {
-        Refusal::bad_request(format!("`from` is \"{field}\", but `{field}` is missing; add it"))
-    };
-    let given = [("ts", ts.is_some()), ("afterId", after_id.is_some()), ("offset", offset.is_some())];
-    if let Some((field, _)) = given.into_iter().find(|(field, given)| *given && *field != from) {
-        let message = format!("`{field}` does not go with `from`: \"{from}\"; leave out one of the two");
-        return Err(Refusal::bad_request(message));
-    }
-    match from {
-        "latest" => Ok(Start::Latest),
-        "earliest" => Ok(Start::Earliest),
-        "ts" => ts.map(Start::Ts).ok_or_else(|| needs("ts")),
-        "afterId" => after_id.map(Start::AfterId).ok_or_else(|| needs("afterId")),
-        "offset" => offset.map(Start::Offset).ok_or_else(|| needs("offset")),
-        _ => Err(Refusal::bad_request(
-            "`from` is unknown; use \"latest\", \"earliest\", \"ts\", \"afterId\" or \"offset\"",
-        )),
     }
 }

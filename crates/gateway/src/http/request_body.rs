@@ -16,7 +16,7 @@ const DRAIN_BYTES_MAX: u64 = 16 << 20;
 
 /// The body of one request.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct RequestBody {
     body: Body,
     bytes_max: usize,
     timeout: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Intake {
     broken: bool,
 }
 
-impl Intake {
+impl RequestBody {
     pub(super) fn new(app: &App, headers: &HeaderMap, body: Body) -> Self {
         let expects = headers.get(header::EXPECT);
         let waits = expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
