@@ -5,7 +5,7 @@
 //! | `file` | what a file may say |
 //! | `auth` | from that to who is let in |
 //! | `reload` | tokens and keys that change while the server runs |
-//! | `limits` | from that to the options of bus and gateway |
+//! | `options` | from that to the options of bus and gateway |
 //! | `overrides` | what the environment and flags say |
 //! | `exposure` | who may be served without authentication |
 //! | `state` | collections and projectors |
@@ -14,8 +14,8 @@
 mod auth;
 mod exposure;
 mod file;
-mod limits;
 pub(crate) mod moment;
+mod options;
 mod overrides;
 mod reload;
 mod state;
