@@ -146,11 +146,11 @@ impl Server {
         config.check_exposure(&*auth)?;
         let store = open_store(config, &clock).await?;
         let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), config.bus_options()).await?;
-        for (topic, settings) in &config.topics {
+        for (topic, settings) in &config.file.topics {
             let set = bus.set_topic(topic, settings.clone()).await;
             set.with_context(|| format!("set topic `{topic}` as the configuration says"))?;
         }
-        if let Some(folder) = &config.schemas {
+        if let Some(folder) = &config.file.schemas {
             apply_schemas(&bus, folder).await?;
         }
         let state = config.state.clone();

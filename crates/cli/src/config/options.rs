@@ -1,4 +1,4 @@
-//! From what is set to the options of bus and gateway.
+//! From the keys of the file to the options of bus and gateway. A key that is not given leaves the default.
 
 use promethean_bus::BusOptions;
 use promethean_gateway::GatewayOptions;
@@ -6,10 +6,10 @@ use promethean_gateway::options::{FailureLimit, TlsFiles};
 
 use super::Config;
 use super::file::Span;
+
 impl Config {
-    /// How the gateway is to be.
     pub(crate) fn gateway_options(&self) -> GatewayOptions {
-        let (limits, default) = (&self.limits, GatewayOptions::default());
+        let (file, limits, default) = (&self.file, &self.file.limits, GatewayOptions::default());
         let ms = |span: Option<Span>, default: u64| span.map_or(default, |span| span.0);
         GatewayOptions {
             connections_max: limits.connections.map_or(default.connections_max, Into::into),
@@ -26,32 +26,31 @@ impl Config {
             write_timeout_ms: ms(limits.write_timeout, default.write_timeout_ms),
             publish_rate: limits.publish_rate,
             delivery_rate: limits.delivery_rate,
-            snap_max_age_secs: self.max_age_seconds.unwrap_or(default.snap_max_age_secs),
+            snap_max_age_secs: file.max_age_seconds.unwrap_or(default.snap_max_age_secs),
             auth_failures: FailureLimit {
                 burst: limits.auth_failures.burst.unwrap_or(default.auth_failures.burst),
                 every_ms: ms(limits.auth_failures.every, default.auth_failures.every_ms),
                 addresses: limits.auth_failures.addresses.map_or(default.auth_failures.addresses, Into::into),
             },
             quota: limits.token,
-            audit: self.audit.clone(),
+            audit: file.audit.as_ref().map(|audit| audit.topic.clone()),
             auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
-            allowed_origins: self.allowed_origins.clone(),
-            tls: self.tls.as_ref().map(|tls| {
+            allowed_origins: file.allowed_origins.clone(),
+            tls: file.tls.as_ref().map(|tls| {
                 let files = TlsFiles::new(&tls.certificate, &tls.key);
                 TlsFiles { check_every_ms: ms(tls.check_every, files.check_every_ms), ..files }
             }),
         }
     }
 
-    /// How the bus is to be.
     pub(crate) fn bus_options(&self) -> BusOptions {
-        let (limits, default) = (&self.limits, BusOptions::default());
+        let (file, limits, default) = (&self.file, &self.file.limits, BusOptions::default());
         BusOptions {
             limits: limits.events.clone(),
-            auto_create: self.auto_create,
+            auto_create: file.auto_create_topics.unwrap_or(default.auto_create),
             topic_rate: limits.topic_rate,
             rated_topics_max: limits.rated_topics.map_or(default.rated_topics_max, Into::into),
-            topics: self.topics.clone(),
+            topics: file.topics.clone(),
             series_max: limits.series.map_or(default.series_max, Into::into),
         }
     }

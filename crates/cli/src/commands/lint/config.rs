@@ -1,4 +1,4 @@
-//! The configuration.
+//! Checks of the configuration file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,12 @@ use super::finding::{Findings, Rule};
 use super::names;
 use crate::config::{self, Config};
 
-/// Longest file that is read to tell what is wrong with it.
-const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// What other checks need of a configuration.
+/// The parts of a configuration that other checks need.
 #[derive(Debug, Default)]
 pub(super) struct Configured {
     pub(super) topics: BTreeMap<TopicName, TopicSettings>,
     pub(super) schemas: Option<PathBuf>,
-    /// How the bus would be.
+    /// The options of the bus that a server would open.
     pub(super) options: promethean_bus::BusOptions,
 }
 
@@ -32,7 +29,7 @@ pub(super) fn check(path: &Path, findings: &mut Findings) -> Result<Configured> 
         Ok(config) => {
             exposure(config, path, findings);
             let options = config.bus_options();
-            Configured { topics: config.topics.clone(), schemas: config.schemas.clone(), options }
+            Configured { topics: config.file.topics.clone(), schemas: config.file.schemas.clone(), options }
         }
         Err(error) => salvage(path, error, findings),
     };
@@ -48,26 +45,25 @@ pub(super) fn section(path: &Path, topic: &str) -> String {
     format!("{} [topics.\"{topic}\"]", path.display())
 }
 
-/// What can be told of a file that is refused as a whole: all names of topics, and the settings of those that are fine.
+/// Reads what is readable of a file that the server refuses: the names of all topics, and the settings that are valid.
 fn salvage(path: &Path, error: &anyhow::Error, findings: &mut Findings) -> Configured {
     let mut configured = Configured::default();
-    let small = std::fs::metadata(path).is_ok_and(|file| file.len() <= FILE_BYTES_MAX);
-    let text = if small { std::fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    let text = config::read_text(path).unwrap_or_default();
     let table: toml::Table = toml::from_str(&text).unwrap_or_default();
-    let mut told = false;
+    let mut reported = false;
     for (name, settings) in table.get("topics").and_then(toml::Value::as_table).into_iter().flatten() {
         let place = section(path, name);
         let Some(topic) = names::read(name, &place, findings) else {
-            told = true;
+            reported = true;
             continue;
         };
-        // The name is looked at with the others.
-        told |= topic.is_system();
+        // A name that only the server may use is reported with the other names.
+        reported |= topic.is_system();
         let settings = settings.clone().try_into::<TopicSettings>().unwrap_or_default();
         configured.topics.insert(topic, settings);
     }
     let message = format!("{error:#}");
-    if !(told && (message.contains("topic name") || message.contains("[topics."))) {
+    if !(reported && (message.contains("topic name") || message.contains("[topics."))) {
         findings.add(
             Rule::ConfigInvalid,
             path.display().to_string(),
@@ -80,7 +76,7 @@ fn salvage(path: &Path, error: &anyhow::Error, findings: &mut Findings) -> Confi
     configured
 }
 
-/// Settings that are fine one by one.
+/// Reports settings that contradict each other.
 fn contradictions(settings: &TopicSettings, place: &str, findings: &mut Findings) {
     let retention = &settings.retention;
     let limits = [
@@ -107,14 +103,14 @@ fn contradictions(settings: &TopicSettings, place: &str, findings: &mut Findings
     }
 }
 
-/// Who could reach a server with this configuration.
+/// Reports a server that other machines could reach without authentication or TLS, and missing TLS files.
 fn exposure(config: &Config, path: &Path, findings: &mut Findings) {
     let place = path.display().to_string();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = config.gateway_options();
     match config.authenticator(&clock) {
         Err(error) => {
-            let what = format!("nobody could be let in: {error:#}");
+            let what = format!("authentication cannot be set up: {error:#}");
             findings.add(Rule::ConfigInvalid, &place, what, "the server would not start; correct [auth]");
         }
         Ok(auth) => {
@@ -124,8 +120,7 @@ fn exposure(config: &Config, path: &Path, findings: &mut Findings) {
             }
         }
     }
-    let elsewhere = config.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
-    if let (Some(address), None) = (elsewhere, &options.tls) {
+    if let (Some(address), None) = (config.exposed_address(), &options.tls) {
         let what = format!(
             "{address} can be reached from other machines without TLS, so tokens and events can be read on the way"
         );
@@ -149,7 +144,7 @@ fn exposure(config: &Config, path: &Path, findings: &mut Findings) {
     }
 }
 
-/// What is wrong, and what to do about it.
+/// Splits a message of the form "what is wrong; what to do".
 fn split(message: &str) -> (String, String) {
     let (what, fix) = message.split_once("; ").unwrap_or((message, "correct it"));
     (what.to_owned(), fix.to_owned())
