@@ -1,4 +1,4 @@
-//! `promethean at`: what a key or a collection on a server was at some time.
+//! `promethean at`: the state of a key or a collection on a server at a given time.
 
 use std::process::ExitCode;
 
@@ -9,29 +9,27 @@ use promethean_model::{Clock, CollectionName, SystemClock, TopicName};
 use promethean_projections::moment;
 use serde_json::Value;
 
+use super::exit_code;
 use crate::output::print_line;
 use crate::remote::{Remote, ServerArgs, block_on, escape};
 
-/// Exit code of a key that had no state then.
-const EXIT_NOT_FOUND: u8 = 1;
-
-/// What, and when.
+/// The flags of `promethean at`.
 #[derive(Debug, Args)]
 pub(crate) struct AtArgs {
     #[arg(required_unless_present = "collection")]
     topic: Option<TopicName>,
     #[arg(required_unless_present = "collection")]
     key: Option<String>,
-    /// All documents of a collection that keeps its history, in place of one key of a topic
+    /// Print all documents of a collection that keeps its history, instead of one key of a topic
     #[arg(long, value_name = "NAME", conflicts_with_all = ["topic", "key"])]
     collection: Option<CollectionName>,
     /// The time: a date such as 2027-01-31T12:00:00Z, milliseconds since 1970, or how long ago, such as "5m ago"
     #[arg(long, value_name = "TIME", default_value = "now", allow_hyphen_values = true)]
     at: String,
-    /// Of a collection: what differs between an earlier time and --at
+    /// With --collection: print the differences between this earlier time and --at
     #[arg(long, value_name = "TIME", requires = "collection", allow_hyphen_values = true)]
     since: Option<String>,
-    /// Print all that the server says, not only the state
+    /// Print the whole answer of the server, not only the state
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -50,21 +48,17 @@ pub(crate) fn run(args: &AtArgs) -> Result<ExitCode> {
 
 async fn state(args: &AtArgs, topic: &TopicName, key: &str) -> Result<ExitCode> {
     let path = format!("/state/{topic}/{}?at={}", escape(key), escape(&args.at));
-    let said = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
-    if said.status == 404 && said.code() == "not_found" {
-        eprintln!("promethean: {:#}", said.refusal());
-        return Ok(ExitCode::from(EXIT_NOT_FOUND));
-    }
-    let body = said.ok()?;
+    let answer = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
+    let Some(body) = answer.found()? else { return Ok(exit_code(false)) };
     let shown = if args.json { &body } else { body.get("state").unwrap_or(&Value::Null) };
     print_line(&shown.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Page after page, a line each.
+/// Prints the documents, or their differences, one per line.
 async fn documents(args: &AtArgs, collection: &CollectionName) -> Result<ExitCode> {
     let remote = Remote::new(&args.server)?;
-    // Once for all pages: they are about one time.
+    // Computed once, so that all pages are about the same time.
     let now = SystemClock::new().wall_ms();
     let at = moment::parse(&args.at, now)?;
     let (asked, list) = match &args.since {

@@ -8,29 +8,28 @@ use hyper::Method;
 use promethean_model::{CollectionName, GroupName};
 use serde_json::Value;
 
+use super::exit_code;
 use crate::output::{print_line, print_table};
 use crate::remote::{Remote, ServerArgs, block_on, escape};
 
-/// Exit code of a document that is not there.
-const EXIT_NOT_FOUND: u8 = 1;
-
+/// The subcommands of `promethean collections`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CollectionsCommand {
     /// List collections with their fields and indexes
     List(ListArgs),
-    /// Print a document; exits with 1 if it is not there
+    /// Print a document; exits with 1 if it does not exist
     Get(GetArgs),
-    /// Print documents whose declared fields have given values, newest first
+    /// Print the documents whose declared fields have the given values, newest first
     Query(QueryArgs),
     /// Remove a collection that no projector writes
     Drop(DropArgs),
-    /// Make a projector's collections anew beside those that are served, and put them in their place
+    /// Build new copies of a projector's collections, then serve them instead of the old ones
     Rebuild(RebuildArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Print what the server says as JSON
+    /// Print the answer of the server as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -51,10 +50,10 @@ pub(crate) struct QueryArgs {
     /// A declared field and the value it must have, as in `status=alive`
     #[arg(value_name = "FIELD=VALUE")]
     equals: Vec<String>,
-    /// Documents to pass over
+    /// Skip this many documents
     #[arg(long, default_value_t = 0)]
     offset: usize,
-    /// Documents at most, up to 1000
+    /// Print at most this many documents, up to 1000
     #[arg(long, default_value_t = 100)]
     limit: usize,
     #[command(flatten)]
@@ -71,7 +70,7 @@ pub(crate) struct DropArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RebuildArgs {
     projector: GroupName,
-    /// Also if the beginning of its topic is gone
+    /// Rebuild even if the first events of its topic were removed
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
@@ -123,12 +122,9 @@ async fn list(args: &ListArgs) -> Result<ExitCode> {
 
 async fn get(args: &GetArgs) -> Result<ExitCode> {
     let path = format!("/collections/{}/snap/{}", args.collection, escape(&args.key));
-    let said = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
-    if said.status == 404 && said.code() == "not_found" {
-        eprintln!("promethean: {:#}", said.refusal());
-        return Ok(ExitCode::from(EXIT_NOT_FOUND));
-    }
-    print_line(&said.ok()?.to_string())?;
+    let answer = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
+    let Some(body) = answer.found()? else { return Ok(exit_code(false)) };
+    print_line(&body.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,7 +133,7 @@ async fn query(args: &QueryArgs) -> Result<ExitCode> {
         format!("/collections/{}/list?offset={}&limit={}", args.collection, args.offset, args.limit);
     for equal in &args.equals {
         let Some((field, value)) = equal.split_once('=') else {
-            bail!("`{equal}` is no condition; write FIELD=VALUE");
+            bail!("`{equal}` is not a condition; write FIELD=VALUE");
         };
         path.push_str(&format!("&{}={}", escape(field), escape(value)));
     }
@@ -159,6 +155,6 @@ async fn rebuild(args: &RebuildArgs) -> Result<ExitCode> {
     let remote = Remote::new(&args.server)?;
     let path = format!("/projectors/{}/rebuild?accept_loss={}", args.projector, u8::from(args.accept_loss));
     remote.ask(Method::POST, &path, "").await?.ok()?;
-    print_line(&format!("`{}` is being rebuilt; `GET /projectors` says how far it is", args.projector))?;
+    print_line(&format!("`{}` is being rebuilt; `GET /projectors` shows its progress", args.projector))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `promethean replay`: publishes the events of one topic to another, filtered and mapped.
 //!
-//! What is published has an id that follows from its source, so that doing it again adds nothing as long as the target
-//! topic remembers ids (its `dedupe_window`). Where it is can be kept in a file, to go on from there.
+//! The id of a published event is derived from its source, so that a second replay adds nothing as long as the target topic
+//! remembers ids (its `dedupe_window`). `--resume` keeps the position in a file, to continue from there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,12 @@ use serde_json::{Value, json};
 use crate::output::JsonLine;
 use crate::remote::{Remote, ServerArgs, block_on};
 
-/// Events read at once. What they become goes in batches as large as servers take.
+/// Events that are read at once.
 const PAGE: usize = 500;
+/// Events that are published at once; the server takes no more.
 const BATCH: usize = 500;
 
-/// From where to where, and how.
+/// The flags of `promethean replay`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The topic to read
@@ -34,16 +35,16 @@ pub(crate) struct ReplayArgs {
     /// The topic to publish to
     #[arg(long, value_name = "TOPIC")]
     to: TopicName,
-    /// A jq program: an event for which it gives `false`, `null` or nothing is passed over
+    /// A jq program; events for which it returns `false`, `null` or nothing are skipped
     #[arg(long, value_name = "JQ")]
     filter: Option<String>,
-    /// A jq program from the event to the payloads to publish; without one, the event's own
+    /// A jq program that makes the payloads to publish from the event; without it, the payload of the event
     #[arg(long, value_name = "JQ")]
     map: Option<String>,
-    /// A jq program from the event to the key; without one, the event's own
+    /// A jq program that makes the key from the event; without it, the key of the event
     #[arg(long, value_name = "JQ")]
     key: Option<String>,
-    /// Begin with this offset
+    /// Start at this offset
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u64,
     /// Keep the place in this file, and go on from there if it exists
@@ -56,10 +57,10 @@ pub(crate) struct ReplayArgs {
     server: ServerArgs,
 }
 
-/// The place that `--resume` keeps.
+/// The position that `--resume` keeps in its file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct ReplayPosition {
     from: TopicName,
     to: TopicName,
     next: u64,
@@ -71,7 +72,7 @@ struct Page {
     next: Option<u64>,
 }
 
-/// What a replay needs of an event.
+/// The fields of a source event that a replay needs.
 #[derive(Debug, Deserialize)]
 struct Source<'a> {
     id: EventId,
@@ -99,12 +100,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
 
 async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if args.from == args.to {
-        bail!("--from and --to are the same topic; it would never end");
+        bail!("--from and --to are the same topic; the replay would never end");
     }
     let programs = Programs::new(args)?;
     let remote = Remote::new(&args.server)?;
     let mut next = begin(args)?;
-    // What comes later is not waited for.
+    // Events that are published from now on are not replayed.
     let topic = remote.get(&format!("/topics/{}", args.from)).await?;
     let end = topic
         .get("end")
@@ -117,12 +118,12 @@ async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut counts = Counts::default();
     while next < end {
         let path = format!("/replay?topic={}&from=offset&offset={next}&limit={PAGE}", args.from);
-        let page: Page =
-            serde_json::from_value(remote.get(&path).await?).context("what the server replays")?;
+        let page: Page = serde_json::from_value(remote.get(&path).await?)
+            .context("the answer of the server to a replay")?;
         let mut sources = Vec::with_capacity(page.events.len());
         for event in &page.events {
             let source: Source<'_> =
-                serde_json::from_str(event.get()).context("an event that the server replays")?;
+                serde_json::from_str(event.get()).context("an event in the answer of the server")?;
             if source.offset < end {
                 sources.push((event.get(), source));
             }
@@ -146,7 +147,7 @@ async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The programs that were given.
+/// The compiled programs of the flags.
 struct Programs {
     filter: Option<Program>,
     map: Option<Program>,
@@ -166,7 +167,7 @@ impl Programs {
         })
     }
 
-    /// The lines of a batch that events become.
+    /// Makes the lines to publish from a page of events.
     async fn lines(
         &self,
         args: &ReplayArgs,
@@ -237,7 +238,7 @@ fn line(
     let mut opts =
         json!({"id": EventId::derive(b"replay", &name), "ts": source.ts, "caused_by": [source.id]});
     if let Value::Object(fields) = &mut opts {
-        // The server says by itself which version of a schema it is.
+        // The server sets the version of the schema itself.
         let headers = source.headers.clone().map(|mut headers| {
             headers.remove(VERSION_HEADER);
             headers
@@ -251,8 +252,8 @@ fn line(
         ];
         fields.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
-    // The payload's own text: numbers stay as they were written.
-    let payload: &RawValue = serde_json::from_str(payload).context("what --map gives")?;
+    // The payload stays text, so that numbers keep the form they were written in.
+    let payload: &RawValue = serde_json::from_str(payload).context("the output of --map")?;
     #[derive(Serialize)]
     struct Written<'a> {
         payload: &'a RawValue,
@@ -276,30 +277,33 @@ async fn publish(args: &ReplayArgs, remote: &Remote, lines: Vec<String>, counts:
     Ok(())
 }
 
+/// The offset to start at: that of the file of `--resume` if it exists.
 fn begin(args: &ReplayArgs) -> Result<u64> {
     let Some(path) = args.resume.as_deref().filter(|path| path.exists()) else { return Ok(args.offset) };
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
-    let place: Place = serde_json::from_str(&text)
-        .with_context(|| format!("`{}` is no place of a replay", path.display()))?;
-    if (&place.from, &place.to) != (&args.from, &args.to) {
+    let position: ReplayPosition = serde_json::from_str(&text)
+        .with_context(|| format!("`{}` does not hold the position of a replay", path.display()))?;
+    if (&position.from, &position.to) != (&args.from, &args.to) {
         bail!(
             "`{}` is about a replay from `{}` to `{}`; name another file",
             path.display(),
-            place.from,
-            place.to
+            position.from,
+            position.to
         );
     }
-    Ok(place.next)
+    Ok(position.next)
 }
 
-/// Kept after what is before it is published: a crash in between publishes that again, which adds nothing.
+/// Writes the position after everything before it was published. A crash in between publishes those events again, which
+/// adds nothing.
 fn keep(args: &ReplayArgs, next: u64) -> Result<()> {
     let Some(path) = args.resume.as_deref().filter(|_| !args.dry_run) else { return Ok(()) };
-    let place = Place { from: args.from.clone(), to: args.to.clone(), next };
+    let position = ReplayPosition { from: args.from.clone(), to: args.to.clone(), next };
     let write = |path: &Path, text: &str| -> std::io::Result<()> {
         let beside = path.with_extension("tmp");
         std::fs::write(&beside, text)?;
         std::fs::rename(beside, path)
     };
-    write(path, &serde_json::to_string(&place)?).with_context(|| format!("cannot write `{}`", path.display()))
+    write(path, &serde_json::to_string(&position)?)
+        .with_context(|| format!("cannot write `{}`", path.display()))
 }

@@ -1,4 +1,4 @@
-//! `promethean token`: makes tokens, hashes them, and says what they allow.
+//! `promethean token`: creates tokens, hashes them, and prints what they allow.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,38 +13,38 @@ use promethean_gateway::auth::{Grants, Identity, Secret, TokenHash};
 use promethean_model::{Clock, Millis, SystemClock};
 use serde_json::{Value, json};
 
+use super::exit_code;
 use crate::config;
 use crate::config::moment::Moment;
 use crate::output::{JsonLine, print_line};
 
-/// Exit code of `check` when the token is not good.
-const EXIT_REFUSED: u8 = 1;
-/// Longest token that is read from a pipe.
+/// Longest token that is read from standard input.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
+/// The subcommands of `promethean token`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and show it once, with what to put into the configuration
+    /// Create a token and print it once, with its entry for the configuration
     New(NewArgs),
-    /// Print the hash of a token, as the configuration wants it
+    /// Print the hash of a token for the configuration
     Hash(HashArgs),
-    /// Say who has a token and what it allows; exits with 1 if it is not good
+    /// Print the name of a token and what it allows; exits with 1 if it is not valid
     Check(CheckArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
-    /// Who gets it, as logs will call them
+    /// The name of its owner, as logs show it
     #[arg(long)]
     name: String,
     /// What it allows: publish:TOPIC, subscribe:TOPIC or subscribe:TOPIC@GROUP, read:COLLECTION, manage:TOPIC, admin, or ! and one of
     /// these to deny; can be given several times
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<String>,
-    /// How long it is good, such as 30d [default: for ever, with --jwt 1h]
+    /// How long it is valid, such as 30d [default: for ever, with --jwt 1h]
     #[arg(long, value_name = "TIME")]
     ttl: Option<Millis>,
-    /// Make a JSON web token, signed by HS256, which needs no entry in the configuration
+    /// Create a JSON web token, signed with HS256, which needs no entry in the configuration
     #[arg(long, requires = "secret_file")]
     jwt: bool,
     /// The secret that signs it, at least 32 bytes
@@ -63,7 +63,7 @@ pub(crate) struct NewArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HashArgs {
-    /// The token; `-` reads it from standard input, where no other program sees it
+    /// The token; `-` reads it from standard input, where other programs cannot see it
     #[arg(default_value = "-")]
     token: String,
     /// Print one JSON object
@@ -73,10 +73,10 @@ pub(crate) struct HashArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The token; `-` reads it from standard input, where no other program sees it
+    /// The token; `-` reads it from standard input, where other programs cannot see it
     #[arg(default_value = "-")]
     token: String,
-    /// The configuration whose tokens and keys it is checked with
+    /// The configuration that has the tokens and keys to check against
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Print one JSON object
@@ -94,7 +94,9 @@ pub(crate) fn run(command: &TokenCommand) -> Result<ExitCode> {
 
 fn new(args: &NewArgs) -> Result<()> {
     if args.name.is_empty() || args.name.len() > 256 || args.name.chars().any(char::is_control) {
-        bail!("--name is empty, longer than 256 bytes, or has control characters; logs are to show it");
+        bail!(
+            "--name is empty, longer than 256 bytes, or has control characters; logs must be able to show it"
+        );
     }
     let scopes = Grants::parse(&args.scopes).context("--scope")?.scopes();
     let now_ms = SystemClock::new().wall_ms();
@@ -109,7 +111,7 @@ fn new(args: &NewArgs) -> Result<()> {
 fn new_static(args: &NewArgs, scopes: &[String], expires: Option<Moment>) -> Result<()> {
     let token = mint()?;
     let token = token.reveal_text().unwrap_or_default();
-    // Whole seconds: what is printed is what will be read.
+    // Whole seconds, because the configuration is printed with whole seconds.
     let expires = expires.map(|moment| Moment::from_ms(moment.ms() / 1000 * 1000));
     let hash = TokenHash::of(token);
     if args.json {
@@ -117,7 +119,7 @@ fn new_static(args: &NewArgs, scopes: &[String], expires: Option<Moment>) -> Res
         let line = line.with("sha256", hash.to_string()).with("scopes", scopes.to_vec());
         return line.with("expires", expires.map(|moment| moment.to_string())).print();
     }
-    // A JSON text without control characters is a TOML text.
+    // JSON text without control characters is TOML text too.
     let mut entry = format!("[[auth.tokens]]\nname = {}\nsha256 = \"{hash}\"\n", json!(args.name));
     entry += &format!("scopes = {}", json!(scopes));
     if let Some(expires) = expires {
@@ -152,7 +154,7 @@ fn new_jwt(args: &NewArgs, file: &Path, scopes: &[String], now_ms: i64, expires_
     if args.json {
         return JsonLine::new().with("token", token).with("claims", claims).with("expires", expires).print();
     }
-    print_line(&format!("{token}\n\nGood until {expires}, wherever its secret is configured."))?;
+    print_line(&format!("{token}\n\nValid until {expires} on every server that has the secret."))?;
     Ok(())
 }
 
@@ -185,7 +187,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
             } else {
                 print_line(&format!("{}: {error}", error.code()))?;
             }
-            Ok(ExitCode::from(EXIT_REFUSED))
+            Ok(exit_code(false))
         }
     }
 }
@@ -203,7 +205,7 @@ fn show(identity: &Identity, json: bool) -> Result<()> {
     Ok(print_line(&format!("name     {name}\nexpires  {until}\nallows   {}", scopes.join("\n         ")))?)
 }
 
-/// The token itself, or what standard input has for `-`.
+/// The token of the argument; `-` reads it from standard input.
 fn given(token: &str) -> Result<Secret> {
     if token != "-" {
         return Ok(token.into());

@@ -1,4 +1,4 @@
-//! `promethean verify`: reads a whole data directory and reports what is damaged.
+//! `promethean verify`: reads a whole data directory and reports damage.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,25 +27,25 @@ pub(crate) struct VerifyArgs {
     json: bool,
 }
 
-/// Everything a verification found out.
+/// The result of a verification.
 #[derive(Debug, Default)]
-struct Findings {
+struct Verification {
     opened: RecoveryReport,
     read: VerifyReport,
-    /// All damage, met at the open or after it, each once.
+    /// All damage, found when opening or when reading, without repetitions.
     damage: Vec<Damage>,
-    /// What could not be read, or does not fit, in words.
+    /// Other faults, in words.
     errors: Vec<String>,
-    /// Entries of state that were read; `None` where there is no state.
+    /// Entries of state that were read; `None` if the directory has no state.
     state_entries: Option<u64>,
 }
 
-impl Findings {
-    fn new(opened: RecoveryReport, read: VerifyReport) -> Findings {
+impl Verification {
+    fn new(opened: RecoveryReport, read: VerifyReport) -> Verification {
         let mut damage = read.damage.clone();
         damage.extend(opened.damage.iter().filter(|met| !read.damage.contains(met)).cloned());
         let errors = read.errors.clone();
-        Findings { opened, read, damage, errors, state_entries: None }
+        Verification { opened, read, damage, errors, state_entries: None }
     }
 
     fn is_clean(&self) -> bool {
@@ -53,9 +53,9 @@ impl Findings {
     }
 }
 
-/// Exits with 0 if all is well and with 1 if something is damaged; an error means that nothing could be looked at.
+/// Exits with 0 if nothing is damaged and with 1 otherwise; an error means that the directory could not be read.
 pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode> {
-    let findings = look(&args.data)?;
+    let findings = verify(&args.data)?;
     if args.json {
         line(&findings).print()?;
     } else {
@@ -64,31 +64,33 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode> {
     Ok(exit_code(findings.is_clean()))
 }
 
-fn look(dir: &Path) -> Result<Findings> {
+fn verify(dir: &Path) -> Result<Verification> {
     if !dir.join("FORMAT").exists() {
         bail!("`{}` is not a data directory: it has no FORMAT file; check the path", dir.display());
     }
-    let findings = if dir.join("state").exists() { look_at_store(dir) } else { look_at_log(dir) };
+    let findings = if dir.join("state").exists() { verify_store(dir) } else { verify_log(dir) };
     progress("");
     findings.with_context(|| format!("open `{}`", dir.display()))
 }
 
-/// Without threads nothing is written behind the reader's back.
+/// Without threads, so that nothing is written while the directory is read.
 fn options() -> Options {
     Options { threads: false, ..Options::default() }
 }
 
-/// A directory that a log has used alone.
-fn look_at_log(dir: &Path) -> Result<Findings> {
+/// Verifies a directory that holds a log only.
+fn verify_log(dir: &Path) -> Result<Verification> {
     match data_dir::open(dir, options()) {
-        Ok((log, opened)) => Ok(Findings::new(opened, log.verify(&mut show_progress))),
-        Err(OpenError::CorruptRange(damage)) => Ok(Findings { damage: vec![damage], ..Findings::default() }),
+        Ok((log, opened)) => Ok(Verification::new(opened, log.verify(&mut show_progress))),
+        Err(OpenError::CorruptRange(damage)) => {
+            Ok(Verification { damage: vec![damage], ..Verification::default() })
+        }
         Err(error) => Err(error.into()),
     }
 }
 
-/// A directory with events and state.
-fn look_at_store(dir: &Path) -> Result<Findings> {
+/// Verifies a directory with events and state.
+fn verify_store(dir: &Path) -> Result<Verification> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
         let options = embedded::Options { log: options(), ..embedded::Options::default() };
@@ -96,22 +98,22 @@ fn look_at_store(dir: &Path) -> Result<Findings> {
         let (store, opened) = match opened {
             Ok(opened) => opened,
             Err(embedded::OpenError::Log(OpenError::CorruptRange(damage))) => {
-                return Ok(Findings { damage: vec![damage], ..Findings::default() });
+                return Ok(Verification { damage: vec![damage], ..Verification::default() });
             }
             Err(error @ embedded::OpenError::StateCorrupt { .. }) => {
-                return Ok(Findings { errors: vec![error.to_string()], ..Findings::default() });
+                return Ok(Verification { errors: vec![error.to_string()], ..Verification::default() });
             }
             Err(error) => return Err(error.into()),
         };
         let read = store.verify(show_progress).await;
         store.close().await;
         let read = read?;
-        let mut findings = Findings::new(opened, read.log);
+        let mut findings = Verification::new(opened, read.log);
         findings.state_entries = Some(read.state_entries);
         let unlisted = read.state_faults.saturating_sub(read.state_details.len() as u64);
         findings.errors.extend(read.state_details.into_iter().map(|fault| format!("state: {fault}")));
         if unlisted > 0 {
-            findings.errors.push(format!("state: {unlisted} more entries that do not fit"));
+            findings.errors.push(format!("state: {unlisted} more entries with faults"));
         }
         Ok(findings)
     })
@@ -121,7 +123,7 @@ fn show_progress(done: u64, total: u64) {
     progress(&format!("{} of {} MB", done / 1_000_000, total / 1_000_000));
 }
 
-fn line(findings: &Findings) -> JsonLine {
+fn line(findings: &Verification) -> JsonLine {
     let (opened, read) = (&findings.opened, &findings.read);
     JsonLine::new()
         .with("clean", findings.is_clean())
@@ -150,7 +152,7 @@ fn damage_json(damage: &Damage) -> Value {
     })
 }
 
-fn table(findings: &Findings) -> String {
+fn table(findings: &Verification) -> String {
     let (opened, read) = (&findings.opened, &findings.read);
     let rows = [
         ("topics", read.topics),
@@ -167,7 +169,7 @@ fn table(findings: &Findings) -> String {
     let mut lines: Vec<String> = rows.iter().map(|(name, count)| format!("{name:<30}{count:>16}")).collect();
     lines.extend(findings.damage.iter().map(|damage| format!("corrupt_range: {damage}")));
     lines.extend(findings.errors.iter().map(|error| format!("error: {error}")));
-    lines.extend(opened.index_rebuilt.iter().map(|why| format!("the index was built anew: {why}")));
+    lines.extend(opened.index_rebuilt.iter().map(|why| format!("the index was rebuilt: {why}")));
     if findings.is_clean() {
         lines.push("everything fits".to_owned());
     } else {

@@ -1,16 +1,16 @@
-//! What is generated, whatever the language.
+//! The types to generate, independent of the language.
 
 use promethean_model::TopicName;
 
 use super::names::Names;
 
-/// Everything of one run.
+/// The topics and types of one run.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) topics: Vec<Topic>,
-    /// Named types, those of a topic together.
+    /// Named types; the types of a topic are together.
     pub(super) items: Vec<Item>,
-    /// The names that `items` have.
+    /// The names of `items`.
     pub(super) names: Names,
 }
 
@@ -19,11 +19,11 @@ pub(super) struct Model {
 pub(super) struct Topic {
     pub(super) name: TopicName,
     pub(super) version: u32,
-    /// As it was given.
+    /// The text of the schema as it was given.
     pub(super) schema: String,
-    /// Its constant, such as `OrdersPlaced`; languages change its case.
+    /// The words of its constant, such as `orders placed`; each language has its own case.
     pub(super) words: Vec<String>,
-    /// Which of the items its payload is.
+    /// The type of its payload.
     pub(super) payload: ItemId,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct Item {
 #[derive(Debug)]
 pub(super) enum Kind {
     Object(Object),
-    /// One of these texts.
+    /// An enum of texts.
     Words(Vec<String>),
-    /// Objects that a property tells apart: its name, and for each of its values the rest of the object.
+    /// Objects that differ by a property: the name of the property, and for each of its values the rest of the object.
     Tagged {
         tag: String,
         branches: Vec<(String, ItemId)>,
@@ -58,13 +58,13 @@ pub(super) struct Object {
     pub(super) fields: Vec<Field>,
     /// Whether other properties are refused.
     pub(super) closed: bool,
-    /// What other properties hold, if the schema says.
+    /// The type of other properties, if the schema has one.
     pub(super) others: Option<Type>,
 }
 
 #[derive(Debug)]
 pub(super) struct Field {
-    /// As it is in JSON.
+    /// The name in JSON.
     pub(super) name: String,
     pub(super) doc: Vec<String>,
     pub(super) required: bool,
@@ -74,7 +74,7 @@ pub(super) struct Field {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Type {
     Any,
-    /// Fits nothing.
+    /// No value fits.
     Never,
     Null,
     Bool,
@@ -85,12 +85,12 @@ pub(super) enum Type {
     Text,
     List(Box<Type>),
     Map(Box<Type>),
-    /// It, or null.
+    /// The type or null.
     Maybe(Box<Type>),
     Named(ItemId),
-    /// One JSON value that is no text.
+    /// One JSON value that is not text.
     Only(serde_json::Value),
-    /// Several that nothing tells apart.
+    /// Several types without a property that tells them apart.
     Union(Vec<Type>),
 }
 
@@ -102,7 +102,7 @@ impl Type {
         }
     }
 
-    /// Whether some part of it is a union that has no type of its own.
+    /// Whether some part of the type is a union without a name.
     pub(super) fn has_union(&self) -> bool {
         match self {
             Self::Union(_) => true,
@@ -117,7 +117,7 @@ impl Model {
         self.items.get(id.0)
     }
 
-    /// Takes a place for an item that is not known yet, so that it can name itself.
+    /// Adds an item whose kind is filled in later, so that it can refer to itself.
     pub(super) fn reserve(&mut self, wish: &str) -> ItemId {
         let name = self.names.take(wish);
         self.items.push(Item { name, doc: Vec::new(), kind: Kind::Alias(Type::Any) });

@@ -1,8 +1,8 @@
-//! Names in JSON become identifiers: ASCII, valid in both languages, none of them twice.
+//! Identifiers from names in JSON: ASCII, valid in both languages, and unique.
 
 use std::collections::BTreeSet;
 
-/// The longest identifier. What is beyond is cut off, and told apart by a number if need be.
+/// The longest identifier. Longer ones are cut, and get a number if they are no longer unique.
 const IDENTIFIER_MAX: usize = 60;
 
 /// Types that generated code writes without a path.
@@ -42,7 +42,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// A scope where nothing is taken.
+    /// A scope without names.
     pub(super) fn empty() -> Self {
         Self(BTreeSet::new())
     }
@@ -52,7 +52,7 @@ impl Names {
         let mut name = wish.to_owned();
         let mut number = 2_u64;
         while !self.0.insert(name.clone()) {
-            // `v1` and `v12` would be hard to tell from the first and second `v`.
+            // Without `_`, the second `v1` would be `v12`.
             let between = if wish.ends_with(|last: char| last.is_ascii_digit()) { "_" } else { "" };
             name = format!("{wish}{between}{number}");
             number += 1;
@@ -61,8 +61,9 @@ impl Names {
     }
 }
 
-/// The words of a name: parts between what no identifier has, and from a capital on that a small letter is before or,
-/// at the end of a run of capitals, behind. A letter that is not ASCII becomes its number.
+/// Splits a name into words: at every character that is not a letter or digit, before a capital that follows a small
+/// letter, and before the last capital of a run that a small letter follows. A character that is not ASCII becomes its
+/// number.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -83,7 +84,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     }
     words.extend(Some(word).filter(|word| !word.is_empty()));
     if words.is_empty() {
-        // Told apart by what they are made of, so that `+` and `-` do not depend on their order.
+        // The numbers of the characters, so that the identifiers of `+` and `-` do not depend on their order.
         words.extend(text.chars().map(number));
     }
     if words.is_empty() {
@@ -101,7 +102,7 @@ pub(super) fn pascal(words: &[String]) -> String {
     let mut name = String::new();
     for word in words {
         let mut chars = word.chars();
-        // Digits that meet would run together.
+        // Separates digits that would run together.
         let digits = name.ends_with(|last: char| last.is_ascii_digit())
             && word.starts_with(|first: char| first.is_ascii_digit());
         if digits {
@@ -132,7 +133,7 @@ pub(super) fn camel(words: &[String]) -> String {
     chars.into_iter().collect()
 }
 
-/// No identifier begins with a digit.
+/// Puts a letter before a leading digit.
 fn led(name: String, with: &str) -> String {
     if name.starts_with(|first: char| first.is_ascii_digit()) { format!("{with}{name}") } else { name }
 }

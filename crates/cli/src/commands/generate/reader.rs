@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::model::{Field, ItemId, Kind, Model, Object, Topic, Type};
 use super::names::{pascal, words};
-use super::sort::{Document, Parts, STEPS_MAX, Sort};
+use super::shape::{Document, Parts, STEPS_MAX, Shape};
 
-/// Characters of a type that is written in place. What is longer gets a name.
+/// Longest text of a type that is written in place; a longer one gets a name.
 const TYPE_CHARS_MAX: usize = 80;
 
 const ANYTHING: &Value = &Value::Bool(true);
@@ -33,11 +33,11 @@ pub(super) fn add(model: &mut Model, name: TopicName, version: u32, schema: Stri
 
 struct Reader<'a> {
     document: Document<'a>,
-    /// What the names of the topic's definitions begin with.
+    /// The start of the names of the topic's definitions.
     prefix: String,
-    /// What references stand for.
+    /// The types of references that were read.
     named: BTreeMap<String, Type>,
-    /// References to what has no name, which must not lead to themselves.
+    /// References that are being read and get no name; one of these inside itself becomes `Any`.
     under_way: Vec<String>,
     model: &'a mut Model,
 }
@@ -46,21 +46,21 @@ impl<'a> Reader<'a> {
     fn payload(&mut self, topic: &TopicName, version: u32, wish: &str) -> ItemId {
         let schema = self.document.root;
         let id = self.model.reserve(wish);
-        let sort = self.document.sort(schema);
+        let shape = self.document.shape(schema);
         let mut doc = doc(schema);
         if !doc.is_empty() {
             doc.push(String::new());
         }
         doc.push(format!("The payload of `{topic}`, version {version}."));
-        let kind = match sort {
-            sort @ (Sort::Object(_) | Sort::Words(_) | Sort::Tagged { .. }) => {
+        let kind = match shape {
+            shape @ (Shape::Object(_) | Shape::Words(_) | Shape::Tagged { .. }) => {
                 self.named.insert("#".to_owned(), Type::Named(id));
-                self.kind(sort, wish)
+                self.kind(shape, wish)
             }
-            sort => {
+            shape => {
                 self.under_way.push("#".to_owned());
-                // A named type inside would have the name of the payload.
-                Kind::Alias(self.of_sort(sort, &doc, &format!("{wish}Value")))
+                // With another name, because the payload has this one.
+                Kind::Alias(self.of_shape(shape, &doc, &format!("{wish}Value")))
             }
         };
         self.model.fill(id, doc, kind);
@@ -68,44 +68,44 @@ impl<'a> Reader<'a> {
     }
 
     fn of(&mut self, schema: &'a Value, wish: &str) -> Type {
-        self.of_sort(self.document.sort(schema), &doc(schema), wish)
+        self.of_shape(self.document.shape(schema), &doc(schema), wish)
     }
 
-    fn of_sort(&mut self, sort: Sort<'a>, doc: &[String], wish: &str) -> Type {
-        match sort {
-            Sort::Any => Type::Any,
-            Sort::Never => Type::Never,
-            Sort::Null => Type::Null,
-            Sort::Bool => Type::Bool,
-            Sort::Integer { negative } => Type::Integer { negative },
-            Sort::Number => Type::Number,
-            Sort::Text => Type::Text,
-            Sort::List(items) => Type::List(Box::new(self.part(items, &format!("{wish}Item")))),
-            Sort::Map(values) => Type::Map(Box::new(self.part(values, &format!("{wish}Value")))),
-            Sort::Nullable(sort) => self.of_sort(*sort, doc, wish).maybe(),
-            Sort::Reference(to) => self.reference(to),
-            Sort::Values(values) => {
+    fn of_shape(&mut self, shape: Shape<'a>, doc: &[String], wish: &str) -> Type {
+        match shape {
+            Shape::Any => Type::Any,
+            Shape::Never => Type::Never,
+            Shape::Null => Type::Null,
+            Shape::Bool => Type::Bool,
+            Shape::Integer { negative } => Type::Integer { negative },
+            Shape::Number => Type::Number,
+            Shape::Text => Type::Text,
+            Shape::List(items) => Type::List(Box::new(self.part(items, &format!("{wish}Item")))),
+            Shape::Map(values) => Type::Map(Box::new(self.part(values, &format!("{wish}Value")))),
+            Shape::Nullable(shape) => self.of_shape(*shape, doc, wish).maybe(),
+            Shape::Reference(to) => self.reference(to),
+            Shape::Values(values) => {
                 let mut values: Vec<Type> = values.into_iter().cloned().map(Type::Only).collect();
                 match values.len() {
                     1 => values.pop().unwrap_or(Type::Any),
                     _ => Type::Union(values),
                 }
             }
-            Sort::Union(sorts) => {
+            Shape::Union(shapes) => {
                 let number = |number: usize| format!("{wish}{}", number + 1);
-                let of = |(index, sort)| self.of_sort(sort, &[], &number(index));
-                Type::Union(sorts.into_iter().enumerate().map(of).collect())
+                let of = |(index, shape)| self.of_shape(shape, &[], &number(index));
+                Type::Union(shapes.into_iter().enumerate().map(of).collect())
             }
-            sort @ (Sort::Object(_) | Sort::Words(_) | Sort::Tagged { .. }) => {
+            shape @ (Shape::Object(_) | Shape::Words(_) | Shape::Tagged { .. }) => {
                 let id = self.model.reserve(&short(wish));
-                let kind = self.kind(sort, wish);
+                let kind = self.kind(shape, wish);
                 self.model.fill(id, doc.to_vec(), kind);
                 Type::Named(id)
             }
         }
     }
 
-    /// What a list or map holds.
+    /// The type that a list or map holds.
     fn part(&mut self, schema: Option<&'a Value>, wish: &str) -> Type {
         let of = schema.map_or(Type::Any, |schema| self.of(schema, wish));
         if self.chars(&of) + "BTreeMap<String, >".len() <= TYPE_CHARS_MAX {
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Type::Named(id)
     }
 
-    /// How long it is, in the wordier of the languages.
+    /// The length of a type's text in Rust, whose types are longer than those of TypeScript.
     fn chars(&self, of: &Type) -> usize {
         match of {
             Type::List(of) => 5 + self.chars(of),
@@ -127,12 +127,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What has a name; everything else was dealt with.
-    fn kind(&mut self, sort: Sort<'a>, wish: &str) -> Kind {
-        match sort {
-            Sort::Object(parts) => Kind::Object(self.object(parts, wish)),
-            Sort::Words(words) => Kind::Words(words.into_iter().map(str::to_owned).collect()),
-            Sort::Tagged { tag, branches } => {
+    /// The kind of a named type; only objects, texts and tagged objects come here.
+    fn kind(&mut self, shape: Shape<'a>, wish: &str) -> Kind {
+        match shape {
+            Shape::Object(parts) => Kind::Object(self.object(parts, wish)),
+            Shape::Words(words) => Kind::Words(words.into_iter().map(str::to_owned).collect()),
+            Shape::Tagged { tag, branches } => {
                 let mut tagged = Vec::new();
                 for (word, parts) in branches {
                     let wish = format!("{wish}{}", pascal(&words(word)));
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
 
     fn object(&mut self, parts: Parts<'a>, wish: &str) -> Object {
         let Parts { mut properties, required, closed, others } = parts;
-        // What must be there and is not described can be anything.
+        // A required property without a schema can be anything.
         for name in &required {
             properties.entry(name).or_insert(ANYTHING);
         }
@@ -169,38 +169,38 @@ impl<'a> Reader<'a> {
         if let Some(known) = self.named.get(to) {
             return known.clone();
         }
-        // A definition of nothing but itself, or one that only a type without a name could hold.
+        // A definition that leads to itself without a named type in between.
         if self.under_way.iter().any(|known| known == to) {
             return Type::Any;
         }
         let Some(schema) = self.document.target(to) else { return Type::Any };
         let last = to.rsplit(['/', '#']).next().unwrap_or_default();
         let wish = format!("{}{}", self.prefix, pascal(&words(last)));
-        let sort = self.document.sort(schema);
-        if !sort.is_named() {
+        let shape = self.document.shape(schema);
+        if !shape.is_named() {
             self.under_way.push(to.to_owned());
-            let of = self.of_sort(sort, &doc(schema), &wish);
+            let of = self.of_shape(shape, &doc(schema), &wish);
             self.under_way.pop();
             return of;
         }
         let id = self.model.reserve(&short(&wish));
-        let (sort, of) = match sort {
-            Sort::Nullable(sort) => (*sort, Type::Named(id).maybe()),
-            sort => (sort, Type::Named(id)),
+        let (shape, of) = match shape {
+            Shape::Nullable(shape) => (*shape, Type::Named(id).maybe()),
+            shape => (shape, Type::Named(id)),
         };
         self.named.insert(to.to_owned(), of.clone());
-        let kind = self.kind(sort, &wish);
+        let kind = self.kind(shape, &wish);
         self.model.fill(id, doc(schema), kind);
         of
     }
 }
 
-/// A name made of many is not longer than one.
+/// Cuts a name that is too long for an identifier.
 fn short(wish: &str) -> String {
     pascal(&[wish.to_owned()])
 }
 
-/// Title and description, in lines.
+/// The lines of title and description.
 fn doc(schema: &Value) -> Vec<String> {
     let lines = |name: &str| -> Vec<String> {
         let text = schema.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -1,18 +1,19 @@
-//! Rust, as `rustfmt` would leave it.
+//! Writes Rust, formatted as `rustfmt` does.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::boxes::Reach;
 use super::model::{Field, Item, ItemId, Kind, Model, Object, Topic, Type};
 use super::names::{Names, pascal, snake, upper, words};
 use super::text::{json_escaped, shown};
 
 const LINE_MAX: usize = 100;
-/// What `rustfmt` leaves on one line between the brackets of an attribute.
+/// Longest text between the brackets of an attribute that `rustfmt` leaves on one line.
 const ATTRIBUTE_MAX: usize = 70;
 const DERIVE: &str = "#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]";
 const UNION_NOTE: &str = "Several types fit, so this is any JSON value; its schema tells which do.";
-/// Keywords of every edition. `self` and its kin cannot be escaped.
+/// Keywords of every edition. Those of `NEVER_RAW` cannot be escaped with `r#`.
 const KEYWORDS: &str = " abstract as async await become box break const continue do dyn else enum extern false final \
                         fn for gen if impl in let loop macro match mod move mut override priv pub ref return static \
                         struct trait true try type typeof unsafe unsized use virtual where while yield ";
@@ -58,13 +59,13 @@ fn module<'a>(
         let (of, value) = value(topic);
         out.push_str(&format!("{between}    /// `{}`\n", topic.name));
         let begin = format!("    pub const {constant}: {of} =");
-        // The first line of a text over several counts.
+        // Of a text over several lines, only the first one counts.
         let fits = begin.len() + 2 + value.lines().next().unwrap_or_default().len() <= LINE_MAX;
         out.push_str(&format!("{begin}{}{value};\n", if fits { " " } else { "\n        " }));
         between = "\n";
     }
     if between.is_empty() {
-        // An empty module stands on one line.
+        // `rustfmt` leaves an empty module on one line.
         out.truncate(out.trim_end().len());
     }
     out.push_str("}\n");
@@ -73,7 +74,7 @@ fn module<'a>(
 struct Writer<'a> {
     model: &'a Model,
     reach: &'a Reach,
-    /// What is being written.
+    /// The type that is being written.
     id: ItemId,
     out: &'a mut String,
 }
@@ -178,7 +179,7 @@ impl Writer<'_> {
         self.out.push_str("}\n");
     }
 
-    /// On one line if `rustfmt` leaves them there.
+    /// Writes attributes, on one line if `rustfmt` leaves them there.
     fn attributes(&mut self, indent: &str, attributes: Vec<String>) {
         let together = attributes.join(", ");
         let lines = if together.len() <= ATTRIBUTE_MAX { vec![together] } else { attributes };
@@ -195,7 +196,7 @@ impl Writer<'_> {
         for line in lines {
             let mut line = shown(line);
             for char in ["[", "]", "<", ">"] {
-                // Neither a link nor a tag.
+                // Escaped, so that rustdoc takes it neither for a link nor for a tag.
                 line = line.replace(char, &format!("\\{char}"));
             }
             let space = if line.is_empty() { "" } else { " " };
@@ -216,7 +217,7 @@ impl Writer<'_> {
         self.out.push_str(&format!("{indent}/// {note}\n"));
     }
 
-    /// `direct`: in the memory of what is being written.
+    /// The text of a type; `direct` says that it is held in the memory of the type that is being written.
     fn text(&self, of: &Type, direct: bool) -> String {
         match of {
             Type::Null => "()".to_owned(),
@@ -243,13 +244,13 @@ impl Writer<'_> {
 
 fn variant(names: &mut Names, word: &str) -> String {
     match pascal(&words(word)).as_str() {
-        // The one that is a keyword.
+        // The only name in this case that is a keyword.
         "Self" => names.take("Itself"),
         name => names.take(name),
     }
 }
 
-/// A text in quotes, with nothing in it that is not ASCII.
+/// A string literal in ASCII.
 fn literal(text: &str) -> String {
     let mut quoted = String::from("\"");
     for char in text.chars() {
@@ -264,7 +265,7 @@ fn literal(text: &str) -> String {
     quoted
 }
 
-/// JSON as it is, between as many `#` as it takes.
+/// JSON as a raw string literal, with as many `#` as it needs.
 fn raw(json: &str) -> String {
     let json = json_escaped(json);
     let mut fence = String::from("#");
@@ -272,4 +273,49 @@ fn raw(json: &str) -> String {
         fence.push('#');
     }
     format!("r{fence}\"{json}\"{fence}")
+}
+
+/// For each type, the types it holds in its own memory, at any depth. A type that holds itself needs a `Box`.
+#[derive(Debug)]
+struct Reach(Vec<BTreeSet<ItemId>>);
+
+impl Reach {
+    fn of(model: &Model) -> Self {
+        let direct: Vec<BTreeSet<ItemId>> = model.items.iter().map(|item| held(&item.kind)).collect();
+        let nothing = BTreeSet::new();
+        let reach = |start: &BTreeSet<ItemId>| {
+            let mut found = BTreeSet::new();
+            let mut next: Vec<ItemId> = start.iter().copied().collect();
+            while let Some(id) = next.pop() {
+                if found.insert(id) {
+                    next.extend(direct.get(id.0).unwrap_or(&nothing));
+                }
+            }
+            found
+        };
+        Self(direct.iter().map(reach).collect())
+    }
+
+    /// Whether `from` holds `to`.
+    fn holds(&self, from: ItemId, to: ItemId) -> bool {
+        self.0.get(from.0).is_some_and(|found| found.contains(&to))
+    }
+}
+
+fn held(kind: &Kind) -> BTreeSet<ItemId> {
+    match kind {
+        Kind::Object(object) => object.fields.iter().filter_map(|field| direct(&field.of)).collect(),
+        Kind::Tagged { branches, .. } => branches.iter().map(|(_, id)| *id).collect(),
+        Kind::Alias(of) => direct(of).into_iter().collect(),
+        Kind::Words(_) => BTreeSet::new(),
+    }
+}
+
+/// The type that is held in place; lists and maps hold theirs on the heap.
+fn direct(of: &Type) -> Option<ItemId> {
+    match of {
+        Type::Named(id) => Some(*id),
+        Type::Maybe(of) => direct(of),
+        _ => None,
+    }
 }

@@ -1,16 +1,16 @@
-//! What a schema is, as far as a type can say it.
+//! The shape of a schema, as far as a type can express it.
 //!
-//! Types are wider than schemas: bounds, patterns and conditions are left to a validator. A schema that names properties
-//! and no `type` is taken for one of objects.
+//! Types accept more than schemas: bounds, patterns and conditions are left to a validator. A schema that names properties
+//! and no `type` is read as one of objects.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// References that are followed one after the other.
+/// Longest chain of references that is followed.
 const HOPS_MAX: usize = 16;
-/// What can stand beside a reference without changing what fits.
+/// Keywords beside a reference that do not change which values fit.
 const ANNOTATIONS: [&str; 9] = [
     "$ref",
     "title",
@@ -24,7 +24,7 @@ const ANNOTATIONS: [&str; 9] = [
 ];
 
 #[derive(Debug)]
-pub(super) enum Sort<'a> {
+pub(super) enum Shape<'a> {
     Any,
     Never,
     Null,
@@ -34,53 +34,53 @@ pub(super) enum Sort<'a> {
     },
     Number,
     Text,
-    /// With what its items are.
+    /// A list, with the schema of its items.
     List(Option<&'a Value>),
-    /// With what its values are.
+    /// A map, with the schema of its values.
     Map(Option<&'a Value>),
     Object(Parts<'a>),
     Words(BTreeSet<&'a str>),
-    /// One of several values that are not all texts.
+    /// One of several values that are not all text.
     Values(Vec<&'a Value>),
     Reference(&'a str),
-    Nullable(Box<Sort<'a>>),
+    Nullable(Box<Shape<'a>>),
     Tagged {
         tag: &'a str,
         branches: Vec<(&'a str, Parts<'a>)>,
     },
-    Union(Vec<Sort<'a>>),
+    Union(Vec<Shape<'a>>),
 }
 
-/// An object's properties, those of its `allOf` among them.
+/// The properties of an object, with those of its `allOf`.
 #[derive(Debug, Default)]
 pub(super) struct Parts<'a> {
     pub(super) properties: BTreeMap<&'a str, &'a Value>,
     pub(super) required: BTreeSet<&'a str>,
     pub(super) closed: bool,
-    /// What properties hold that are not named.
+    /// The schema of properties that are not named.
     pub(super) others: Option<&'a Value>,
 }
 
-/// A document, which references point into.
+/// The document that references point into.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Document<'a> {
     pub(super) root: &'a Value,
-    /// Schemas that may still be looked at: references to references can be very many.
+    /// How many more schemas may be read: references to references can be very many.
     pub(super) steps: &'a Cell<u32>,
 }
 
-/// Schemas of one document that are looked at, each as often as it is referred to. Beyond, everything is `Any`.
+/// Schemas of one document that are read, counted again for each reference. Further ones become `Any`.
 pub(super) const STEPS_MAX: u32 = 100_000;
 
 impl<'a> Document<'a> {
-    pub(super) fn sort(self, schema: &'a Value) -> Sort<'a> {
+    pub(super) fn shape(self, schema: &'a Value) -> Shape<'a> {
         if !self.step() {
-            return Sort::Any;
+            return Shape::Any;
         }
         match schema {
-            Value::Bool(false) => return Sort::Never,
+            Value::Bool(false) => return Shape::Never,
             Value::Object(_) => {}
-            _ => return Sort::Any,
+            _ => return Shape::Any,
         }
         if let Some(value) = schema.get("const") {
             return values(std::slice::from_ref(value));
@@ -91,7 +91,7 @@ impl<'a> Document<'a> {
         if let Some(Value::String(to)) = schema.get("$ref")
             && has_only(schema, &ANNOTATIONS)
         {
-            return Sort::Reference(to);
+            return Shape::Reference(to);
         }
         if schema.get("$ref").is_some() || schema.get("allOf").is_some() {
             return self.all(schema);
@@ -101,12 +101,12 @@ impl<'a> Document<'a> {
                 self.one(schema, branches)
             }
             (None, None) => self.typed(schema),
-            _ => Sort::Any,
+            _ => Shape::Any,
         }
     }
 
-    /// Everything at once: only of objects that have no property in common can that be said.
-    fn all(self, schema: &'a Value) -> Sort<'a> {
+    /// The shape of `allOf` and of a reference with siblings: only objects without common properties can be combined.
+    fn all(self, schema: &'a Value) -> Shape<'a> {
         if let Some(Value::Array(all)) = schema.get("allOf")
             && let [only] = all.as_slice()
             && has_only(
@@ -115,52 +115,52 @@ impl<'a> Document<'a> {
             )
             && schema.get("$ref").is_none()
         {
-            return self.sort(only);
+            return self.shape(only);
         }
-        self.parts(schema, HOPS_MAX).map_or(Sort::Any, Sort::Object)
+        self.parts(schema, HOPS_MAX).map_or(Shape::Any, Shape::Object)
     }
 
-    /// One of several.
-    fn one(self, schema: &'a Value, branches: &'a [Value]) -> Sort<'a> {
+    /// The shape of `oneOf` and `anyOf`.
+    fn one(self, schema: &'a Value, branches: &'a [Value]) -> Shape<'a> {
         let narrows = |branch: &Value| has_only(branch, &["required", "not", "title", "description", "type"]);
         if schema.get("properties").is_some() {
-            // Branches that only say what must be there leave the properties as they are.
-            return if branches.iter().all(narrows) { self.typed(schema) } else { Sort::Any };
+            // Branches that only require properties do not change them.
+            return if branches.iter().all(narrows) { self.typed(schema) } else { Shape::Any };
         }
-        let mut sorts: Vec<Sort<'a>> = branches.iter().map(|branch| self.sort(branch)).collect();
-        let count = sorts.len();
-        sorts.retain(|sort| !matches!(sort, Sort::Null));
-        let nullable = sorts.len() < count;
-        let sort = self.union(sorts);
-        if nullable { sort.nullable() } else { sort }
+        let mut shapes: Vec<Shape<'a>> = branches.iter().map(|branch| self.shape(branch)).collect();
+        let count = shapes.len();
+        shapes.retain(|shape| !matches!(shape, Shape::Null));
+        let nullable = shapes.len() < count;
+        let shape = self.union(shapes);
+        if nullable { shape.nullable() } else { shape }
     }
 
-    fn union(self, mut sorts: Vec<Sort<'a>>) -> Sort<'a> {
-        if sorts.len() < 2 {
-            return sorts.pop().unwrap_or(Sort::Null);
+    fn union(self, mut shapes: Vec<Shape<'a>>) -> Shape<'a> {
+        if shapes.len() < 2 {
+            return shapes.pop().unwrap_or(Shape::Null);
         }
-        if let Some(tagged) = self.tagged(&sorts) {
+        if let Some(tagged) = self.tagged(&shapes) {
             return tagged;
         }
         let mut words = BTreeSet::new();
-        for sort in &sorts {
-            match sort {
-                Sort::Words(more) => words.extend(more),
-                _ => return Sort::Union(sorts),
+        for shape in &shapes {
+            match shape {
+                Shape::Words(more) => words.extend(more),
+                _ => return Shape::Union(shapes),
             }
         }
-        Sort::Words(words)
+        Shape::Words(words)
     }
 
-    /// Objects that a property with one text in each tells apart.
-    fn tagged(self, sorts: &[Sort<'a>]) -> Option<Sort<'a>> {
-        let objects = || sorts.iter().map(|sort| self.object(sort));
+    /// Objects that differ by a required property with one text in each.
+    fn tagged(self, shapes: &[Shape<'a>]) -> Option<Shape<'a>> {
+        let objects = || shapes.iter().map(|shape| self.object(shape));
         let first = objects().next()??;
         let mut found = first.properties.keys().filter_map(|tag| {
             let mut branches: Vec<(&str, Parts<'a>)> = Vec::new();
             for object in objects() {
                 let mut object = object?;
-                let Sort::Words(words) = self.sort(object.properties.remove(tag)?) else { return None };
+                let Shape::Words(words) = self.shape(object.properties.remove(tag)?) else { return None };
                 let mut words = words.into_iter();
                 let (word, None) = (words.next()?, words.next()) else { return None };
                 let again = branches.iter().any(|(known, _)| *known == word);
@@ -169,20 +169,20 @@ impl<'a> Document<'a> {
                 }
                 branches.push((word, object));
             }
-            Some(Sort::Tagged { tag, branches })
+            Some(Shape::Tagged { tag, branches })
         });
         found.next()
     }
 
-    fn object(self, sort: &Sort<'a>) -> Option<Parts<'a>> {
-        match sort {
-            Sort::Object(parts) => Some(parts.copy()),
-            Sort::Reference(to) => self.parts(self.target(to)?, HOPS_MAX),
+    fn object(self, shape: &Shape<'a>) -> Option<Parts<'a>> {
+        match shape {
+            Shape::Object(parts) => Some(parts.copy()),
+            Shape::Reference(to) => self.parts(self.target(to)?, HOPS_MAX),
             _ => None,
         }
     }
 
-    fn typed(self, schema: &'a Value) -> Sort<'a> {
+    fn typed(self, schema: &'a Value) -> Shape<'a> {
         let has = |names: &[&str]| names.iter().any(|name| schema.get(name).is_some());
         let types: Vec<&str> = match schema.get("type") {
             Some(Value::String(one)) => vec![one],
@@ -191,41 +191,41 @@ impl<'a> Document<'a> {
                 vec!["object"]
             }
             _ if has(&["items", "prefixItems"]) => vec!["array"],
-            _ => return Sort::Any,
+            _ => return Shape::Any,
         };
-        let mut sorts: Vec<Sort<'a>> = Vec::new();
+        let mut shapes: Vec<Shape<'a>> = Vec::new();
         for one in types.iter().filter(|one| **one != "null") {
-            sorts.push(self.of_type(schema, one));
+            shapes.push(self.of_type(schema, one));
         }
         let nullable = types.contains(&"null");
-        let sort = self.union(sorts);
-        if nullable { sort.nullable() } else { sort }
+        let shape = self.union(shapes);
+        if nullable { shape.nullable() } else { shape }
     }
 
-    fn of_type(self, schema: &'a Value, name: &str) -> Sort<'a> {
+    fn of_type(self, schema: &'a Value, name: &str) -> Shape<'a> {
         match name {
-            "boolean" => Sort::Bool,
-            "number" => Sort::Number,
-            "string" => Sort::Text,
+            "boolean" => Shape::Bool,
+            "number" => Shape::Number,
+            "string" => Shape::Text,
             "integer" => {
                 let from = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
                 let positive = |least: Option<f64>| least.is_some_and(|least| least >= 0.0);
-                Sort::Integer { negative: !positive(from("minimum")) && !positive(from("exclusiveMinimum")) }
+                Shape::Integer { negative: !positive(from("minimum")) && !positive(from("exclusiveMinimum")) }
             }
-            // Items that differ by their place have no type in common.
-            "array" => Sort::List(schema.get("items").filter(|items| {
+            // Items with a schema for each position have no common type.
+            "array" => Shape::List(schema.get("items").filter(|items| {
                 schema.get("prefixItems").is_none() && (items.is_object() || items.is_boolean())
             })),
             "object" => match self.parts(schema, HOPS_MAX) {
-                Some(parts) if parts.is_map() => Sort::Map(parts.others),
-                Some(parts) => Sort::Object(parts),
-                None => Sort::Any,
+                Some(parts) if parts.is_map() => Shape::Map(parts.others),
+                Some(parts) => Shape::Object(parts),
+                None => Shape::Any,
             },
-            _ => Sort::Any,
+            _ => Shape::Any,
         }
     }
 
-    /// The properties of an object and of all that it must be besides; `None` where that is no plain object.
+    /// The properties of an object and of its `$ref` and `allOf`; `None` if one of them is not a plain object.
     fn parts(self, schema: &'a Value, hops: usize) -> Option<Parts<'a>> {
         let hops = hops.checked_sub(1).filter(|_| self.step())?;
         let kind = schema.get("type").is_none_or(|kind| {
@@ -244,14 +244,14 @@ impl<'a> Document<'a> {
         Some(parts)
     }
 
-    /// Whether one more may be looked at.
+    /// Counts a schema; returns whether it may be read.
     fn step(self) -> bool {
         let left = self.steps.get();
         self.steps.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// Where a reference points.
+    /// The schema that a reference points to.
     pub(super) fn target(self, reference: &str) -> Option<&'a Value> {
         let fragment = reference.strip_prefix('#')?;
         if fragment.is_empty() || fragment.starts_with('/') {
@@ -265,25 +265,25 @@ impl<'a> Document<'a> {
     }
 }
 
-impl<'a> Sort<'a> {
+impl<'a> Shape<'a> {
     fn nullable(self) -> Self {
         match self {
             Self::Null | Self::Nullable(_) => self,
-            sort => Self::Nullable(Box::new(sort)),
+            shape => Self::Nullable(Box::new(shape)),
         }
     }
 
     /// Whether its type has a name.
     pub(super) fn is_named(&self) -> bool {
         match self {
-            Self::Nullable(sort) => sort.is_named(),
-            sort => matches!(sort, Self::Object(_) | Self::Words(_) | Self::Tagged { .. }),
+            Self::Nullable(shape) => shape.is_named(),
+            shape => matches!(shape, Self::Object(_) | Self::Words(_) | Self::Tagged { .. }),
         }
     }
 }
 
 impl<'a> Parts<'a> {
-    /// Without what `$ref` and `allOf` add.
+    /// The parts of the schema itself, without those of `$ref` and `allOf`.
     fn of(schema: &'a Value) -> Self {
         let members = |name: &str| schema.get(name).and_then(Value::as_object).into_iter().flatten();
         let properties = members("properties").map(|(name, schema)| (name.as_str(), schema)).collect();
@@ -305,7 +305,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Both at once; `None` if they say different things of a property.
+    /// Adds the parts of another schema; `None` if both have a property with different schemas.
     fn add(&mut self, more: Self) -> Option<()> {
         for (name, schema) in more.properties {
             if *self.properties.entry(name).or_insert(schema) != schema {
@@ -313,7 +313,7 @@ impl<'a> Parts<'a> {
             }
         }
         self.required.extend(more.required);
-        // What one of them closes is open to the properties of the other, so neither holds for both.
+        // A closed schema would refuse the properties of the other, so the combination is treated as open.
         (self.closed, self.others) = (false, None);
         Some(())
     }
@@ -328,24 +328,24 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn values(listed: &[Value]) -> Sort<'_> {
+fn values(listed: &[Value]) -> Shape<'_> {
     let count = listed.len();
     let some: Vec<&Value> = listed.iter().filter(|value| !value.is_null()).collect();
     let nullable = some.len() < count;
     let words: BTreeSet<&str> = some.iter().filter_map(|value| value.as_str()).collect();
-    let sort = match () {
-        () if some.is_empty() => Sort::Null,
-        () if some.iter().all(|value| value.is_string()) => Sort::Words(words),
-        () => Sort::Values(some),
+    let shape = match () {
+        () if some.is_empty() => Shape::Null,
+        () if some.iter().all(|value| value.is_string()) => Shape::Words(words),
+        () => Shape::Values(some),
     };
-    if nullable { sort.nullable() } else { sort }
+    if nullable { shape.nullable() } else { shape }
 }
 
 fn has_only(schema: &Value, names: &[&str]) -> bool {
     schema.as_object().is_some_and(|schema| schema.keys().all(|name| names.contains(&name.as_str())))
 }
 
-/// The pointer of a fragment, whose bytes may be written as `%2F`.
+/// Decodes the pointer of a fragment, in which bytes may be written as `%2F`.
 fn decoded(fragment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.bytes();

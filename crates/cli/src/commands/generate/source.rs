@@ -1,4 +1,4 @@
-//! Where schemas come from.
+//! Schemas from a folder or a server.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) struct Latest {
     pub(super) schema: SchemaText,
 }
 
-/// What a folder has. One that a server would not start with is refused.
+/// The latest schemas of a folder. A folder that a server would not start with is refused.
 pub(super) fn from_folder(root: &Path, wanted: impl Fn(&TopicName) -> bool) -> Result<Vec<Latest>> {
     Folder::read(root)?;
     let mut all = Vec::new();
@@ -36,37 +36,30 @@ pub(super) fn from_folder(root: &Path, wanted: impl Fn(&TopicName) -> bool) -> R
     Ok(all)
 }
 
-/// What a server's registry has.
+/// The latest schemas of a server.
 pub(super) async fn from_server(
     args: &ServerArgs,
     wanted: impl Fn(&TopicName) -> bool,
 ) -> Result<Vec<Latest>> {
     let remote = Remote::new(args)?;
     let mut all = Vec::new();
-    let mut after = String::new();
-    loop {
-        let page = remote.get(&format!("/schemas{after}")).await?;
-        for entry in page.get("topics").and_then(Value::as_array).into_iter().flatten() {
-            let name = entry.get("topic").and_then(Value::as_str).context("a topic without a name")?;
-            let topic: TopicName = name.parse()?;
-            if wanted(&topic) {
-                all.push(latest(&remote, topic).await?);
-            }
-        }
-        match page.get("next").and_then(Value::as_str) {
-            Some(next) => after = format!("?after={next}"),
-            None => return Ok(all),
+    for entry in remote.pages::<Value>("/schemas", "topics").await? {
+        let name = entry.get("topic").and_then(Value::as_str).context("a topic without a name")?;
+        let topic: TopicName = name.parse()?;
+        if wanted(&topic) {
+            all.push(latest(&remote, topic).await?);
         }
     }
+    Ok(all)
 }
 
 async fn latest(remote: &Remote, topic: TopicName) -> Result<Latest> {
     let body = remote.get(&format!("/schemas/{topic}/latest")).await?;
     let version = body.get("version").and_then(Value::as_u64).and_then(|version| u32::try_from(version).ok());
     let (Some(version), Some(schema)) = (version, body.get("schema")) else {
-        bail!("the server's answer about `{topic}` is not understood; is it of another version?");
+        bail!("the server's answer about `{topic}` has another form; is it another version of Promethean?");
     };
-    // The text as it was registered came inside the answer, so what is left of it is what it says.
+    // The answer holds the schema as a value: its meaning is kept, its formatting is not.
     let schema = SchemaText::parse(serde_json::to_string_pretty(schema)?)?;
     Ok(Latest { topic, version, schema })
 }

@@ -1,20 +1,20 @@
-//! Text that goes into source code.
+//! Text for comments and literals of source code.
 
-/// Whether a character changes how the text around it looks, or cannot be seen: compilers refuse some of them.
+/// Whether a character is invisible or changes how the text around it looks; compilers refuse some of them.
 fn is_hidden(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(char, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A line of a comment, without what cannot be seen.
+/// A line of a comment, without hidden characters.
 pub(super) fn shown(line: &str) -> String {
     let line = line.replace('\t', "    ");
     line.chars().filter(|char| !is_hidden(*char)).collect::<String>().trim_end().to_owned()
 }
 
 /// JSON with the same meaning, in which every line ends with a line feed and hidden characters are written as numbers.
-/// Outside of its strings JSON has neither, and inside of them no end of a line.
+/// JSON has hidden characters only inside of its strings, and line ends only outside of them.
 pub(super) fn json_escaped(json: &str) -> String {
     let json = json.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
     let lines: Vec<&str> = json.trim().lines().map(|line| line.trim_end_matches(' ')).collect();

@@ -1,4 +1,4 @@
-//! TypeScript: types that vanish when it is compiled, and constants.
+//! Writes TypeScript: types, which compile to nothing, and constants.
 
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ fn write_fields(out: &mut String, model: &Model, object: &Object, indent: &str) 
         out.push_str(&format!("{indent}{name}{optional}: {of};\n"));
     }
     if object.others.is_some() {
-        // An index says the same of every property, so it cannot be narrower than the named ones.
+        // The type of an index signature must cover the named properties too, so it cannot be narrower than theirs.
         out.push_str(&format!("{indent}[other: string]: unknown;\n"));
     }
 }
@@ -137,14 +137,14 @@ fn value_type(value: &Value) -> String {
     }
 }
 
-/// In quotes unless it is a name.
+/// The name of a property, in quotes unless it is an identifier.
 fn property(name: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '$';
     let begins = name.starts_with(|first: char| plain(first) && !first.is_ascii_digit());
     if begins && name.chars().all(plain) { name.to_owned() } else { literal(name) }
 }
 
-/// A text in quotes, with nothing in it that is not ASCII.
+/// A string literal in ASCII.
 fn literal(text: &str) -> String {
     let mut quoted = String::new();
     for char in Value::from(text).to_string().chars() {
@@ -159,7 +159,7 @@ fn literal(text: &str) -> String {
     quoted
 }
 
-/// The text was read before, so that it is JSON.
+/// JSON without blanks; the text is known to be JSON.
 fn minified(json: &str) -> String {
     promethean_bus::publish::minify(json).map_or_else(|_| json.to_owned(), |text| text.to_string())
 }

@@ -1,4 +1,4 @@
-//! Topics without schemas.
+//! Topics without a schema.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use promethean_model::{SchemaRule, TopicName};
 
 use super::finding::{Findings, Rule};
 
-/// A topic is to have a schema, as far as its setting says so.
+/// Reports a topic without a schema, as its setting `schema` asks for.
 pub(super) fn check(
     topic: &TopicName,
     rule: SchemaRule,

@@ -1,8 +1,8 @@
-//! What was found.
+//! Findings and the rules they break.
 
 use serde::Serialize;
 
-/// How grave it is.
+/// How severe a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Severity {
@@ -10,7 +10,7 @@ pub(super) enum Severity {
     Warning,
 }
 
-/// What can be found. The words are stable; docs/schema-tools.md has a row for each.
+/// The rules of `lint`. Their names are stable; docs/schema-tools.md has a row for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Rule {
@@ -61,25 +61,25 @@ impl Rule {
         }
     }
 
-    /// The stable word.
-    pub(super) fn word(self) -> String {
-        serde_json::to_value(self).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
+    /// The stable name.
+    pub(super) fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
     }
 }
 
-/// One thing to look at.
+/// One mistake or warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
     pub(super) rule: Rule,
-    /// A file, a section, a topic or a server.
+    /// The file, section, topic or server it is about.
     #[serde(rename = "where")]
     pub(super) place: String,
     pub(super) what: String,
     pub(super) fix: String,
 }
 
-/// Everything that was found.
+/// All findings of a run.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<Finding>);
 
@@ -95,7 +95,7 @@ impl Findings {
         self.0.push(Finding { severity: rule.severity(), rule, place, what, fix });
     }
 
-    /// Errors first, then by place.
+    /// The findings without repetitions, errors first, then by place.
     pub(super) fn sorted(mut self) -> Vec<Finding> {
         self.0.sort_by(|one, other| {
             (one.severity, &one.place, one.rule).cmp(&(other.severity, &other.place, other.rule))
@@ -111,10 +111,10 @@ impl Findings {
 
 impl std::fmt::Display for Finding {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let grave = match self.severity {
+        let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        write!(out, "{grave}[{}] {}: {}; {}", self.rule.word(), self.place, self.what, self.fix)
+        write!(out, "{severity}[{}] {}: {}; {}", self.rule.name(), self.place, self.what, self.fix)
     }
 }

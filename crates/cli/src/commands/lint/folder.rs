@@ -1,4 +1,4 @@
-//! A folder of schemas.
+//! Checks of a folder of schemas.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::finding::{Findings, Rule};
 use super::names;
 use crate::schema_files::{SchemaFiles, TopicFiles};
 
-/// The schemas that can be used, by topic and version.
+/// The valid schemas of a folder, by topic and version.
 pub(super) type Known = BTreeMap<TopicName, BTreeMap<u32, Value>>;
 
 pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut Findings) -> Known {
     for path in &files.strays {
-        let what = "the name says nothing";
+        let what = "the name is neither that of a schema nor that of a program";
         let fix = "use a folder with the topic's name, and in it v1.json, v1-to-v2.jq, or v2-to-v1.jq";
         findings.add(Rule::SchemaFile, path.display().to_string(), what, fix);
     }
@@ -42,7 +42,7 @@ pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut
     known
 }
 
-/// The old form of a topic's events, in `orders.placed.v1`, can have schemas too.
+/// Checks the name of a topic. A topic for an old form of events, such as `orders.placed.v1`, may have schemas too.
 fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mut Findings) {
     let (Some(SystemSuffix::Version(version)), Some(base)) = (topic.system_suffix(), topic.base()) else {
         return names::check(topic, place, findings);
@@ -50,7 +50,7 @@ fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mu
     let there = files.topics.get(base.as_str()).is_some_and(|files| files.versions.contains_key(&version));
     if !there {
         let what = format!(
-            "`{topic}` is for events of `{base}` in the form of version {version}, which `{base}` has not"
+            "`{topic}` is for events of `{base}` in the form of version {version}, which `{base}` does not have"
         );
         let fix = format!(
             "add {base}/v{version}.json, or give the topic a name that does not end in `.v{version}`"
@@ -83,7 +83,7 @@ fn usable(files: &TopicFiles, findings: &mut Findings) -> BTreeMap<u32, Value> {
     usable
 }
 
-/// Compares as the server would when they are registered one after the other.
+/// Compares versions as the server does when they are registered one after the other.
 fn compatibility(
     files: &TopicFiles,
     usable: &BTreeMap<u32, Value>,
@@ -97,13 +97,13 @@ fn compatibility(
         for (before, old) in versions {
             for direction in directions {
                 let report = compat::check(old, new, *direction, settings.undeclared);
-                tell(&report, *direction, *before, &place, settings.compat, findings);
+                report_comparison(&report, *direction, *before, &place, settings.compat, findings);
             }
         }
     }
 }
 
-fn tell(
+fn report_comparison(
     report: &Report,
     direction: Direction,
     before: u32,
@@ -126,7 +126,7 @@ fn tell(
     findings.add(rule, place, what, finding.fix.trim_end_matches('.'));
 }
 
-/// Programs that do not run, or between versions that are not there.
+/// Reports programs that do not compile, and programs between versions that do not exist.
 fn programs(files: &TopicFiles, findings: &mut Findings) {
     let latest = files.versions.keys().next_back();
     for program in &files.programs {
@@ -150,7 +150,7 @@ fn programs(files: &TopicFiles, findings: &mut Findings) {
     }
 }
 
-/// Versions that refuse what was published with the one before, where the rule allows that and no program lifts it.
+/// Reports versions that refuse payloads of the version before, where the rule allows that and no program lifts them.
 fn unlifted(
     files: &TopicFiles,
     usable: &BTreeMap<u32, Value>,
@@ -158,7 +158,7 @@ fn unlifted(
     findings: &mut Findings,
 ) {
     if Direction::asked_by(settings.compat).0.contains(&Direction::Backward) {
-        // It was told as a mistake.
+        // `compatibility` has reported it as an error.
         return;
     }
     for (version, new) in usable {

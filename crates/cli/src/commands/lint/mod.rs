@@ -1,4 +1,4 @@
-//! `promethean lint`: what is wrong or unwise in a configuration, a folder of schemas and a server, for a user's CI.
+//! `promethean lint`: finds mistakes in a configuration, a folder of schemas and a server, for a user's CI.
 
 mod config;
 mod coverage;
@@ -21,25 +21,24 @@ use serde_json::json;
 use self::config::Configured;
 use self::finding::{Finding, Findings, Severity};
 use self::folder::Known;
+use super::exit_code;
 use crate::output::print_line;
 use crate::remote::{ServerArgs, block_on};
 use crate::schema_files::SchemaFiles;
 
-/// Exit code of what must be changed.
-const EXIT_FOUND: u8 = 1;
-
+/// The flags of `promethean lint`.
 #[derive(Debug, Args)]
 pub(crate) struct LintArgs {
-    /// Look at this configuration, and at the schemas it names
+    /// Check this configuration and the schemas it names
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Look at this folder of schemas, instead of the one that the configuration names
+    /// Check this folder of schemas instead of the one that the configuration names
     #[arg(long, value_name = "DIR")]
     schemas: Option<PathBuf>,
-    /// Ask this server for its topics, schemas and a sample of events; without it none is asked
+    /// Check the topics, schemas and a sample of events of this server; without it no server is asked
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// What the server is to know us by
+    /// The token to send to the server
     #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
     token: Option<Secret>,
     /// Trust the certificate authorities in this file instead of the machine's
@@ -55,15 +54,15 @@ pub(crate) struct LintArgs {
 
 pub(crate) fn run(args: &LintArgs) -> Result<ExitCode> {
     if args.config.is_none() && args.schemas.is_none() && args.server.is_none() {
-        bail!("there is nothing to look at; give --config FILE, --schemas DIR or --server URL");
+        bail!("there is nothing to check; give --config FILE, --schemas DIR or --server URL");
     }
-    let found = block_on(look(args))?;
+    let found = block_on(check(args))?;
     print(&found, args.json)?;
-    let grave = |finding: &Finding| args.strict || finding.severity == Severity::Error;
-    Ok(if found.iter().any(grave) { ExitCode::from(EXIT_FOUND) } else { ExitCode::SUCCESS })
+    let fails = |finding: &Finding| args.strict || finding.severity == Severity::Error;
+    Ok(exit_code(!found.iter().any(fails)))
 }
 
-async fn look(args: &LintArgs) -> Result<Vec<Finding>> {
+async fn check(args: &LintArgs) -> Result<Vec<Finding>> {
     let mut findings = Findings::default();
     let configured = match &args.config {
         Some(path) => config::check(path, &mut findings)?,
@@ -74,7 +73,7 @@ async fn look(args: &LintArgs) -> Result<Vec<Finding>> {
     if let Some(root) = &root {
         let files = SchemaFiles::read(root)?;
         known = folder::check(&files, &configured, &mut findings);
-        // What is wrong already would be told twice.
+        // The trial would report the errors that are known already once more.
         if !findings.has_errors() {
             trial::run(root, &configured, &mut findings).await?;
         }
@@ -86,7 +85,7 @@ async fn look(args: &LintArgs) -> Result<Vec<Finding>> {
         let server = ServerArgs { server: server.clone(), token, ca_file };
         covered.extend(server::check(&server, &known, &declared, &mut findings).await?);
     }
-    // Without either, schemas may be anywhere.
+    // Without a folder and a server, it is not known where the schemas are.
     if let (Some(path), true) = (&args.config, root.is_some() || args.server.is_some()) {
         for (topic, settings) in &configured.topics {
             let place = config::section(path, topic.as_str());

@@ -1,11 +1,11 @@
-//! Names of topics.
+//! Checks of topic names.
 
 use promethean_model::TopicName;
 use promethean_model::name::SystemSuffix;
 
 use super::finding::{Findings, Rule};
 
-/// Reads a name that somebody wrote; `None` if no topic can have it.
+/// Parses a name; reports it and returns `None` if no topic can have it.
 pub(super) fn read(name: &str, place: &str, findings: &mut Findings) -> Option<TopicName> {
     match name.parse::<TopicName>() {
         Ok(topic) => Some(topic),
@@ -16,18 +16,21 @@ pub(super) fn read(name: &str, place: &str, findings: &mut Findings) -> Option<T
     }
 }
 
-/// Looks at a name that users publish to.
+/// Reports problems of the name of a topic that users publish to.
 pub(super) fn check(topic: &TopicName, place: &str, findings: &mut Findings) {
     if topic.is_system() {
         let what = match topic.system_suffix() {
-            Some(suffix) => format!("`{topic}` ends in `{suffix}`, which only the server gives to topics"),
-            None => format!("`{topic}` begins with `_`, as only the server's own topics do"),
+            Some(suffix) => {
+                format!("`{topic}` ends in `{suffix}`, which is kept for topics that the server creates")
+            }
+            None => format!("`{topic}` begins with `_`, which is kept for topics of the server"),
         };
         findings.add(Rule::TopicSystem, place, what, "name the topic that users publish to");
         return;
     }
     if topic.words().count() == 1 {
-        let what = format!("`{topic}` is a single word, so that no pattern but `*` can group it with others");
+        let what =
+            format!("`{topic}` is a single word, so no pattern but `*` can match it together with others");
         findings.add(
             Rule::TopicSingleWord,
             place,
@@ -38,7 +41,7 @@ pub(super) fn check(topic: &TopicName, place: &str, findings: &mut Findings) {
     let derived =
         [SystemSuffix::Dlq, SystemSuffix::Snapshot, SystemSuffix::Changed, SystemSuffix::Version(u32::MAX)];
     if let Some(suffix) = derived.into_iter().find(|suffix| topic.with_suffix(*suffix).is_err()) {
-        let what = format!("`{topic}` is so long that `{topic}{suffix}` could not be made from it");
+        let what = format!("`{topic}` is so long that `{topic}{suffix}` would not be a valid name");
         findings.add(Rule::TopicLong, place, what, "use a name of at most 168 bytes");
     }
 }

@@ -1,8 +1,8 @@
-//! A running server: its topics, their schemas, and a sample of their events.
+//! Checks of a running server: its topics, their schemas, and a sample of their events.
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use promethean_bus::schema::SchemaText;
 use promethean_model::name::SystemSuffix;
 use promethean_model::{SchemaRule, TopicName};
@@ -14,15 +14,15 @@ use super::finding::{Findings, Rule};
 use super::folder::Known;
 use crate::remote::{Remote, ServerArgs};
 
-/// Topics whose events are looked at.
+/// Topics whose events are checked.
 const TOPICS_MAX: usize = 100;
-/// Events of a topic that are looked at, the latest.
+/// Latest events of a topic that are checked.
 const EVENTS_MAX: u64 = 100;
-/// Headers that have a meaning of their own elsewhere.
+/// Headers with a standard meaning.
 const STANDARD: [&str; 6] =
     ["baggage", "content-encoding", "content-type", "correlationId", "traceparent", "tracestate"];
 
-/// What is needed of a topic.
+/// The fields of a topic that the checks need.
 #[derive(Debug, Deserialize)]
 struct Topic {
     topic: TopicName,
@@ -37,6 +37,7 @@ struct Settings {
     schema: SchemaRule,
 }
 
+/// Checks a server; returns the topics that have a schema.
 pub(super) async fn check(
     args: &ServerArgs,
     folder: &Known,
@@ -44,8 +45,8 @@ pub(super) async fn check(
     findings: &mut Findings,
 ) -> Result<BTreeSet<TopicName>> {
     let remote = Remote::new(args)?;
-    let topics: Vec<Topic> = pages(&remote, "/topics").await?;
-    let schemas: Vec<Value> = pages(&remote, "/schemas").await?;
+    let topics: Vec<Topic> = remote.pages("/topics", "topics").await?;
+    let schemas: Vec<Value> = remote.pages("/schemas", "topics").await?;
     let names = schemas.iter().filter_map(|entry| entry.get("topic")?.as_str()?.parse().ok());
     let mut covered: BTreeSet<TopicName> = names.collect();
     differences(&remote, folder, findings).await?;
@@ -67,8 +68,9 @@ pub(super) async fn check(
         }
     }
     if users.len() > TOPICS_MAX {
-        let what = format!("of {} topics, the events of the first {TOPICS_MAX} were looked at", users.len());
-        findings.add(Rule::NotAllSeen, &args.server, what, "nothing is wrong with that");
+        let what =
+            format!("of {} topics, only the events of the first {TOPICS_MAX} were checked", users.len());
+        findings.add(Rule::NotAllSeen, &args.server, what, "no change is needed");
     }
     Ok(covered)
 }
@@ -77,22 +79,7 @@ fn place(server: &str, topic: &TopicName) -> String {
     format!("{server} {topic}")
 }
 
-/// All topics of a list that comes in pages.
-async fn pages<T: for<'de> Deserialize<'de>>(remote: &Remote, path: &str) -> Result<Vec<T>> {
-    let mut all = Vec::new();
-    let mut after = String::new();
-    loop {
-        let mut page = remote.get(&format!("{path}{after}")).await?;
-        let list = page.get_mut("topics").map(Value::take).unwrap_or_default();
-        all.extend(serde_json::from_value::<Vec<T>>(list).context("the server's answer is not understood")?);
-        match page.get("next").and_then(Value::as_str) {
-            Some(next) => after = format!("?after={next}"),
-            None => return Ok(all),
-        }
-    }
-}
-
-/// What the folder has and the server has not, or otherwise.
+/// Reports schemas of the folder that the server does not have, or has in another form.
 async fn differences(remote: &Remote, folder: &Known, findings: &mut Findings) -> Result<()> {
     for (topic, versions) in folder {
         let body = remote.get(&format!("/schemas/{topic}")).await?;
@@ -125,7 +112,7 @@ async fn differences(remote: &Remote, folder: &Known, findings: &mut Findings) -
     Ok(())
 }
 
-/// A topic for the old form of events whose topic has no such version.
+/// Reports a topic for an old form of events whose base topic has no such version.
 async fn version(remote: &Remote, server: &str, topic: &TopicName, findings: &mut Findings) -> Result<()> {
     let (Some(SystemSuffix::Version(version)), Some(base)) = (topic.system_suffix(), topic.base()) else {
         return Ok(());
@@ -133,19 +120,20 @@ async fn version(remote: &Remote, server: &str, topic: &TopicName, findings: &mu
     let body = remote.get(&format!("/schemas/{base}")).await?;
     let versions = body.get("versions").and_then(Value::as_array).into_iter().flatten();
     if !versions.into_iter().any(|known| known.get("version") == Some(&Value::from(version))) {
-        let what =
-            format!("it is for events of `{base}` in the form of version {version}, which `{base}` has not");
+        let what = format!(
+            "it is for events of `{base}` in the form of version {version}, which `{base}` does not have"
+        );
         findings.add(
             Rule::TopicVersion,
             place(server, topic),
             what,
-            "delete the topic when nobody reads it any more",
+            "delete the topic when it has no readers any more",
         );
     }
     Ok(())
 }
 
-/// Headers of the latest events that are neither standard nor begin with `x-`.
+/// Reports headers of the latest events that are not standard and do not begin with `x-`.
 async fn headers(remote: &Remote, topic: &Topic, place: &str, findings: &mut Findings) -> Result<()> {
     if topic.end <= topic.earliest {
         return Ok(());
@@ -161,14 +149,14 @@ async fn headers(remote: &Remote, topic: &Topic, place: &str, findings: &mut Fin
     }
     odd.retain(|name| !name.starts_with("x-") && !STANDARD.contains(&name.as_str()));
     for name in odd {
-        let what = format!("events have the header `{}`, which is no standard one", name.escape_debug());
+        let what = format!("events have the header `{}`, which is not a standard one", name.escape_debug());
         let fix = format!("publish it as `x-{}`", name.to_lowercase().escape_debug());
         findings.add(Rule::HeaderName, place, what, fix);
     }
     Ok(())
 }
 
-/// A topic that nobody publishes to, reads or describes.
+/// Reports a topic that never had an event and has no groups; the caller knows that it is not declared either.
 async fn unused(remote: &Remote, topic: &Topic, place: &str, findings: &mut Findings) -> Result<()> {
     if topic.end > 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a server would say to the configuration and the folder, asked of one in memory.
+//! A trial: applies the configuration and the folder to a bus in memory, as a server would at its start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use promethean_store::port::Store;
 use super::config::Configured;
 use super::finding::{Findings, Rule};
 
-/// Refusals that no other rule knows of.
+/// Reports refusals of the bus that no other rule finds.
 pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut Findings) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), Options::default()));

@@ -1,4 +1,4 @@
-//! Comparing schemas without a server.
+//! Compares schemas of files, without a server.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use promethean_bus::schema::validator;
 use promethean_model::Compat;
 use serde_json::{Value, json};
 
-use super::{Beside, CheckArgs, DiffArgs, Rule, read_schema, table};
+use super::{CheckArgs, CompatArg, DiffArgs, UndeclaredArg, read_schema, table};
 use crate::output::print_line;
 
-impl Beside {
+impl UndeclaredArg {
     fn undeclared(self) -> Undeclared {
         match self {
             Self::Any => Undeclared::Any,
@@ -20,16 +20,16 @@ impl Beside {
     }
 }
 
-/// Whether a file fits another.
+/// Checks whether one file is compatible with another.
 pub(super) fn check(args: &CheckArgs) -> Result<bool> {
     let ([file], Some(against)) = (args.what.as_slice(), &args.against) else {
         bail!("with --against give one file, the new schema");
     };
     let (old, new) = (usable(against)?, usable(Path::new(file))?);
     let compat = match args.compat {
-        Rule::Backward => Compat::Backward,
-        Rule::Forward => Compat::Forward,
-        Rule::Full => Compat::Full,
+        CompatArg::Backward => Compat::Backward,
+        CompatArg::Forward => Compat::Forward,
+        CompatArg::Full => Compat::Full,
     };
     let (directions, _) = Direction::asked_by(compat);
     let reports = compared(&old, &new, directions, args.undeclared);
@@ -37,7 +37,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<bool> {
     Ok(reports.iter().all(|(_, report)| report.verdict == Verdict::Compatible))
 }
 
-/// What two files accept that the other does not.
+/// Prints what one of two files accepts and the other does not.
 pub(super) fn diff_files(args: &DiffArgs) -> Result<bool> {
     let path = |at: usize| args.what.get(at).map(Path::new).context("two files are needed");
     diff(&usable(path(0)?)?, &usable(path(1)?)?, args)
@@ -49,9 +49,14 @@ pub(super) fn diff(old: &Value, new: &Value, args: &DiffArgs) -> Result<bool> {
     Ok(true)
 }
 
-fn compared(old: &Value, new: &Value, directions: &[Direction], beside: Beside) -> Vec<(Direction, Report)> {
+fn compared(
+    old: &Value,
+    new: &Value,
+    directions: &[Direction],
+    undeclared: UndeclaredArg,
+) -> Vec<(Direction, Report)> {
     let check =
-        |direction: &Direction| (*direction, compat::check(old, new, *direction, beside.undeclared()));
+        |direction: &Direction| (*direction, compat::check(old, new, *direction, undeclared.undeclared()));
     directions.iter().map(check).collect()
 }
 

@@ -1,4 +1,4 @@
-//! `promethean schema`: schemas of topics, on a server or in files.
+//! `promethean schema`: registers, compares and tests schemas, on a server or in files.
 
 mod compare;
 mod remote;
@@ -12,36 +12,36 @@ use clap::{Args, Subcommand, ValueEnum};
 use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText};
 use promethean_model::TopicName;
 
+use super::exit_code;
 use crate::remote::{ServerArgs, block_on};
 
-/// Exit code of a schema that does not fit, a payload that is refused, or events that cannot be lifted.
-const EXIT_REFUSED: u8 = 1;
-
+/// The subcommands of `promethean schema`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchemaCommand {
-    /// Register a schema as a topic's next version
+    /// Register a schema as the next version of a topic
     Add(AddArgs),
     /// List topics with schemas, or the versions of one
     List(ListArgs),
-    /// Print a version
+    /// Print a version of a schema
     Show(ShowArgs),
-    /// Say whether a schema fits a topic's versions, or another file; exits with 1 if it does not
+    /// Check whether a schema is compatible with the versions of a topic, or with another file; exits with 1 if it is not
     Check(CheckArgs),
-    /// Say what two versions, or two files, accept that the other does not
+    /// Print what one of two versions, or of two files, accepts and the other does not
     Diff(DiffArgs),
-    /// Hold a payload against a topic's schema; exits with 1 if it does not fit
+    /// Check a payload against the schema of a topic; exits with 1 if it does not fit
     Validate(ValidateArgs),
-    /// Try the upcasters on all stored events of a topic; exits with 1 if any fails
+    /// Test the upcasters on all stored events of a topic; exits with 1 if any fails
     Migrate(MigrateArgs),
     /// Delete a version that no event was published with
     Delete(DeleteArgs),
 }
 
+/// The flags that all subcommands share.
 #[derive(Debug, Args)]
-pub(crate) struct Common {
+pub(crate) struct SchemaCommonArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// Print what the server says as JSON
+    /// Print the answer of the server as JSON
     #[arg(long)]
     json: bool,
 }
@@ -51,56 +51,56 @@ pub(crate) struct AddArgs {
     topic: TopicName,
     /// The schema; `-` reads standard input
     file: PathBuf,
-    /// Its number, above that of the latest version
+    /// The number of the version; it must be above that of the latest version
     #[arg(long = "as-version", value_name = "N")]
     number: Option<u32>,
-    /// Register it also if the comparison cannot decide
+    /// Register it even if the comparison cannot decide
     #[arg(long)]
     force: bool,
-    /// Only say what would happen
+    /// Only print what would happen
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     topic: Option<TopicName>,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     topic: TopicName,
-    /// The latest if left out
+    /// The version; without it, the latest
     #[arg(value_name = "VERSION")]
     number: Option<u32>,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The topic on the server to compare with, if no file is, and the new schema
+    /// The new schema, after the topic on the server to compare it with unless --against names a file
     #[arg(num_args = 1..=2, required = true, value_name = "TOPIC NEW.json | NEW.json --against OLD.json")]
     what: Vec<String>,
     /// Compare with this file; no server is asked
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// With --against: what the new schema may change
-    #[arg(long, value_enum, default_value_t = Rule::Backward, requires = "against")]
-    compat: Rule,
-    /// With --against: what open objects are taken to hold beside their declared properties
-    #[arg(long, value_enum, default_value_t = Beside::Any, requires = "against")]
-    undeclared: Beside,
+    #[arg(long, value_enum, default_value_t = CompatArg::Backward, requires = "against")]
+    compat: CompatArg,
+    /// With --against: which undeclared properties open objects are assumed to have
+    #[arg(long, value_enum, default_value_t = UndeclaredArg::Any, requires = "against")]
+    undeclared: UndeclaredArg,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rule {
+pub(crate) enum CompatArg {
     /// The new schema accepts what the old one accepted
     Backward,
     /// The old schema accepts what the new one accepts
@@ -110,7 +110,7 @@ pub(crate) enum Rule {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Beside {
+pub(crate) enum UndeclaredArg {
     /// Anything
     Any,
     /// Nothing
@@ -122,11 +122,11 @@ pub(crate) struct DiffArgs {
     /// A topic and two of its versions, or two files
     #[arg(num_args = 2..=3, required = true, value_name = "TOPIC FROM TO | OLD.json NEW.json")]
     what: Vec<String>,
-    /// What open objects are taken to hold beside their declared properties
-    #[arg(long, value_enum, default_value_t = Beside::Any)]
-    undeclared: Beside,
+    /// Which undeclared properties open objects are assumed to have
+    #[arg(long, value_enum, default_value_t = UndeclaredArg::Any)]
+    undeclared: UndeclaredArg,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -134,21 +134,21 @@ pub(crate) struct ValidateArgs {
     topic: TopicName,
     /// The payload; `-` reads standard input
     file: PathBuf,
-    /// The latest if left out
+    /// Check against this version; without it, the latest
     #[arg(long = "against-version", value_name = "N")]
     number: Option<u32>,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
     topic: TopicName,
-    /// Write nothing: so far the only way
+    /// Write nothing; required, because nothing else is supported yet
     #[arg(long, required = true)]
     dry_run: bool,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -157,7 +157,7 @@ pub(crate) struct DeleteArgs {
     #[arg(value_name = "VERSION")]
     number: u32,
     #[command(flatten)]
-    common: Common,
+    common: SchemaCommonArgs,
 }
 
 pub(crate) fn run(command: &SchemaCommand) -> Result<ExitCode> {
@@ -166,10 +166,10 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<ExitCode> {
         SchemaCommand::Diff(args) if args.what.len() == 2 => compare::diff_files(args)?,
         command => block_on(remote::run(command))?,
     };
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_REFUSED) })
+    Ok(exit_code(good))
 }
 
-/// A file, or standard input.
+/// Reads a file; `-` reads standard input.
 fn read(path: &Path) -> Result<String> {
     use std::io::Read;
     let limit = SCHEMA_BYTES_MAX as u64 * 8;

@@ -1,4 +1,4 @@
-//! Schemas on a server.
+//! The subcommands that talk to a server.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::table::{self, at, text};
 use super::{
-    AddArgs, CheckArgs, Common, DeleteArgs, DiffArgs, ListArgs, MigrateArgs, SchemaCommand, ShowArgs,
-    ValidateArgs, compare, read, read_schema,
+    AddArgs, CheckArgs, DeleteArgs, DiffArgs, ListArgs, MigrateArgs, SchemaCommand, SchemaCommonArgs,
+    ShowArgs, ValidateArgs, compare, read, read_schema,
 };
 use crate::output::print_line;
-use crate::remote::{Remote, Said};
+use crate::remote::{Answer, Remote};
 
-/// Does it; whether the answer is a good one.
+/// Runs a subcommand; returns whether the answer is a good one.
 pub(super) async fn run(command: &SchemaCommand) -> Result<bool> {
     match command {
         SchemaCommand::Add(args) => add(args).await,
@@ -54,7 +54,7 @@ async fn add(args: &AddArgs) -> Result<bool> {
     Ok(true)
 }
 
-fn incompatible(common: &Common, said: &Said) -> Result<bool> {
+fn incompatible(common: &SchemaCommonArgs, said: &Answer) -> Result<bool> {
     if common.json {
         print(&said.body)?;
         return Ok(false);
@@ -98,8 +98,13 @@ async fn list(args: &ListArgs) -> Result<bool> {
     }
 }
 
-/// The entries of a list, a line each.
-fn rows(common: &Common, body: &Value, field: &str, row: impl Fn(&Value) -> String) -> Result<bool> {
+/// Prints the entries of a list, one per line.
+fn rows(
+    common: &SchemaCommonArgs,
+    body: &Value,
+    field: &str,
+    row: impl Fn(&Value) -> String,
+) -> Result<bool> {
     if common.json {
         return print(body);
     }
@@ -121,7 +126,7 @@ async fn show(args: &ShowArgs) -> Result<bool> {
     }
 }
 
-async fn fetch(common: &Common, topic: &str, version: &str) -> Result<Value> {
+async fn fetch(common: &SchemaCommonArgs, topic: &str, version: &str) -> Result<Value> {
     Remote::new(&common.server)?.get(&format!("/schemas/{topic}/{version}")).await
 }
 
@@ -222,7 +227,7 @@ async fn delete(args: &DeleteArgs) -> Result<bool> {
     Ok(true)
 }
 
-async fn ask(common: &Common, method: Method, path: &str, body: String) -> Result<Said> {
+async fn ask(common: &SchemaCommonArgs, method: Method, path: &str, body: String) -> Result<Answer> {
     Remote::new(&common.server)?.ask(method, path, body).await
 }
 

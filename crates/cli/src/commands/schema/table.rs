@@ -1,9 +1,9 @@
-//! What people see.
+//! Output as text.
 
 use promethean_bus::schema::compat::{Direction, Verdict};
 use serde_json::Value;
 
-/// What was asked, and the answer.
+/// The heading of a comparison: the question and its answer.
 pub(super) fn heading(direction: Direction, verdict: Verdict) -> String {
     let question = match direction {
         Direction::Backward => "backward (the new schema accepts what the old one accepted)",
@@ -17,7 +17,7 @@ pub(super) fn heading(direction: Direction, verdict: Verdict) -> String {
     format!("{question}: {answer}")
 }
 
-/// What a server found, a line each.
+/// The comparisons of a server, one line each.
 pub(super) fn comparisons(compared: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for one in compared.as_array().into_iter().flatten() {
@@ -37,7 +37,7 @@ pub(super) fn comparisons(compared: &Value) -> Vec<String> {
     lines
 }
 
-/// The violations of a payload, a line each.
+/// The violations of a payload, one line each.
 pub(super) fn violations(refused: &Value) -> Vec<String> {
     let line = |violation: &Value| {
         let path = match text(at(violation, "path")) {
@@ -49,7 +49,7 @@ pub(super) fn violations(refused: &Value) -> Vec<String> {
     at(refused, "violations").as_array().into_iter().flatten().map(line).collect()
 }
 
-/// A field; nothing if it is not there.
+/// The value of a field; null if the field is missing.
 pub(super) fn at<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&Value::Null)
 }
@@ -58,7 +58,7 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Characters of an example.
+/// Characters of an example that are printed.
 const SHOWN_MAX: usize = 160;
 
 fn short(text: &str) -> String {
