@@ -1,4 +1,4 @@
-//! Work that needs a process of its own: to be killed, or to have its memory looked at.
+//! Work in a process of its own, to be killed or to have its memory measured.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -20,9 +20,9 @@ use crate::output::{JsonLine, print_line};
 const PUBLISHERS: usize = 8;
 const OUTSTANDING: usize = 16;
 const BATCH_EVENTS: usize = 16;
-/// Said when all events are there.
+/// The line that the child prints when all events are published.
 const FULL: &str = "full";
-/// Events after which more of them are well under way.
+/// Further events after which the child is certainly publishing.
 const UNDER_WAY: u64 = 1_000;
 
 /// The flags of the hidden `bench child`.
@@ -44,15 +44,15 @@ pub(crate) struct ChildArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChildTask {
-    /// Says when the events are there, then goes on publishing until it is killed.
+    /// Publishes the events, prints `full`, and goes on publishing until it is killed.
     Fill,
-    /// Publishes the events and says how much memory that took.
+    /// Publishes the events and prints its memory.
     Load,
-    /// Subscribes to so many groups as there are to be topics, does nothing, and says what that took.
+    /// Subscribes to `topics` groups, waits for `events` seconds, and prints its memory and processor time.
     Idle,
 }
 
-/// What a child is to do.
+/// The arguments of a child.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChildJob<'a> {
     pub(crate) data: &'a Path,
@@ -62,7 +62,7 @@ pub(crate) struct ChildJob<'a> {
     pub(crate) topics: usize,
 }
 
-/// Runs in the child.
+/// Runs the task of the child process.
 pub(crate) fn run(args: &ChildArgs) -> Result<()> {
     match args.task {
         ChildTask::Idle => crate::bus::idle_child(&args.data, args.topics as usize, args.events),
@@ -94,11 +94,11 @@ fn fill(args: &ChildArgs) -> Result<()> {
     memory_line()?.print()
 }
 
-/// Says that the directory is full when publishing more is well under way.
+/// Prints `full` while further publishes are under way, so that the kill comes in the middle of them.
 fn go_on_until_killed(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Result<()> {
     let published = || topics.iter().map(Topic::end).sum::<u64>();
     let under_way = published() + UNDER_WAY;
-    // An end, if the kill never comes.
+    // Limited, in case the kill never comes.
     let more = Load { events: load.events.max(1_000_000), ..load };
     thread::scope(|scope| {
         let publishing = scope.spawn(|| publish(log, topics, more));
@@ -107,15 +107,15 @@ fn go_on_until_killed(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Resu
         }
         print_line(FULL)
     })?;
-    bail!("nobody killed this process")
+    bail!("this process was not killed")
 }
 
-/// A figure that the operating system has of this process, in KiB.
+/// A figure of this process from `/proc`, in KiB.
 pub(crate) fn status_kib(name: &str) -> Result<u64> {
     status_kib_of("self", name)
 }
 
-/// The same of another process, by its id.
+/// A figure of a process from `/proc`, in KiB.
 pub(crate) fn status_kib_of(process: &str, name: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).context("read a process's status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -123,7 +123,7 @@ pub(crate) fn status_kib_of(process: &str, name: &str) -> Result<u64> {
     Ok(value.parse()?)
 }
 
-/// Memory and open files of this process.
+/// The memory and open files of this process, as an output line.
 fn memory_line() -> Result<JsonLine> {
     Ok(JsonLine::new()
         .figure("rss_mb", status_kib("VmRSS")? as f64 * 1.024e-3)
@@ -132,7 +132,7 @@ fn memory_line() -> Result<JsonLine> {
         .with("open_files", fs::read_dir("/proc/self/fd")?.count()))
 }
 
-/// Fills a directory and kills the process that does it while it goes on publishing.
+/// Fills a directory in a child process and kills the child while it publishes.
 pub(crate) fn fill_and_kill(job: ChildJob<'_>) -> Result<()> {
     let (mut child, mut out) = spawn(ChildTask::Fill, job)?;
     let mut line = String::new();
@@ -144,20 +144,20 @@ pub(crate) fn fill_and_kill(job: ChildJob<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The lines that a loading process printed: its memory when busy and at rest.
+/// Loads a log in a child process; returns its memory when busy and at rest.
 pub(crate) fn load_and_report(job: ChildJob<'_>) -> Result<(serde_json::Value, serde_json::Value)> {
     let lines = lines_of(ChildTask::Load, job)?;
     match &lines[..] {
         [busy, rest] => Ok((serde_json::from_str(busy)?, serde_json::from_str(rest)?)),
-        _ => bail!("the loading process said {} lines", lines.len()),
+        _ => bail!("the loading process printed {} lines", lines.len()),
     }
 }
 
-/// What a process that ends by itself printed.
+/// Runs a child process to its end; returns the lines it printed.
 pub(crate) fn lines_of(task: ChildTask, job: ChildJob<'_>) -> Result<Vec<String>> {
     let (mut child, out) = spawn(task, job)?;
     let lines: Vec<String> = out.lines().collect::<Result<_, _>>()?;
-    ensure!(child.wait()?.success(), "a process of its own failed");
+    ensure!(child.wait()?.success(), "a child process failed");
     Ok(lines)
 }
 
@@ -178,7 +178,7 @@ fn spawn(task: ChildTask, job: ChildJob<'_>) -> Result<(Child, BufReader<ChildSt
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .context("start a process of its own")?;
-    let out = child.stdout.take().context("the process has no output")?;
+        .context("start a child process")?;
+    let out = child.stdout.take().context("the child process has no output")?;
     Ok((child, BufReader::new(out)))
 }

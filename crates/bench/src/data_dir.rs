@@ -1,4 +1,4 @@
-//! Opens the log of a data directory.
+//! Opening the log of a data directory.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,32 +9,32 @@ use promethean_model::{Clock, Durability, IdMint, SystemClock, TopicName};
 /// Bytes of a record before its key.
 const RECORD_HEADER_BYTES: usize = 56;
 const KEY_BYTES: usize = 12;
-/// Most events in a batch that only prepares a measurement.
+/// Most events in a batch that prepares a measurement.
 const PREPARED_BATCH: usize = 500;
 
-/// What publishers do.
+/// What publishers publish, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) publishers: usize,
     /// Unacknowledged batches of each publisher.
     pub(crate) outstanding: usize,
     pub(crate) batch_events: usize,
-    /// Whether a publisher hands all that its window has room for over in one call, as events that are accepted or
-    /// refused one by one. Then `outstanding` counts events.
+    /// Whether a publisher fills its window in one call, as events that are accepted or refused one by one. Then
+    /// `outstanding` counts events.
     pub(crate) one_call: bool,
     /// Events of all publishers together.
     pub(crate) events: u64,
     /// Bytes of a whole record.
     pub(crate) event_bytes: usize,
-    /// Distinct keys, dealt out in turn.
+    /// Number of distinct keys, used in turn.
     pub(crate) keys: u64,
     pub(crate) durability: Durability,
-    /// Whether ids are passed as the publisher's own, so that the log looks for duplicates.
+    /// Whether the publisher gives the ids, so that the log checks for duplicates.
     pub(crate) given_ids: bool,
 }
 
 impl Load {
-    /// One publisher with so many events.
+    /// A load of one publisher.
     pub(crate) fn small(events: u64) -> Load {
         Load {
             publishers: 1,
@@ -49,20 +49,20 @@ impl Load {
         }
     }
 
-    /// A JSON text that makes a record of the wanted length.
+    /// A JSON payload that makes a record of `event_bytes`.
     pub(crate) fn payload(&self) -> String {
         let payload_bytes = self.event_bytes.saturating_sub(RECORD_HEADER_BYTES + KEY_BYTES).max(2);
         format!("\"{}\"", "p".repeat(payload_bytes - 2))
     }
 
-    /// How many of the events are one publisher's.
+    /// The number of events of one publisher.
     pub(crate) fn share_of(&self, publisher: usize) -> u64 {
         let (publishers, number) = (self.publishers as u64, publisher as u64);
         self.events / publishers + u64::from(number < self.events % publishers)
     }
 }
 
-/// Makes one publisher's events.
+/// Makes the events of one publisher.
 #[derive(Debug)]
 pub(crate) struct EventMaker<'a> {
     topics: &'a [Topic],
@@ -70,7 +70,7 @@ pub(crate) struct EventMaker<'a> {
     payload: Vec<u8>,
     mint: IdMint,
     clock: SystemClock,
-    /// Number of the next event; publishers deal the numbers out among themselves.
+    /// Number of the next event; a publisher takes every n-th number.
     next: u64,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Topics `bench.NAME.0` and up. Each gets one event, so that all of them are there before anything is timed.
+/// The topics `bench.NAME.0` and up. Each gets one event, so that all of them exist before anything is timed.
 pub(crate) fn topics(log: &Log, name: &str, count: usize, load: Load) -> Result<Arc<[Topic]>> {
     let mut topics = Vec::with_capacity(count);
     for number in 0..count {

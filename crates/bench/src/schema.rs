@@ -1,5 +1,5 @@
-//! `bench schema`: what it costs to hold a payload against its topic's schema, beside what the same publish costs without
-//! one and beside parsing alone, in one run.
+//! `promethean bench schema`: the cost of checking a payload against the schema of its topic, beside the same publish
+//! without a schema and beside parsing alone.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ pub(crate) struct SchemaArgs {
 
 const SCHEMA: &str = include_str!("../../../examples/schemas/heartbeat.received/v1.json");
 const PAYLOAD: &str = r#"{"pid":4242,"name":"worker-3","host":"node-17.example.com","cpu_pct":12.5,"mem_mb":512.25,"sid":"3f1c9d2e"}"#;
-/// Parts of a run. Everything is measured once in each, and the median counts.
+/// Rounds of a run. Each step is measured once per round, and the median is printed.
 const ROUNDS: u64 = 20;
 const BATCH_EVENTS: u64 = 100;
-/// What validation may cost, in microseconds per event.
+/// Goal for the cost of validation, in microseconds per event.
 const VALIDATION_US_MAX: f64 = 3.0;
 
 pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
@@ -47,12 +47,12 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
     })
 }
 
-/// What is measured, by name.
+/// The samples of each step.
 #[derive(Default)]
 struct Costs {
     parse: Samples,
     validate: Samples,
-    /// Each without a schema and with one.
+    /// First without a schema, then with one; `publish` too.
     prepare: [Samples; 2],
     publish: [Samples; 2],
 }
@@ -89,7 +89,7 @@ fn parse(events: u64) -> Result<()> {
     Ok(())
 }
 
-/// All that is done with an event before it is committed.
+/// Runs everything that happens to an event before it is committed.
 fn prepare(publisher: &Publisher, topic: &TopicName, events: u64) {
     for _ in 0..events {
         black_box(publisher.check(Publish::new(topic.clone(), black_box(PAYLOAD))));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Where all measurements of one run keep their files.
+/// The directory of one run.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     root: PathBuf,
@@ -13,7 +13,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Uses `data`, or a new directory inside the current one that is removed at the end.
+    /// Uses `data`, or makes a directory inside the current one that is removed at the end.
     pub(crate) fn new(data: Option<&Path>) -> Result<Scratch> {
         let (root, temporary) = match data {
             Some(data) => (data.to_path_buf(), false),
@@ -23,12 +23,12 @@ impl Scratch {
         Ok(Scratch { root, temporary })
     }
 
-    /// The directory of the log that stays behind if the user named a directory.
+    /// The directory itself; it is kept if the user named it.
     pub(crate) fn kept(&self) -> &Path {
         &self.root
     }
 
-    /// An empty directory that is removed when the measurement is over.
+    /// Makes an empty directory that is removed when the measurement is over.
     pub(crate) fn fresh(&self, name: &str) -> Result<FreshDir> {
         let path = self.root.join(format!("bench-{name}"));
         if path.exists() {
@@ -42,13 +42,13 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.temporary {
-            // Nothing depends on it; the name says what it was.
+            // A directory that cannot be removed stays; its name tells where it comes from.
             let _ = fs::remove_dir_all(&self.root);
         }
     }
 }
 
-/// Removed with everything in it when dropped.
+/// A directory that is removed with its content when dropped.
 #[derive(Debug)]
 pub(crate) struct FreshDir(PathBuf);
 
@@ -60,7 +60,7 @@ impl FreshDir {
 
 impl Drop for FreshDir {
     fn drop(&mut self) {
-        // As above.
+        // As in `Scratch`.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

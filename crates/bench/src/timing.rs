@@ -1,4 +1,4 @@
-//! The benchmark's stopwatch.
+//! The stopwatch, and the samples it takes.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// What `work` returned and how long it took.
+/// Runs `work`; returns its result and how long it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = now();
     let result = work();
     (result, start.elapsed())
 }
 
-/// Processor time that this process has used, all its threads, in user and kernel mode.
+/// Processor time of all threads of this process, in user and kernel mode.
 pub(crate) fn processor_time() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(used).unwrap_or_default()
 }
 
-/// A moment that stamps count from, in microseconds. Stamps have the same number of digits for ever.
+/// The start of stamps, which are in microseconds and always have the same number of digits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Epoch(Instant);
 
@@ -40,7 +40,7 @@ impl Epoch {
     }
 }
 
-/// How long each of many operations took.
+/// The durations of many operations.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -67,7 +67,7 @@ impl Samples {
         self.0.append(&mut more.0);
     }
 
-    /// The percentile in microseconds; 0 of no samples.
+    /// The percentile in microseconds; 0 without samples.
     pub(crate) fn percentile_us(&mut self, percent: usize) -> f64 {
         self.0.sort_unstable();
         let index = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));

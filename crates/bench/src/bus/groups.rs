@@ -1,20 +1,20 @@
-//! One topic, delivered to many groups.
+//! `groups`: one topic, delivered to many groups.
 
 use anyhow::Result;
 use promethean_bus::rows::Start;
 use promethean_model::{GroupName, TopicName};
 
-use super::consume::{consume_all, ensure_finished, subscribe_all};
 use super::measured_bus::MeasuredBus;
+use super::members::{consume_all, ensure_finished, subscribe_all};
 use super::publish::{publish, topics};
 use super::{BusRun, line};
 use crate::load::Load;
 use crate::run::Goal;
 
 const TARGET_RATIO: f64 = 2.0;
-/// Few, so that groups hear of events in many small pieces, as they do in practice.
+/// Few publishers, so that groups get events in many small pieces, as they do in practice.
 const PUBLISHERS: usize = 4;
-/// Events at least, however many groups share the deliveries.
+/// Least number of events, for any number of groups.
 const EVENTS_MIN: u64 = 500;
 
 pub(super) fn run(bench: &mut BusRun) -> Result<()> {

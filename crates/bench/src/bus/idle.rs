@@ -1,4 +1,4 @@
-//! Groups that have nothing to do, in a process with nothing else.
+//! `idle`: groups without work, in a process that does nothing else.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use promethean_model::TopicName;
 use serde_json::Value;
 
 use super::BusRun;
-use super::consume::subscribe_all;
 use super::measured_bus::MeasuredBus;
+use super::members::subscribe_all;
 use super::publish::{publish, topics};
 use crate::child::{self, ChildJob, ChildTask, status_kib};
 use crate::load::Load;
@@ -19,19 +19,19 @@ use crate::run::Goal;
 use crate::run::measurement;
 
 const TARGET_BYTES: f64 = 4096.0;
-/// Of one core.
+/// Percent of one core.
 const TARGET_PERCENT: f64 = 1.0;
 const IN_FLIGHT: usize = 1_000;
 
 pub(super) fn run(bench: &mut BusRun) -> Result<()> {
     let dir = bench.scratch.fresh("idle")?;
     let groups = bench.plan.idle_groups;
-    // A child takes seconds in place of events.
+    // For this task, `events` is the number of seconds.
     let events = bench.plan.watch_seconds();
     let (event_bytes, keys) = (bench.plan.event_bytes, 1);
     let job = ChildJob { data: dir.path(), events, event_bytes, keys, topics: groups };
     let lines = child::lines_of(ChildTask::Idle, job)?;
-    let said: Value = serde_json::from_str(lines.first().context("the process said nothing")?)?;
+    let said: Value = serde_json::from_str(lines.first().context("the child process printed nothing")?)?;
     let figure = |name: &str| said.get(name).and_then(Value::as_f64).with_context(|| name.to_owned());
     let (bytes, percent) = (figure("bytes_per_group")?, figure("processor_percent")?);
     measurement("idle")
@@ -47,13 +47,13 @@ pub(super) fn run(bench: &mut BusRun) -> Result<()> {
     Ok(())
 }
 
-/// Runs in the child.
+/// The work of the child process: joins `groups` groups, waits, and prints what that cost.
 pub(crate) fn idle_child(data: &Path, groups: usize, seconds: u64) -> Result<()> {
     let local = MeasuredBus::open(data)?;
     let topic: TopicName = "bench.idle.0".parse()?;
     let load = Load::small(1);
     let topics = topics("idle", 1)?;
-    // The first subscription starts threads and fills caches that do not belong to a group.
+    // The first subscription starts threads and fills caches, which must not be counted for the groups.
     let join = async |from: usize, to: usize| {
         let names = (from..to).map(|number| Ok(format!("bench-{number}").parse()?));
         let names = names.collect::<Result<Vec<_>>>()?;

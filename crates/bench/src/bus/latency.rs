@@ -1,4 +1,4 @@
-//! How soon a member has an event, at a steady rate.
+//! `latency`: time from publish to delivery at a steady rate.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::BusRun;
-use super::consume::subscribe;
 use super::measured_bus::MeasuredBus;
+use super::members::subscribe;
 use crate::load::Load;
 use crate::run::Goal;
 use crate::timing::{Samples, now};
@@ -22,7 +22,7 @@ const TARGET_P50_US: f64 = 300.0;
 const TARGET_P99_US: f64 = 900.0;
 const TICKS_PER_S: u64 = 1_000;
 
-/// When each event was handed to the bus; its key is its place here.
+/// The time each event was published; the key of an event is its index here.
 type Sent = Arc<Mutex<Vec<Instant>>>;
 
 pub(super) fn run(bench: &mut BusRun) -> Result<()> {
@@ -66,7 +66,7 @@ pub(super) fn run(bench: &mut BusRun) -> Result<()> {
     Ok(())
 }
 
-/// Publishes a few events every millisecond, each by a call of its own, whether the ones before are acknowledged or not.
+/// Publishes events every millisecond, each in a call of its own, without waiting for earlier ones.
 async fn publish_at(
     bus: &Bus,
     topic: &TopicName,

@@ -1,13 +1,13 @@
 //! `promethean bench bus`: publishing and groups over the embedded store, with the log's append rate beside them.
 //!
-//! `measured_bus` is a bus on a fresh directory, `publish` and `consume` are its users; each measurement has a module.
+//! `measured_bus` is a bus on a fresh directory, `publish` and `members` are its users; each measurement has a module.
 
-mod consume;
-mod deliver;
+mod delivery;
 mod groups;
 mod idle;
 mod latency;
 mod measured_bus;
+mod members;
 mod plan;
 mod publish;
 mod topics;
@@ -53,8 +53,8 @@ fn step_of(measurement: BusMeasurement) -> Step<BusPlan, Baseline> {
     match measurement {
         BusMeasurement::Append => publish::run_baseline,
         BusMeasurement::Publish => publish::run,
-        BusMeasurement::PublishToAck => deliver::run_to_ack,
-        BusMeasurement::Drain => deliver::run_drain,
+        BusMeasurement::PublishToAck => delivery::run_to_ack,
+        BusMeasurement::Drain => delivery::run_drain,
         BusMeasurement::Groups => groups::run,
         BusMeasurement::Topics => topics::run,
         BusMeasurement::Idle => idle::run,

@@ -32,7 +32,7 @@ pub(crate) struct BusArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 200,
         value_parser = clap::value_parser!(u32).range(70..=1_000_000))]
     event_bytes: u32,
-    /// Events a member holds unfinished
+    /// Unfinished events that a member may hold
     #[arg(long, value_name = "N", default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     in_flight: u32,
@@ -44,7 +44,7 @@ pub(crate) struct BusArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     topics: Vec<u32>,
-    /// Groups with a member each that have nothing to do [default: 10000, quick: 1000]
+    /// Groups without work, with a member each [default: 10000, quick: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     idle_groups: Option<u32>,
     /// Events published per second while latency is measured
@@ -62,7 +62,7 @@ pub(super) struct BusPlan {
     pub(super) publishers: usize,
     pub(super) outstanding: usize,
     pub(super) event_bytes: usize,
-    /// Events that a member holds.
+    /// Unfinished events that a member may hold.
     pub(super) in_flight: usize,
     pub(super) groups: Vec<usize>,
     pub(super) topics: Vec<usize>,
@@ -88,7 +88,7 @@ impl BusPlan {
         }
     }
 
-    /// How long something is watched that should do nothing, or runs at a given rate.
+    /// How long idle groups and a steady rate are measured.
     pub(super) fn watch_seconds(&self) -> u64 {
         if self.quick { 1 } else { 10 }
     }

@@ -1,11 +1,11 @@
-//! Many topics with a group each.
+//! `topics`: many topics with a group each.
 
 use anyhow::Result;
 use promethean_bus::rows::Start;
 use promethean_model::GroupName;
 
-use super::consume::{consume_all, ensure_finished, subscribe_all};
 use super::measured_bus::MeasuredBus;
+use super::members::{consume_all, ensure_finished, subscribe_all};
 use super::publish::{self, publish};
 use super::{BusRun, line};
 use crate::load::Load;
@@ -29,7 +29,7 @@ pub(super) fn run(bench: &mut BusRun) -> Result<()> {
     Ok(())
 }
 
-/// Processor time per event published, delivered and acked, in microseconds. Each topic gets its first event before.
+/// Processor time per event that is published, delivered and acked, in microseconds. Each topic has an event before.
 fn measure(bench: &BusRun, count: usize, one_topic: Option<f64>) -> Result<f64> {
     let load = bench.load();
     let each = (load.events / 2 / count as u64).max(1);
@@ -37,7 +37,7 @@ fn measure(bench: &BusRun, count: usize, one_topic: Option<f64>) -> Result<f64> 
     let dir = bench.scratch.fresh("topics")?;
     let local = MeasuredBus::open(dir.path())?;
     let topics = publish::topics("many", count)?;
-    // Of its own name: to create a group, all subjects of that name are looked at.
+    // Each group has its own name: creating a group reads all subjects of that name.
     let groups = (0..count).map(|number| Ok(format!("bench-{number}").parse()?));
     let groups = groups.collect::<Result<Vec<GroupName>>>()?;
     let wanted = || topics.iter().cloned().zip(groups.iter().cloned());

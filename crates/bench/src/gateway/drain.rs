@@ -1,12 +1,12 @@
-//! A group works off what was published before, over one socket.
+//! `drain`: a group consumes a backlog over one socket.
 
 use anyhow::Result;
 
-use super::deliver::{Acks, Subscriber};
 use super::meter::{Meter, line, with_cost};
 use super::plan::{IN_FLIGHT, PAYLOADS};
 use super::publish::fill;
 use super::server_process::ServerProcess;
+use super::subscriber::{Acks, Subscriber};
 use super::{GatewayRun, block_on};
 use crate::run::Goal;
 
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
     Ok(())
 }
 
-/// Events per second with an ack each, and in batches.
+/// Events per second with one ack per event, and with one ack per batch.
 async fn measure(bench: &mut GatewayRun, bytes: usize) -> Result<[f64; 2]> {
     let server = ServerProcess::start(bench, "drain").await?;
     let events = fill(bench, &server, TOPIC, bytes, bench.plan.backlog()).await?;

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, anyhow};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::deliver::{Acks, Subscriber};
 use super::meter::{Meter, line, with_cost};
 use super::plan::PAYLOADS;
 use super::server_process::ServerProcess;
+use super::subscriber::{Acks, Subscriber};
 use super::{GatewayRun, block_on};
 use crate::output::JsonLine;
 use crate::run::Goal;
@@ -25,10 +25,10 @@ const FANOUT_P99_US: [(Acks, f64); 2] = [(Acks::None, 3_000.0), (Acks::Each, 7_0
 const LATENCY_P50_US: f64 = 300.0;
 const LATENCY_P99_US: f64 = 900.0;
 const TOPIC: &str = "bench.fanout";
-/// How long the last events may take to arrive.
+/// How late the last events may arrive.
 const LATE: Duration = Duration::from_secs(60);
 
-/// Who gets what.
+/// The subscribers of a measurement, and the rate of events.
 #[derive(Debug, Clone, Copy)]
 struct Fanout {
     name: &'static str,
@@ -68,11 +68,11 @@ fn measure(bench: &mut GatewayRun, fanout: Fanout) -> Result<(f64, f64)> {
     let pace = PublishPace { per_s: fanout.rate, events: bench.plan.paced_events(fanout.rate) };
     let epoch = Epoch::start();
     thread::scope(|scope| {
-        // A thread of its own, so that subscribers that are busy do not keep it from publishing in time.
+        // The publisher has its own thread, so that busy subscribers do not delay it.
         let publishing = scope.spawn(move || block_on(publish(wait, fanout.payload_bytes, pace, epoch)));
         let received = block_on(subscribe(bench, fanout, go, pace, epoch));
         let late = publishing.join().map_err(|_| anyhow!("the publisher panicked"))?;
-        // If both failed, the subscriber knows why.
+        // If both failed, the error of the subscribers is the cause.
         let (mut samples, line, server) = received?;
         let (p50, p99) = (samples.p50_us(), samples.p99_us());
         line.figure("p50_us", p50)
@@ -91,7 +91,7 @@ async fn publish(
     pace: PublishPace,
     epoch: Epoch,
 ) -> Result<u64> {
-    let address = wait.await.context("nobody listens")?;
+    let address = wait.await.context("the subscribers failed")?;
     let mut socket = ClientSocket::open(&address, None).await?;
     let frame = Template::one(TOPIC, &payload(bytes));
     paced(&mut socket, pace, epoch, |out, stamp, number| frame.put(out, stamp, number)).await
@@ -129,7 +129,7 @@ async fn subscribe(
         anyhow::Ok(())
     };
     let limit = LATE + Duration::from_secs(pace.events / pace.per_s.max(1));
-    tokio::time::timeout(limit, all).await.context("not all events came in time")??;
+    tokio::time::timeout(limit, all).await.context("not all events arrived in time")??;
     let cost = meter.stop(&server, samples.len() as u64)?;
     let line = line
         .with("payload_bytes", fanout.payload_bytes)
@@ -137,6 +137,6 @@ async fn subscribe(
         .with("acks", fanout.acks.name())
         .with("published_per_s", fanout.rate);
     let line = with_cost(line, &cost, &server)?;
-    // The server goes last: the publisher may still wait for its last confirmations.
+    // The server is returned, so that it lives until the publisher has its last confirmations.
     Ok((samples, line, server))
 }

@@ -1,4 +1,4 @@
-//! Sockets that have nothing to do.
+//! `idle`: sockets without traffic.
 
 use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -11,19 +11,19 @@ use crate::run::Goal;
 use crate::wire::socket::ClientSocket;
 
 const TARGET_BYTES: f64 = 16_384.0;
-/// What so many sockets may take in all.
+/// Number of sockets, and the most megabytes a server may use with them.
 const MANY: (usize, f64) = (10_000, 200.0);
 /// Sockets opened at the same time.
 const AT_ONCE: usize = 32;
-/// Files that a process has open besides.
+/// Open files of a process beside its sockets.
 const OTHER_FILES: u64 = 200;
 
 pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
     block_on(async {
-        // Before the server starts: it inherits the limit.
+        // Before the server starts, because it inherits the limit.
         let files = raise_file_limit(bench.plan.sockets.last().map_or(0, |most| *most as u64) + OTHER_FILES);
         let server = ServerProcess::start(bench, "idle").await?;
-        // What comes with the first connection does not belong to a socket.
+        // The first connection allocates memory that must not be counted for the sockets.
         let line_of_sync = line(bench, "idle", &server).await?;
         rest(bench).await;
         let before = server.resident()?;
@@ -56,7 +56,7 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
     })
 }
 
-/// Opens more until there are so many.
+/// Opens sockets until there are `count`.
 async fn open(server: &ServerProcess, sockets: &mut Vec<ClientSocket>, count: usize) -> Result<()> {
     let mut tasks = JoinSet::new();
     while sockets.len() + tasks.len() < count || !tasks.is_empty() {
@@ -71,15 +71,15 @@ async fn open(server: &ServerProcess, sockets: &mut Vec<ClientSocket>, count: us
     Ok(())
 }
 
-/// Lets the server come to rest.
+/// Waits until the server has finished its background work.
 pub(super) async fn rest(bench: &GatewayRun) {
     let mut rest = tokio::time::interval(bench.plan.watch());
-    // The first tick is at once.
+    // The first tick comes at once.
     rest.tick().await;
     rest.tick().await;
 }
 
-/// Allows this process and its children so many open files, if that may be; how many it is.
+/// Raises the limit of open files of this process and its children, if allowed; returns the limit.
 fn raise_file_limit(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ fn raise_file_limit(wanted: u64) -> u64 {
     }
     let within = Rlimit { current: Some(limit.maximum.unwrap_or(wanted).min(wanted)), ..limit };
     let beyond = Rlimit { current: Some(wanted), maximum: Some(wanted) };
-    // The second needs privileges; without them it stays as it is.
+    // Raising the maximum needs privileges; without them it stays.
     if limit.maximum.is_none_or(|maximum| maximum >= wanted) || setrlimit(Resource::Nofile, beyond).is_err() {
         let _ = setrlimit(Resource::Nofile, within);
     }

@@ -1,4 +1,4 @@
-//! What the server takes of memory when it has done nothing, and after many events.
+//! `memory`: memory of the server before and after many events.
 
 use anyhow::{Result, ensure};
 
@@ -24,7 +24,7 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
     Ok(())
 }
 
-/// Megabytes before and after.
+/// Megabytes before and after the events.
 async fn measure(bench: &mut GatewayRun, bytes: usize) -> Result<(f64, f64)> {
     let server = ServerProcess::start(bench, "memory").await?;
     rest(bench).await;

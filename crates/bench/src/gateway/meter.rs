@@ -1,4 +1,4 @@
-//! What some work took, of client and server.
+//! What work costs the client and the server.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::output::JsonLine;
 use crate::run::measurement;
 use crate::timing::{now, processor_time};
 
-/// Started with the work.
+/// The readings at the start of the work.
 #[derive(Debug)]
 pub(super) struct Meter {
     start: Instant,
@@ -18,7 +18,7 @@ pub(super) struct Meter {
     server: Duration,
 }
 
-/// Read when the work is done.
+/// The cost of the work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GatewayCost {
     pub(super) events: u64,
@@ -45,13 +45,13 @@ impl GatewayCost {
         self.events as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Processor time of the server while it ran, in percent of one core.
+    /// Processor time of the server during the work, in percent of one core.
     pub(super) fn server_percent(&self) -> f64 {
         100.0 * self.server.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 }
 
-/// The line of a measurement, with the server's sync mode.
+/// Starts the output line of a measurement, with the durability that the server names.
 pub(super) async fn line(
     bench: &mut GatewayRun,
     name: &'static str,
@@ -68,7 +68,7 @@ pub(super) async fn line(
     Ok(measurement(name).with("sync", sync))
 }
 
-/// Adds what so many events took, and what the server's memory is now.
+/// Adds the cost of the events, and the memory of the server now.
 pub(super) fn with_cost(line: JsonLine, cost: &GatewayCost, server: &ServerProcess) -> Result<JsonLine> {
     let events = cost.events.max(1) as f64;
     let line = line

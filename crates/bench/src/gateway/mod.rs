@@ -2,7 +2,6 @@
 //!
 //! `server_process` is that process, `meter` measures what work costs both; each measurement has a module.
 
-mod deliver;
 mod drain;
 mod fanout;
 mod idle;
@@ -14,6 +13,7 @@ mod replay;
 mod restart;
 mod server_process;
 mod single;
+mod subscriber;
 
 use std::future::Future;
 use std::time::Duration;

@@ -12,13 +12,13 @@ const EVENTS_FULL: u64 = 1_000_000;
 const EVENTS_QUICK: u64 = 40_000;
 const SOCKETS_FULL: [usize; 2] = [2_000, 10_000];
 const SOCKETS_QUICK: [usize; 1] = [500];
-/// Sizes of payloads.
+/// Bytes of payloads.
 pub(super) const PAYLOADS: [usize; 2] = [100, 1_024];
 /// Events that a connection keeps unconfirmed.
 pub(super) const OUTSTANDING: u64 = 256;
-/// Events in a frame, where there are many.
+/// Events in a frame of `publish_batch`.
 pub(super) const BATCH_EVENTS: usize = 128;
-/// Events that a subscriber holds unfinished.
+/// Unfinished events that a subscriber may hold.
 pub(super) const IN_FLIGHT: u64 = 1_000;
 
 /// The flags of `bench gateway`.
@@ -26,7 +26,7 @@ pub(super) const IN_FLIGHT: u64 = 1_000;
 pub(crate) struct GatewayArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs<GatewayMeasurement>,
-    /// Events of the largest measurements; the others take a part of it [default: 1000000, quick: 40000]
+    /// Events of the largest measurements; the others use fewer [default: 1000000, quick: 40000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     events: Option<u64>,
     /// Events published per second while `latency` is measured
@@ -39,7 +39,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "N", default_value_t = 2_000,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     fanout_rate: u32,
-    /// Numbers of sockets with nothing to do [default: 2000,10000, quick: 500]
+    /// Numbers of sockets without traffic [default: 2000,10000, quick: 500]
     #[arg(long, value_name = "N,...", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(1..=20_000))]
     sockets: Vec<u32>,
@@ -82,28 +82,28 @@ impl GatewayPlan {
         self.events / 2
     }
 
-    /// Events published one by one, each waited for.
+    /// Events of `single`.
     pub(super) fn singles(&self) -> usize {
         (self.events / 100).clamp(100, 5_000) as usize
     }
 
-    /// Events published at a rate.
+    /// Events of a measurement at a steady rate.
     pub(super) fn paced_events(&self, per_s: u64) -> u64 {
         let seconds = if self.quick { 1 } else { 8 };
         (per_s * seconds).min(self.events)
     }
 
-    /// How long something is watched that has nothing to do.
+    /// How long an idle server is measured.
     pub(super) fn watch(&self) -> Duration {
         Duration::from_millis(if self.quick { 200 } else { 2_000 })
     }
 
-    /// When a measurement of a rate ends, however far it is: the rate is that of what was done.
+    /// When a measurement of a rate ends, even if events are left: the rate counts the published ones.
     pub(super) fn until(&self) -> Instant {
         now() + Duration::from_secs(if self.quick { 3 } else { 12 })
     }
 
-    /// The same where the rest would be missing.
+    /// When filling a topic fails: later steps need all of its events.
     pub(super) fn until_loaded(&self) -> Instant {
         now() + Duration::from_secs(120)
     }

@@ -1,4 +1,4 @@
-//! Publishing with a window of unconfirmed events: over one socket, over eight, and many events in a frame.
+//! `publish` and `publish_batch`: a window of unconfirmed events over one socket and over eight, one or many per frame.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ const CONNECTIONS: [usize; 2] = [1, 8];
 /// Events per second for each payload, over one connection and over eight.
 const TARGETS: [[f64; 2]; 2] = [[350_000.0, 500_000.0], [200_000.0, 250_000.0]];
 const TARGET_BATCH: f64 = 700_000.0;
-/// Part of the events that go first, untimed.
+/// One in this many events is published first, untimed.
 const WARM_UP: u64 = 20;
 const TOPIC: &str = "bench.publish";
 
@@ -58,7 +58,7 @@ async fn measure(
     bytes: usize,
     frame: &Template,
 ) -> Result<f64> {
-    // Large ones take longer, and half of them take seconds too.
+    // Large events take longer, so half of them are enough.
     let events = if bytes > 500 { bench.plan.events / 2 } else { bench.plan.events };
     let server = ServerProcess::start(bench, name).await?;
     let line = line(bench, name, &server).await?;
@@ -80,7 +80,8 @@ async fn measure(
     Ok(cost.events_per_s())
 }
 
-/// Publishes so many events, or a few more so that frames are full, in even parts; how many were confirmed in time.
+/// Publishes `events` events over the sockets in even parts, or a few more to fill the last frames; returns the sockets and
+/// how many events were confirmed in time.
 pub(super) async fn publish(
     sockets: Vec<ClientSocket>,
     frame: &Template,
@@ -108,7 +109,7 @@ pub(super) async fn publish(
     Ok((sockets, confirmed))
 }
 
-/// Fills a topic with at least so many events; how many there are.
+/// Publishes at least `events` events to a topic; returns how many.
 pub(super) async fn fill(
     bench: &GatewayRun,
     server: &ServerProcess,

@@ -1,4 +1,4 @@
-//! A whole topic, read through `/export`.
+//! `replay`: reading a whole topic through `/export`.
 
 use anyhow::{Result, ensure};
 

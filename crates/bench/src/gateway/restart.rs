@@ -1,4 +1,4 @@
-//! How soon a server is ready that was killed.
+//! `restart`: time until a killed server is ready again.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -21,13 +21,13 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds from the start of the process until `/ready` says yes.
+/// Milliseconds from the start of the process until `/ready` answers with 200.
 async fn measure(bench: &mut GatewayRun, bytes: usize) -> Result<f64> {
     let mut server = ServerProcess::start(bench, "restart").await?;
     let line = line(bench, "restart", &server).await?;
     let events = fill(bench, &server, TOPIC, bytes, bench.plan.events).await?;
     let took = server.kill_and_restart().await?.as_secs_f64() * 1e3;
-    // The next event gets the offset behind all that were confirmed.
+    // No confirmed event may be lost: the next event must get the offset after them.
     let publish = serde_json::json!({ "op": "PUBLISH", "topic": TOPIC, "payload": 0, "corr": 0 });
     let reply = server.open().await?.request(&publish.to_string()).await?;
     let offset = reply.get("offset").and_then(Value::as_u64).context("a reply without an offset")?;

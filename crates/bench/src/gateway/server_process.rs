@@ -1,4 +1,4 @@
-//! The server that is measured: `promethean serve` of this binary, on a directory and a port of its own.
+//! The server that is measured: a process `promethean serve` of this binary, with its own directory and port.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -17,9 +17,9 @@ use crate::wire::socket::ClientSocket;
 
 /// How long a server may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is asked.
+/// How often `/ready` is asked.
 const ASK_EVERY: Duration = Duration::from_millis(1);
-/// What the environment may say to a server.
+/// Environment variables that a server reads; they are removed.
 const SETTINGS: [&str; 8] = [
     "PROMETHEAN_LISTEN",
     "PROMETHEAN_DATA",
@@ -41,7 +41,7 @@ pub(super) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts one on an empty directory.
+    /// Starts a server on an empty directory.
     pub(super) async fn start(bench: &GatewayRun, name: &str) -> Result<ServerProcess> {
         let dir = bench.scratch.fresh(name)?;
         let mut server = ServerProcess { child: spawn(&dir)?, address: String::new(), dir };
@@ -49,7 +49,7 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Kills it and starts another on its directory, at another address; how long that took to be ready.
+    /// Kills the server and starts another on its directory, at another address; returns the time until it is ready.
     pub(super) async fn kill_and_restart(&mut self) -> Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
@@ -64,7 +64,7 @@ impl ServerProcess {
         let mut ask = tokio::time::interval(ASK_EVERY);
         loop {
             ask.tick().await;
-            let said = fs::read_to_string(self.dir.path().join(SAID))?;
+            let said = fs::read_to_string(self.dir.path().join(STDERR_FILE))?;
             if let Some(address) = listens_on(&said)
                 && http::is_there(address, "/ready").await
             {
@@ -80,12 +80,12 @@ impl ServerProcess {
         }
     }
 
-    /// A socket that the server knows.
+    /// Opens an authenticated socket.
     pub(super) async fn open(&self) -> Result<ClientSocket> {
         ClientSocket::open(&self.address, None).await
     }
 
-    /// How durable it says that an event is; makes the topic.
+    /// Publishes an event, which creates the topic; returns the durability that the reply names.
     pub(super) async fn sync(&self, topic: &str) -> Result<String> {
         let publish = serde_json::json!({ "op": "PUBLISH", "topic": topic, "payload": 0, "corr": 0 });
         let reply = self.open().await?.request(&publish.to_string()).await?;
@@ -93,10 +93,11 @@ impl ServerProcess {
         Ok(durability.context("the reply does not say how durable the event is")?.to_owned())
     }
 
-    /// Processor time that it has used, to a hundredth of a second.
+    /// Processor time of the server, to a hundredth of a second.
     pub(super) fn processor(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).context("read its times")?;
-        // The name, in brackets, may have anything in it. User and system time are the 14th and 15th field.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .context("read the times of the server")?;
+        // The name, in brackets, may contain blanks. User and system time are the 14th and 15th field.
         let (_, fields) = stat.rsplit_once(')').context("a process without a name")?;
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
         let ticks: u64 = ticks.sum::<Result<_, _>>()?;
@@ -108,7 +109,7 @@ impl ServerProcess {
         self.status("VmRSS")
     }
 
-    /// A figure of its memory, in bytes.
+    /// A figure of `/proc/PID/status`, in bytes.
     pub(super) fn status(&self, name: &str) -> Result<f64> {
         Ok(status_kib_of(&self.child.id().to_string(), name)? as f64 * 1024.0)
     }
@@ -116,22 +117,22 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended by itself, and its directory goes too.
+        // The process may have ended already; its directory is removed too.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What the server wrote to standard error.
-const SAID: &str = "said";
+/// The file that gets the standard error of the server.
+const STDERR_FILE: &str = "said";
 
-/// The address in what a server wrote, once it listens.
+/// The address in the standard error of the server, once it listens.
 fn listens_on(said: &str) -> Option<&str> {
     let (_, behind) = said.split_once("promethean listens on ")?;
     Some(behind.split_once(';')?.0)
 }
 
-/// At a port that the system gives it: one chosen here could be another's by the time it is opened.
+/// Starts the process with port 0: the system chooses a free port, and a port chosen here could be taken meanwhile.
 fn spawn(dir: &FreshDir) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     for setting in SETTINGS {
@@ -142,12 +143,12 @@ fn spawn(dir: &FreshDir) -> Result<Child> {
         .arg(dir.path().join("data"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(dir.path().join(SAID))?)
+        .stderr(File::create(dir.path().join(STDERR_FILE))?)
         .spawn()
         .context("start a server")
 }
 
-/// Adds what the server takes of memory.
+/// Adds the resident memory of the server.
 pub(super) fn with_resident(line: JsonLine, server: &ServerProcess) -> Result<JsonLine> {
     Ok(line.figure("server_rss_mb", server.resident()? / 1e6))
 }

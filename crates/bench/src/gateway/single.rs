@@ -1,4 +1,4 @@
-//! One event at a time, each waited for until it is durable.
+//! `single`: one event at a time, each waited for until it is durable.
 
 use anyhow::{Result, ensure};
 
@@ -28,7 +28,7 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
 
 async fn measure(bench: &mut GatewayRun, bytes: usize) -> Result<Samples> {
     let count = bench.plan.singles();
-    // Beside it what the machine takes for a sync of that size, since most of the time is that.
+    // A raw sync of that size for comparison, because it is most of the time.
     let mut raw_sync = raw::sync_latency(bench.scratch.fresh("raw")?.path(), 256, RAW_SYNCS)?;
     let server = ServerProcess::start(bench, "single").await?;
     let line = line(bench, "single", &server).await?;

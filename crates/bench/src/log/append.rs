@@ -1,4 +1,4 @@
-//! Durable appends by many publishers, to one topic and to many.
+//! `append`: durable appends by many publishers, to one topic and to many.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use promethean_log::Options;
 use promethean_model::Durability;
 
-use super::publish::{AppendCost, publish};
+use super::publishers::{AppendCost, publish};
 use super::{LogRun, raw};
 use crate::data_dir;
 use crate::load::{self, Load};
@@ -19,7 +19,7 @@ const TARGET_EVENTS_PER_S: f64 = 700_000.0;
 const BATCHED_EVENTS: usize = 16;
 
 pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
-    // Kept to the end: file systems are slow to create files where many were just removed.
+    // Removed at the end: file systems are slow to create files where many were just removed.
     let mut dirs = Vec::new();
     let base = Load { one_call: true, ..bench.load() };
     let mut one_topic = None;
@@ -81,8 +81,7 @@ fn measure(
     Ok(rate)
 }
 
-/// A tenth of the load goes first, untimed: journal files and the first segment of each topic are made then, and used
-/// again afterwards.
+/// Publishes a tenth of the load untimed, which creates journal files and the first segment of each topic, then the load.
 pub(crate) fn publish_in(dir: &Path, load: Load, topics: usize) -> Result<AppendCost> {
     let (log, _) = data_dir::open(dir, Options::default())?;
     let topics = load::topics(&log, "append", topics, load)?;

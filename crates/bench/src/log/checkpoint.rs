@@ -1,4 +1,4 @@
-//! How long a checkpoint takes, with one dirty topic and with many.
+//! `checkpoint`: its duration with one dirty topic and with many.
 
 use anyhow::Result;
 use promethean_log::Options;
@@ -20,7 +20,7 @@ pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     Ok(())
 }
 
-/// The same number of events each time, so that only the number of topics differs.
+/// Publishes the same number of events for every number of topics, so that only the topics differ.
 fn measure(bench: &LogRun, topics: usize) -> Result<()> {
     let dir = bench.scratch.fresh("checkpoint")?;
     let (log, _) = data_dir::open(dir.path(), Options::default())?;

@@ -1,11 +1,11 @@
-//! Finding events by id, key and time.
+//! `lookup`: finding events by id, key and time.
 
 use anyhow::{Context, Result, ensure};
 use promethean_log::{Log, Options, ReadLimit, Topic};
 use promethean_model::{Durability, EventId};
 
 use super::LogRun;
-use super::publish::publish;
+use super::publishers::publish;
 use crate::data_dir;
 use crate::load::{self, Load};
 use crate::output::progress;
@@ -14,13 +14,13 @@ use crate::run::measurement;
 use crate::timing::Samples;
 
 const TARGET_US: f64 = 50.0;
-/// How much slower the largest topic may be than the smallest one.
+/// How much slower the largest topic may be than the smallest one, as a factor.
 const GROWTH_MAX: f64 = 2.0;
 /// Events of each key.
 const HISTORY: u64 = 16;
 const GOALS: [&str; 3] = ["by_id", "latest_by_key", "key_history"];
 
-/// Something to look for.
+/// An event to look for, and an id that no event has.
 struct Wanted {
     id: EventId,
     absent: EventId,
@@ -28,7 +28,7 @@ struct Wanted {
     ts: i64,
 }
 
-/// One kind of lookup at one size.
+/// The median of one kind of lookup in a topic of one size.
 struct Found {
     what: &'static str,
     p50_us: f64,
@@ -67,7 +67,7 @@ fn measure(bench: &LogRun, events: u64) -> Result<Vec<Found>> {
     let load = Load {
         batch_events: 16,
         keys: (events / HISTORY).max(1),
-        // The first event makes the topic.
+        // One event less: preparing the topic publishes one.
         events: events - 1,
         durability: Durability::Os,
         ..bench.load()
@@ -81,7 +81,7 @@ fn measure(bench: &LogRun, events: u64) -> Result<Vec<Found>> {
     let runs = log.health().runs;
     let mut found = Vec::new();
     for (what, look) in LOOKUPS {
-        // Once to warm up, once to measure.
+        // The first pass warms up, the second is measured.
         Samples::take(wanted.len(), |number| look(&log, topic, wanted.get(number)))?;
         let mut samples = Samples::take(wanted.len(), |number| look(&log, topic, wanted.get(number)))?;
         let p50_us = samples.p50_us();
@@ -98,7 +98,7 @@ fn measure(bench: &LogRun, events: u64) -> Result<Vec<Found>> {
 fn wanted(log: &Log, topic: &Topic, count: usize) -> Result<Vec<Wanted>> {
     let mut wanted = Vec::with_capacity(count);
     for number in 0..count as u64 {
-        // Far apart, and in no order that helps.
+        // Offsets far apart, so that one lookup does not help the next.
         let offset = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % topic.end();
         let page = log.read(topic, offset, ReadLimit { events: 1, bytes: 1 })?;
         let record = page.iter().next().context("an event is missing")?;
@@ -131,7 +131,7 @@ fn by_id(log: &Log, topic: &Topic, wanted: Option<&Wanted>) -> Result<()> {
 
 fn absent_id(log: &Log, topic: &Topic, wanted: Option<&Wanted>) -> Result<()> {
     let wanted = wanted.context("nothing wanted")?;
-    ensure!(log.find_id(topic, wanted.absent)?.is_none(), "an id was found that nobody used");
+    ensure!(log.find_id(topic, wanted.absent)?.is_none(), "an id was found that no event has");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Resident memory of a process that holds nothing but a log.
+//! `memory`: resident memory of a process that holds only a log.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     Ok(())
 }
 
-/// Prints one line and returns the peak.
+/// Measures one load; returns the peak in megabytes.
 fn measure(bench: &LogRun, events: u64, keys: u64, topics: usize) -> Result<f64> {
     progress(&format!("memory: {events} events, {topics} topics"));
     let dir = bench.scratch.fresh("memory")?;

@@ -5,7 +5,7 @@ mod checkpoint;
 mod lookup;
 mod memory;
 mod plan;
-mod publish;
+mod publishers;
 pub(crate) mod raw;
 mod read;
 mod reopen;
@@ -17,7 +17,7 @@ use promethean_model::Durability;
 
 pub(crate) use self::plan::LogArgs;
 use self::plan::LogPlan;
-pub(crate) use self::publish::publish;
+pub(crate) use self::publishers::publish;
 use crate::load::Load;
 use crate::run::{self, BenchRun, Step};
 

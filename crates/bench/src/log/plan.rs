@@ -9,7 +9,7 @@ const EVENTS_FULL: u64 = 10_000_000;
 const EVENTS_QUICK: u64 = 300_000;
 const REOPEN_BYTES_FULL: u64 = 10_000_000_000;
 const REOPEN_BYTES_QUICK: u64 = 64_000_000;
-/// Events of `reopen`, in bytes of the whole record.
+/// Bytes of a whole record of `reopen`.
 pub(crate) const REOPEN_EVENT_BYTES: u32 = 1_024;
 
 /// The flags of `bench log`.
@@ -17,10 +17,10 @@ pub(crate) const REOPEN_EVENT_BYTES: u32 = 1_024;
 pub(crate) struct LogArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs<LogMeasurement>,
-    /// Events of the largest measurements; the others take a part of it [default: 10000000, quick: 300000]
+    /// Events of the largest measurements; the others use fewer [default: 10000000, quick: 300000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     events: Option<u64>,
-    /// Publishers of `append`, a thread each
+    /// Publishers of `append`, a task each
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     publishers: u16,
     /// Batches each publisher keeps unacknowledged
@@ -30,7 +30,7 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 200,
         value_parser = clap::value_parser!(u32).range(70..=1_000_000))]
     event_bytes: u32,
-    /// Numbers of active topics that `append` is measured with
+    /// Numbers of topics that `append` publishes to
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 100, 1_000, 10_000],
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     topics: Vec<u32>,
@@ -82,7 +82,7 @@ impl LogPlan {
         self.events / 4
     }
 
-    /// Single operations timed one by one.
+    /// Operations that are timed one by one.
     pub(crate) fn operations(&self) -> usize {
         if self.quick { 300 } else { 5_000 }
     }

@@ -1,4 +1,4 @@
-//! What the machine itself can do, without the log.
+//! `raw`: the limits of the machine, without the log.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,7 @@ pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     let dir = bench.scratch.fresh("raw")?;
     let file_bytes = if bench.plan.quick { 64 * MIB } else { 1024 * MIB };
     for chunk in CHUNKS {
-        // The first pass finds the memory for the page cache, which is not what is measured.
+        // The first pass allocates the page cache and is not measured.
         write_rate(&dir.path().join("write"), chunk, file_bytes)?;
         let mb_per_s = write_rate(&dir.path().join("write"), chunk, file_bytes)?;
         let line = measurement("raw").with("what", "write").with("sync", "none").with("chunk_bytes", chunk);
@@ -45,7 +45,7 @@ fn write_rate(path: &Path, chunk: usize, file_bytes: usize) -> Result<f64> {
     Ok(file_bytes as f64 / 1e6 / took.as_secs_f64())
 }
 
-/// Times of one write and one `fdatasync` in a file that was filled with zeros before, as the journal's files are.
+/// Times one write and one `fdatasync` in a file that was filled with zeros before, as the files of the journal are.
 pub(crate) fn sync_latency(dir: &Path, bytes: usize, count: usize) -> Result<Samples> {
     let path = dir.join("fdatasync");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
@@ -67,7 +67,7 @@ fn read_latency(path: &Path, file_bytes: usize, count: usize) -> Result<Samples>
     let mut page = [0; PREAD_BYTES];
     let pages = file_bytes / PREAD_BYTES;
     Samples::take(count, |number| {
-        // A step without a common divisor visits pages far apart, each once.
+        // The step has no common divisor with the number of pages, so it visits each page once, far from the last.
         let at = number * 7919 % pages * PREAD_BYTES;
         Ok(file.read_exact_at(&mut page, at as u64)?)
     })

@@ -1,10 +1,10 @@
-//! Reading a topic in order.
+//! `read`: reading a topic in order.
 
 use anyhow::{Result, ensure};
 use promethean_log::{Log, Options, ReadLimit, Topic};
 
 use super::LogRun;
-use super::publish::publish;
+use super::publishers::publish;
 use crate::data_dir;
 use crate::load::{self, Load};
 use crate::run::Goal;
@@ -20,7 +20,7 @@ const QUARTERS: [u64; 3] = [0, 2, 3];
 pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     let (log, _) = data_dir::open(bench.scratch.kept(), Options::default())?;
     let ours = log.topics().iter().all(|topic| topic.name().as_str().starts_with("bench."));
-    ensure!(ours, "the directory holds topics of its own: give `--data` another one");
+    ensure!(ours, "the directory holds topics of someone else: give `--data` another one");
     let load = Load { batch_events: 16, ..bench.load() };
     let topics = load::topics(&log, "read", 1, load)?;
     publish(&log, &topics, load)?;
@@ -58,7 +58,7 @@ fn sequential(log: &Log, topic: &Topic, from: u64, load: Load) -> Result<f64> {
     Ok(rate)
 }
 
-/// Events read from an offset to the end; every one is looked at.
+/// Reads from an offset to the end and touches every payload; returns the number of events.
 fn read_all(log: &Log, topic: &Topic, from: u64) -> Result<u64> {
     let (mut next, mut events, mut payload_bytes) = (from, 0, 0);
     while next < topic.end() {
@@ -72,7 +72,7 @@ fn read_all(log: &Log, topic: &Topic, from: u64) -> Result<u64> {
     Ok(events)
 }
 
-/// Pages that begin anywhere in the topic.
+/// Measures small pages at offsets all over the topic.
 fn small_pages(log: &Log, topic: &Topic, count: usize) -> Result<()> {
     let end = topic.end();
     let mut samples = Samples::take(count, |number| {

@@ -1,4 +1,4 @@
-//! Opening a log whose process was killed in the middle of publishing.
+//! `reopen`: opening a log whose process was killed while it published.
 
 use anyhow::{Context, Result};
 use promethean_log::{Options, ReadLimit};
@@ -30,7 +30,7 @@ pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     let (log, report, topic) = opened?;
     let (result, closed) = timed(|| log.close());
     result?;
-    // The directory is free once the last handle is gone.
+    // The directory is unlocked when the last handle is dropped.
     drop(log);
     let (result, reopened) = timed(|| data_dir::open(dir.path(), Options::default()));
     result?;

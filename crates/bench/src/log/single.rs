@@ -1,4 +1,4 @@
-//! One publisher that waits for every acknowledgement.
+//! `single`: one publisher that waits for every acknowledgement.
 
 use anyhow::Result;
 use promethean_log::Options;
@@ -12,14 +12,14 @@ use crate::run::measurement;
 use crate::timing::Samples;
 
 const TARGET_RATIO: f64 = 1.5;
-/// What one event's frame writes, about.
+/// About the bytes that the frame of one event writes.
 const RAW_BYTES: usize = 256;
 
 pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     let dir = bench.scratch.fresh("single")?;
     let count = bench.plan.operations();
     let load = Load { publishers: 1, outstanding: 1, ..bench.load() };
-    // Before and after, because a disk does not stay the same.
+    // Measured before and after, because the speed of a disk changes.
     let mut raw_sync = raw::sync_latency(dir.path(), RAW_BYTES, count / 2)?;
     let (log, _) = data_dir::open(dir.path(), Options::default())?;
     let topics = load::topics(&log, "single", 1, load)?;

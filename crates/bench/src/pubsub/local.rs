@@ -1,4 +1,4 @@
-//! On a bus inside this process.
+//! Publishing and subscribing on a bus inside this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) fn subscribe(args: &PubsubArgs) -> Result<Samples> {
     })
 }
 
-/// A bus on the store that was asked for.
+/// Runs work with a bus on the store that the flags name.
 fn with_bus<T>(args: &PubsubArgs, work: impl AsyncFnOnce(&Bus) -> Result<T>) -> Result<T> {
     let runtime = Builder::new_multi_thread().enable_time().build().context("start a runtime")?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -66,7 +66,7 @@ fn with_bus<T>(args: &PubsubArgs, work: impl AsyncFnOnce(&Bus) -> Result<T>) -> 
     })
 }
 
-/// As many tasks as may be on their way, each waiting for its events one by one.
+/// Publishes all events with `window` tasks, each of which waits for its events one by one.
 async fn publish_all(bus: &Bus, topic: &TopicName, args: &PubsubArgs, stamps: &Arc<Stamps>) -> Result<()> {
     let (events, window) = (args.n, args.window);
     let mut tasks = JoinSet::new();

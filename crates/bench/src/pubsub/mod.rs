@@ -1,4 +1,4 @@
-//! `promethean bench publish` and `promethean bench subscribe`: so many events `{i, t0}`, and one line about them.
+//! `promethean bench publish` and `promethean bench subscribe`: publish N events `{i, t0}` and print one line.
 //!
 //! `local` uses a bus inside this process, `remote` a server.
 
@@ -23,41 +23,41 @@ pub(crate) struct PubsubArgs {
     #[arg(long, value_name = "N", env = "N", default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     n: u64,
-    /// Where they go
+    /// The topic to publish to
     #[arg(long, value_name = "TOPIC", env = "TOPIC", default_value = "bench.topic")]
     topic: String,
-    /// Events that may be on their way to the store at once; with 1 each waits for the one before
+    /// Events that may be unacknowledged at once; with 1, each waits for the one before
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     window: u32,
     /// The store of a bus inside this process
     #[arg(long, value_name = "STORE", value_enum, default_value_t = StoreKind::Memory, conflicts_with = "url")]
     store: StoreKind,
-    /// Where the embedded store works [default: a temporary directory inside the current one]
+    /// The directory of the embedded store [default: a temporary directory inside the current one]
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     data: Option<PathBuf>,
-    /// Use the server at this address, such as ws://127.0.0.1:8090, in place of a bus inside this process
+    /// Use the server at this address, such as ws://127.0.0.1:8090, instead of a bus inside this process
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// What the server is to know us by
+    /// The token to send to the server
     #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
     token: Option<String>,
 }
 
-/// Where a bus inside this process keeps events.
+/// The store of a bus inside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StoreKind {
-    /// As long as the process runs
+    /// In memory, lost when the process ends
     Memory,
     /// On disk, each event synced
     Embedded,
 }
 
-/// Of `subscribe`; the same each time, so that it leaves one group behind.
+/// The group of `subscribe`; always the same, so that runs leave only one group behind.
 const GROUP: &str = "bench";
-/// Events that the subscriber holds unfinished.
+/// Unfinished events that the subscriber may hold.
 const IN_FLIGHT: usize = 1_000;
 
-/// Publishes and says how fast that was.
+/// Runs `promethean bench publish`.
 pub(crate) fn publish(args: &PubsubArgs) -> Result<()> {
     let took = match &args.url {
         Some(url) => remote::publish(args, url)?,
@@ -71,7 +71,7 @@ pub(crate) fn publish(args: &PubsubArgs) -> Result<()> {
         .print()
 }
 
-/// Publishes, receives, and says how long events were on their way, in milliseconds.
+/// Runs `promethean bench subscribe`.
 pub(crate) fn subscribe(args: &PubsubArgs) -> Result<()> {
     let mut samples = match &args.url {
         Some(url) => remote::subscribe(args, url)?,
@@ -87,11 +87,11 @@ pub(crate) fn subscribe(args: &PubsubArgs) -> Result<()> {
         .print()
 }
 
-/// Makes payloads of this run, and knows them again: a topic may hold those of others.
+/// Makes the payloads of this run and recognises them: a topic may hold events of other runs.
 #[derive(Debug)]
 struct Stamps {
     start: Instant,
-    /// The wall clock's time then.
+    /// The time of the wall clock at `start`.
     start_ms: f64,
     run: String,
 }
@@ -117,7 +117,7 @@ impl Stamps {
         format!(r#"{{"i":{number},"t0":{:.3},"run":"{}"}}"#, self.now_ms(), self.run)
     }
 
-    /// How long ago a payload was made; `None` if it is not of this run.
+    /// The age of a payload; `None` if another run made it.
     fn age(&self, payload: &[u8]) -> Option<Duration> {
         let stamped: Stamped<'_> = serde_json::from_slice(payload).ok()?;
         let ours = stamped.run == self.run;
@@ -125,7 +125,7 @@ impl Stamps {
     }
 }
 
-/// Whether a payload counts, and how long it took if so.
+/// Adds the age of a payload to the samples if this run made it.
 fn sample(stamps: &Stamps, samples: &mut Samples, payload: &[u8]) {
     if let Some(age) = stamps.age(payload) {
         samples.push(age);

@@ -1,4 +1,4 @@
-//! On a server, over WebSocket.
+//! Publishing and subscribing on a server, over WebSocket.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::wire::events::is_ok;
 use crate::wire::pump::{PublishWindow, pump};
 use crate::wire::socket::{ClientSocket, put_text};
 
-/// Longer than anybody waits.
+/// Longer than any run.
 const LIMIT: Duration = Duration::from_secs(86_400);
 const PORT: u16 = 80;
 
@@ -57,14 +57,14 @@ pub(super) fn subscribe(args: &PubsubArgs, url: &str) -> Result<Samples> {
     })
 }
 
-/// `HOST:PORT` of a WebSocket's address.
+/// The `HOST:PORT` of a WebSocket address.
 fn authority(url: &str) -> Result<String> {
     let rest = url
         .strip_prefix("ws://")
         .with_context(|| format!("`{url}` is not an address such as ws://127.0.0.1:8090"))?;
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     ensure!(!authority.is_empty(), "`{url}` names no host");
-    // A colon inside of brackets belongs to the address.
+    // A colon inside of brackets belongs to an IPv6 address.
     let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
     Ok(if has_port { authority.to_owned() } else { format!("{authority}:{PORT}") })
 }

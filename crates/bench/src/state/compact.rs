@@ -1,4 +1,4 @@
-//! What it takes to write the latest state of many keys.
+//! `compact`: time and memory to write the latest state of many keys.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::run::Goal;
 use crate::run::measurement;
 use crate::timing::now;
 
-/// What it may take beside what was there before, in bytes.
+/// Goal for the memory that compaction adds, in bytes.
 const MEMORY_MAX: f64 = 128.0 * 1024.0 * 1024.0;
 
 pub(super) async fn run(run: &mut StateRun) -> Result<()> {

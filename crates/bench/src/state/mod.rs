@@ -31,7 +31,7 @@ pub(crate) enum StateMeasurement {
     Project,
     /// Documents over HTTP, whole and unchanged
     Snap,
-    /// The state of a key at some time, in topics of growing size
+    /// The state of a key at a given time, in topics of growing size
     Travel,
     /// Snapshots of many keys
     Compact,

@@ -1,4 +1,4 @@
-//! How fast a projector is that writes two documents for each event, in Rust and as jq.
+//! `project`: the rate of a projector that writes two documents for each event, in Rust and as jq.
 
 use anyhow::{Result, anyhow};
 use promethean_bus::jq::Program;

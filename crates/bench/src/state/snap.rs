@@ -1,4 +1,4 @@
-//! How many documents a second can be asked for over HTTP, client and server on the same machine.
+//! `snap`: documents per second over HTTP, with client and server on the same machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::run::measurement;
 use crate::timing::{now, processor_time};
 
 const CONNECTIONS: u64 = 8;
-/// Requests that each connection has on their way.
+/// Unanswered requests of each connection.
 const PIPELINED: u64 = 16;
 const DOCUMENTS: u64 = 1_000;
 const RATE_MIN: f64 = 30_000.0;
-/// Rounds of either kind of answer, in turn: what else the machine does meanwhile concerns both.
+/// Rounds of each kind of answer, in turn, so that other load of the machine affects both.
 const ROUNDS: u64 = 10;
 /// Bytes added to a document.
 const PADDINGS: [usize; 2] = [0, 4_000];
 
-/// The line, the status and the header of the request.
+/// The name of a kind of answer, its status, and the header of the request.
 type Kind = (&'static str, &'static str, &'static str);
 const KINDS: [Kind; 2] = [("whole", "200", ""), ("unchanged", "304", "if-none-match: *\r\n")];
 
@@ -121,7 +121,7 @@ async fn projected(bus: &FilledBus, topic: TopicName) -> Result<Projections> {
     Ok(projections)
 }
 
-/// Asks for documents over one connection, several at a time.
+/// Requests documents over one connection, several at a time.
 async fn ask(address: SocketAddr, first: u64, requests: u64, header: &str, status: &str) -> Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -148,7 +148,7 @@ async fn ask(address: SocketAddr, first: u64, requests: u64, header: &str, statu
     Ok(())
 }
 
-/// Counts whole answers; the bytes they take.
+/// Counts complete answers; returns the number of their bytes.
 fn answers(bytes: &[u8], wanted: &str, done: &mut u64) -> Result<usize> {
     let mut at = 0;
     loop {
@@ -157,7 +157,7 @@ fn answers(bytes: &[u8], wanted: &str, done: &mut u64) -> Result<usize> {
         let text = std::str::from_utf8(rest.get(..head).unwrap_or_default())?;
         ensure!(text.starts_with(wanted), "{text}");
         let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
-        // What did not change has no body, whatever its length.
+        // A 304 has no body, even if it has a content-length.
         let length =
             if wanted.ends_with("304") { 0 } else { length.context("no length")?.parse::<usize>()? };
         if rest.len() < head + 4 + length {

@@ -1,4 +1,4 @@
-//! What it costs to ask for a key's state at some time, as the topic grows.
+//! `travel`: the cost of reading the state of a key at a given time, as the topic grows.
 
 use anyhow::Result;
 use promethean_model::TopicName;
@@ -10,12 +10,12 @@ use crate::run::Goal;
 use crate::run::measurement;
 use crate::timing::{Samples, now};
 
-/// Events of the key that is asked for.
+/// Events of the key that is read.
 const KEY_EVENTS: u64 = 100;
 const ASKED: usize = 2_000;
-/// What it may cost, in microseconds.
+/// Goal for the median, in microseconds.
 const STATE_AT_US_MAX: f64 = 1_000.0;
-/// How much more in the largest topic than in the smallest.
+/// Goal for the median in the largest topic, as a multiple of that in the smallest.
 const GROWTH_MAX: f64 = 2.0;
 
 pub(super) async fn run(run: &mut StateRun) -> Result<()> {
@@ -36,7 +36,7 @@ pub(super) async fn run(run: &mut StateRun) -> Result<()> {
             let at = first + (last - first) * (n as i64 % 97) / 97;
             let start = now();
             projections.state_at(&topic, "watched", at).await?;
-            // Those before have warmed it up.
+            // The first tenth only warms up.
             if n >= ASKED / 10 {
                 samples.push(start.elapsed());
             }
@@ -59,7 +59,7 @@ pub(super) async fn run(run: &mut StateRun) -> Result<()> {
     Ok(())
 }
 
-/// When the first and the last event of a topic were published.
+/// The times of the first and the last event of a topic.
 async fn times(bus: &FilledBus, topic: &TopicName, events: u64) -> Result<(i64, i64)> {
     let at = async |offset: u64| -> Result<i64> {
         let event = bus.local.bus.event_at(topic, offset.into()).await?;

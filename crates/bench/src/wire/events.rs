@@ -1,4 +1,4 @@
-//! What is published, and what comes back, as bytes.
+//! The bytes of publishes, and of the messages that come back.
 
 use anyhow::{Result, bail};
 use memchr::memmem::Finder;
@@ -10,15 +10,15 @@ const STAMP_DIGITS: usize = 16;
 const ANY_STAMP: u64 = 1_000_000_000_000_000;
 const NUMBER: &str = r#""seq":"#;
 const NUMBER_DIGITS: usize = 10;
-/// Numbers keep their digits if they start here.
+/// The first number; all numbers have the same count of digits.
 const FIRST_NUMBER: u64 = 1_000_000_000;
 const PAD: &str = r#","pad":""#;
 const EVENT_ID: &[u8] = br#""event":{"id":""#;
-/// Bytes of an event before its payload, at least: an id and the names of fields.
+/// Least number of bytes of an event before its payload.
 const BEFORE_PAYLOAD: usize = 64;
 
-/// A JSON text of exactly so many bytes, if they are enough: the moment it was to be sent, its number, and text that
-/// does not repeat itself.
+/// A JSON text of `bytes` bytes, or of the least possible number: the time it is due, its number, and text that does not
+/// repeat itself.
 pub(crate) fn payload(bytes: usize) -> String {
     let mut text = format!("{{{STAMP}{ANY_STAMP},{NUMBER}{FIRST_NUMBER}{PAD}");
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
@@ -32,24 +32,24 @@ pub(crate) fn payload(bytes: usize) -> String {
     text
 }
 
-/// A frame that is sent again and again, with other numbers in it.
+/// A frame that is sent many times with other numbers in it.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     frame: Vec<u8>,
     stamp: Option<usize>,
     number: Option<usize>,
-    /// Events in it.
+    /// Events in the frame.
     pub(crate) events: u64,
 }
 
 impl Template {
-    /// Publishes one event.
+    /// A frame that publishes one event.
     pub(crate) fn one(topic: &str, payload: &str) -> Template {
         let text = format!(r#"{{"op":"PUBLISH","topic":"{topic}","payload":{payload},"corr":"p"}}"#);
         Template::new(&text, 1)
     }
 
-    /// Publishes many events in one commit.
+    /// A frame that publishes many events in one commit.
     pub(crate) fn batch(topic: &str, payload: &str, events: usize) -> Template {
         let event = format!(r#"{{"payload":{payload}}}"#);
         let events_text = vec![event; events].join(",");
@@ -65,7 +65,7 @@ impl Template {
         Template { stamp, number, frame, events }
     }
 
-    /// Appends the frame of the event with this number, to be sent at this moment.
+    /// Appends the frame with this time and number.
     pub(crate) fn put(&self, out: &mut Vec<u8>, stamp: u64, number: u64) {
         let start = out.len();
         out.extend_from_slice(&self.frame);
@@ -86,13 +86,13 @@ fn write_digits(field: &mut [u8], mut value: u64) {
     }
 }
 
-/// Whether a message is an `OK`, which is an error if it is an `ERR`.
+/// Whether a message is an `OK`; an `ERR` is returned as an error.
 pub(crate) fn is_ok(text: &[u8]) -> Result<bool> {
     if text.starts_with(br#"{"op":"OK""#) {
         return Ok(true);
     }
     if text.starts_with(br#"{"op":"ERR""#) {
-        bail!("the server said {}", String::from_utf8_lossy(text));
+        bail!("the server answered {}", String::from_utf8_lossy(text));
     }
     Ok(false)
 }
@@ -102,18 +102,18 @@ pub(crate) fn is_ok(text: &[u8]) -> Result<bool> {
 pub(crate) struct Scanner {
     ids: Finder<'static>,
     stamps: Finder<'static>,
-    /// Bytes from an id on in which the next one cannot be.
+    /// Bytes after an id that cannot hold the next one.
     skip: usize,
 }
 
 impl Scanner {
-    /// For payloads of so many bytes.
+    /// A scanner for payloads of `payload_bytes` bytes.
     pub(crate) fn new(payload_bytes: usize) -> Scanner {
         let skip = BEFORE_PAYLOAD + payload_bytes;
         Scanner { ids: Finder::new(EVENT_ID), stamps: Finder::new(STAMP.as_bytes()), skip }
     }
 
-    /// The ids in an `EVENT` or `EVENTS`.
+    /// The ids of the events in an `EVENT` or `EVENTS`.
     pub(crate) fn ids<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = text;
         std::iter::from_fn(move || {
@@ -125,7 +125,7 @@ impl Scanner {
         })
     }
 
-    /// When an event was to be sent.
+    /// The time an event was due.
     pub(crate) fn stamp(&self, text: &[u8]) -> Option<u64> {
         let from = self.stamps.find(text)? + STAMP.len();
         let digits = text.get(from..from + STAMP_DIGITS)?;

@@ -1,4 +1,4 @@
-//! The form of WebSocket frames.
+//! Encoding and decoding of WebSocket frames.
 
 use anyhow::{Result, ensure};
 
@@ -9,10 +9,10 @@ pub(super) const PONG: u8 = 10;
 
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
-/// Changes nothing: masks are against proxies that are taken in by what a browser sends, and there is none here.
+/// A mask that changes nothing. Masks protect proxies from bytes that a browser sends; there is no proxy here.
 const MASK: [u8; 4] = [0; 4];
 
-/// Appends a client's frame.
+/// Appends a frame of the client.
 pub(super) fn put(out: &mut Vec<u8>, opcode: u8, content: &[u8]) {
     out.push(FINAL | opcode);
     let length = content.len();
@@ -29,7 +29,7 @@ pub(super) fn put(out: &mut Vec<u8>, opcode: u8, content: &[u8]) {
     out.extend_from_slice(content);
 }
 
-/// Where a server's frame is in what was read.
+/// The head of a frame of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) opcode: u8,
@@ -38,7 +38,7 @@ pub(super) struct Head {
     pub(super) content: usize,
 }
 
-/// The head at the start of `input`, if all of it is there.
+/// The head at the start of `input`; `None` if it is not complete.
 pub(super) fn head(input: &[u8]) -> Result<Option<Head>> {
     let [first, second, rest @ ..] = input else { return Ok(None) };
     ensure!(first & 0xF0 == FINAL && first & 0x0F != 0, "the server sent part of a message in a frame");

@@ -1,4 +1,4 @@
-//! Pages over HTTP/1.0: the body ends with the connection.
+//! Pages over HTTP/1.0, where the body ends with the connection.
 
 use anyhow::{Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,12 +7,12 @@ use tokio::net::TcpStream;
 const READ_BYTES: usize = 256 << 10;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Whether a page is there.
+/// Whether a page answers with 200.
 pub(crate) async fn is_there(authority: &str, path: &str) -> bool {
     lines(authority, path).await.is_ok()
 }
 
-/// Lines of a page, and its bytes.
+/// The number of lines and bytes of a page.
 pub(crate) async fn lines(authority: &str, path: &str) -> Result<(u64, u64)> {
     let mut stream = TcpStream::connect(authority).await?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: {authority}\r\n\r\n").as_bytes()).await?;

@@ -1,8 +1,8 @@
-//! A client that costs as little as it can, since it shares the machine with the server it measures: one thread, many
-//! frames in one write, and replies recognised by their bytes instead of being parsed. Not for anything else.
+//! A client for measurements only. It shares the machine with the server, so it uses as little processor time as possible:
+//! one thread, many frames in one write, and replies that are recognised by their bytes instead of being parsed.
 //!
-//! `frame` is the form of frames, `socket` a WebSocket, `events` what is published and what comes back, `pump` publishes
-//! with a window, `pacer` keeps time, `http` asks for pages.
+//! `frame` encodes frames, `socket` is a WebSocket, `events` makes publishes and finds events in messages, `pump` publishes
+//! with a window or at a rate, `http` reads pages.
 
 pub(crate) mod events;
 mod frame;

@@ -1,4 +1,4 @@
-//! Publishing with a window, as fast as confirmations come, and at a given rate.
+//! Publishing with a window of unconfirmed frames, and at a given rate.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -10,16 +10,16 @@ use super::events::is_ok;
 use super::socket::ClientSocket;
 use crate::timing::{Epoch, now};
 
-/// How many publishes, and how they follow each other.
+/// How many frames to publish, and how many may be unconfirmed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PublishWindow {
     pub(crate) frames: u64,
     pub(crate) outstanding: u64,
-    /// Nothing is begun after this.
+    /// No frame is sent after this.
     pub(crate) until: Instant,
 }
 
-/// Keeps so many frames unconfirmed until all are confirmed or time is up; how many were.
+/// Publishes frames with a window until all are confirmed or the time is over; returns how many were confirmed.
 pub(crate) async fn pump(
     socket: &mut ClientSocket,
     window: PublishWindow,
@@ -32,7 +32,7 @@ pub(crate) async fn pump(
         while in_time && sent < window.frames && sent - confirmed < window.outstanding {
             put(&mut socket.output, sent);
             sent += 1;
-            // So that the server has something to do while the rest is made.
+            // Half of the window is sent early, so that the server works while the rest is made.
             if (sent - confirmed) % half == 0 {
                 socket.flush().await?;
             }
@@ -46,30 +46,31 @@ pub(crate) async fn pump(
     }
 }
 
-/// How many replies have come.
+/// Counts the replies that were read.
 pub(crate) fn confirmations(socket: &mut ClientSocket) -> Result<u64> {
     let mut confirmed = 0;
     while let Some(text) = socket.input.next_text()? {
         if !is_ok(text)? {
-            bail!("the server said {}", String::from_utf8_lossy(text));
+            bail!("the server answered {}", String::from_utf8_lossy(text));
         }
         confirmed += 1;
     }
     Ok(confirmed)
 }
 
-/// Publishes at a rate after which replies are looked for: each look costs, and the replies wait in the socket.
+/// Publishes after which replies are read. Reading costs time, and the replies wait in the socket.
 const LOOK_AFTER: u64 = 64;
 
-/// What is published at a rate.
+/// The rate and the number of events to publish.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PublishPace {
     pub(crate) per_s: u64,
     pub(crate) events: u64,
 }
 
-/// Publishes at a rate whether confirmations come or not, each event stamped with the moment it was due; in a thread of
-/// its own, which sleeps in between. Says by how many microseconds the latest was late, which is the client's fault.
+/// Publishes at a rate without waiting for confirmations; each event carries the time it was due. The thread sleeps in
+/// between, so it must not have other work. Returns by how many microseconds the latest event was late because of the
+/// client.
 pub(crate) async fn paced(
     socket: &mut ClientSocket,
     pace: PublishPace,
@@ -90,7 +91,7 @@ pub(crate) async fn paced(
         }
         socket.flush().await?;
         if sent - confirmed >= LOOK_AFTER {
-            // The thread slept, and the runtime with it: let it see which replies have come.
+            // The runtime slept with the thread: yield, so that it notices the replies.
             tokio::task::yield_now().await;
             while socket.try_fill()? {
                 confirmed += confirmations(socket)?;
@@ -111,7 +112,7 @@ struct Pacer {
 }
 
 impl Pacer {
-    /// Ticks every so many nanoseconds from now on.
+    /// A timer that ticks every `nanos` nanoseconds.
     fn new(nanos: u64) -> Result<Pacer> {
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         let every =
@@ -121,7 +122,7 @@ impl Pacer {
         Ok(Pacer { timer })
     }
 
-    /// Waits for a tick, and with it the whole thread; how many there were since the last.
+    /// Blocks the thread until a tick; returns the number of ticks since the last call.
     fn tick(&self) -> Result<u64> {
         let mut ticks = [0; 8];
         rustix::io::retry_on_intr(|| rustix::io::read(&self.timer, &mut ticks))?;

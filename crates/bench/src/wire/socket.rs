@@ -1,4 +1,4 @@
-//! A WebSocket, as its client sees it.
+//! The client side of a WebSocket.
 
 use std::io::ErrorKind;
 
@@ -10,33 +10,33 @@ use tokio::net::TcpStream;
 use super::events::is_ok;
 use super::frame::{self, CLOSE, PING, PONG, TEXT};
 
-/// Room for what one read brings.
+/// Bytes of the read buffer of a busy socket.
 const READ_BYTES: usize = 128 << 10;
-/// An idle socket needs little.
+/// Bytes of the read buffer of an idle socket.
 const FIRST_READ_BYTES: usize = 1 << 10;
 const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 
-/// A connection with what was read and what is to be written.
+/// A connection with its read and write buffers.
 #[derive(Debug)]
 pub(crate) struct ClientSocket {
     stream: TcpStream,
     pub(crate) input: SocketInput,
-    /// Frames that `flush` writes.
+    /// Frames that the next `flush` writes.
     pub(crate) output: Vec<u8>,
 }
 
-/// What was read and not looked at.
+/// Bytes that were read and not used yet.
 #[derive(Debug)]
 pub(crate) struct SocketInput {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Answers to pings.
+    /// Pongs that the next `flush` writes.
     pongs: Vec<u8>,
 }
 
 impl ClientSocket {
-    /// Connects to `HOST:PORT` and says who it is.
+    /// Connects to `HOST:PORT` and authenticates.
     pub(crate) async fn open(authority: &str, token: Option<&str>) -> Result<ClientSocket> {
         let stream =
             TcpStream::connect(authority).await.with_context(|| format!("connect to {authority}"))?;
@@ -53,7 +53,7 @@ impl ClientSocket {
     }
 
     async fn shake_hands(&mut self, authority: &str) -> Result<()> {
-        // The key is there to tell proxies apart from servers; one is as good as another.
+        // The key only guards against caching proxies, so a constant is enough.
         let request = format!(
             "GET / HTTP/1.1\r\nhost: {authority}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -72,12 +72,12 @@ impl ClientSocket {
         }
     }
 
-    /// Adds a message to what `flush` writes.
+    /// Adds a message to the output.
     pub(crate) fn text(&mut self, text: &str) {
         put_text(&mut self.output, text.as_bytes());
     }
 
-    /// Writes all that waits.
+    /// Writes the output and the pongs.
     pub(crate) async fn flush(&mut self) -> Result<()> {
         self.output.append(&mut self.input.pongs);
         if !self.output.is_empty() {
@@ -87,7 +87,7 @@ impl ClientSocket {
         Ok(())
     }
 
-    /// Waits for more to read.
+    /// Waits for bytes and reads them.
     pub(crate) async fn fill(&mut self) -> Result<()> {
         if !self.input.pongs.is_empty() {
             self.flush().await?;
@@ -96,7 +96,7 @@ impl ClientSocket {
         self.input.came(read)
     }
 
-    /// Reads what is there; whether that was anything.
+    /// Reads without waiting; returns whether there were bytes.
     pub(crate) fn try_fill(&mut self) -> Result<bool> {
         match self.stream.try_read(self.input.room()) {
             Ok(read) => self.input.came(read).map(|()| true),
@@ -105,7 +105,7 @@ impl ClientSocket {
         }
     }
 
-    /// Sends a message and waits for its reply, the only one on its way.
+    /// Sends a message and waits for its reply; no other reply may be outstanding.
     pub(crate) async fn request(&mut self, text: &str) -> Result<Value> {
         self.text(text);
         self.flush().await?;
@@ -124,7 +124,7 @@ impl SocketInput {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Where the next read goes: behind what waits, which moves to the front if that is short.
+    /// The free part of the buffer. Unused bytes move to the front if it is short.
     fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -133,7 +133,7 @@ impl SocketInput {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.buffer.len() {
-            // A message that does not fit.
+            // The message is larger than the buffer.
             self.buffer.resize(self.end * 2, 0);
         }
         self.buffer.get_mut(self.end..).unwrap_or_default()
@@ -143,7 +143,7 @@ impl SocketInput {
         ensure!(bytes > 0, "the server closed the connection");
         self.end += bytes;
         if self.end == self.buffer.len() && self.buffer.len() < READ_BYTES {
-            // More came than an idle socket gets.
+            // The socket is no longer idle.
             self.buffer.resize(READ_BYTES, 0);
         }
         Ok(())
@@ -159,7 +159,7 @@ impl SocketInput {
                 return Ok(None);
             }
             self.start = to;
-            // Borrowed in each arm anew: only that of a text lives on.
+            // Each arm borrows the buffer on its own, because only the borrow of a text is returned.
             match head.opcode {
                 TEXT => return Ok(Some(self.buffer.get(from..to).unwrap_or_default())),
                 PING => {
@@ -171,13 +171,13 @@ impl SocketInput {
                     let reason = self.buffer.get(from + 2..to).unwrap_or_default();
                     bail!("the server closed the connection: {}", String::from_utf8_lossy(reason));
                 }
-                other => bail!("the server sent a frame of kind {other}"),
+                other => bail!("the server sent a frame with opcode {other}"),
             }
         }
     }
 }
 
-/// Appends a message.
+/// Appends the frame of a text message.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     frame::put(out, TEXT, text);
 }

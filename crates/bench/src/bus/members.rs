@@ -1,4 +1,4 @@
-//! Members of groups.
+//! Members of groups: subscribing and consuming.
 
 use anyhow::{Context, Result, ensure};
 use promethean_bus::rows::Start;
@@ -8,11 +8,11 @@ use promethean_model::{GroupName, TopicName};
 use promethean_store::port::{CursorReads, Store};
 use tokio::task::JoinSet;
 
-/// Subscriptions that come to be at the same time, so that they share syncs. Each reads the store on a thread of the
-/// blocking pool, and threads are memory for a while.
+/// Subscriptions that are made at the same time, so that they share syncs. Each reads the store on a thread of the
+/// blocking pool, and every thread takes memory.
 const AT_ONCE: usize = 64;
 
-/// The only member of a new group that begins with the first event.
+/// Subscribes the only member of a new group, from the first event on.
 pub(super) async fn subscribe(
     bus: &Bus,
     topic: &TopicName,
@@ -35,7 +35,7 @@ async fn join(
     Ok(bus.subscribe(wanted).await?)
 }
 
-/// A member of each new group, in any order.
+/// Subscribes one member for each group; the order of the result is arbitrary.
 pub(super) async fn subscribe_all(
     bus: &Bus,
     wanted: impl Iterator<Item = (TopicName, GroupName)>,
@@ -58,7 +58,7 @@ pub(super) async fn subscribe_all(
     Ok(members)
 }
 
-/// Takes so many events and acks them as they come; at the end all acks are durable.
+/// Consumes and acks `events` events; returns when all acks are durable.
 pub(super) async fn consume(mut member: Subscription, events: u64) -> Result<Subscription> {
     let mut left = events;
     while left > 0 {
@@ -74,7 +74,7 @@ pub(super) async fn consume(mut member: Subscription, events: u64) -> Result<Sub
     Ok(member)
 }
 
-/// Lets each member consume in a task of its own.
+/// Consumes with all members, each in its own task.
 pub(super) async fn consume_all(members: Vec<Subscription>, events: u64) -> Result<Vec<Subscription>> {
     let mut tasks: JoinSet<_> = members.into_iter().map(|member| consume(member, events)).collect();
     let mut done = Vec::with_capacity(tasks.len());
@@ -84,7 +84,7 @@ pub(super) async fn consume_all(members: Vec<Subscription>, events: u64) -> Resu
     Ok(done)
 }
 
-/// That a group has finished everything, durably.
+/// Checks that the durable cursor of a group is at the end of the topic.
 pub(super) async fn ensure_finished(store: &dyn Store, group: &GroupName, topic: &TopicName) -> Result<()> {
     let cursor = CursorReads::cursor(store, group, topic).await?.context("the cursor is missing")?;
     let end = store.durable_end(topic);

@@ -1,4 +1,4 @@
-//! Publishers, a task each, that keep a window of unacknowledged batches.
+//! Publishers of the log: each is a task that keeps a window of unacknowledged batches.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,18 +14,18 @@ use tokio::task::JoinSet;
 use crate::load::{EventMaker, Load};
 use crate::timing::{Samples, now, processor_time, timed};
 
-/// One in this many batches has its latency taken.
+/// The latency of one in this many batches is measured.
 const SAMPLED_ONE_IN: u64 = 32;
 
-/// What publishing came to.
+/// What publishing a load cost.
 #[derive(Debug)]
 pub(crate) struct AppendCost {
     pub(crate) elapsed: Duration,
     pub(crate) events: u64,
     pub(crate) syncs: u64,
-    /// Of publishers and log together.
+    /// Processor time of publishers and log together.
     pub(crate) processor: Duration,
-    /// From handing a batch over to its acknowledgement.
+    /// Time from submitting a batch to its acknowledgement.
     pub(crate) latency: Samples,
 }
 
@@ -62,7 +62,7 @@ async fn run_publishers(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Re
     Ok(samples)
 }
 
-/// What a publisher shares with its acknowledgements, which run on the log's threads and must be cheap.
+/// State that a publisher shares with its acknowledgements, which run on threads of the log and must be cheap.
 struct AckWindow {
     outstanding: AtomicUsize,
     empty: Notify,
@@ -94,7 +94,7 @@ impl AckWindow {
         }
     }
 
-    /// Waits until nothing is outstanding.
+    /// Waits until no batch is outstanding.
     async fn drained(&self) {
         while self.outstanding.load(Ordering::Acquire) > 0 {
             self.empty.notified().await;

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use promethean_model::{GroupName, TopicName};
 
-use super::consume::{consume, ensure_finished, subscribe};
 use super::measured_bus::MeasuredBus;
+use super::members::{consume, ensure_finished, subscribe};
 use super::publish::{publish, topics};
 use super::{BusRun, line};
 use crate::load::Load;

@@ -1,4 +1,4 @@
-//! Subscribers: what they ask for, and their acks.
+//! Subscribers of a server: their requests and their acks.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::timing::{Epoch, Samples};
 use crate::wire::events::{Scanner, is_ok};
 use crate::wire::socket::{ClientSocket, put_text};
 
-/// How a subscriber takes events.
+/// How a subscriber acks events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acks {
-    /// An ack for each event.
+    /// One ack for each event.
     Each,
-    /// Many events in a frame, and an ack for all of them.
+    /// Many events in a frame, and one ack for all of them.
     Batched,
-    /// None: the server acks what it wrote.
+    /// No acks: the server acks events when it has written them.
     None,
 }
 
@@ -39,17 +39,17 @@ pub(super) struct Subscriber {
     group: String,
     acks: Acks,
     scanner: Scanner,
-    /// Everything of an ack before its ids.
+    /// The part of an ack before its ids.
     ack: Vec<u8>,
-    /// The ack in the making.
+    /// Buffer for the next ack.
     text: Vec<u8>,
 }
 
-/// The reply to this comes when all acks are durable.
+/// The end of the last ack, which asks for a reply; it comes when all acks are durable.
 const LAST: &[u8] = br#","corr":"last"}"#;
 
 impl Subscriber {
-    /// Connects; asks for nothing yet.
+    /// Connects without subscribing.
     pub(super) async fn join(
         server: &ServerProcess,
         topic: &str,
@@ -64,7 +64,7 @@ impl Subscriber {
         Ok(Subscriber { socket: server.open().await?, topic, group, acks, scanner, ack, text: Vec::new() })
     }
 
-    /// Asks for events and waits until the server said yes. From `latest`, so that none come before.
+    /// Subscribes from the latest event on and waits for the reply.
     pub(super) async fn listen(&mut self) -> Result<()> {
         let wanted = self.wanted("latest");
         self.socket.request(&wanted).await?;
@@ -82,7 +82,7 @@ impl Subscriber {
         .to_string()
     }
 
-    /// Takes so many events from the first on and acks them, until all acks are durable.
+    /// Subscribes from the first event on, acks `events` events, and waits until all acks are durable.
     pub(super) async fn drain(&mut self, events: u64) -> Result<()> {
         let wanted = self.wanted("earliest");
         self.socket.text(&wanted);
@@ -106,7 +106,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Takes so many events as they come, and says how long each was on its way.
+    /// Receives and acks `events` events; returns how long each took to arrive.
     pub(super) async fn receive(&mut self, epoch: Epoch, events: u64) -> Result<Samples> {
         let (mut left, mut samples) = (events, Samples::default());
         while left > 0 {
@@ -132,7 +132,7 @@ impl Subscriber {
     }
 }
 
-/// Makes acks for the events of one message.
+/// Writes the acks of one message.
 struct AckWriter<'a> {
     out: &'a mut Vec<u8>,
     text: &'a mut Vec<u8>,
@@ -140,7 +140,7 @@ struct AckWriter<'a> {
 }
 
 impl AckWriter<'_> {
-    /// How many events are left after these; `None` if there were too many. The ack of the last one asks for a reply.
+    /// Returns how many events are left; `None` if there were too many. The ack of the last event asks for a reply.
     fn write<'i>(self, ids: impl Iterator<Item = &'i [u8]>, left: u64, acks: Acks) -> Option<u64> {
         let AckWriter { out, text, before } = self;
         let mut left = left;
