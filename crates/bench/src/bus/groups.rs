@@ -1,7 +1,7 @@
 //! `groups`: one topic, delivered to many groups.
 
 use anyhow::Result;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::{GroupName, TopicName};
 
 use super::measured_bus::MeasuredBus;
@@ -44,7 +44,8 @@ fn measure(bench: &BusRun, groups: usize, one_group: Option<f64>) -> Result<f64>
     let names = (0..groups).map(|number| Ok(format!("bench-{number}").parse()?));
     let names = names.collect::<Result<Vec<GroupName>>>()?;
     let wanted = names.iter().map(|group| (topic.clone(), group.clone()));
-    let members = local.run(subscribe_all(local.bus(), wanted, bench.plan.in_flight, Start::Earliest))?;
+    let members =
+        local.run(subscribe_all(local.bus(), wanted, bench.plan.in_flight, StartPosition::Earliest))?;
     let (members, spent) = local.measure(events * groups as u64, async {
         let (published, members) =
             tokio::join!(publish(local.bus(), &topics, load), consume_all(members, events));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::TopicName;
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub(crate) fn idle_child(data: &Path, groups: usize, seconds: u64) -> Result<()>
         let names = (from..to).map(|number| Ok(format!("bench-{number}").parse()?));
         let names = names.collect::<Result<Vec<_>>>()?;
         let wanted = names.into_iter().map(|group| (topic.clone(), group));
-        subscribe_all(local.bus(), wanted, IN_FLIGHT, Start::Latest).await
+        subscribe_all(local.bus(), wanted, IN_FLIGHT, StartPosition::Latest).await
     };
     let first = local.run(async {
         publish(local.bus(), &topics, load).await?;

@@ -1,7 +1,7 @@
 //! Members of groups: subscribing and consuming.
 
 use anyhow::{Context, Result, ensure};
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, Subscription, SubscriptionItem};
 use promethean_model::{GroupName, TopicName};
@@ -19,7 +19,7 @@ pub(super) async fn subscribe(
     group: &GroupName,
     in_flight: usize,
 ) -> Result<Subscription> {
-    join(bus, topic, group, in_flight, Start::Earliest).await
+    join(bus, topic, group, in_flight, StartPosition::Earliest).await
 }
 
 async fn join(
@@ -27,7 +27,7 @@ async fn join(
     topic: &TopicName,
     group: &GroupName,
     in_flight: usize,
-    from: Start,
+    from: StartPosition,
 ) -> Result<Subscription> {
     let mut wanted = Subscribe::new(topic.clone().into(), group.clone());
     wanted.options.from = Some(from);
@@ -40,7 +40,7 @@ pub(super) async fn subscribe_all(
     bus: &Bus,
     wanted: impl Iterator<Item = (TopicName, GroupName)>,
     in_flight: usize,
-    from: Start,
+    from: StartPosition,
 ) -> Result<Vec<Subscription>> {
     let (mut tasks, mut members) = (JoinSet::new(), Vec::new());
     for (topic, group) in wanted {

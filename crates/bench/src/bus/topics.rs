@@ -1,7 +1,7 @@
 //! `topics`: many topics with a group each.
 
 use anyhow::Result;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::GroupName;
 
 use super::measured_bus::MeasuredBus;
@@ -49,7 +49,8 @@ fn measure(bench: &BusRun, count: usize, one_topic: Option<f64>) -> Result<f64> 
         members
     };
     let members = local.run(async {
-        let members = subscribe_all(local.bus(), wanted(), bench.plan.in_flight, Start::Earliest).await?;
+        let members =
+            subscribe_all(local.bus(), wanted(), bench.plan.in_flight, StartPosition::Earliest).await?;
         let members = round(members, 1).await?;
         local.store().checkpoint().await?;
         Ok(members)

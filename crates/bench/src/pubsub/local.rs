@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusOptions, Subscription, SubscriptionItem};
 use promethean_model::{Clock, SystemClock, TopicName};
@@ -32,7 +32,7 @@ pub(super) fn subscribe(args: &PubsubArgs) -> Result<Samples> {
     let (topic, stamps): (TopicName, _) = (args.topic.parse()?, Arc::new(Stamps::new()));
     with_bus(args, async |bus| {
         let mut wanted = Subscribe::new(topic.clone().into(), GROUP.parse()?);
-        wanted.options.from = Some(Start::Earliest);
+        wanted.options.from = Some(StartPosition::Earliest);
         wanted.member.max_in_flight = IN_FLIGHT;
         let member = bus.subscribe(wanted).await?;
         let (published, received) =

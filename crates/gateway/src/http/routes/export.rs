@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
 use promethean_bus::read::Scan;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tracing::warn;
@@ -57,7 +57,7 @@ async fn export(call: &mut Call) -> Reply {
     let to_ts = args.parse("toTs")?.unwrap_or_else(|| app.clock.wall_ms());
     let ndjson = args.flag("ndjson", true);
     // Nothing before the first event of that time is wanted; what is after it is looked at one by one.
-    let scan = app.bus.scan(&topic, Start::Ts(from_ts)).await?;
+    let scan = app.bus.scan(&topic, StartPosition::Ts(from_ts)).await?;
     let mut scan = scan.normalize(args.flag("normalize", false));
     if let Some(offset) = args.parse("fromOffset")? {
         scan.skip_to(Offset(offset));

@@ -1,4 +1,4 @@
-use promethean_bus::rows::{AskedOptions, Start};
+use promethean_bus::rows::{AskedOptions, StartPosition};
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Subscription, SubscriptionItem};
 use serde_json::{Value, json};
@@ -7,8 +7,11 @@ use super::world::World;
 
 /// A member that gives an event up after one attempt.
 async fn member(world: &World, topic: &str) -> Subscription {
-    let options =
-        AskedOptions { from: Some(Start::Earliest), max_attempts: Some(1), ..AskedOptions::default() };
+    let options = AskedOptions {
+        from: Some(StartPosition::Earliest),
+        max_attempts: Some(1),
+        ..AskedOptions::default()
+    };
     let request = Subscribe { options, ..Subscribe::new(topic.parse().unwrap(), "g".parse().unwrap()) };
     world.bus.subscribe(request).await.unwrap()
 }
