@@ -1,4 +1,5 @@
-//! Rewrites the sealed segments of compacted topics so that only the latest event of each key is left.
+//! Compaction: rewrites the sealed segments of compacted topics, so that only the latest event of each key is
+//! left.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const BUFFER_BYTES: usize = 1024 * 1024;
 const GHOSTS_PER_RUN: usize = 256 * 1024;
 
 impl LogCore {
-    /// Compacts every topic that has gathered enough new segments.
+    /// Compacts every topic that has enough new segments.
     pub(crate) fn compact_topics(&self) -> Result<(), MaintenanceError> {
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         for topic in topics {
@@ -39,8 +40,8 @@ impl LogCore {
     fn compact(&self, topic: &Topic) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         let _one_at_a_time = lock(&self.merging);
-        // Noted only now: another thread may have compacted since the look, and a rewrite of what was there before would
-        // take the names of its segments.
+        // Read again under the lock: another thread may have compacted meanwhile, and a rewrite of the old
+        // segments would take the names of its segments.
         let inputs = &sealed_segments(topic, self.hold_of(topic));
         if !worth_compacting(topic, inputs) {
             return Ok(());
@@ -81,7 +82,7 @@ impl LogCore {
         let still_there =
             sealed_segments(topic, self.hold_of(topic)).iter().filter(|meta| inputs.contains(meta)).count();
         if still_there != inputs.len() || !undisturbed {
-            // Retention was faster, or a checkpoint has noted the old segments and is not finished.
+            // Retention has removed a segment, or an unfinished checkpoint has noted the old segments.
             outputs.iter().for_each(|meta| self.remove_segment(meta, false));
             self.discard_runs(&ghosts);
             return Ok(());
@@ -125,7 +126,7 @@ impl LogCore {
     }
 }
 
-/// Segments that no longer change, on disk as the manifest has them, and that nobody has still to read.
+/// Segments that no longer change, are on disk as in the manifest, and are not held.
 fn sealed_segments(topic: &Topic, hold: Option<u64>) -> Vec<SegmentMeta> {
     let state = topic.state();
     if !state.policy.compacted || topic.is_deleted() {
@@ -151,7 +152,7 @@ enum RewriteError {
     Io(io::Error),
 }
 
-/// Writes survivors into new segments that cover the same offsets.
+/// Writes the surviving records into new segments that cover the same offsets.
 struct Rewriter<'a> {
     core: &'a LogCore,
     topic: &'a Topic,
@@ -233,7 +234,7 @@ impl<'a> Rewriter<'a> {
         if output.buffer.len() >= BUFFER_BYTES { output.flush() } else { Ok(()) }
     }
 
-    /// The event goes, its id is remembered for the dedupe window.
+    /// Leaves an event out; its id stays as a ghost for the dedupe window.
     fn bury(&mut self, view: &RecordView<'_>, meta: &SegmentMeta) -> io::Result<()> {
         let window = self.topic.state().policy.dedupe_window_ms as i64;
         if self.now.saturating_sub(meta.last_append) >= window {
@@ -302,7 +303,7 @@ impl<'a> Rewriter<'a> {
         self.flush_ghosts()
     }
 
-    /// No manifest names what was written, and none will.
+    /// Removes the files that were written: no manifest names them.
     fn abandon(self) {
         let current = self.current.map(|output| output.meta);
         for meta in self.done.iter().chain(&current) {

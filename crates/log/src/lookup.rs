@@ -1,4 +1,4 @@
-//! Finds events by id, key and time without scanning the topic.
+//! Lookups: events by id, key and time, without a scan of the topic.
 
 use std::ops::{ControlFlow, Range};
 
@@ -38,7 +38,7 @@ impl LogCore {
         self.newest_of_key(topic, key, key_hash(key), topic.end())
     }
 
-    /// Offset of the key's latest event below `end`, durable or not.
+    /// Finds the offset of the key's latest event below `end`, durable or not.
     pub(crate) fn latest_offset_of_key(
         &self,
         topic: &Topic,
@@ -59,7 +59,8 @@ impl LogCore {
         self.with_index(|core| core.search_newest(topic, key, hash, end))?
     }
 
-    /// The key's latest record below `end`. Does not rebuild a damaged index, so it can be used while that is locked.
+    /// Finds the key's latest record below `end`. Does not rebuild a damaged index, so it can be called while
+    /// `merging` is locked.
     pub(crate) fn search_newest(
         &self,
         topic: &Topic,
@@ -86,7 +87,7 @@ impl LogCore {
         Ok(found)
     }
 
-    /// The key's events with offsets in `range`, the newest `limit` of them, oldest first.
+    /// Finds the key's events with offsets in `range`: the newest `limit` of them, oldest first.
     pub(crate) fn key_history(
         &self,
         topic: &Topic,
@@ -122,7 +123,7 @@ impl LogCore {
         Ok(history)
     }
 
-    /// The lowest durable offset whose event has a `ts` of at least this.
+    /// Finds the lowest durable offset whose event has at least this `ts`.
     pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let places: Vec<FilePlace> = {
@@ -169,7 +170,8 @@ impl LogCore {
         Ok(None)
     }
 
-    /// Runs a lookup; if a run turns out damaged, replaces it and tries again, for as many runs as there are.
+    /// Runs a lookup. If it finds a damaged run, the run is replaced and the lookup tried again, at most once
+    /// per run.
     pub(crate) fn with_index<T>(
         &self,
         mut look: impl FnMut(&LogCore) -> Result<T, RunError>,

@@ -1,4 +1,4 @@
-//! Keeps the number of index runs small.
+//! The merge of index runs, which keeps their number small.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::index::{DIR, EntryKind, Merged, RunError, run_path};
 use crate::poison::lock;
 
 impl LogCore {
-    /// Does one merge; says whether there was one to do.
+    /// Does one merge. Returns whether there was one to do.
     pub(crate) fn merge_runs(&self) -> Result<bool, MaintenanceError> {
         self.check_writing()?;
         let one_at_a_time = lock(&self.merging);
@@ -21,7 +21,7 @@ impl LogCore {
             let all = catalog.by_id.values();
             all.map(|topic| (topic.id(), topic.state().on_disk_from())).collect::<HashMap<_, _>>()
         });
-        // Entries come sorted by topic, so the last answer is nearly always the next one too.
+        // Entries are sorted by topic, so the last answer is nearly always the next answer too.
         let last = Cell::new((0, on_disk_from.get(&0).copied()));
         let keep = |kind: EntryKind, topic: u32, offset: u64| {
             if last.get().0 != topic {
@@ -30,7 +30,7 @@ impl LogCore {
             match (kind, last.get().1) {
                 (_, None) => false,
                 (EntryKind::Ghost, Some(_)) => true,
-                // Trimmed events still answer for their ids until their segment goes and leaves ghosts.
+                // Entries of trimmed events are needed to find their ids, until ghosts replace their segment.
                 (_, Some(from)) => offset >= from,
             }
         };
@@ -65,7 +65,7 @@ impl LogCore {
         self.index.install(added.iter().map(Arc::clone).collect(), &removed, false);
         drop(manifest);
         for number in removed {
-            // Left for the next open if it cannot be removed now: no manifest names it.
+            // If the file cannot be removed now, the next open removes it: no manifest names it.
             let _ = self.disk.remove(&run_path(number));
         }
         self.counters.merges.fetch_add(1, Ordering::Relaxed);

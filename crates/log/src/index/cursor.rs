@@ -1,4 +1,4 @@
-//! Reads a run from its first entry to its last, many pages at a time.
+//! A cursor that reads a run from its first entry to its last, many pages at a time.
 
 use std::sync::Arc;
 
@@ -9,15 +9,16 @@ use super::run::{Run, RunError};
 use super::run_writer::BUFFER_LEN;
 use crate::file_io::read_full;
 
-/// A position in a run. Everything it passes is verified: pages, order, and fences against the data they lead to.
+/// A position in a run. The cursor verifies all it passes: pages, order, and fences against the data they
+/// lead to.
 #[derive(Debug)]
 pub(crate) struct RunCursor {
     run: Arc<Run>,
     buf: Vec<u8>,
-    /// The file's page that comes next, and its place in `buf`.
+    /// The next page of the file, and its position in `buf`.
     page: u64,
     page_in_buf: usize,
-    /// The data and fence pages passed so far.
+    /// The numbers of data and fence pages passed so far.
     data: u64,
     fence: u64,
     /// The current entry and the end of its page, in `buf`.
@@ -29,7 +30,7 @@ pub(crate) struct RunCursor {
 }
 
 impl RunCursor {
-    /// Stands on the run's first entry.
+    /// Makes a cursor at the run's first entry.
     pub(crate) fn new(run: Arc<Run>) -> Result<RunCursor, RunError> {
         let mut cursor = RunCursor {
             run,
@@ -47,7 +48,7 @@ impl RunCursor {
         Ok(cursor)
     }
 
-    /// The current entry's key, `None` past the last.
+    /// The current entry's key; `None` past the last entry.
     pub(crate) fn key(&self) -> Option<SortKey> {
         self.key
     }
@@ -103,7 +104,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Verifies the file's next page; where its items are in `buf`.
+    /// Verifies the file's next page. Returns where its items begin and end in `buf`.
     fn next_page(&mut self, count: usize, item_len: usize) -> Result<(usize, usize), RunError> {
         if self.page_in_buf >= self.buf.len() {
             self.fill()?;
@@ -128,7 +129,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Damage in the page passed last.
+    /// The error for damage in the last page.
     fn damaged(&self, what: &'static str) -> RunError {
         self.run.damaged_page(PageAt { run: self.run.meta.number, page: self.page.saturating_sub(1) }, what)
     }

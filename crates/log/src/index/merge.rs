@@ -1,4 +1,4 @@
-//! Merges neighbouring runs into one, streaming, in memory bounded by the number of inputs.
+//! The merge of neighbouring runs into one. It streams, with memory in proportion to the number of inputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::disk::Disk;
 /// Entries between two looks at the stop flag.
 const STOP_EVERY: u64 = 4096;
 
-/// Tells whether the event at this offset of this topic is still worth an entry.
+/// Decides whether the event at this offset of this topic keeps its entry.
 pub(crate) type Keep<'a> = &'a dyn Fn(EntryKind, u32, u64) -> bool;
 
 /// How a merge ended.
@@ -24,7 +24,7 @@ pub(crate) enum Merged {
     Run(Arc<Run>),
     /// Nothing was kept: the inputs can go.
     Empty,
-    /// The flag was set. Nothing is left behind and the inputs are still needed.
+    /// The stop flag was set. No file is left behind, and the inputs are still needed.
     Stopped,
 }
 
@@ -50,7 +50,7 @@ fn merge_sized<const N: usize>(
     stop: &AtomicBool,
 ) -> Result<Merged, RunError> {
     let mut cursors = task.inputs.iter().map(Run::cursor).collect::<Result<Vec<_>, _>>()?;
-    // The keys again, side by side: every step compares all of them.
+    // A copy of the keys, side by side: every step compares all of them.
     let mut keys: Vec<_> = cursors.iter().map(RunCursor::key).collect();
     let mut writer = RunWriter::create(disk, next, merged_meta(task))?;
     let mut passed = 0_u64;
@@ -70,7 +70,7 @@ fn merge_sized<const N: usize>(
     Ok(writer.finish()?.map_or(Merged::Empty, |run| Merged::Run(Arc::new(run))))
 }
 
-/// The input with the smallest key; of equal keys the newest run's, which the writer then prefers.
+/// The input with the smallest key; of equal keys, that of the newest run, which the writer then keeps.
 fn smallest(keys: &[Option<SortKey>]) -> Option<(usize, SortKey)> {
     let mut best: Option<(usize, SortKey)> = None;
     for (nth, key) in keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One immutable sorted file of entries, read a page at a time.
+//! A run: one immutable sorted file of entries, read a page at a time.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -21,27 +21,28 @@ pub(crate) struct Run {
     pub(super) top: Vec<SortKey>,
 }
 
-/// A run cannot be read or written. Runs are derived: the segments can always rebuild them.
+/// The error of a run that cannot be read or written. Runs are derived data: they can be rebuilt from the
+/// segments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// The disk refused.
+    /// The disk failed.
     #[error("{file}: {source}")]
     Io {
         /// The run's path.
         file: String,
-        /// What the disk said.
+        /// The error of the disk.
         source: io::Error,
     },
-    /// Bytes are not what was written.
+    /// The bytes fail a check.
     #[error("{file} is damaged in bytes {from_byte}..{to_byte}: {what}")]
     Damaged {
         /// The run's path.
         file: String,
-        /// First byte of the smallest range known to hold the damage.
+        /// First byte of the smallest range that is known to hold the damage.
         from_byte: u64,
-        /// End of that range.
+        /// First byte after that range.
         to_byte: u64,
-        /// What does not hold.
+        /// Which check failed.
         what: &'static str,
     },
 }
@@ -82,7 +83,7 @@ impl Run {
         &self.meta
     }
 
-    /// The file, for its sync. Until then a new run is not durable.
+    /// The file, to sync it. A new run is not durable before that.
     pub(crate) fn file(&self) -> &dyn DiskFile {
         &*self.file
     }
@@ -128,7 +129,7 @@ impl Run {
         self.walk(topic, hash, u64::MAX, &mut visit).map(|_| ())
     }
 
-    /// The ghost of an id.
+    /// Finds the ghost of an id.
     pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
         let key = SortKey::ghost(topic, id);
         let mut buf = [0; PAGE_LEN];
@@ -138,7 +139,7 @@ impl Run {
         Ok(found.and_then(|at| entries.get(at)).map(GhostEntry::decode))
     }
 
-    /// Streams all entries in order.
+    /// Makes a cursor at the first entry.
     pub(crate) fn cursor(self: &Arc<Self>) -> Result<RunCursor, RunError> {
         RunCursor::new(Arc::clone(self))
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::entry::EntryKind;
 use super::run::Run;
 
-/// Runs of a level that are worth a merge.
+/// A level with this many runs is merged.
 pub(crate) const FAN_OUT: usize = 4;
-/// Runs that one merge reads at most; each costs it a buffer.
+/// The most runs that one merge reads; each needs a buffer.
 pub(crate) const INPUTS_MAX: usize = 8;
 
 const _: () = assert!(FAN_OUT >= 2 && INPUTS_MAX >= FAN_OUT);
 
-/// All runs. A set never changes; the next one replaces it.
+/// All runs. A set never changes; a new set replaces it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RunSet {
     ids: Vec<Arc<Run>>,
@@ -22,7 +22,7 @@ pub(crate) struct RunSet {
 }
 
 impl RunSet {
-    /// The runs of a kind, newest first. From newest to oldest their levels never fall.
+    /// The runs of a kind, newest first. From newest to oldest their levels never decrease.
     pub(crate) fn of(&self, kind: EntryKind) -> &[Arc<Run>] {
         match kind {
             EntryKind::Id => &self.ids,
@@ -36,7 +36,8 @@ impl RunSet {
         EntryKind::ALL.into_iter().flat_map(|kind| self.of(kind))
     }
 
-    /// The set after a change. A merged run covers the ages of its inputs and so takes their place.
+    /// Makes the set after a change. A merged run has the ages of its inputs and so takes their place in the
+    /// order.
     pub(crate) fn with(&self, added: Vec<Arc<Run>>, removed: &[u64]) -> RunSet {
         let mut next = self.clone();
         for kind in EntryKind::ALL {
@@ -51,7 +52,7 @@ impl RunSet {
         next
     }
 
-    /// A run whose ages overlap those of an older one, which no sequence of spills and merges leaves behind.
+    /// Finds a run whose ages overlap those of an older run. Spills and merges never leave such runs.
     pub(crate) fn overlapping(&self) -> Option<&Run> {
         EntryKind::ALL
             .into_iter()
@@ -62,8 +63,8 @@ impl RunSet {
             .map(|(newer, _)| &**newer)
     }
 
-    /// What to merge next: the oldest runs of the lowest level that has enough of them. The runs of a level are
-    /// neighbours in age, so the result has a place among the others.
+    /// Picks the runs to merge next: the oldest runs of the lowest level that has enough of them. The runs of
+    /// a level are neighbours in age, so the result fits into the order of ages.
     pub(crate) fn pick_merge(&self) -> Option<MergeTask> {
         let group = EntryKind::ALL
             .into_iter()
@@ -99,7 +100,7 @@ pub(crate) struct MergeTask {
 }
 
 impl MergeTask {
-    /// The runs that the result replaces.
+    /// The numbers of the runs that the result replaces.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.inputs.iter().map(|run| run.meta().number).collect()
     }

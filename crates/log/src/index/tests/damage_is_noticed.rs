@@ -1,4 +1,4 @@
-//! No wrong bit and no missing byte of a run goes unnoticed.
+//! Every wrong bit and every missing byte of a run is noticed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use crate::index::{EntryKind, EventIndex, GhostEntry, Insert, Run, RunError, run
 
 const EVENTS: u64 = 400;
 
-/// An index with one run of ids, number 1, and one of keys, number 2.
+/// Makes an index with one run of ids, number 1, and one of keys, number 2.
 fn small() -> (Arc<MemDisk>, EventIndex) {
     let disk = Arc::new(MemDisk::default());
     let index = EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();

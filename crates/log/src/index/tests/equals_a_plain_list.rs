@@ -41,7 +41,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct World {
     disk: Arc<MemDisk>,
     index: EventIndex,
-    /// Every event ever inserted; the first `in_runs` of them are in runs, the next up to `frozen` in the frozen table.
+    /// Every event ever inserted. The first `in_runs` of them are in runs, the next up to `frozen` are in the
+    /// frozen table.
     events: Vec<Insert>,
     in_runs: usize,
     frozen: usize,
@@ -106,7 +107,7 @@ impl World {
             pos: offset as u32 * 3,
             offset,
             id_hash: spread(id),
-            // A third of the ids have no time; the others have one that goes with the id.
+            // A third of the ids have no time; the time of the others depends on the id.
             id_ms: id_ms(id),
             key_hash: (random >> 32).is_multiple_of(3).then_some(spread((random >> 40) % KEYS)),
             appended_ms: self.events.len() as u64,
@@ -169,7 +170,7 @@ impl World {
         self.ghosts.extend(batch);
     }
 
-    /// What a restart does: runs from disk, the rest inserted again.
+    /// Restarts the index: runs are opened from disk, all other events inserted again.
     fn reopen(&mut self) {
         let runs = self.index.runs();
         let named: Vec<_> =
@@ -177,7 +178,7 @@ impl World {
         let files: BTreeSet<_> = self.disk.list("index").unwrap().into_iter().collect();
         assert_eq!(files, named.iter().map(|(number, ..)| run_path(*number)[6..].to_owned()).collect());
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
-        // Numbers start again at 1, as if the manifest's were old: names in use are passed over.
+        // Numbers start again at 1, as after an old manifest: names in use are skipped.
         self.index = EventIndex::open(disk, &named, 1).map_err(|err| err.1).unwrap();
         for (old, new) in runs.all().zip(self.index.runs().all()) {
             assert_eq!(old.meta(), new.meta());
@@ -236,7 +237,7 @@ impl World {
         self.index.newest_first(kind, topic, hash, &mut collect).unwrap();
         assert_eq!(visited, found);
 
-        // In parts of three, each resumed by offset.
+        // The walk in parts of three entries, each continued by offset.
         let mut parts = Vec::new();
         let mut upto = Some(u64::MAX);
         while let Some(from) = upto.take() {
@@ -281,7 +282,7 @@ fn tiers_stay_few_and_spans_of_equal_hashes_are_found_whole() {
     let mut world = World::new();
     let (mut table_events, mut offset) = (0, 0_u64);
     for round in 0..21_u64 {
-        // One hash fills more pages than a fence page leads to, between two others.
+        // One hash fills more data pages than one fence page covers, between two other hashes.
         for hash in [1, 5, 9] {
             let count = if hash == 5 { 3_000 } else { 3 };
             for _ in 0..count {
