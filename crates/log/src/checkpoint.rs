@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use crate::apply::Unsynced;
 use crate::core::{LogCore, ManifestState};
 use crate::error::MaintenanceError;
-use crate::index::{MemTable, Run, RunError, RunMeta};
-use crate::manifest::{Edit, RunItem, TopicItem};
+use crate::index::{MemTable, Run};
+use crate::manifest::{Edit, TopicItem};
 use crate::planted::{self, Bug};
 use crate::poison::lock;
 use crate::retention::Dropped;
+use crate::runs::{run_io, run_item};
 use crate::segment;
 use crate::topic::Topic;
 
@@ -379,15 +380,4 @@ impl ManifestState {
         change(&mut edit);
         self.manifest.append(&edit)
     }
-}
-
-pub(crate) fn run_io(error: RunError) -> io::Error {
-    match error {
-        RunError::Io { source, .. } => source,
-        damaged => io::Error::other(damaged),
-    }
-}
-
-pub(crate) fn run_item(run: &RunMeta) -> RunItem {
-    RunItem { number: run.number, kind: run.kind as u8, level: run.level }
 }

@@ -4,17 +4,16 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::checkpoint::run_io;
 use crate::core::LogCore;
 use crate::disk::DiskFile;
 use crate::error::{LogReadError, MaintenanceError};
 use crate::file_io::write_all_at;
 use crate::files::SegmentPart;
 use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
-use crate::lookup::run_error;
 use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::record::RecordView;
+use crate::runs::{run_error, run_io, run_item};
 use crate::segment::{DIR, HEADER_BYTES, SAMPLE_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 use crate::topic::{Segment, Topic};
 
@@ -94,7 +93,7 @@ impl LogCore {
         let written = manifest.append_edit(|edit| {
             edit.dropped_segments = inputs.iter().map(|meta| meta.id).collect();
             edit.segments.clone_from(&outputs);
-            edit.runs = ghosts.iter().map(|run| crate::checkpoint::run_item(run.meta())).collect();
+            edit.runs = ghosts.iter().map(|run| run_item(run.meta())).collect();
         });
         written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
         self.index.install(ghosts, &[], false);

@@ -6,10 +6,11 @@ use promethean_model::EventId;
 
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
-use crate::error::{LogDamage, LogReadError};
+use crate::error::LogReadError;
 use crate::index::{EntryKind, RunError};
 use crate::read::{FilePlace, ReadLimit};
 use crate::record::Record;
+use crate::runs::run_error;
 use crate::samples::start_at;
 use crate::topic::Topic;
 
@@ -184,22 +185,5 @@ impl LogCore {
             }
         }
         look(self).map_err(run_error)
-    }
-}
-
-pub(crate) fn run_error(error: RunError) -> LogReadError {
-    match error {
-        RunError::Io { file, source } => {
-            LogReadError::Io { action: "read", file, message: source.to_string() }
-        }
-        RunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
-            topic: None,
-            file,
-            from_byte,
-            to_byte,
-            from_offset: 0,
-            to_offset: 0,
-            what,
-        }),
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use crate::batch::{id_hash, key_hash};
-use crate::checkpoint::run_item;
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError, MaintenanceError};
 use crate::index::{DIR, EntryKind, Insert, MemTable, Run, run_path};
-use crate::lookup::run_error;
 use crate::poison::lock;
 use crate::read::ReadLimit;
+use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 
@@ -82,20 +81,7 @@ impl LogCore {
     fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
-        let mut manifest = lock(&self.manifest);
-        manifest.next_run = self.index.next_number();
-        let written = manifest.append_edit(|edit| {
-            edit.dropped_runs = removed.to_vec();
-            edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
-        });
-        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(runs, removed, false);
-        drop(manifest);
-        for number in removed {
-            // If the file cannot be removed now, the next open removes it: no manifest names it.
-            let _ = self.disk.remove(&run_path(*number));
-        }
-        Ok(())
+        self.install_runs(runs, removed)
     }
 }
 

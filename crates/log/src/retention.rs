@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::checkpoint::run_io;
 use crate::core::LogCore;
 use crate::error::{LogReadError, MaintenanceError};
 use crate::index::{EntryKind, GhostEntry, Run};
 use crate::poison::lock;
 use crate::read::ReadLimit;
+use crate::runs::run_io;
 use crate::segment::SegmentMeta;
 use crate::topic::{Segment, Topic, TopicState};
 
@@ -169,14 +169,6 @@ impl LogCore {
         self.index.write_ghosts(ghosts, appended).map_err(run_io)
     }
 
-    /// Removes the files of runs that no manifest names.
-    pub(crate) fn discard_runs(&self, runs: &[Arc<Run>]) {
-        for run in runs {
-            // If the file cannot be removed now, the next open removes it.
-            let _ = self.disk.remove(&crate::index::run_path(run.meta().number));
-        }
-    }
-
     /// Reads the ghosts of a dropped segment. Damaged records get none; their damage is noted.
     fn ghosts_of(&self, dropped: &Dropped) -> io::Result<Vec<GhostEntry>> {
         let mut ghosts = Vec::with_capacity(dropped.meta.records as usize);
@@ -226,22 +218,5 @@ impl LogCore {
             .map(|meta| meta.number)
             .collect();
         self.drop_runs(&old)
-    }
-
-    pub(crate) fn drop_runs(&self, numbers: &[u64]) -> Result<(), MaintenanceError> {
-        if numbers.is_empty() {
-            return Ok(());
-        }
-        self.check_writing()?;
-        let mut manifest = lock(&self.manifest);
-        let dropped = manifest.append_edit(|edit| edit.dropped_runs = numbers.to_vec());
-        dropped.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(Vec::new(), numbers, false);
-        drop(manifest);
-        for number in numbers {
-            // If the file cannot be removed now, the next open removes it: no manifest names it.
-            let _ = self.disk.remove(&crate::index::run_path(*number));
-        }
-        Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError};
 use crate::index::RunError;
-use crate::lookup::run_error;
 use crate::read::ReadLimit;
+use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 

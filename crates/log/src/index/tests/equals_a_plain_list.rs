@@ -16,7 +16,7 @@ const IDS: u64 = 400;
 const KEYS: u64 = 5;
 
 #[derive(Debug, Clone)]
-enum Op {
+enum Step {
     Insert { count: u64, seed: u64 },
     Freeze,
     Spill,
@@ -26,15 +26,15 @@ enum Op {
     Reopen,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (1..700_u64, any::<u64>()).prop_map(|(count, seed)| Op::Insert { count, seed }),
-        3 => Just(Op::Freeze),
-        5 => Just(Op::Spill),
-        3 => prop::bool::weighted(0.2).prop_map(|stop| Op::Merge { stop }),
-        1 => (0..TOPICS, 1..300_u64).prop_map(|(topic, drop)| Op::Retain { topic, drop }),
-        2 => (1..200_u64, any::<u64>()).prop_map(|(count, seed)| Op::Ghosts { count, seed }),
-        1 => Just(Op::Reopen),
+        6 => (1..700_u64, any::<u64>()).prop_map(|(count, seed)| Step::Insert { count, seed }),
+        3 => Just(Step::Freeze),
+        5 => Just(Step::Spill),
+        3 => prop::bool::weighted(0.2).prop_map(|stop| Step::Merge { stop }),
+        1 => (0..TOPICS, 1..300_u64).prop_map(|(topic, drop)| Step::Retain { topic, drop }),
+        2 => (1..200_u64, any::<u64>()).prop_map(|(count, seed)| Step::Ghosts { count, seed }),
+        1 => Just(Step::Reopen),
     ]
 }
 
@@ -69,14 +69,14 @@ impl World {
         }
     }
 
-    fn apply(&mut self, op: &Op) {
-        match *op {
-            Op::Insert { count, seed } => {
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Insert { count, seed } => {
                 for nth in 0..count {
                     self.insert(scramble(seed, nth));
                 }
             }
-            Op::Freeze => {
+            Step::Freeze => {
                 let waiting = self.index.frozen().is_some();
                 let before = self.index.generation();
                 let frozen = self.index.freeze();
@@ -86,14 +86,14 @@ impl World {
                     self.frozen = self.events.len();
                 }
             }
-            Op::Spill => self.spill(),
-            Op::Merge { stop } => self.merge(stop),
-            Op::Retain { topic, drop } => {
+            Step::Spill => self.spill(),
+            Step::Merge { stop } => self.merge(stop),
+            Step::Retain { topic, drop } => {
                 let topic = topic as usize;
                 self.earliest[topic] = (self.earliest[topic] + drop).min(self.next_offset[topic]);
             }
-            Op::Ghosts { count, seed } => self.write_ghosts(count, seed),
-            Op::Reopen => self.reopen(),
+            Step::Ghosts { count, seed } => self.write_ghosts(count, seed),
+            Step::Reopen => self.reopen(),
         }
     }
 
@@ -268,10 +268,10 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
     #[test]
-    fn finds_what_the_model_finds(ops in prop::collection::vec(op(), 1..60)) {
+    fn finds_what_the_model_finds(ops in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new();
-        for op in &ops {
-            world.apply(op);
+        for step in &ops {
+            world.apply(step);
         }
         world.check();
     }

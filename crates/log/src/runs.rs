@@ -1,14 +1,15 @@
-//! The merge of index runs, which keeps their number small.
+//! The set of index runs on disk: merges, which keep their number small, and how runs are added and dropped.
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::checkpoint::run_item;
 use crate::core::LogCore;
-use crate::error::MaintenanceError;
-use crate::index::{DIR, EntryKind, Merged, RunError, run_path};
+use crate::error::{LogDamage, LogReadError, MaintenanceError};
+use crate::index::{DIR, EntryKind, Merged, Run, RunError, RunMeta, run_path};
+use crate::manifest::RunItem;
 use crate::poison::lock;
 
 impl LogCore {
@@ -49,26 +50,77 @@ impl LogCore {
             Merged::Empty => Vec::new(),
         };
         for run in &added {
-            let path = run_path(run.meta().number);
-            let synced = run.file().sync();
-            let synced = synced.and_then(|()| self.disk.sync_dir(DIR));
-            synced.map_err(|error| self.fail(format!("syncing {path} failed: {error}")))?;
+            let synced = run.file().sync().and_then(|()| self.disk.sync_dir(DIR));
+            synced.map_err(|error| self.fail(format!("syncing {} failed: {error}", run.path())))?;
         }
-        let removed = task.numbers();
+        self.install_runs(added, &task.numbers())?;
+        self.counters.merges.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Names durable runs in the manifest, makes them visible, and removes the runs that they replace.
+    pub(crate) fn install_runs(&self, added: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
         let mut manifest = lock(&self.manifest);
         manifest.next_run = self.index.next_number();
         let written = manifest.append_edit(|edit| {
             edit.runs = added.iter().map(|run| run_item(run.meta())).collect();
-            edit.dropped_runs = removed.clone();
+            edit.dropped_runs = removed.to_vec();
         });
         written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(added.iter().map(Arc::clone).collect(), &removed, false);
+        self.index.install(added, removed, false);
         drop(manifest);
-        for number in removed {
+        self.remove_run_files(removed.iter().copied());
+        Ok(())
+    }
+
+    /// Drops runs without a replacement.
+    pub(crate) fn drop_runs(&self, numbers: &[u64]) -> Result<(), MaintenanceError> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        self.check_writing()?;
+        self.install_runs(Vec::new(), numbers)
+    }
+
+    /// Removes the files of new runs that will not be installed.
+    pub(crate) fn discard_runs(&self, runs: &[Arc<Run>]) {
+        self.remove_run_files(runs.iter().map(|run| run.meta().number));
+    }
+
+    fn remove_run_files(&self, numbers: impl Iterator<Item = u64>) {
+        for number in numbers {
             // If the file cannot be removed now, the next open removes it: no manifest names it.
             let _ = self.disk.remove(&run_path(number));
         }
-        self.counters.merges.fetch_add(1, Ordering::Relaxed);
-        Ok(true)
+    }
+}
+
+pub(crate) fn run_item(run: &RunMeta) -> RunItem {
+    RunItem { number: run.number, kind: run.kind as u8, level: run.level }
+}
+
+/// The error of a run as an error of writing.
+pub(crate) fn run_io(error: RunError) -> io::Error {
+    match error {
+        RunError::Io { source, .. } => source,
+        damaged => io::Error::other(damaged),
+    }
+}
+
+/// The error of a run as an error of reading.
+pub(crate) fn run_error(error: RunError) -> LogReadError {
+    match error {
+        RunError::Io { file, source } => {
+            LogReadError::Io { action: "read", file, message: source.to_string() }
+        }
+        RunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
+            topic: None,
+            file,
+            from_byte,
+            to_byte,
+            from_offset: 0,
+            to_offset: 0,
+            what,
+        }),
     }
 }
