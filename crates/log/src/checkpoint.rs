@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::apply::Unsynced;
 use crate::core::{LogCore, ManifestState};
 use crate::error::MaintenanceError;
-use crate::index::{MemTable, Run};
+use crate::index::{IndexRun, MemTable};
 use crate::manifest::{Edit, TopicItem};
 use crate::planted::{self, Bug};
 use crate::poison::lock;
@@ -50,7 +50,7 @@ struct CheckpointCut {
     dropped: Vec<Dropped>,
     frozen: Option<Arc<MemTable>>,
     /// The runs of this cut, once they are written.
-    runs: Option<Vec<Arc<Run>>>,
+    runs: Option<Vec<Arc<IndexRun>>>,
     rewrite: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::core::LogCore;
 use crate::error::{AppendError, LogReadError};
 use crate::index::{EntryKind, EventIndex};
 use crate::record::{NewId, content_hash};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::topic::Topic;
 
 /// The outcome of one event of a batch.
@@ -135,7 +135,7 @@ impl LogCore {
     /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch.
     pub(crate) fn decide(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         prior: &PriorLookups,
     ) -> Result<Decision, AppendError> {
@@ -175,7 +175,7 @@ impl LogCore {
 
     fn decide_event(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         slot: &BatchSlot,
         prior: Option<IdLookup>,
@@ -198,7 +198,7 @@ impl LogCore {
     /// Finds an event with this id placed at or after `since`.
     fn find_recent(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         topic: &Topic,
         id: EventId,
         hash: u64,
@@ -232,7 +232,7 @@ impl LogCore {
 
     fn check_expectations(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         prior: &PriorLookups,
     ) -> Result<(), AppendError> {
@@ -261,7 +261,7 @@ impl LogCore {
 
     fn recent_offset_of_key(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         topic: &Topic,
         key: &[u8],
         hash: u64,

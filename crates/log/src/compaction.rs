@@ -9,7 +9,7 @@ use crate::disk::DiskFile;
 use crate::error::{LogReadError, MaintenanceError};
 use crate::file_io::write_all_at;
 use crate::files::SegmentPart;
-use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
+use crate::index::{DIR as INDEX_DIR, GhostEntry, IndexRun};
 use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::record::RecordView;
@@ -74,7 +74,7 @@ impl LogCore {
         topic: &Topic,
         inputs: &[SegmentMeta],
         outputs: Vec<SegmentMeta>,
-        ghosts: Vec<Arc<Run>>,
+        ghosts: Vec<Arc<IndexRun>>,
     ) -> Result<(), MaintenanceError> {
         let upkeep = lock(&self.upkeep);
         let undisturbed = !upkeep.has_pending() && self.poison.reason().is_none();
@@ -110,7 +110,7 @@ impl LogCore {
         Ok(())
     }
 
-    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<Run>]) -> io::Result<()> {
+    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<IndexRun>]) -> io::Result<()> {
         for meta in outputs {
             self.files.get(meta.id, SegmentPart::Records)?.sync()?;
             if meta.samples > 0 {
@@ -160,7 +160,7 @@ struct Rewriter<'a> {
     done: Vec<SegmentMeta>,
     current: Option<SegmentOutput>,
     ghosts: Vec<GhostEntry>,
-    ghost_runs: Vec<Arc<Run>>,
+    ghost_runs: Vec<Arc<IndexRun>>,
     ghosts_appended: i64,
 }
 

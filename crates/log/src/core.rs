@@ -16,7 +16,7 @@ use crate::index::EventIndex;
 use crate::manifest::{Edit, Manifest};
 use crate::options::LogOptions;
 use crate::poison::{Poison, lock};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::state::StateSink;
 use crate::topic::{Topic, TopicState};
 
@@ -50,7 +50,7 @@ pub(crate) struct LogCore {
     pub(crate) upkeep: Mutex<Upkeep>,
     pub(crate) committer: Mutex<JournalCommitter>,
     pub(crate) manifest: Mutex<ManifestState>,
-    pub(crate) sequencer: Mutex<Sequencer>,
+    pub(crate) sequencer: Mutex<LogSequencer>,
     /// Wakes the writer: the group has a frame.
     pub(crate) work: Condvar,
     /// Wakes publishers: the queue has room.

@@ -7,7 +7,7 @@ use promethean_model::EventId;
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
 use crate::error::LogReadError;
-use crate::index::{EntryKind, RunError};
+use crate::index::{EntryKind, IndexRunError};
 use crate::read::{FilePlace, ReadLimit};
 use crate::record::Record;
 use crate::runs::run_error;
@@ -68,7 +68,7 @@ impl LogCore {
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Result<Option<Record>, LogReadError>, RunError> {
+    ) -> Result<Result<Option<Record>, LogReadError>, IndexRunError> {
         let earliest = topic.state().earliest;
         let mut found = Ok(None);
         self.index.newest_first(EntryKind::Key, topic.id(), hash, &mut |offset, pos| {
@@ -175,12 +175,12 @@ impl LogCore {
     /// per run.
     pub(crate) fn with_index<T>(
         &self,
-        mut look: impl FnMut(&LogCore) -> Result<T, RunError>,
+        mut look: impl FnMut(&LogCore) -> Result<T, IndexRunError>,
     ) -> Result<T, LogReadError> {
         for _ in 0..=self.index.runs().all().count() {
             match look(self) {
                 Ok(found) => return Ok(found),
-                Err(RunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
+                Err(IndexRunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
                 Err(error) => return Err(run_error(error)),
             }
         }

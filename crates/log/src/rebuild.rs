@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError, MaintenanceError};
-use crate::index::{DIR, EntryKind, Insert, MemTable, Run, run_path};
+use crate::index::{DIR, EntryKind, IndexRun, Insert, MemTable, run_path};
 use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::runs::run_error;
@@ -78,7 +78,7 @@ impl LogCore {
         RebuildPlan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
     }
 
-    fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
+    fn swap_runs(&self, runs: Vec<Arc<IndexRun>>, removed: &[u64]) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
         self.install_runs(runs, removed)
@@ -114,7 +114,7 @@ struct RunBuilder<'a> {
     table: MemTable,
     age: u64,
     per_run: u64,
-    runs: Vec<Arc<Run>>,
+    runs: Vec<Arc<IndexRun>>,
 }
 
 impl RunBuilder<'_> {

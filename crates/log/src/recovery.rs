@@ -22,7 +22,7 @@ use crate::poison::{Poison, lock};
 use crate::record;
 use crate::redo::Nameless;
 use crate::segment::{self, SegmentId};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::state::Redo;
 use crate::topic::{Segment, Topic, TopicState};
 
@@ -188,7 +188,7 @@ fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &Manif
             next_run: snapshot.next_run,
             next_topic: snapshot.next_topic,
         }),
-        sequencer: Mutex::new(Sequencer { next_lsn: lsn + 1, group_number: 1, ..Sequencer::default() }),
+        sequencer: Mutex::new(LogSequencer { next_lsn: lsn + 1, group_number: 1, ..LogSequencer::default() }),
         work: Condvar::new(),
         room: Condvar::new(),
         progress: Mutex::new(LogProgress::default()),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::core::LogCore;
 use crate::error::{LogReadError, MaintenanceError};
-use crate::index::{EntryKind, GhostEntry, Run};
+use crate::index::{EntryKind, GhostEntry, IndexRun};
 use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::runs::run_io;
@@ -148,7 +148,7 @@ impl LogCore {
     }
 
     /// Writes the ids of events in dropped segments as ghosts, for the rest of the dedupe window.
-    pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<Run>>> {
+    pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<IndexRun>>> {
         let mut runs = Vec::new();
         for dropped in dropped.iter().filter(|dropped| dropped.within_dedupe_window) {
             match self.write_ghosts_of(dropped) {
@@ -162,7 +162,7 @@ impl LogCore {
         Ok(runs)
     }
 
-    fn write_ghosts_of(&self, dropped: &Dropped) -> io::Result<Option<Arc<Run>>> {
+    fn write_ghosts_of(&self, dropped: &Dropped) -> io::Result<Option<Arc<IndexRun>>> {
         let mut ghosts = self.ghosts_of(dropped)?;
         ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
         let appended = dropped.meta.last_append.max(0) as u64;

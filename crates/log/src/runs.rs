@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError, MaintenanceError};
-use crate::index::{DIR, EntryKind, Merged, Run, RunError, RunMeta, run_path};
+use crate::index::{DIR, EntryKind, IndexRun, IndexRunError, Merged, RunMeta, run_path};
 use crate::manifest::RunItem;
 use crate::poison::lock;
 
@@ -37,12 +37,12 @@ impl LogCore {
         };
         let merged = match self.index.merge(&task, &keep, &self.signals.stop) {
             Ok(merged) => merged,
-            Err(RunError::Damaged { file, .. }) => {
+            Err(IndexRunError::Damaged { file, .. }) => {
                 drop(one_at_a_time);
                 self.rebuild_index(&file)?;
                 return Ok(true);
             }
-            Err(RunError::Io { file, source }) => return Err(self.upkeep_failed(&file, source, false)),
+            Err(IndexRunError::Io { file, source }) => return Err(self.upkeep_failed(&file, source, false)),
         };
         let added = match merged {
             Merged::Stopped => return Ok(false),
@@ -59,7 +59,11 @@ impl LogCore {
     }
 
     /// Names durable runs in the manifest, makes them visible, and removes the runs that they replace.
-    pub(crate) fn install_runs(&self, added: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
+    pub(crate) fn install_runs(
+        &self,
+        added: Vec<Arc<IndexRun>>,
+        removed: &[u64],
+    ) -> Result<(), MaintenanceError> {
         let mut manifest = lock(&self.manifest);
         manifest.next_run = self.index.next_number();
         let written = manifest.append_edit(|edit| {
@@ -83,7 +87,7 @@ impl LogCore {
     }
 
     /// Removes the files of new runs that will not be installed.
-    pub(crate) fn discard_runs(&self, runs: &[Arc<Run>]) {
+    pub(crate) fn discard_runs(&self, runs: &[Arc<IndexRun>]) {
         self.remove_run_files(runs.iter().map(|run| run.meta().number));
     }
 
@@ -100,20 +104,20 @@ pub(crate) fn run_item(run: &RunMeta) -> RunItem {
 }
 
 /// The error of a run as an error of writing.
-pub(crate) fn run_io(error: RunError) -> io::Error {
+pub(crate) fn run_io(error: IndexRunError) -> io::Error {
     match error {
-        RunError::Io { source, .. } => source,
+        IndexRunError::Io { source, .. } => source,
         damaged => io::Error::other(damaged),
     }
 }
 
 /// The error of a run as an error of reading.
-pub(crate) fn run_error(error: RunError) -> LogReadError {
+pub(crate) fn run_error(error: IndexRunError) -> LogReadError {
     match error {
-        RunError::Io { file, source } => {
+        IndexRunError::Io { file, source } => {
             LogReadError::Io { action: "read", file, message: source.to_string() }
         }
-        RunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
+        IndexRunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
             topic: None,
             file,
             from_byte,

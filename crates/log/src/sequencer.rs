@@ -21,7 +21,7 @@ use crate::topic::{RollRule, Topic};
 
 /// The next LSN and the open group. One lock guards it: batches are ordered by when they take the lock.
 #[derive(Default)]
-pub(crate) struct Sequencer {
+pub(crate) struct LogSequencer {
     pub(crate) next_lsn: u64,
     /// Frames that the writer has not taken yet.
     pub(crate) group: Group,
@@ -79,7 +79,7 @@ impl Group {
     }
 }
 
-impl Sequencer {
+impl LogSequencer {
     pub(crate) fn take_group(&mut self) -> Group {
         let next = self.spare.take().unwrap_or_default();
         self.group_number += 1;
@@ -166,7 +166,7 @@ impl LogCore {
     }
 
     /// Gives the sequencer back and wakes the writer if it sleeps.
-    fn release(&self, held: Option<MutexGuard<'_, Sequencer>>) {
+    fn release(&self, held: Option<MutexGuard<'_, LogSequencer>>) {
         let wake = held.is_some_and(|mut sequencer| std::mem::take(&mut sequencer.writer_waits));
         if wake {
             self.work.notify_one();
@@ -177,7 +177,7 @@ impl LogCore {
     /// of durable duplicates needs no frame: its receipt is returned.
     fn submit_held<'a>(
         &'a self,
-        held: &mut Option<MutexGuard<'a, Sequencer>>,
+        held: &mut Option<MutexGuard<'a, LogSequencer>>,
         batch: &LogBatch,
         durability: Durability,
         done: Completion,
@@ -217,7 +217,7 @@ impl LogCore {
     /// Takes the lock unless it is held, waits for room, and decides the outcome of each event.
     fn lock_and_decide<'a>(
         &'a self,
-        held: &mut Option<MutexGuard<'a, Sequencer>>,
+        held: &mut Option<MutexGuard<'a, LogSequencer>>,
         batch: &LogBatch,
     ) -> Result<Decision, AppendError> {
         loop {
@@ -245,7 +245,7 @@ impl LogCore {
         }
     }
 
-    fn must_wait(&self, sequencer: &Sequencer) -> bool {
+    fn must_wait(&self, sequencer: &LogSequencer) -> bool {
         const CHECKPOINTS_BEHIND: u64 = 4;
         const TAILS_BEHIND: u64 = 4;
         sequencer.group.bytes.len() > self.options.queue_bytes
@@ -257,7 +257,7 @@ impl LogCore {
     /// Writes a batch into the open group as one frame. It cannot fail: all checks come before.
     fn place(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         decision: &Decision,
         mut receipt: LogReceipt,
@@ -310,7 +310,7 @@ impl LogCore {
         sequencer.group.waiters.push(Waiter { receipt, done, redo });
     }
 
-    fn place_controls(&self, sequencer: &mut Sequencer, batch: &LogBatch, decision: &Decision) {
+    fn place_controls(&self, sequencer: &mut LogSequencer, batch: &LogBatch, decision: &Decision) {
         for change in &batch.controls {
             match change {
                 TopicChange::Create(topic) => create_topic(sequencer, topic),
@@ -324,7 +324,7 @@ impl LogCore {
         }
     }
 
-    pub(crate) fn delete_topic_now(&self, sequencer: &mut Sequencer, topic: &Topic) {
+    pub(crate) fn delete_topic_now(&self, sequencer: &mut LogSequencer, topic: &Topic) {
         Control::Delete { topic: topic.id() }.encode(&mut sequencer.group.bytes);
         topic.set_deleted();
         sequencer.deleted.push(topic.clone());
@@ -333,7 +333,7 @@ impl LogCore {
 
     fn place_event(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         entries: &mut Vec<Insert>,
         batch: &LogBatch,
         slot: &BatchSlot,
@@ -365,7 +365,7 @@ impl LogCore {
 }
 
 /// Announces a topic in the first frame that uses it.
-fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
+fn create_topic(sequencer: &mut LogSequencer, topic: &Topic) {
     if topic.set_created() {
         Control::Create { topic: topic.id(), name: topic.name().as_str() }.encode(&mut sequencer.group.bytes);
         sequencer.mark_dirty(topic, &mut topic.state().dirty);

@@ -2,7 +2,7 @@
 
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError};
-use crate::index::RunError;
+use crate::index::IndexRunError;
 use crate::read::ReadLimit;
 use crate::runs::run_error;
 use crate::segment::SegmentMeta;
@@ -63,7 +63,7 @@ pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> LogV
             continue;
         }
         match error {
-            RunError::Io { .. } => report.errors.push(error.to_string()),
+            IndexRunError::Io { .. } => report.errors.push(error.to_string()),
             damaged => {
                 if let LogReadError::CorruptRange(damage) = run_error(damaged) {
                     report.damage.push(damage);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::entry::{KEY_LEN, SortKey};
 use super::footer::FENCE_KEYS;
 use super::page::{self, PAGE_LEN, PageAt};
-use super::run::{Run, RunError};
+use super::run::{IndexRun, IndexRunError};
 use super::run_writer::BUFFER_LEN;
 use crate::file_io::read_full;
 
@@ -13,7 +13,7 @@ use crate::file_io::read_full;
 /// lead to.
 #[derive(Debug)]
 pub(crate) struct RunCursor {
-    run: Arc<Run>,
+    run: Arc<IndexRun>,
     buf: Vec<u8>,
     /// The next page of the file, and its position in `buf`.
     page: u64,
@@ -31,7 +31,7 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     /// Makes a cursor at the run's first entry.
-    pub(crate) fn new(run: Arc<Run>) -> Result<RunCursor, RunError> {
+    pub(crate) fn new(run: Arc<IndexRun>) -> Result<RunCursor, IndexRunError> {
         let mut cursor = RunCursor {
             run,
             buf: Vec::new(),
@@ -59,7 +59,7 @@ impl RunCursor {
     }
 
     /// Goes to the next entry.
-    pub(crate) fn advance(&mut self) -> Result<(), RunError> {
+    pub(crate) fn advance(&mut self) -> Result<(), IndexRunError> {
         let before = self.key;
         self.at += self.run.meta.kind.entry_len();
         if self.at >= self.end {
@@ -69,7 +69,7 @@ impl RunCursor {
         if self.key > before { Ok(()) } else { Err(self.damaged("entries out of order")) }
     }
 
-    fn next_data_page(&mut self, before: Option<SortKey>) -> Result<(), RunError> {
+    fn next_data_page(&mut self, before: Option<SortKey>) -> Result<(), IndexRunError> {
         let entry_len = self.run.meta.kind.entry_len();
         if self.firsts.len() == FENCE_KEYS * KEY_LEN || self.data == self.run.shape.data_pages {
             self.pass_fence()?;
@@ -90,7 +90,7 @@ impl RunCursor {
         Ok(())
     }
 
-    fn pass_fence(&mut self) -> Result<(), RunError> {
+    fn pass_fence(&mut self) -> Result<(), IndexRunError> {
         if self.firsts.is_empty() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl RunCursor {
     }
 
     /// Verifies the file's next page. Returns where its items begin and end in `buf`.
-    fn next_page(&mut self, count: usize, item_len: usize) -> Result<(usize, usize), RunError> {
+    fn next_page(&mut self, count: usize, item_len: usize) -> Result<(usize, usize), IndexRunError> {
         if self.page_in_buf >= self.buf.len() {
             self.fill()?;
         }
@@ -119,7 +119,7 @@ impl RunCursor {
         Ok((begin, end))
     }
 
-    fn fill(&mut self) -> Result<(), RunError> {
+    fn fill(&mut self) -> Result<(), IndexRunError> {
         let from = self.page * PAGE_LEN as u64;
         let left = self.run.shape.top_at().saturating_sub(from);
         self.buf.resize(left.min(BUFFER_LEN as u64) as usize, 0);
@@ -130,7 +130,7 @@ impl RunCursor {
     }
 
     /// The error for damage in the last page.
-    fn damaged(&self, what: &'static str) -> RunError {
+    fn damaged(&self, what: &'static str) -> IndexRunError {
         self.run.damaged_page(PageAt { run: self.run.meta.number, page: self.page.saturating_sub(1) }, what)
     }
 }

@@ -7,7 +7,7 @@ use super::entry::{EntryKind, GhostEntry};
 use super::footer::RunMeta;
 use super::memtable::{Insert, MemTable};
 use super::merge::{self, Keep, Merged};
-use super::run::{Run, RunError};
+use super::run::{IndexRun, IndexRunError};
 use super::run_writer::RunWriter;
 use super::tiers::{MergeTask, RunSet};
 use crate::disk::Disk;
@@ -43,7 +43,7 @@ impl EventIndex {
         disk: Arc<dyn Disk>,
         named: &[(u64, EntryKind, u8)],
         next_number: u64,
-    ) -> Result<EventIndex, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, IndexRunError)> {
         Self::open_from(disk, named, next_number, 1)
     }
 
@@ -53,7 +53,7 @@ impl EventIndex {
         disk: Arc<dyn Disk>,
         named: &[(u64, EntryKind, u8)],
         next_number: u64,
-    ) -> Result<EventIndex, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, IndexRunError)> {
         Self::open_from(disk, named, next_number, REBUILT_BELOW)
     }
 
@@ -62,10 +62,10 @@ impl EventIndex {
         named: &[(u64, EntryKind, u8)],
         next_number: u64,
         first_age: u64,
-    ) -> Result<EventIndex, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, IndexRunError)> {
         let mut runs = Vec::with_capacity(named.len());
         for &(number, kind, level) in named {
-            let run = Run::open(&*disk, number, level).map_err(|err| (number, err))?;
+            let run = IndexRun::open(&*disk, number, level).map_err(|err| (number, err))?;
             if run.meta().kind != kind {
                 return Err((number, whole_run_damaged(&run, "another kind than the manifest says")));
             }
@@ -132,8 +132,8 @@ impl EventIndex {
 
     /// Writes a frozen table as one run per kind, at level 0 and not synced; a kind without entries gets no
     /// run. After an error no file is left.
-    pub(crate) fn spill(&self, table: &MemTable) -> Result<Vec<Arc<Run>>, RunError> {
-        let mut runs: Vec<Arc<Run>> = Vec::new();
+    pub(crate) fn spill(&self, table: &MemTable) -> Result<Vec<Arc<IndexRun>>, IndexRunError> {
+        let mut runs: Vec<Arc<IndexRun>> = Vec::new();
         for kind in [EntryKind::Id, EntryKind::Key] {
             match self.spill_kind(table, kind) {
                 Ok(run) => runs.extend(run),
@@ -147,7 +147,7 @@ impl EventIndex {
         Ok(runs)
     }
 
-    fn spill_kind(&self, table: &MemTable, kind: EntryKind) -> Result<Option<Arc<Run>>, RunError> {
+    fn spill_kind(&self, table: &MemTable, kind: EntryKind) -> Result<Option<Arc<IndexRun>>, IndexRunError> {
         if table.entries(kind) == 0 {
             return Ok(None);
         }
@@ -176,7 +176,7 @@ impl EventIndex {
         &self,
         ghosts: impl IntoIterator<Item = GhostEntry>,
         appended_max: u64,
-    ) -> Result<Option<Arc<Run>>, RunError> {
+    ) -> Result<Option<Arc<IndexRun>>, IndexRunError> {
         let age = self.ghost_age.fetch_add(1, Ordering::Relaxed);
         let (number, entries) = (0, 0);
         let (age_from, age_to, id_ms_min, id_ms_max) = (age, age, u64::MAX, 0);
@@ -202,14 +202,14 @@ impl EventIndex {
         task: &MergeTask,
         keep: Keep<'_>,
         stop: &AtomicBool,
-    ) -> Result<Merged, RunError> {
+    ) -> Result<Merged, IndexRunError> {
         merge::merge(&self.disk, &self.next_number, task, keep, stop)
     }
 
     /// Makes added runs visible and removed runs invisible. With `drop_frozen` it then drops the frozen
     /// table, whose runs must be among the added. Call it when the manifest durably names the added runs;
     /// after it, the files of removed runs can be deleted.
-    pub(crate) fn install(&self, added: Vec<Arc<Run>>, removed: &[u64], drop_frozen: bool) {
+    pub(crate) fn install(&self, added: Vec<Arc<IndexRun>>, removed: &[u64], drop_frozen: bool) {
         {
             let mut runs = write(&self.runs);
             *runs = Arc::new(runs.with(added, removed));
@@ -260,7 +260,7 @@ impl EventIndex {
     }
 
     /// Reads every page of every run. Returns the first damage of each damaged run, with the run's number.
-    pub(crate) fn verify(&self) -> Vec<(u64, RunError)> {
+    pub(crate) fn verify(&self) -> Vec<(u64, IndexRunError)> {
         let runs = self.runs();
         runs.all().filter_map(|run| run.verify().err().map(|err| (run.meta().number, err))).collect()
     }
@@ -289,6 +289,6 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().ignore_poison()
 }
 
-fn whole_run_damaged(run: &Run, what: &'static str) -> RunError {
-    RunError::Damaged { file: run.path(), from_byte: 0, to_byte: run.meta().file_bytes(), what }
+fn whole_run_damaged(run: &IndexRun, what: &'static str) -> IndexRunError {
+    IndexRunError::Damaged { file: run.path(), from_byte: 0, to_byte: run.meta().file_bytes(), what }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::entry::{EntryKind, GhostEntry};
 use super::event_index::{EventIndex, read};
-use super::run::RunError;
+use super::run::IndexRunError;
 
 /// Entries copied from the active table under one lock.
 const CHUNK: usize = 32;
@@ -25,7 +25,7 @@ impl EventIndex {
         hash: u64,
         id_ms: Option<u64>,
         out: &mut Vec<(u64, u32)>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), IndexRunError> {
         let mut found = Vec::new();
         found.extend(read(&self.active).chain(kind, topic, hash));
         if let Some(table) = self.frozen() {
@@ -49,7 +49,7 @@ impl EventIndex {
         topic: u32,
         hash: u64,
         visit: VisitEntry<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), IndexRunError> {
         self.newest_upto(kind, topic, hash, u64::MAX, visit)
     }
 
@@ -62,7 +62,7 @@ impl EventIndex {
         hash: u64,
         upto: u64,
         visit: VisitEntry<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), IndexRunError> {
         let mut left = Left { upto: Some(upto), visit };
         if self.walk_memory(kind, topic, hash, &mut left).is_break() {
             return Ok(());
@@ -83,7 +83,7 @@ impl EventIndex {
     }
 
     /// Finds the newest ghost of an id.
-    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
+    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, IndexRunError> {
         for run in self.runs().of(EntryKind::Ghost) {
             if let Some(ghost) = run.find_ghost(topic, id)? {
                 return Ok(Some(ghost));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::cursor::RunCursor;
 use super::entry::{ENTRY_LEN, EntryKind, GHOST_LEN, SortKey, offset_in};
 use super::footer::RunMeta;
-use super::run::{Run, RunError};
+use super::run::{IndexRun, IndexRunError};
 use super::run_writer::RunWriter;
 use super::tiers::MergeTask;
 use crate::disk::Disk;
@@ -21,7 +21,7 @@ pub(crate) type Keep<'a> = &'a dyn Fn(EntryKind, u32, u64) -> bool;
 #[derive(Debug)]
 pub(crate) enum Merged {
     /// This run replaces the inputs.
-    Run(Arc<Run>),
+    Run(Arc<IndexRun>),
     /// Nothing was kept: the inputs can go.
     Empty,
     /// The stop flag was set. No file is left behind, and the inputs are still needed.
@@ -35,7 +35,7 @@ pub(crate) fn merge(
     task: &MergeTask,
     keep: Keep<'_>,
     stop: &AtomicBool,
-) -> Result<Merged, RunError> {
+) -> Result<Merged, IndexRunError> {
     match task.kind {
         EntryKind::Id | EntryKind::Key => merge_sized::<ENTRY_LEN>(disk, next, task, keep, stop),
         EntryKind::Ghost => merge_sized::<GHOST_LEN>(disk, next, task, keep, stop),
@@ -48,8 +48,8 @@ fn merge_sized<const N: usize>(
     task: &MergeTask,
     keep: Keep<'_>,
     stop: &AtomicBool,
-) -> Result<Merged, RunError> {
-    let mut cursors = task.inputs.iter().map(Run::cursor).collect::<Result<Vec<_>, _>>()?;
+) -> Result<Merged, IndexRunError> {
+    let mut cursors = task.inputs.iter().map(IndexRun::cursor).collect::<Result<Vec<_>, _>>()?;
     // A copy of the keys, side by side: every step compares all of them.
     let mut keys: Vec<_> = cursors.iter().map(RunCursor::key).collect();
     let mut writer = RunWriter::create(disk, next, merged_meta(task))?;

@@ -32,7 +32,7 @@ pub(crate) use event_index::EventIndex;
 pub(crate) use footer::{RunMeta, run_number, run_path};
 pub(crate) use memtable::{Insert, MemTable};
 pub(crate) use merge::Merged;
-pub(crate) use run::{Run, RunError};
+pub(crate) use run::{IndexRun, IndexRunError};
 
 /// The folder of runs.
 pub(crate) const DIR: &str = "index";

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::entry::{KEY_LEN, SortKey};
 use super::footer::{FENCE_KEYS, RunMeta, RunShape, run_path};
 use super::page::{self, BODY_LEN, PAGE_LEN, PageAt};
-use super::run::{Run, RunError};
+use super::run::{IndexRun, IndexRunError};
 use crate::disk::{Disk, DiskFile};
 use crate::file_io::write_all_at;
 
@@ -45,13 +45,13 @@ impl RunWriter {
         disk: &Arc<dyn Disk>,
         next: &AtomicU64,
         mut meta: RunMeta,
-    ) -> Result<RunWriter, RunError> {
+    ) -> Result<RunWriter, IndexRunError> {
         let file = loop {
             meta.number = next.fetch_add(1, Ordering::Relaxed);
             match disk.create(&run_path(meta.number)) {
                 Ok(file) => break file,
                 Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(RunError::Io { file: run_path(meta.number), source }),
+                Err(source) => return Err(IndexRunError::Io { file: run_path(meta.number), source }),
             }
         };
         Ok(RunWriter {
@@ -71,7 +71,7 @@ impl RunWriter {
     }
 
     /// Adds an entry, which begins with `key`. A second entry with the same key is skipped.
-    pub(crate) fn push<const N: usize>(&mut self, key: SortKey, raw: &[u8; N]) -> Result<(), RunError> {
+    pub(crate) fn push<const N: usize>(&mut self, key: SortKey, raw: &[u8; N]) -> Result<(), IndexRunError> {
         if self.last == Some(key) {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl RunWriter {
     }
 
     /// Completes the file without syncing it. Without entries it returns `None` and leaves no file.
-    pub(crate) fn finish(mut self) -> Result<Option<Run>, RunError> {
+    pub(crate) fn finish(mut self) -> Result<Option<IndexRun>, IndexRunError> {
         if self.entries == 0 {
             return Ok(None);
         }
@@ -108,7 +108,7 @@ impl RunWriter {
         self.finished = true;
         let shape = RunShape::new(self.meta.kind, self.entries);
         assert_eq!(self.written, shape.file_len(), "run file has another shape than its footer says");
-        Ok(Some(Run {
+        Ok(Some(IndexRun {
             meta: self.meta,
             shape,
             file: Arc::clone(&self.file),
@@ -116,7 +116,7 @@ impl RunWriter {
         }))
     }
 
-    fn close_page(&mut self) -> Result<(), RunError> {
+    fn close_page(&mut self) -> Result<(), IndexRunError> {
         let at = self.at();
         page::seal(&mut self.out, self.in_page, at);
         self.in_page = 0;
@@ -138,9 +138,9 @@ impl RunWriter {
         PageAt { run: self.meta.number, page: (self.written + self.out.len() as u64) / PAGE_LEN as u64 }
     }
 
-    fn flush(&mut self) -> Result<(), RunError> {
+    fn flush(&mut self) -> Result<(), IndexRunError> {
         write_all_at(&*self.file, &self.out, self.written)
-            .map_err(|source| RunError::Io { file: run_path(self.meta.number), source })?;
+            .map_err(|source| IndexRunError::Io { file: run_path(self.meta.number), source })?;
         self.written += self.out.len() as u64;
         self.out.clear();
         Ok(())

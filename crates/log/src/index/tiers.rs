@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::entry::EntryKind;
-use super::run::Run;
+use super::run::IndexRun;
 
 /// A level with this many runs is merged.
 pub(crate) const FAN_OUT: usize = 4;
@@ -16,14 +16,14 @@ const _: () = assert!(FAN_OUT >= 2 && INPUTS_MAX >= FAN_OUT);
 /// All runs. A set never changes; a new set replaces it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RunSet {
-    ids: Vec<Arc<Run>>,
-    keys: Vec<Arc<Run>>,
-    ghosts: Vec<Arc<Run>>,
+    ids: Vec<Arc<IndexRun>>,
+    keys: Vec<Arc<IndexRun>>,
+    ghosts: Vec<Arc<IndexRun>>,
 }
 
 impl RunSet {
     /// The runs of a kind, newest first. From newest to oldest their levels never decrease.
-    pub(crate) fn of(&self, kind: EntryKind) -> &[Arc<Run>] {
+    pub(crate) fn of(&self, kind: EntryKind) -> &[Arc<IndexRun>] {
         match kind {
             EntryKind::Id => &self.ids,
             EntryKind::Key => &self.keys,
@@ -32,13 +32,13 @@ impl RunSet {
     }
 
     /// Every run.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Run>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<IndexRun>> {
         EntryKind::ALL.into_iter().flat_map(|kind| self.of(kind))
     }
 
     /// Makes the set after a change. A merged run has the ages of its inputs and so takes their place in the
     /// order.
-    pub(crate) fn with(&self, added: Vec<Arc<Run>>, removed: &[u64]) -> RunSet {
+    pub(crate) fn with(&self, added: Vec<Arc<IndexRun>>, removed: &[u64]) -> RunSet {
         let mut next = self.clone();
         for kind in EntryKind::ALL {
             next.of_mut(kind).retain(|run| !removed.contains(&run.meta().number));
@@ -53,7 +53,7 @@ impl RunSet {
     }
 
     /// Finds a run whose ages overlap those of an older run. Spills and merges never leave such runs.
-    pub(crate) fn overlapping(&self) -> Option<&Run> {
+    pub(crate) fn overlapping(&self) -> Option<&IndexRun> {
         EntryKind::ALL
             .into_iter()
             .find_map(|kind| {
@@ -79,7 +79,7 @@ impl RunSet {
         })
     }
 
-    fn of_mut(&mut self, kind: EntryKind) -> &mut Vec<Arc<Run>> {
+    fn of_mut(&mut self, kind: EntryKind) -> &mut Vec<Arc<IndexRun>> {
         match kind {
             EntryKind::Id => &mut self.ids,
             EntryKind::Key => &mut self.keys,
@@ -96,7 +96,7 @@ pub(crate) struct MergeTask {
     /// The level of the result.
     pub(crate) level: u8,
     /// Neighbours in age, newest first.
-    pub(crate) inputs: Vec<Arc<Run>>,
+    pub(crate) inputs: Vec<Arc<IndexRun>>,
 }
 
 impl MergeTask {

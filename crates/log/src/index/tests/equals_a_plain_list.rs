@@ -9,14 +9,14 @@ use proptest::prelude::*;
 
 use super::mem_disk::MemDisk;
 use crate::disk::Disk;
-use crate::index::{EntryKind, EventIndex, GhostEntry, Insert, MemTable, Merged, Run, run_path};
+use crate::index::{EntryKind, EventIndex, GhostEntry, IndexRun, Insert, MemTable, Merged, run_path};
 
 const TOPICS: u32 = 3;
 const IDS: u64 = 400;
 const KEYS: u64 = 5;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum IndexStep {
     Insert { count: u64, seed: u64 },
     Freeze,
     Spill,
@@ -26,15 +26,15 @@ enum Step {
     Reopen,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = IndexStep> {
     prop_oneof![
-        6 => (1..700_u64, any::<u64>()).prop_map(|(count, seed)| Step::Insert { count, seed }),
-        3 => Just(Step::Freeze),
-        5 => Just(Step::Spill),
-        3 => prop::bool::weighted(0.2).prop_map(|stop| Step::Merge { stop }),
-        1 => (0..TOPICS, 1..300_u64).prop_map(|(topic, drop)| Step::Retain { topic, drop }),
-        2 => (1..200_u64, any::<u64>()).prop_map(|(count, seed)| Step::Ghosts { count, seed }),
-        1 => Just(Step::Reopen),
+        6 => (1..700_u64, any::<u64>()).prop_map(|(count, seed)| IndexStep::Insert { count, seed }),
+        3 => Just(IndexStep::Freeze),
+        5 => Just(IndexStep::Spill),
+        3 => prop::bool::weighted(0.2).prop_map(|stop| IndexStep::Merge { stop }),
+        1 => (0..TOPICS, 1..300_u64).prop_map(|(topic, drop)| IndexStep::Retain { topic, drop }),
+        2 => (1..200_u64, any::<u64>()).prop_map(|(count, seed)| IndexStep::Ghosts { count, seed }),
+        1 => Just(IndexStep::Reopen),
     ]
 }
 
@@ -69,14 +69,14 @@ impl World {
         }
     }
 
-    fn apply(&mut self, step: &Step) {
+    fn apply(&mut self, step: &IndexStep) {
         match *step {
-            Step::Insert { count, seed } => {
+            IndexStep::Insert { count, seed } => {
                 for nth in 0..count {
                     self.insert(scramble(seed, nth));
                 }
             }
-            Step::Freeze => {
+            IndexStep::Freeze => {
                 let waiting = self.index.frozen().is_some();
                 let before = self.index.generation();
                 let frozen = self.index.freeze();
@@ -86,14 +86,14 @@ impl World {
                     self.frozen = self.events.len();
                 }
             }
-            Step::Spill => self.spill(),
-            Step::Merge { stop } => self.merge(stop),
-            Step::Retain { topic, drop } => {
+            IndexStep::Spill => self.spill(),
+            IndexStep::Merge { stop } => self.merge(stop),
+            IndexStep::Retain { topic, drop } => {
                 let topic = topic as usize;
                 self.earliest[topic] = (self.earliest[topic] + drop).min(self.next_offset[topic]);
             }
-            Step::Ghosts { count, seed } => self.write_ghosts(count, seed),
-            Step::Reopen => self.reopen(),
+            IndexStep::Ghosts { count, seed } => self.write_ghosts(count, seed),
+            IndexStep::Reopen => self.reopen(),
         }
     }
 
@@ -295,7 +295,7 @@ fn tiers_stay_few_and_spans_of_equal_hashes_are_found_whole() {
             }
         }
         let table: Arc<MemTable> = world.index.freeze().unwrap();
-        let runs: Vec<Arc<Run>> = world.index.spill(&table).unwrap();
+        let runs: Vec<Arc<IndexRun>> = world.index.spill(&table).unwrap();
         world.index.install(runs, &[], true);
         while world.index.pick_merge().is_some() {
             world.merge(false);
