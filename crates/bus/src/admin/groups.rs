@@ -1,6 +1,6 @@
 //! Groups and how far they are.
 
-use promethean_delivery::{BlockedKey, CoordinatorView, Reason, Status, Subject, decode_finished};
+use promethean_delivery::{BlockedKey, CoordinatorView, DeliveryStatus, Reason, Subject, decode_finished};
 use promethean_model::{GroupName, Offset, TopicName};
 
 use super::find::{group_rows, look};
@@ -79,7 +79,7 @@ impl Bus {
 
     async fn progress(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
         if let Some(seen) = look(&self.core, topic, group).await {
-            let Status { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
+            let DeliveryStatus { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
             return Ok(GroupProgress {
                 topic: topic.clone(),
                 floor,

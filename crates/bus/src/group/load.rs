@@ -1,6 +1,8 @@
 //! From what the store keeps of a group to a machine that goes on from there.
 
-use promethean_delivery::{Attempts, Bounds, Config, Machine, Scope, Start, decode_finished};
+use promethean_delivery::{
+    Attempts, Machine, MachineBounds, MachineConfig, SavedProgress, Scope, decode_finished,
+};
 use promethean_model::{Offset, OffsetRange, SystemSuffix};
 use promethean_store::port::{Batch, Cursor, CursorOp, Table};
 
@@ -51,7 +53,7 @@ pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<L
     // Read now that owners are told of changes: the row at hand may be older than a pause.
     let paused = group_on(core, group, topic).await?.1.paused;
     let letters = letters(core, owner, cursor.floor, &finished).await?;
-    let start = Start {
+    let start = SavedProgress {
         floor: cursor.floor,
         attempts: attempts(core, owner).await?,
         redriven: letters.redriven,
@@ -63,9 +65,9 @@ pub(super) async fn load(core: &Core, owner: &Owner, row: &GroupRow) -> Result<L
     Ok(Loaded { machine: Machine::new(config(owner, row, epoch), start, core.now()), epoch, paused })
 }
 
-fn config(owner: &Owner, row: &GroupRow, seed: u64) -> Config {
+fn config(owner: &Owner, row: &GroupRow, seed: u64) -> MachineConfig {
     let filter = row.options.filter.clone();
-    Config {
+    MachineConfig {
         scope: Scope::everything(),
         filter: (!filter.is_empty()).then(|| Box::new(move |event: &_| filter.matches(event)) as _),
         order: row.options.order,
@@ -74,7 +76,7 @@ fn config(owner: &Owner, row: &GroupRow, seed: u64) -> Config {
         dead_letters: owner.topic.system_suffix() != Some(SystemSuffix::Dlq),
         seed,
         commit_every_ms: COMMIT_EVERY_MS,
-        bounds: Bounds::default(),
+        bounds: MachineBounds::default(),
     }
 }
 
