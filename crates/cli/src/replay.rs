@@ -11,9 +11,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
-use promethean_bus::jq::{Caps, Program};
-use promethean_bus::schema::VERSION_HEADER;
+use promethean_jq::{Caps, Pool, Program};
 use promethean_model::{EventId, TopicName};
+use promethean_schema::VERSION_HEADER;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -148,6 +148,7 @@ async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 
 /// The programs that were given.
 struct Programs {
+    pool: Pool,
     filter: Option<Program>,
     map: Option<Program>,
     key: Option<Program>,
@@ -160,6 +161,7 @@ impl Programs {
             compiled.map_err(|error| anyhow!("--{name}: {error}"))
         };
         Ok(Self {
+            pool: Pool::new(),
             filter: compile("filter", &args.filter)?,
             map: compile("map", &args.map)?,
             key: compile("key", &args.key)?,
@@ -178,7 +180,7 @@ impl Programs {
             let Some(program) = program else { return Ok(None) };
             let mut outputs = Vec::with_capacity(sources.len());
             for (output, (_, source)) in
-                program.run_each(inputs(), Caps::default()).await.into_iter().zip(sources)
+                program.run_each(&self.pool, inputs(), Caps::default()).await.into_iter().zip(sources)
             {
                 outputs
                     .push(output.map_err(|error| anyhow!("--{name} at offset {}: {error}", source.offset))?);

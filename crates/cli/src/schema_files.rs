@@ -1,12 +1,13 @@
 //! A folder of schemas, read with all that is wrong in it. The server reads the same layout with
-//! `promethean_bus::schema::folder` and stops at the first mistake.
+//! `promethean_bus::schemas::folder` and stops at the first mistake.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use promethean_bus::jq::Program;
-use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText, folder};
+use promethean_bus::schemas::folder;
+use promethean_jq::Program;
+use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 
 /// A folder.
 #[derive(Debug, Default)]

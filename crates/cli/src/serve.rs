@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use promethean_bus::Bus;
-use promethean_bus::schema::folder::{Folder, TopicReport};
+use promethean_bus::schemas::folder::{Folder, TopicReport};
 use promethean_gateway::auth::Authenticator;
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};

@@ -1,6 +1,6 @@
 //! Dead letters: looking at them, redriving and dropping them.
 
-use promethean_bus::admin::{LetterChoice, LetterReport, RedriveTo};
+use promethean_bus::dead_letters::{LetterChoice, LetterReport, RedriveTo};
 use promethean_bus::rows::Start;
 use promethean_delivery::{Failure, Filter};
 use promethean_model::{EventId, EventMeta, Offset};

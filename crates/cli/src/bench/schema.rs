@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use promethean_bus::publish::Publish;
-use promethean_bus::schema::{RegisterOptions, SchemaText};
+use promethean_bus::schemas::RegisterOptions;
 use promethean_bus::{Bus, BusOptions, Publisher};
 use promethean_model::{Clock, SystemClock, TopicName};
+use promethean_schema::SchemaText;
 use promethean_store::memory::{MemoryStore, Options};
 use promethean_store::port::Store;
 use serde_json::Value;

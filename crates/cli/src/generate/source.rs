@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use promethean_bus::schema::folder::Folder;
-use promethean_bus::schema::{SchemaText, validator};
+use promethean_bus::schemas::folder::Folder;
 use promethean_model::TopicName;
+use promethean_schema::{SchemaText, validator};
 use serde_json::Value;
 
 use crate::remote::{Remote, ServerArgs};
@@ -29,7 +29,7 @@ pub(super) fn from_folder(root: &Path, wanted: impl Fn(&TopicName) -> bool) -> R
         if wanted(&topic) {
             let schema = file.text.map_err(|fault| anyhow!("`{}`: {fault}", file.path.display()))?;
             let compiled = validator::compile(schema.value());
-            compiled.with_context(|| format!("`{}` is not usable", file.path.display()))?;
+            compiled.with_context(|| format!("`{}`", file.path.display()))?;
             all.push(Latest { topic, version, schema });
         }
     }

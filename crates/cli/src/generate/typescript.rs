@@ -161,5 +161,5 @@ fn literal(text: &str) -> String {
 
 /// The text was read before, so that it is JSON.
 fn minified(json: &str) -> String {
-    promethean_bus::publish::minify(json).map_or_else(|_| json.to_owned(), |text| text.to_string())
+    promethean_model::json::minify(json).map_or_else(|_| json.to_owned(), |text| text.to_string())
 }

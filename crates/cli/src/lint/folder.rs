@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use promethean_bus::schema::compat::{self, Direction, Report, Verdict};
-use promethean_bus::schema::validator;
 use promethean_model::name::SystemSuffix;
 use promethean_model::{Compat, SchemaRule, TopicName, TopicSettings};
+use promethean_schema::compat::{self, Direction, Report, Verdict};
+use promethean_schema::validator;
 use serde_json::Value;
 
 use super::config::Configured;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use promethean_bus::schema::SchemaText;
 use promethean_model::name::SystemSuffix;
 use promethean_model::{SchemaRule, TopicName};
+use promethean_schema::SchemaText;
 use serde::Deserialize;
 use serde_json::Value;
 

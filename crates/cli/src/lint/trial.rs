@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use promethean_bus::Bus;
-use promethean_bus::schema::folder::Folder;
+use promethean_bus::schemas::folder::Folder;
 use promethean_model::{Clock, SystemClock};
 use promethean_store::memory::{MemoryStore, Options};
 use promethean_store::port::Store;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use promethean_bus::schema::compat::{self, Direction, Report, Undeclared, Verdict};
-use promethean_bus::schema::validator;
 use promethean_model::Compat;
+use promethean_schema::compat::{self, Direction, Report, Undeclared, Verdict};
+use promethean_schema::validator;
 use serde_json::{Value, json};
 
 use super::{Beside, CheckArgs, DiffArgs, Rule, read_schema, table};
@@ -57,7 +57,7 @@ fn compared(old: &Value, new: &Value, directions: &[Direction], beside: Beside) 
 
 fn usable(path: &Path) -> Result<Value> {
     let text = read_schema(path)?;
-    validator::compile(text.value()).with_context(|| format!("`{}` is not usable", path.display()))?;
+    validator::compile(text.value()).with_context(|| format!("`{}`", path.display()))?;
     Ok(text.value().clone())
 }
 

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText};
 use promethean_model::TopicName;
+use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 
 use crate::remote::{ServerArgs, block_on};
 

@@ -1,6 +1,6 @@
 //! What people see.
 
-use promethean_bus::schema::compat::{Direction, Verdict};
+use promethean_schema::compat::{Direction, Verdict};
 use serde_json::Value;
 
 /// What was asked, and the answer.

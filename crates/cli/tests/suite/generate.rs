@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::process::Command;
 
-use promethean_bus::schema::validator;
+use promethean_schema::validator;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

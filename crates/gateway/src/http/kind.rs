@@ -77,7 +77,7 @@ impl Kind {
                 _ => Err(bad(&format!("a whole number from {min} to {max}; give one"))),
             },
             // What `now` is does not matter for whether it is a time.
-            Self::Moment => match promethean_projections::moment::parse(value, 0) {
+            Self::Moment => match promethean_model::Moment::parse(value, 0) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
             },

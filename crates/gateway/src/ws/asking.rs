@@ -1,10 +1,10 @@
 //! From the options of a frame to what the bus is asked.
 
-use promethean_bus::publish::minify;
 use promethean_bus::rows::{AskedOptions, Start};
-use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
 use promethean_delivery::{DeliveryError, Filter, Order, Subject};
+use promethean_model::json::minify;
 use promethean_model::wire::SubscribeOpts;
 use promethean_model::{EventId, GroupName, MemberId, Offset};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use promethean_bus::{Given, Lease, Over};
+use promethean_bus::{Lease, Over, SubscriptionItem};
 use promethean_model::wire::Corr;
 use promethean_model::wire::client::Target;
 use serde_json::value::RawValue;
@@ -104,7 +104,7 @@ impl Connection {
         }
     }
 
-    fn given(&mut self, number: u64, given: Given) {
+    fn given(&mut self, number: u64, given: SubscriptionItem) {
         let came = self.subscriptions.given(number, Ok(given));
         self.came(came);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use promethean_bus::BusError;
-use promethean_bus::admin::SeekReport;
+use promethean_bus::groups::SeekReport;
 use promethean_bus::publish::Publish;
 use promethean_delivery::Subject;
 use promethean_model::wire::client::Target;

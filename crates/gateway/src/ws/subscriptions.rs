@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::stream::{SelectAll, Stream};
-use promethean_bus::{Backlog, BusError, Given, Held, Lease, Over, Subscription};
+use promethean_bus::{Backlog, BusError, Held, Lease, Over, Subscription, SubscriptionItem};
 use promethean_delivery::Subject;
 use promethean_model::wire::Corr;
 use promethean_model::wire::server::{self, Context as Delivery};
@@ -310,13 +310,13 @@ impl Subscriptions {
     }
 
     /// What it means that this was given to a subscription.
-    pub(super) fn given(&mut self, number: u64, given: Result<Given, BusError>) -> Came {
+    pub(super) fn given(&mut self, number: u64, given: Result<SubscriptionItem, BusError>) -> Came {
         match given {
-            Ok(Given::Leases(leases)) => Came::Leases(number, leases),
-            Ok(Given::Rebalance { epoch, change }) => {
+            Ok(SubscriptionItem::Leases(leases)) => Came::Leases(number, leases),
+            Ok(SubscriptionItem::Rebalance { epoch, change }) => {
                 Came::Rebalance(number, epoch, change.assigned, change.revoked)
             }
-            Ok(Given::Over(over)) => {
+            Ok(SubscriptionItem::Over(over)) => {
                 if let Some(sub) = self.slots.get_mut(&number) {
                     sub.forget(&over);
                 }
@@ -337,7 +337,7 @@ struct Feed {
 }
 
 impl Stream for Feed {
-    type Item = (u64, Result<Given, BusError>);
+    type Item = (u64, Result<SubscriptionItem, BusError>);
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(subscription) = &self.subscription else { return Poll::Ready(None) };

@@ -134,7 +134,7 @@ async fn a_pause_is_done_to_the_end(kind: Kind) {
     world.until_tasks(1).await;
     world.publish("a", 0).await;
     let is = |word: &'static str| {
-        move |seen: &promethean_bus::admin::GroupProgress| {
+        move |seen: &promethean_bus::groups::GroupProgress| {
             seen.lag == 1 && seen.reason.is_some_and(|reason| reason.as_str() == word)
         }
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusError, BusOptions};
 use promethean_delivery::{Filter, Subject};
 use promethean_model::{EventId, Offset, TopicSettings};

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::follower::GivenUp;
+use promethean_bus::groups::GivenUp;
 use promethean_bus::limits::Rate;
 use promethean_bus::rows::Start;
 use promethean_bus::{Bus, BusOptions};

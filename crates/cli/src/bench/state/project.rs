@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_model::{CollectionName, Event, Offset, TopicName};
 use promethean_projections::{Change, CollectionDeclared, Declared, Logic, Projector};
 use promethean_store::port::PageLimit;

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
-use promethean_bus::admin::Scan;
+use promethean_bus::read::Scan;
 use promethean_bus::rows::Start;
 use promethean_delivery::Subject;
 use promethean_model::Offset;

@@ -1,6 +1,6 @@
 //! Groups: looking at them, seeking, pausing, deleting.
 
-use promethean_bus::admin::GroupInfo;
+use promethean_bus::groups::GroupInfo;
 use promethean_bus::rows::Start;
 use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
-use promethean_bus::admin::{ReplayPage, Tail};
+use promethean_bus::read::{ReplayPage, Tail};
 use promethean_bus::rows::Start;
 use promethean_delivery::Subject;
 use promethean_model::Offset;

@@ -1,0 +1,209 @@
+//! From schemas to shapes: references and `allOf` are spread out, each union becomes a choice.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::object::dependent_schemas;
+use super::{Docs, Shape};
+use crate::compat::node::{All, Node, Side};
+use crate::compat::number::Exact;
+use crate::compat::types::Types;
+use crate::compat::walk::is_annotation;
+
+/// Ways of one schema that are looked at; past it its unions are left out.
+const SHAPES_MAX: usize = 64;
+
+/// A shape that is being put together.
+#[derive(Clone)]
+struct Growing<'a> {
+    shape: Shape<'a>,
+    todo: Vec<Node<'a>>,
+    seen: HashSet<(Side, Rc<str>)>,
+}
+
+/// Every way in which an instance can be as all of the schemas ask.
+pub(in super::super) fn flatten<'a>(docs: &Docs<'a>, all: &All<'a>) -> Vec<Shape<'a>> {
+    flatten_from(docs, Shape::new(all.types, all.values.clone()), all.nodes.clone())
+}
+
+impl<'a> Shape<'a> {
+    /// Every way in which this shape can also be as a schema asks.
+    pub(in super::super) fn and(&self, docs: &Docs<'a>, node: &Node<'a>) -> Vec<Self> {
+        flatten_from(docs, self.clone(), vec![node.clone()])
+    }
+}
+
+fn flatten_from<'a>(docs: &Docs<'a>, shape: Shape<'a>, todo: Vec<Node<'a>>) -> Vec<Shape<'a>> {
+    let start = Growing { shape, todo, seen: HashSet::new() };
+    grow(docs, start.clone(), true).or_else(|| grow(docs, start, false)).unwrap_or_default()
+}
+
+/// Grows to the end; `None` when there are too many ways.
+fn grow<'a>(docs: &Docs<'a>, start: Growing<'a>, unions: bool) -> Option<Vec<Shape<'a>>> {
+    let mut open = vec![start];
+    let mut done = Vec::new();
+    while let Some(mut growing) = open.pop() {
+        if growing.shape.types.is_empty() {
+            continue;
+        }
+        let Some(node) = growing.todo.pop() else {
+            done.push(growing.shape);
+            continue;
+        };
+        open.extend(growing.take(docs, &node, unions));
+        if open.len() + done.len() > SHAPES_MAX {
+            return None;
+        }
+    }
+    done.reverse();
+    Some(done)
+}
+
+impl<'a> Growing<'a> {
+    /// Adds a schema, and gives the ways that are left.
+    fn take(mut self, docs: &Docs<'a>, node: &Node<'a>, unions: bool) -> Vec<Self> {
+        let Some(schema) = node.object() else {
+            return if node.schema == &Value::Bool(false) { Vec::new() } else { vec![self] };
+        };
+        // The same schema twice about the same place says nothing new.
+        if !self.seen.insert(node.key()) {
+            return vec![self];
+        }
+        let doc = docs.of(node.side);
+        if let Some(target) = doc.reference(schema) {
+            let only = || schema.keys().all(|keyword| keyword == "$ref" || is_annotation(keyword));
+            let resolved = target.is_ok();
+            self.todo.extend(target.ok());
+            if doc.is_draft_7() || (resolved && only()) {
+                return vec![self];
+            }
+        }
+        self.shape.types = self.shape.types.and(Types::of_keyword(node.get("type")));
+        if matches!(node.get("multipleOf").and_then(Exact::of_value), Some(Exact::Whole(_))) {
+            self.shape.types = self.shape.types.without(Types::FRACTION);
+        }
+        self.shape.parts.push(node.clone());
+        self.todo.extend(node.list("allOf"));
+        let mut ways = vec![self];
+        if let Some(not) = node.child("not") {
+            ways = ways.into_iter().filter_map(|way| way.without(not.clone())).collect();
+        }
+        for choices in choices_of(docs, node) {
+            if !unions {
+                ways.iter_mut().for_each(|way| way.shape.lossy = true);
+                continue;
+            }
+            let chosen = |way: &Self| choices.iter().map(|choice| way.choose(choice)).collect::<Vec<_>>();
+            ways = ways.iter().flat_map(chosen).filter(|way| !way.shape.types.is_empty()).collect();
+            if ways.len() > SHAPES_MAX {
+                break;
+            }
+        }
+        ways
+    }
+
+    fn choose(&self, choice: &Choice<'a>) -> Self {
+        let mut way = self.clone();
+        way.todo.extend(choice.holds.iter().cloned());
+        way.shape.nots.extend(choice.fails.iter().cloned());
+        way.shape.present.extend(choice.present.map(str::to_owned));
+        way.shape.absent.extend(choice.absent.map(str::to_owned));
+        for node in &choice.holds {
+            if !hides_its_type(node) {
+                way.shape.types = way.shape.types.and(Types::of_keyword(node.get("type")));
+            }
+        }
+        way
+    }
+
+    /// Takes out what a schema accepts; `None` when nothing is left.
+    fn without(mut self, not: Node<'a>) -> Option<Self> {
+        let Some(schema) = not.object() else {
+            return (not.schema == &Value::Bool(false)).then_some(self);
+        };
+        if schema.is_empty() {
+            return None;
+        }
+        let only = |keywords: &[&str]| schema.keys().all(|key| keywords.contains(&key.as_str()));
+        if only(&["type"]) {
+            self.shape.types = self.shape.types.without(Types::of_keyword(not.get("type")));
+        } else if only(&["not"]) {
+            self.todo.extend(not.child("not"));
+        } else if only(&["anyOf"]) {
+            for member in not.list("anyOf") {
+                self = self.without(member)?;
+            }
+        } else if only(&["required"])
+            && let Some([Value::String(name)]) =
+                not.get("required").and_then(Value::as_array).map(Vec::as_slice)
+        {
+            self.shape.types = self.shape.types.and(Types::OBJECT);
+            self.shape.absent.insert(name.clone());
+        } else {
+            self.shape.nots.push(not);
+        }
+        Some(self)
+    }
+}
+
+/// A draft 7 schema with a reference hides its own type.
+fn hides_its_type(node: &Node<'_>) -> bool {
+    node.get("$ref").is_some()
+}
+
+/// One member of a union.
+#[derive(Default)]
+struct Choice<'a> {
+    holds: Vec<Node<'a>>,
+    fails: Vec<Node<'a>>,
+    present: Option<&'a str>,
+    absent: Option<&'a str>,
+}
+
+/// The unions of a schema, each as its members.
+fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
+    let mut unions = Vec::new();
+    let any = node.list("anyOf");
+    if !any.is_empty() {
+        unions.push(
+            any.into_iter().map(|member| Choice { holds: vec![member], ..Choice::default() }).collect(),
+        );
+    }
+    let one = node.list("oneOf");
+    if !one.is_empty() {
+        let choice = |(index, member): (usize, &Node<'a>)| Choice {
+            holds: vec![member.clone()],
+            fails: one
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != index)
+                .map(|(_, other)| other.clone())
+                .collect(),
+            ..Choice::default()
+        };
+        unions.push(one.iter().enumerate().map(choice).collect());
+    }
+    if let Some(condition) = node.child("if") {
+        let (then, otherwise) = (node.child("then"), node.child("else"));
+        if then.is_some() || otherwise.is_some() {
+            let met = [condition.clone()].into_iter().chain(then).collect();
+            unions.push(vec![
+                Choice { holds: met, ..Choice::default() },
+                Choice {
+                    holds: otherwise.into_iter().collect(),
+                    fails: vec![condition],
+                    ..Choice::default()
+                },
+            ]);
+        }
+    }
+    for (name, schema) in dependent_schemas(docs, node) {
+        unions.push(vec![
+            Choice { holds: vec![schema], present: Some(name), ..Choice::default() },
+            Choice { absent: Some(name), ..Choice::default() },
+        ]);
+    }
+    unions
+}

@@ -1,0 +1,233 @@
+//! Objects of a shape.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Docs, Shape};
+use crate::compat::Undeclared;
+use crate::compat::node::{All, Node, Side};
+
+/// Properties that are not listed by name.
+pub(in super::super) struct Others<'a> {
+    /// What holds for them.
+    pub(in super::super) all: All<'a>,
+    /// They match this pattern of the shape; without one they match no pattern of that part.
+    pub(in super::super) pattern: Option<&'a str>,
+}
+
+/// Keywords that make a schema see more properties than its own.
+const SEES_MORE: [&str; 10] = [
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "dependentSchemas",
+    "dependencies",
+    "additionalProperties",
+    "$dynamicRef",
+];
+
+/// What a part says about properties that it does not list.
+pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Option<Node<'a>> {
+    let plain = || SEES_MORE.iter().all(|keyword| part.get(keyword).is_none());
+    part.child("additionalProperties").or_else(|| {
+        let knows = !docs.of(part.side).is_draft_7();
+        (knows && plain()).then(|| part.child("unevaluatedProperties")).flatten()
+    })
+}
+
+/// One entry of `dependentRequired`: the keyword, the property, and what must be there beside it.
+type DependentNames<'a> = (&'static str, &'a str, Vec<&'a str>);
+
+/// The keywords of dependencies. The validator reads the old one in the new draft, too.
+fn dependent_keywords(docs: &Docs<'_>, part: &Node<'_>, own: &'static str) -> Vec<&'static str> {
+    if docs.of(part.side).is_draft_7() { vec!["dependencies"] } else { vec![own, "dependencies"] }
+}
+
+/// The lists of `dependentRequired` and `dependencies`.
+pub(in super::super) fn dependent_names<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<DependentNames<'a>> {
+    let mut all = Vec::new();
+    for keyword in dependent_keywords(docs, part, "dependentRequired") {
+        let Some(Value::Object(map)) = part.get(keyword) else { continue };
+        for (name, list) in map {
+            if let Some(list) = list.as_array() {
+                all.push((keyword, name.as_str(), list.iter().filter_map(Value::as_str).collect()));
+            }
+        }
+    }
+    all
+}
+
+/// The schemas of `dependentSchemas` and `dependencies`.
+pub(in super::super) fn dependent_schemas<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<(&'a str, Node<'a>)> {
+    let keywords = dependent_keywords(docs, part, "dependentSchemas").into_iter();
+    let all = keywords.flat_map(|keyword| part.names(keyword).map(move |name| (keyword, name)));
+    all.filter_map(|(keyword, name)| Some((name, part.entry(keyword, name)?))).collect()
+}
+
+impl<'a> Shape<'a> {
+    /// The properties that an object has for certain.
+    pub(in super::super) fn required(&self, docs: &Docs<'a>) -> BTreeSet<&str> {
+        let listed = self.all("required").filter_map(Value::as_array).flatten().filter_map(Value::as_str);
+        let mut names: BTreeSet<&str> = listed.chain(self.present.iter().map(String::as_str)).collect();
+        let dependent: Vec<_> = self.parts.iter().flat_map(|part| dependent_names(docs, part)).collect();
+        loop {
+            let known = names.len();
+            for (_, name, more) in &dependent {
+                if names.contains(name) {
+                    names.extend(more);
+                }
+            }
+            if names.len() == known {
+                return names;
+            }
+        }
+    }
+
+    /// The properties that are named anywhere, whether they can be there or not.
+    pub(in super::super) fn named(&self, docs: &Docs<'a>) -> BTreeSet<&str> {
+        let mut names = self.required(docs);
+        names.extend(self.fields.keys().map(String::as_str));
+        for part in &self.parts {
+            names.extend(part.names("properties"));
+        }
+        names
+    }
+
+    /// What holds for the property of a name.
+    pub(in super::super) fn property(&self, docs: &Docs<'a>, name: &str) -> All<'a> {
+        let mut all = All::of(Vec::new());
+        for part in &self.parts {
+            all.nodes.extend(property_of(docs, part, name).unwrap_or_default());
+        }
+        all.values = self.fields.get(name).cloned();
+        let undeclared = self.is_closed_by_reading(docs) && !self.is_declared(docs, name);
+        if self.absent.contains(name)
+            || undeclared
+            || (self.is_full(docs) && !self.required(docs).contains(name))
+        {
+            all.values = Some(Vec::new());
+        }
+        all
+    }
+
+    /// Whether what is required is all that there is room for.
+    fn is_full(&self, docs: &Docs<'a>) -> bool {
+        self.at_most("maxProperties").is_some_and(|most| self.required(docs).len() as u64 >= most)
+    }
+
+    /// What holds for properties that are not named. With a pattern, only for those that match it.
+    pub(in super::super) fn others(&self, docs: &Docs<'a>, pattern: Option<&str>) -> Vec<Others<'a>> {
+        if self.is_full(docs) {
+            return Vec::new();
+        }
+        let mut base = Vec::new();
+        let mut split: Option<&Node<'a>> = None;
+        for part in &self.parts {
+            let same = pattern.and_then(|pattern| part.entry("patternProperties", pattern));
+            if let Some(same) = same {
+                base.push(same);
+            } else if part.names("patternProperties").next().is_none() {
+                base.extend(additional(docs, part));
+            } else {
+                split.get_or_insert(part);
+            }
+        }
+        let with = |more: Option<Node<'a>>| All::of(base.iter().cloned().chain(more).collect());
+        let mut others = Vec::new();
+        let mut rest = with(split.and_then(|part| additional(docs, part)));
+        if self.is_closed_by_reading(docs) {
+            let matched = pattern.is_some_and(|pattern| {
+                self.parts.iter().any(|part| {
+                    part.side == Side::Writes && part.entry("patternProperties", pattern).is_some()
+                })
+            });
+            if !matched {
+                rest.values = Some(Vec::new());
+            }
+        }
+        others.push(Others { all: rest, pattern: None });
+        if let Some(part) = split {
+            for pattern in part.names("patternProperties") {
+                others.push(Others {
+                    all: with(part.entry("patternProperties", pattern)),
+                    pattern: Some(pattern),
+                });
+            }
+            // Patterns of further parts: their properties may be declared there only.
+            if self.is_closed_by_reading(docs) {
+                for part in self.parts.iter().filter(|other| other.at != part.at || other.side != part.side) {
+                    for pattern in part.names("patternProperties") {
+                        others.push(Others { all: with(None), pattern: Some(pattern) });
+                    }
+                }
+            }
+        }
+        others.retain(|other| !other.all.is_nothing());
+        others
+    }
+
+    /// Whether undeclared properties are taken to be absent. An object that declares nothing is a bag, and one that
+    /// says something of additional properties means it.
+    fn is_closed_by_reading(&self, docs: &Docs<'a>) -> bool {
+        let own = || self.parts.iter().filter(|part| part.side == Side::Writes);
+        docs.undeclared == Undeclared::Absent
+            && !self.lossy
+            && own().any(|part| part.names("properties").next().is_some())
+            && !own().any(|part| {
+                let said =
+                    |keyword: &str| part.get(keyword).is_some_and(|value| value != &Value::Bool(false));
+                said("additionalProperties") || said("unevaluatedProperties")
+            })
+    }
+
+    fn is_declared(&self, docs: &Docs<'a>, name: &str) -> bool {
+        self.parts.iter().filter(|part| part.side == Side::Writes).any(|part| {
+            let listed = |keyword: &str| part.names(keyword).any(|one| one == name);
+            let required = part.get("required").and_then(Value::as_array);
+            listed("properties")
+                || required.is_some_and(|names| names.iter().any(|one| one == name))
+                || dependent_names(docs, part)
+                    .iter()
+                    .any(|(_, one, more)| *one == name || more.contains(&name))
+                || dependent_schemas(docs, part).iter().any(|(one, _)| *one == name)
+                || part
+                    .names("patternProperties")
+                    .any(|pattern| docs.of(part.side).matches(pattern, name) != Some(false))
+        })
+    }
+
+    /// How many properties an object has at least.
+    pub(in super::super) fn properties_min(&self, docs: &Docs<'a>) -> u64 {
+        self.at_least("minProperties").max(self.required(docs).len() as u64)
+    }
+
+    /// How many properties an object has at most.
+    pub(in super::super) fn properties_max(&self, docs: &Docs<'a>) -> u64 {
+        let said = self.at_most("maxProperties").unwrap_or(u64::MAX);
+        if !self.others(docs, None).is_empty() {
+            return said;
+        }
+        let possible = self.named(docs).into_iter().filter(|name| !self.property(docs, name).is_nothing());
+        said.min(possible.count() as u64)
+    }
+}
+
+/// What one part says about the property of a name; `None` when a pattern does not tell.
+fn property_of<'a>(docs: &Docs<'a>, part: &Node<'a>, name: &str) -> Option<Vec<Node<'a>>> {
+    let mut nodes: Vec<_> = part.entry("properties", name).into_iter().collect();
+    for pattern in part.names("patternProperties") {
+        match docs.of(part.side).matches(pattern, name) {
+            Some(true) => nodes.extend(part.entry("patternProperties", pattern)),
+            Some(false) => {}
+            None => return Some(nodes),
+        }
+    }
+    if nodes.is_empty() {
+        nodes.extend(additional(docs, part));
+    }
+    Some(nodes)
+}

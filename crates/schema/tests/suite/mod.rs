@@ -1,0 +1,5 @@
+mod make;
+mod official;
+mod only_declared;
+mod property;
+mod table;
