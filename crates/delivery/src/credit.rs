@@ -10,14 +10,14 @@ use crate::input::Now;
 /// How many more leases a member may hold. Clones share one count.
 #[derive(Debug, Clone)]
 pub struct Credit {
-    shared: Arc<SharedCredit>,
+    shared: Arc<CreditCount>,
     max: usize,
     /// The number of this user of the count; 0 where there is only one user.
     user: u64,
 }
 
 #[derive(Debug)]
-struct SharedCredit {
+struct CreditCount {
     /// A packed [`FreeCredit`]. The machine that makes a lease lowers it, and raises it when the lease ends.
     free: AtomicU64,
     /// Whether the member grants credit itself, as it pulls. Such credit is not given back when a lease ends.
@@ -113,7 +113,7 @@ impl Credit {
     }
 
     fn of(free: usize, max: usize, pulled: bool, fill: Option<Arc<Fill>>) -> Self {
-        let shared = SharedCredit {
+        let shared = CreditCount {
             free: AtomicU64::new(FreeCredit::of(free).pack()),
             pulled,
             queue: CreditQueue::default(),
@@ -218,7 +218,7 @@ impl Credit {
     }
 }
 
-impl SharedCredit {
+impl CreditCount {
     fn is_full(&self) -> bool {
         self.fill.as_ref().is_some_and(|fill| fill.is_full())
     }

@@ -99,6 +99,7 @@ impl Filter {
     }
 
     /// Whether every event passes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.key.is_empty() && self.key_prefix.is_empty() && self.headers.is_empty() && self.tags.is_empty()
     }

@@ -29,6 +29,7 @@ const MANY: &str = "**";
 
 impl Pattern {
     /// The text.
+    #[inline]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -67,6 +68,7 @@ impl Pattern {
 
 impl Subject {
     /// The text.
+    #[inline]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Topic(topic) => topic.as_str(),

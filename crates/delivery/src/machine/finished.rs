@@ -73,7 +73,7 @@ impl FinishedRanges {
     }
 
     /// The first offset from `offset` on that is not finished.
-    pub(super) fn skip(&self, offset: Offset) -> Offset {
+    pub(super) fn first_unfinished_from(&self, offset: Offset) -> Offset {
         let offset = offset.max(self.floor());
         self.end_of(offset).unwrap_or(offset)
     }

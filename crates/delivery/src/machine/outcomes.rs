@@ -101,7 +101,7 @@ impl Machine {
         backoff_ms(failed + 1, self.config.seed, offset.0)
     }
 
-    /// How many attempts of a new event failed before a restart, and the stage that it starts in.
+    /// How many attempts failed of an event that becomes known, and the stage that it starts in.
     pub(super) fn recorded_attempts(&self, offset: Offset, now: Now) -> (u32, Stage) {
         let Some(attempts) = self.failures.get(&offset) else { return (0, Stage::Ready) };
         // At most the original delay, however far the wall clock has jumped since.

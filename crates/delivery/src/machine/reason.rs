@@ -49,7 +49,7 @@ impl Machine {
     /// Why the machine delivers nothing; `None` while it delivers, or while it only waits for a read or a
     /// commit.
     pub fn reason(&self, now: Now) -> Option<Reason> {
-        if self.unfinished.is_empty() && !self.has_unseen() {
+        if self.unfinished.is_empty() && !self.has_unscanned() {
             return Some(Reason::CaughtUp);
         }
         if self.members.is_empty() {
@@ -68,7 +68,7 @@ impl Machine {
             return None;
         }
         let reasons = [
-            (self.has_unseen() && self.window_full(), Reason::Window),
+            (self.has_unscanned() && self.window_full(), Reason::Window),
             (self.unfinished.blocked > 0, Reason::BlockedKey),
             (self.unfinished.failing > 0 || self.unfinished.has_backoff(), Reason::Backoff),
             (self.unfinished.leased > 0, Reason::Leased),

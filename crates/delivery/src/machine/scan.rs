@@ -37,7 +37,7 @@ impl Machine {
             self.skip(OffsetRange::new(self.scan, self.buffer_end));
             self.scan = self.buffer_end;
         }
-        self.scan = self.finished.skip(self.scan);
+        self.scan = self.finished.first_unfinished_from(self.scan);
         if self.buffer.capacity() > 0 {
             self.buffer = VecDeque::new();
         }
@@ -45,12 +45,12 @@ impl Machine {
 
     /// Whether there are new events and no bound stops the scan.
     pub(super) fn may_scan(&self) -> bool {
-        self.has_unseen() && !self.window_full() && !self.look_ahead_full()
+        self.has_unscanned() && !self.window_full() && !self.look_ahead_full()
     }
 
     /// Whether there are offsets below the end that are not scanned yet.
-    pub(super) fn has_unseen(&self) -> bool {
-        self.finished.skip(self.scan) < self.end
+    pub(super) fn has_unscanned(&self) -> bool {
+        self.finished.first_unfinished_from(self.scan) < self.end
     }
 
     /// Whether the window bound stops the scan. It never does below a finished range or a failed event: the

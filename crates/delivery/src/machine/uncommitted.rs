@@ -11,7 +11,7 @@ use crate::input::ReplyNo;
 /// the commit is made.
 #[derive(Debug, Default)]
 pub(super) struct Uncommitted {
-    /// Whether the commit must not wait.
+    /// Whether the commit must go out at once.
     pub(super) urgent: bool,
     /// Whether events were finished that would be delivered again without a commit. The commit may wait.
     pub(super) acked: bool,
@@ -47,7 +47,8 @@ impl Uncommitted {
         self.forget.insert(offset);
     }
 
-    /// Notes that a dead letter is to be closed. If its opening is not durable yet, it is dropped.
+    /// Notes that a dead letter is to be closed. If it was to be opened by the same commit, it is not opened at
+    /// all.
     pub(super) fn note_redriven(&mut self, offset: Offset) {
         self.dead.remove(&offset);
         self.reopened.remove(&offset);
@@ -55,7 +56,8 @@ impl Uncommitted {
         self.urgent = true;
     }
 
-    /// Notes that the event of a redriven dead letter is gone. A newer change of the same letter wins.
+    /// Notes that the event of a redriven dead letter is gone, so the letter stays open. If the letter is to be
+    /// opened or closed already, that change wins.
     pub(super) fn note_reopened(&mut self, offset: Offset) {
         self.reopened.insert(offset);
         self.drop_reopened();

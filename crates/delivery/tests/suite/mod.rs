@@ -1,5 +1,9 @@
+mod bounds_stop_deliveries;
+mod commits_hold_every_ack;
 mod driven_machine;
+mod events_reach_the_right_member_in_order;
+mod failed_attempts_are_redelivered;
 mod partitions_have_one_owner;
 mod random_runs_match_the_reference;
-mod rules_hold_one_by_one;
+mod seek_and_redrive_deliver_again;
 mod support;
