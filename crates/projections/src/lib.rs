@@ -92,7 +92,7 @@ pub use definition::{CollectionDeclared, Declared, From, OnFailure, Projector, T
 pub use error::ProjectionError;
 pub use logic::{Logic, Project};
 pub use projections::Projections;
-pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index};
+pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index, ReadError};
 pub use promethean_store::value::FieldType;
 pub use status::{Activity, ProjectorStatus, RebuildStatus};
 pub use time_travel::Reducer;

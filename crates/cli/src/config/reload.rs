@@ -1,4 +1,4 @@
-//! Tokens and keys that change while the server runs.
+//! Reads tokens and keys again while the server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,14 +17,14 @@ use super::auth::Auth;
 use super::file::File;
 use super::{explain, read_text};
 
-/// What is read again after this time, and is the same, is not being written just now.
+/// A file that reads the same after this time is written completely.
 const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
-/// What of a configuration counts as soon as it is written.
+/// The parts of a configuration that take effect without a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Live {
     pub(super) tokens: Vec<StaticToken>,
-    /// Of which only keys count at once.
+    /// Only its keys take effect; every other change needs a restart.
     pub(super) jwt: Option<JwtOptions>,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub(super) struct Reloading {
     file: PathBuf,
-    /// What the files said last, or what was wrong with them.
+    /// The last content of the files, or the error of reading them.
     last: Mutex<Result<Live, String>>,
-    /// Held while the files are read and taken over: what was read earlier must not be taken over later.
+    /// Held while the files are read and used, so that an older read never replaces a newer one.
     turn: tokio::sync::Mutex<()>,
-    /// The token of the command line, which is in no file.
+    /// The token of the command line; no file has it.
     operator: Option<StaticToken>,
     listed: StaticTokens,
-    /// With what it was made of.
+    /// Signed tokens, with the options they were made from.
     signed: Option<(Jwt, JwtOptions)>,
-    /// Both together.
+    /// Listed and signed tokens together.
     inner: Arc<dyn Authenticator>,
 }
 
@@ -59,7 +59,7 @@ impl Reloading {
         Self { file, last, turn, operator, listed, signed, inner }
     }
 
-    /// What the files say once they say it twice. `None` if that is what they said before, or they are being written.
+    /// The new content of the files. `None` if it did not change, or if two reads differ because a file is being written.
     async fn changed(&self) -> Option<Result<Live, String>> {
         let first = self.read().await?;
         if *self.last.lock().ignore_poison() == first {
@@ -77,11 +77,11 @@ impl Reloading {
         Some(read.map_err(|error| format!("{error:#}")))
     }
 
-    /// Takes over what changed. What is of no use is said once, and what was there before stays.
+    /// Uses new content. An error is logged once, and the old tokens and keys stay.
     fn take_over(&self, read: Result<Live, String>) {
         match &read {
             Ok(live) => self.replace(live),
-            Err(error) => warn!(%error, "the tokens cannot be read again; those that were known stay"),
+            Err(error) => warn!(%error, "cannot read the tokens again; the old tokens stay"),
         }
         *self.last.lock().ignore_poison() = read;
     }
@@ -90,35 +90,35 @@ impl Reloading {
         let tokens: Vec<_> = live.tokens.iter().cloned().chain(self.operator.clone()).collect();
         let count = tokens.len();
         if self.listed.replace(tokens) {
-            info!(count, "took over new tokens");
+            info!(count, "using new tokens");
         }
         match (&self.signed, &live.jwt) {
             (None, None) => {}
             (Some((signed, made_of)), Some(now)) => {
-                // Keys of another issuer must not count with what was demanded of the old one's tokens.
+                // Keys of a new issuer must not be used with the checks that were made for the old one.
                 if needs_restart(made_of, now) {
-                    warn!("[auth.jwt] has changed, not only keys in files; all of it counts after a restart");
+                    warn!("[auth.jwt] has changed, not only keys in files; restart the server to use it");
                 } else {
                     replace_keys(signed, &now.keys);
                 }
             }
-            _ => warn!("[auth.jwt] came or went; that counts after a restart"),
+            _ => warn!("[auth.jwt] was added or removed; restart the server to use it"),
         }
     }
 }
 
 fn replace_keys(signed: &Jwt, keys: &KeySource) {
     match keys {
-        // Keys that are fetched are replaced by fetching them.
+        // Keys from a URL are replaced when they are fetched again.
         KeySource::Url(_) => {}
         keys => match signed.replace_keys(keys) {
-            Ok(()) => info!("took over the keys of signed tokens"),
-            Err(error) => warn!(%error, "the keys of signed tokens are of no use; the old ones stay"),
+            Ok(()) => info!("using new keys of signed tokens"),
+            Err(error) => warn!(%error, "the new keys of signed tokens cannot be used; the old keys stay"),
         },
     }
 }
 
-/// Whether more differs than keys that are at hand.
+/// Whether more than keys in files differs.
 fn needs_restart(made_of: &JwtOptions, now: &JwtOptions) -> bool {
     let is_fetched = |options: &JwtOptions| matches!(options.keys, KeySource::Url(_));
     let fetches_other = (is_fetched(made_of) || is_fetched(now)) && made_of.keys != now.keys;
@@ -145,15 +145,16 @@ impl Authenticator for Reloading {
     }
 }
 
-/// Reads what counts at once. A list without tokens lets nobody in, which at the start would be a mistake.
+/// Reads the parts that take effect without a restart. A list without tokens is allowed here; at the start it is an
+/// error.
 fn read(path: &Path) -> Result<Live> {
-    // What comes out of a pipe comes once.
+    // A pipe can be read only once.
     ensure!(path.is_file(), "`{}` is not a file that can be read again", path.display());
     let text = read_text(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     let read = || {
         let file: File = toml::from_str(&text).map_err(|error| explain(&text, &error))?;
-        let auth = file.auth.context("[auth] is gone; that counts after a restart")?;
+        let auth = file.auth.context("[auth] was removed; restart the server to use that")?;
         let auth = Auth::read_any(auth, dir)?;
         Ok::<_, anyhow::Error>(Live { tokens: auth.tokens, jwt: auth.jwt })
     };
