@@ -1,13 +1,15 @@
-//! One machine, driven by hand.
+//! A machine that a test drives by hand.
 
-use promethean_delivery::*;
-use promethean_delivery::{Allowance, Config, Credit, Machine, Start};
+use promethean_delivery::{
+    Allowance, Credit, Effect, Input, LeaseRef, Machine, MachineConfig, MemberNo, Now, Progress, Reason,
+    ReplyNo, SavedProgress,
+};
 use promethean_model::Offset;
 
 use super::support::{event, limits};
 
-/// A machine whose reads are answered at once and whose commits are answered when told.
-pub(crate) struct Bench {
+/// A machine whose reads are answered at once and whose commits are answered when the test says so.
+pub(crate) struct DrivenMachine {
     pub(crate) machine: Machine,
     pub(crate) keys: Vec<Option<&'static str>>,
     pub(crate) now: Now,
@@ -18,15 +20,19 @@ pub(crate) struct Bench {
     pub(crate) replies: Vec<(u64, usize)>,
 }
 
-impl Bench {
-    pub(crate) fn new(config: Config, keys: &[Option<&'static str>]) -> Self {
-        Self::with_start(config, keys, Start::default())
+impl DrivenMachine {
+    pub(crate) fn new(config: MachineConfig, keys: &[Option<&'static str>]) -> Self {
+        Self::with_saved(config, keys, SavedProgress::default())
     }
 
-    pub(crate) fn with_start(config: Config, keys: &[Option<&'static str>], start: Start) -> Self {
+    pub(crate) fn with_saved(
+        config: MachineConfig,
+        keys: &[Option<&'static str>],
+        saved: SavedProgress,
+    ) -> Self {
         let now = Now { monotonic_ms: 1_000, wall_ms: 50_000 };
-        let mut bench = Self {
-            machine: Machine::new(config, start, now),
+        let mut driven = Self {
+            machine: Machine::new(config, saved, now),
             keys: keys.to_vec(),
             now,
             reads: Vec::new(),
@@ -35,8 +41,8 @@ impl Bench {
             revoked: Vec::new(),
             replies: Vec::new(),
         };
-        bench.step(Input::End(Offset(keys.len() as u64)));
-        bench
+        driven.step(Input::End(Offset(keys.len() as u64)));
+        driven
     }
 
     pub(crate) fn step(&mut self, input: Input) {
@@ -70,7 +76,7 @@ impl Bench {
         credit
     }
 
-    /// What was delivered since the last call: offset and attempt.
+    /// The deliveries since the last call: offset and attempt.
     pub(crate) fn got(&mut self) -> Vec<(u64, u32)> {
         self.take().into_iter().map(|(_, lease, attempt)| (lease.offset.0, attempt)).collect()
     }

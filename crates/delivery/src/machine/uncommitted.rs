@@ -1,38 +1,41 @@
-//! What has happened and is not durable yet.
+//! The changes of a machine that are not durable yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use promethean_model::Offset;
 
-use crate::types::{Attempts, ReplyNo};
+use crate::effect::Attempts;
+use crate::input::ReplyNo;
 
-/// The facts of one commit, beside the cursor. The rows of failed attempts are looked up when the commit is made.
+/// The changes for the next commit, except the cursor. The failed attempts of each event are looked up when
+/// the commit is made.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
-    /// Somebody waits for a commit.
+pub(super) struct Uncommitted {
+    /// Whether the commit must go out at once.
     pub(super) urgent: bool,
-    /// Nobody waits, but without a commit something finished would be delivered again.
+    /// Whether events were finished that would be delivered again without a commit. The commit may wait.
     pub(super) acked: bool,
     pub(super) failed: BTreeSet<Offset>,
     pub(super) forget: BTreeSet<Offset>,
-    pub(super) dead: BTreeMap<Offset, Dead>,
+    pub(super) dead: BTreeMap<Offset, DeadEvent>,
     pub(super) redriven: BTreeSet<Offset>,
-    /// Letters that stay open, since their event is gone.
+    /// Redriven dead letters that stay open, since their event is gone.
     pub(super) reopened: BTreeSet<Offset>,
-    /// From here on everything was to be delivered again, by a seek: the lowest of them if there were several.
+    /// The target of the seek; the lowest one if there were several.
     pub(super) seek: Option<Offset>,
-    /// With the number of stale leases.
+    /// The replies to send after the commit, with the number of stale leases.
     pub(super) replies: Vec<(ReplyNo, usize)>,
 }
 
+/// An event that becomes a dead letter.
 #[derive(Debug)]
-pub(super) struct Dead {
+pub(super) struct DeadEvent {
     pub(super) attempts: Attempts,
-    /// It was a redriven one.
-    pub(super) extra: bool,
+    /// Whether the event was redriven.
+    pub(super) redriven: bool,
 }
 
-impl Facts {
+impl Uncommitted {
     pub(super) fn note_failed(&mut self, offset: Offset) {
         self.forget.remove(&offset);
         self.failed.insert(offset);
@@ -44,7 +47,8 @@ impl Facts {
         self.forget.insert(offset);
     }
 
-    /// A letter is closed. What opened it, if that is not durable yet, need not be.
+    /// Notes that a dead letter is to be closed. If it was to be opened by the same commit, it is not opened at
+    /// all.
     pub(super) fn note_redriven(&mut self, offset: Offset) {
         self.dead.remove(&offset);
         self.reopened.remove(&offset);
@@ -52,7 +56,8 @@ impl Facts {
         self.urgent = true;
     }
 
-    /// The event of a redriven letter is gone. What is known of it already stays the last word.
+    /// Notes that the event of a redriven dead letter is gone, so the letter stays open. If the letter is to be
+    /// opened or closed already, that change wins.
     pub(super) fn note_reopened(&mut self, offset: Offset) {
         self.reopened.insert(offset);
         self.drop_reopened();
@@ -64,8 +69,9 @@ impl Facts {
         self.reopened.retain(|offset| !dead.contains_key(offset) && !redriven.contains(offset));
     }
 
-    /// A letter is opened. One of the same event that was to be closed is open again.
-    pub(super) fn note_dead(&mut self, offset: Offset, dead: Dead) {
+    /// Notes that an event becomes a dead letter. An older letter of the event that was to be closed is open
+    /// again.
+    pub(super) fn note_dead(&mut self, offset: Offset, dead: DeadEvent) {
         self.redriven.remove(&offset);
         self.reopened.remove(&offset);
         self.dead.insert(offset, dead);
@@ -78,8 +84,8 @@ impl Facts {
         self.urgent = true;
     }
 
-    /// What remains true after a seek: below it, what died is dead. From it on everything is delivered again, so nothing
-    /// there is dead, and its commit closes what letters there are.
+    /// Drops the changes that a seek makes void. Events below `to` that died stay dead. Events from `to` on
+    /// are delivered again, so none of them is dead, and the seek's commit closes their dead letters.
     fn cut(&mut self, to: Offset) {
         self.failed.clear();
         self.forget.clear();
@@ -88,27 +94,28 @@ impl Facts {
         self.reopened.split_off(&to);
     }
 
-    /// Leaves at most `most` dead events in these facts; the rest come back, for the next commit.
+    /// Keeps at most `most` dead events; returns the rest, for the next commit.
     pub(super) fn defer_dead(&mut self, most: usize) -> Self {
         let mut later = Self::default();
         if let Some(&first) = self.dead.keys().nth(most) {
             later.dead = self.dead.split_off(&first);
-            // As long as an event is not dead, its attempts count.
+            // Until an event is dead its failed attempts are kept.
             later.forget = self.forget.iter().copied().filter(|at| later.dead.contains_key(at)).collect();
             self.forget.retain(|at| !later.dead.contains_key(at));
-            // Whose they are is not known: an answer may be about one that waits.
+            // All replies wait: each may be about one of the deferred events.
             later.replies = std::mem::take(&mut self.replies);
             later.urgent = true;
         }
         later
     }
 
-    /// Events that are done here and that no commit says so of yet. Redriven ones are beside the cursor.
+    /// The dead events that the cursor must not count as finished yet. Redriven events do not move the
+    /// cursor.
     pub(super) fn unfinished(&self) -> Vec<Offset> {
-        self.dead.iter().filter(|(_, dead)| !dead.extra).map(|(offset, _)| *offset).collect()
+        self.dead.iter().filter(|(_, dead)| !dead.redriven).map(|(offset, _)| *offset).collect()
     }
 
-    /// Takes back the facts of a commit that failed. They are older than these.
+    /// Merges the changes of a commit that failed back in. They are older than these.
     pub(super) fn take_back(&mut self, mut older: Self) {
         if let Some(to) = self.seek {
             older.cut(to);
@@ -123,7 +130,7 @@ impl Facts {
                 self.forget.insert(offset);
             }
         }
-        // Of the same event only the last word counts.
+        // Of two changes of the same dead letter the newer one wins.
         older.redriven.retain(|offset| !self.dead.contains_key(offset));
         for (offset, dead) in older.dead {
             if !self.redriven.contains(&offset) {

@@ -1,66 +1,65 @@
-//! A simple reference of delivery: maps of what is so, updated by what goes in, against which all that comes out is
-//! judged. It does not scan, bound, batch or index anything.
+//! A simple reference of delivery: plain maps that follow the inputs of a machine. All effects of the machine
+//! are judged by them. The reference does not scan, bound, batch or index anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_delivery::{Allowance, Start};
-use promethean_delivery::{Attempts, LeaseRef, MemberNo, Order, Progress, ReplyNo};
-use promethean_model::StoredEvent;
-use promethean_model::{Offset, OffsetRange};
+use promethean_delivery::{Allowance, Attempts, LeaseRef, MemberNo, Order, Progress, ReplyNo, SavedProgress};
+use promethean_model::{Offset, OffsetRange, StoredEvent};
 
-pub(crate) struct Event {
-    pub(crate) stored: StoredEvent,
-    pub(crate) wanted: bool,
-    pub(crate) partition: u32,
-    pub(crate) exists: bool,
+pub(super) struct Event {
+    pub(super) stored: StoredEvent,
+    pub(super) wanted: bool,
+    pub(super) partition: u32,
+    pub(super) exists: bool,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Lease {
-    pub(crate) member: MemberNo,
-    pub(crate) serial: u64,
-    pub(crate) deadline: Option<u64>,
+pub(super) struct Lease {
+    pub(super) member: MemberNo,
+    pub(super) serial: u64,
+    pub(super) deadline: Option<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Failed {
-    pub(crate) count: u32,
-    pub(crate) committed: u32,
+pub(super) struct Failed {
+    pub(super) count: u32,
+    pub(super) committed: u32,
     /// When the last attempt failed, monotonic.
-    pub(crate) at: u64,
-    /// `None`: noted before a restart, so known only to within the jumps of the wall clock.
-    pub(crate) due: Option<u64>,
-    /// Whether `due` is known to the millisecond; else it is the earliest that the jitter allows.
-    pub(crate) exact: bool,
+    pub(super) at: u64,
+    /// When the next attempt is due; `None` if it failed before a restart, since the wall clock may have
+    /// jumped.
+    pub(super) due: Option<u64>,
+    /// Whether `due` is exact; if not it is the earliest time that the jitter allows.
+    pub(super) exact: bool,
 }
 
-pub(crate) struct Member {
-    pub(crate) allowance: Allowance,
-    pub(crate) paused: bool,
-    pub(crate) auto_ack: bool,
-    pub(crate) timeout: u64,
-    pub(crate) batch: usize,
-    pub(crate) unwritten: Vec<LeaseRef>,
+pub(super) struct Member {
+    pub(super) allowance: Allowance,
+    pub(super) paused: bool,
+    pub(super) auto_ack: bool,
+    pub(super) timeout: u64,
+    pub(super) batch: usize,
+    pub(super) unwritten: Vec<LeaseRef>,
 }
 
-/// What is durable.
+/// The durable state.
 #[derive(Default)]
-pub(crate) struct Store {
-    pub(crate) floor: u64,
-    pub(crate) finished: Vec<OffsetRange>,
-    pub(crate) attempts: BTreeMap<u64, Attempts>,
-    /// Open letters, and whether they are being redriven.
-    pub(crate) letters: BTreeMap<u64, bool>,
-    /// Letters that are open only since they could not be closed. Their event may die again.
+pub(super) struct Store {
+    pub(super) floor: u64,
+    pub(super) finished: Vec<OffsetRange>,
+    pub(super) attempts: BTreeMap<u64, Attempts>,
+    /// Open dead letters, and whether each is being redriven.
+    pub(super) letters: BTreeMap<u64, bool>,
+    /// Dead letters that are open only because closing them failed. Their events may die again.
     unclosed: BTreeSet<u64>,
 }
 
 impl Store {
-    pub(crate) fn has(&self, offset: u64) -> bool {
+    pub(super) fn has(&self, offset: u64) -> bool {
         offset < self.floor || self.finished.iter().any(|range| range.contains(Offset(offset)))
     }
 
-    /// The letters that it closed, as they were.
+    /// Applies a commit; returns the dead letters it closed, as they were.
     fn apply(&mut self, progress: &Progress, exists: impl Fn(u64) -> bool) -> Vec<(u64, bool)> {
         self.floor = progress.floor.0;
         self.finished.clone_from(&progress.finished);
@@ -85,7 +84,7 @@ impl Store {
                 if exists(*offset) {
                     closed.push(*offset);
                 } else {
-                    // It is all that is left of its event.
+                    // The event is gone: its dead letter stays open.
                     *redriving = false;
                     self.unclosed.remove(offset);
                 }
@@ -106,13 +105,13 @@ impl Store {
         closed
     }
 
-    pub(crate) fn start(&self, first_serial: u64, exists: impl Fn(u64) -> bool) -> Start {
+    pub(super) fn saved_progress(&self, first_serial: u64, exists: impl Fn(u64) -> bool) -> SavedProgress {
         let unclosed = |o: &u64| !self.has(*o) && exists(*o);
         let lost = |o: &u64| !self.has(*o) && !exists(*o);
         let redriven =
             self.letters.iter().filter(|(o, redriving)| **redriving && self.has(**o) || unclosed(o));
         let reopened = self.letters.iter().filter(|(o, redriving)| **redriving && lost(o));
-        Start {
+        SavedProgress {
             floor: Offset(self.floor),
             finished: self.finished.clone(),
             attempts: self.attempts.values().copied().collect(),
@@ -124,78 +123,78 @@ impl Store {
     }
 }
 
-pub(crate) struct Waiting {
-    pub(crate) reply: ReplyNo,
-    pub(crate) stale: usize,
-    pub(crate) acked: Vec<u64>,
+pub(super) struct Waiting {
+    pub(super) reply: ReplyNo,
+    pub(super) stale: usize,
+    pub(super) acked: Vec<u64>,
 }
 
 impl Waiting {
-    /// A seek delivers again what it acked.
+    /// Forgets acks from `to` on, since a seek delivers their events again.
     fn undo_from(&mut self, to: u64) {
         self.acked.retain(|offset| *offset < to);
     }
 }
 
-pub(crate) struct Sent {
-    pub(crate) progress: Progress,
-    pub(crate) replies: Vec<Waiting>,
-    pub(crate) seek: Option<u64>,
-    pub(crate) seek_since: Option<u64>,
-    pub(crate) dead: BTreeMap<u64, (u32, bool)>,
+pub(super) struct Sent {
+    pub(super) progress: Progress,
+    pub(super) replies: Vec<Waiting>,
+    pub(super) seek: Option<u64>,
+    pub(super) seek_since: Option<u64>,
+    pub(super) dead: BTreeMap<u64, (u32, bool)>,
 }
 
-pub(crate) struct Model {
-    pub(crate) order: Order,
-    pub(crate) partitions: Option<u32>,
-    pub(crate) max_attempts: u32,
-    pub(crate) dead_letters: bool,
-    pub(crate) log: Vec<Event>,
-    pub(crate) earliest: u64,
-    /// What the machine was told, or has read.
-    pub(crate) end: u64,
-    /// Wanted, there, and not done; or in flight.
-    pub(crate) undone: BTreeSet<u64>,
-    /// Acked or dead since the last seek, whether durable or not.
-    pub(crate) done: BTreeSet<u64>,
-    pub(crate) extras: BTreeSet<u64>,
-    pub(crate) leases: BTreeMap<u64, Lease>,
-    pub(crate) failed: BTreeMap<u64, Failed>,
-    pub(crate) members: BTreeMap<MemberNo, Member>,
-    pub(crate) owners: Vec<Option<MemberNo>>,
-    pub(crate) paused: bool,
-    /// The lowest place that a seek went to and that is not committed.
-    pub(crate) seeking: Option<u64>,
-    /// A seek is durable, and the machine is not told yet.
-    pub(crate) sought: bool,
-    pub(crate) pend_failed: BTreeSet<u64>,
-    pub(crate) pend_dead: BTreeMap<u64, (u32, bool)>,
-    pub(crate) pend_redriven: BTreeSet<u64>,
-    pub(crate) pend_replies: Vec<Waiting>,
-    pub(crate) sent: Option<Sent>,
-    pub(crate) store: Store,
+pub(super) struct Reference {
+    pub(super) order: Order,
+    pub(super) partitions: Option<u32>,
+    pub(super) max_attempts: u32,
+    pub(super) dead_letters: bool,
+    pub(super) log: Vec<Event>,
+    pub(super) earliest: u64,
+    /// The durable end as the machine knows it.
+    pub(super) end: u64,
+    /// Events that are wanted, exist and are not done, and leased events.
+    pub(super) undone: BTreeSet<u64>,
+    /// Events acked or dead since the last seek, durable or not.
+    pub(super) done: BTreeSet<u64>,
+    pub(super) extras: BTreeSet<u64>,
+    pub(super) leases: BTreeMap<u64, Lease>,
+    pub(super) failed: BTreeMap<u64, Failed>,
+    pub(super) members: BTreeMap<MemberNo, Member>,
+    pub(super) owners: Vec<Option<MemberNo>>,
+    pub(super) paused: bool,
+    /// The lowest target of the seeks that are not committed.
+    pub(super) seeking: Option<u64>,
+    /// Whether a seek is durable and the machine does not know it yet.
+    pub(super) sought: bool,
+    pub(super) pend_failed: BTreeSet<u64>,
+    pub(super) pend_dead: BTreeMap<u64, (u32, bool)>,
+    pub(super) pend_redriven: BTreeSet<u64>,
+    pub(super) pend_replies: Vec<Waiting>,
+    pub(super) sent: Option<Sent>,
+    pub(super) store: Store,
 }
 
-impl Model {
-    pub(crate) fn exists(&self, offset: u64) -> bool {
+impl Reference {
+    pub(super) fn exists(&self, offset: u64) -> bool {
         offset >= self.earliest && self.log.get(offset as usize).is_some_and(|event| event.exists)
     }
 
-    pub(crate) fn key(&self, offset: u64) -> Option<&str> {
+    pub(super) fn key(&self, offset: u64) -> Option<&str> {
         self.log[offset as usize].stored.key()
     }
 
-    pub(crate) fn current(&self, member: MemberNo, lease: LeaseRef) -> bool {
+    pub(super) fn current(&self, member: MemberNo, lease: LeaseRef) -> bool {
         self.leases.get(&lease.offset.0).is_some_and(|l| l.member == member && l.serial == lease.serial)
     }
 
-    /// An earlier event of its key is not done.
-    pub(crate) fn is_blocked(&self, offset: u64) -> bool {
+    /// Whether an earlier event of its key is not done.
+    pub(super) fn is_blocked(&self, offset: u64) -> bool {
         let Some(key) = self.key(offset).filter(|_| self.order == Order::Key) else { return false };
         self.undone.range(..offset).any(|earlier| self.key(*earlier) == Some(key))
     }
 
-    pub(crate) fn end_lease(&mut self, offset: u64) {
+    pub(super) fn end_lease(&mut self, offset: u64) {
         self.leases.remove(&offset).unwrap();
         if !self.exists(offset) {
             self.undone.remove(&offset);
@@ -203,7 +202,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn finish(&mut self, offset: u64) {
+    pub(super) fn finish(&mut self, offset: u64) {
         let extra = self.extras.remove(&offset);
         self.end_lease(offset);
         self.failed.remove(&offset);
@@ -216,8 +215,8 @@ impl Model {
         }
     }
 
-    /// An attempt fails; `delay_ms` is `None` for the server's backoff.
-    pub(crate) fn fail(&mut self, offset: u64, at: u64, delay_ms: Option<u64>) {
+    /// Fails an attempt; `delay_ms` is `None` for the server's backoff.
+    pub(super) fn fail(&mut self, offset: u64, at: u64, delay_ms: Option<u64>) {
         let failed = self.failed.entry(offset).or_default();
         failed.count += 1;
         let base = 100 << (failed.count - 1).min(20);
@@ -235,7 +234,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn seek(&mut self, to: u64) {
+    pub(super) fn seek(&mut self, to: u64) {
         for offset in self.leases.keys().copied().collect::<Vec<_>>() {
             self.end_lease(offset);
         }
@@ -253,7 +252,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn redrive(&mut self, offset: u64) {
+    pub(super) fn redrive(&mut self, offset: u64) {
         self.store.letters.insert(offset, true);
         if self.undone.contains(&offset) {
             self.pend_redriven.insert(offset);
@@ -262,8 +261,8 @@ impl Model {
         }
     }
 
-    /// What was sent is durable, and these letters closed, as they were.
-    pub(crate) fn committed(&mut self) -> (Sent, Vec<(u64, bool)>) {
+    /// Makes the commit that is out durable; returns it with the dead letters it closed, as they were.
+    pub(super) fn committed(&mut self) -> (Sent, Vec<(u64, bool)>) {
         let sent = self.sent.take().unwrap();
         let mut store = std::mem::take(&mut self.store);
         let closed = store.apply(&sent.progress, |offset| self.exists(offset));
@@ -276,12 +275,12 @@ impl Model {
         (sent, closed)
     }
 
-    /// Nothing is delivered until a seek is durable.
-    pub(crate) fn is_seeking(&self) -> bool {
+    /// Whether a seek is not durable yet; until then nothing may be delivered.
+    pub(super) fn is_seeking(&self) -> bool {
         self.sought || self.seeking.is_some() || self.sent.as_ref().is_some_and(|sent| sent.seek.is_some())
     }
 
-    pub(crate) fn is_closing(&self, letter: u64) -> bool {
+    pub(super) fn is_closing(&self, letter: u64) -> bool {
         let by_seek = |seek: Option<u64>| seek.is_some_and(|to| letter >= to);
         let by_sent = |sent: &Sent| by_seek(sent.seek) || sent.progress.redriven.contains(&Offset(letter));
         self.pend_redriven.contains(&letter)
@@ -289,10 +288,10 @@ impl Model {
             || self.sent.as_ref().is_some_and(by_sent)
     }
 
-    /// Letters that could not be closed with the commit that closes them.
-    pub(crate) fn unclosed(&mut self, letters: &[(u64, bool)]) {
+    /// Opens dead letters again that the last commit could not close.
+    pub(super) fn unclosed(&mut self, letters: &[(u64, bool)]) {
         self.store.letters.extend(letters.iter().copied());
-        // What a later seek passed over, as one of several, is a letter as before.
+        // A letter below a later seek is an ordinary open letter again.
         let delivered = letters.iter().map(|(offset, _)| *offset).filter(|offset| !self.store.has(*offset));
         self.store.unclosed.extend(delivered.collect::<Vec<_>>());
         let died_again = &self.pend_dead;
@@ -300,7 +299,7 @@ impl Model {
             .extend(letters.iter().map(|(offset, _)| *offset).filter(|o| !died_again.contains_key(o)));
     }
 
-    pub(crate) fn commit_failed(&mut self) {
+    pub(super) fn commit_failed(&mut self) {
         let mut sent = self.sent.take().unwrap();
         let mut redriven: BTreeSet<u64> = sent.progress.redriven.iter().map(|offset| offset.0).collect();
         let mut dead = sent.dead;
@@ -312,7 +311,7 @@ impl Model {
             }
             None => self.pend_failed.extend(sent.progress.failed.iter().map(|row| row.offset.0)),
         }
-        // Of the same event only the last word counts.
+        // Of two changes of the same dead letter the newer one wins.
         redriven.retain(|offset| !self.pend_dead.contains_key(offset));
         dead.retain(|offset, _| !self.pend_redriven.contains(offset) && !self.pend_dead.contains_key(offset));
         self.pend_redriven.extend(redriven);
@@ -322,8 +321,8 @@ impl Model {
         self.seeking = [self.seeking, sent.seek].into_iter().flatten().min();
     }
 
-    /// What a crash leaves.
-    pub(crate) fn crash(&mut self) {
+    /// Forgets everything that a crash loses.
+    pub(super) fn crash(&mut self) {
         self.members.clear();
         self.leases.clear();
         self.pend_failed.clear();
@@ -337,7 +336,7 @@ impl Model {
         self.undone =
             (0..self.log.len() as u64).filter(|o| self.is_wanted(*o) && !self.store.has(*o)).collect();
         self.extras.clear();
-        // A letter whose event is gone by now is all that is left of it.
+        // A letter whose event is gone stays open.
         let mut unclosed = std::mem::take(&mut self.store.unclosed);
         unclosed.retain(|offset| self.exists(*offset));
         self.store.unclosed = unclosed;

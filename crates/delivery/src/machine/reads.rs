@@ -1,33 +1,35 @@
-//! What is read, and when.
+//! Reads: which events to ask for, and when.
 
 use promethean_model::{Offset, StoredEvent};
 
 use super::Machine;
-use super::table::{State, UNREAD};
-use crate::types::{Effect, Now};
+use super::unfinished::{PARTITION_UNKNOWN, Stage};
+use crate::effect::Effect;
+use crate::input::Now;
 
-/// Two wanted events further apart than this are not worth one read.
+/// The largest gap between two wanted events that one read bridges.
 const GAP_MAX: u64 = 64;
-/// How long to wait after an answer that brought nothing.
+/// How long to wait after a read that returned nothing.
 const EMPTY_RETRY_MS: u64 = 100;
 
-/// The read that is out.
+/// The read that is out, and the last one.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    out: Option<Reading>,
+    pending: Option<PendingRead>,
     last_request: u64,
     retry_at_ms: u64,
-    /// What the last read was for; the next is for the other if both are wanted, so that neither starves.
-    last_again: bool,
+    /// Whether the last read was for known events. If both kinds are wanted they alternate, so that neither
+    /// starves.
+    last_reread: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct PendingRead {
     request: u64,
     from: Offset,
-    /// Events that are known already.
-    again: bool,
-    /// A seek came between: the answer means nothing, but until it is there no other read goes out.
+    /// Whether it reads known events, not new ones.
+    is_reread: bool,
+    /// A seek came after it: its answer is ignored, but no other read goes out before the answer.
     abandoned: bool,
 }
 
@@ -39,33 +41,33 @@ impl Reads {
     }
 
     pub(super) fn abandon(&mut self) {
-        if let Some(reading) = &mut self.out {
-            reading.abandoned = true;
+        if let Some(pending) = &mut self.pending {
+            pending.abandoned = true;
         }
     }
 
-    fn answer(&mut self, request: u64) -> Option<Reading> {
-        self.out.take_if(|reading| reading.request == request)
+    fn answer(&mut self, request: u64) -> Option<PendingRead> {
+        self.pending.take_if(|pending| pending.request == request)
     }
 }
 
 impl Machine {
-    /// Asks for events if somebody could take them.
+    /// Asks for events if a member could take them.
     pub(super) fn read(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        if self.reads.out.is_some() || now.monotonic_ms < self.reads.retry_at_ms {
+        if self.reads.pending.is_some() || now.monotonic_ms < self.reads.retry_at_ms {
             return;
         }
-        let (again, scan) = (self.wanted_again(now), self.wanted_scan(now));
-        let is_again = again.is_some() && (scan.is_none() || !self.reads.last_again);
-        let Some((from, limit)) = (if is_again { again } else { scan }) else { return };
+        let (reread, scan) = (self.wanted_reread(now), self.wanted_scan(now));
+        let is_reread = reread.is_some() && (scan.is_none() || !self.reads.last_reread);
+        let Some((from, limit)) = (if is_reread { reread } else { scan }) else { return };
         self.reads.last_request += 1;
         let request = self.reads.last_request;
-        self.reads.last_again = is_again;
-        self.reads.out = Some(Reading { request, from, again: is_again, abandoned: false });
+        self.reads.last_reread = is_reread;
+        self.reads.pending = Some(PendingRead { request, from, is_reread, abandoned: false });
         effects.push(Effect::Read { request, from, limit });
     }
 
-    /// The answer to a read.
+    /// Handles the answer to a read.
     pub(super) fn page(
         &mut self,
         request: u64,
@@ -75,36 +77,37 @@ impl Machine {
         now: Now,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(reading) = self.reads.answer(request) else { return };
-        if reading.abandoned {
+        let Some(pending) = self.reads.answer(request) else { return };
+        if pending.abandoned {
             return;
         }
         let next = next.min(self.config.scope.range.end);
-        if next <= reading.from {
+        if next <= pending.from {
             self.reads.retry_at_ms = now.monotonic_ms.saturating_add(EMPTY_RETRY_MS);
-        } else if reading.again {
-            self.again_page(reading.from, events, next, expired, now, effects);
+        } else if pending.is_reread {
+            self.reread_page(pending.from, events, next, expired, now, effects);
         } else {
             self.scan_page(events, next, expired);
         }
     }
 
-    /// When a read that failed is to be tried again.
+    /// When to repeat a read that failed.
     pub(super) fn read_retry(&self, now: Now) -> Option<u64> {
         let waits =
-            self.reads.out.is_none() && now.monotonic_ms < self.reads.retry_at_ms && self.may_deliver();
-        (waits && (self.wanted_again(now).is_some() || self.wanted_scan(now).is_some()))
+            self.reads.pending.is_none() && now.monotonic_ms < self.reads.retry_at_ms && self.may_deliver();
+        (waits && (self.wanted_reread(now).is_some() || self.wanted_scan(now).is_some()))
             .then_some(self.reads.retry_at_ms)
     }
 
-    /// Known events that somebody could take: the first of them and those close behind.
-    fn wanted_again(&self, now: Now) -> Option<(Offset, usize)> {
-        if !self.table.has_ready() {
+    /// The range of a read for known events that a member could take: the first of them and the ones close
+    /// behind it.
+    fn wanted_reread(&self, now: Now) -> Option<(Offset, usize)> {
+        if !self.unfinished.has_ready() {
             return None;
         }
         let page = self.config.bounds.page;
         let mut wanted: Vec<u64> = Vec::new();
-        for (partition, offsets) in self.table.ready() {
+        for (partition, offsets) in self.unfinished.ready() {
             wanted.extend(offsets.iter().take(self.room(partition, now).min(page)));
         }
         wanted.sort_unstable();
@@ -119,14 +122,14 @@ impl Machine {
         Some((Offset(first), (last - first) as usize + 1))
     }
 
-    /// The next unknown events, if somebody could take them and they may be looked at.
+    /// The range of a read for new events, if a member could take them and no bound stops the scan.
     fn wanted_scan(&self, now: Now) -> Option<(Offset, usize)> {
-        let wanted = self.buffer.is_empty() && self.may_scan() && self.room(UNREAD, now) > 0;
+        let wanted = self.buffer.is_empty() && self.may_scan() && self.room(PARTITION_UNKNOWN, now) > 0;
         wanted.then_some((self.scan, self.config.bounds.page))
     }
 
-    /// Events of a read for known ones. What is not in it is gone.
-    fn again_page(
+    /// Handles the answer to a read for known events. A known event that is not in it is gone.
+    fn reread_page(
         &mut self,
         from: Offset,
         events: Vec<StoredEvent>,
@@ -136,11 +139,11 @@ impl Machine {
         effects: &mut Vec<Effect>,
     ) {
         let mut gone: Vec<u64> = Vec::new();
-        for (_, offsets) in self.table.ready() {
+        for (_, offsets) in self.unfinished.ready() {
             gone.extend(offsets.range(from.0..next.0));
         }
         gone.sort_unstable();
-        // Both ascend: what no event stands beside is left over.
+        // Both lists ascend; the offsets without an event remain in `gone`.
         let mut seen = events.iter().map(|event| event.offset.0).peekable();
         gone.retain(|offset| {
             while seen.next_if(|seen| seen < offset).is_some() {}
@@ -159,20 +162,20 @@ impl Machine {
 
     fn deliver_again(&mut self, event: StoredEvent, now: Now, effects: &mut Vec<Effect>) {
         let offset = event.offset;
-        let Some(entry) = self.table.get(offset) else { return };
-        if !matches!(entry.state, State::Ready) {
+        let Some(entry) = self.unfinished.get(offset) else { return };
+        if !matches!(entry.stage, Stage::Ready) {
             return;
         }
         let (failed, mut partition) = (entry.failed, entry.partition);
-        if partition == UNREAD {
+        if partition == PARTITION_UNKNOWN {
             partition = self.config.partition(&event);
-            if !self.place_extra(offset, partition, self.config.in_scope(&event)) {
+            if !self.place_redriven(offset, partition, self.config.in_scope(&event)) {
                 return;
             }
         }
         if let Some(member) = self.take(partition, now) {
-            let state = self.lease(member, event, failed, effects);
-            self.table.set(offset, state);
+            let stage = self.lease(member, event, failed, effects);
+            self.unfinished.set(offset, stage);
         }
     }
 }

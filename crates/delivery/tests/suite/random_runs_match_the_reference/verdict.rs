@@ -1,20 +1,21 @@
-//! Judges what a machine does and says by the reference.
+//! Judges the effects and the status of a machine by the reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_delivery::{Bounds, Status};
-use promethean_delivery::{Delivery, MemberNo, Now, Order, Progress, Reason};
-use promethean_delivery::{decode_finished, encode_finished};
+use promethean_delivery::{
+    Delivery, DeliveryStatus, MachineBounds, MemberNo, Now, Order, Progress, Reason, decode_finished,
+    encode_finished,
+};
 use promethean_model::Offset;
 
-use super::model::{Lease, Member, Model, Sent};
+use super::reference::{Lease, Member, Reference, Sent};
 
-impl Model {
-    pub(crate) fn judge_delivery(&mut self, to: MemberNo, delivery: &Delivery, now: Now) {
+impl Reference {
+    pub(super) fn judge_delivery(&mut self, to: MemberNo, delivery: &Delivery, now: Now) {
         let offset = delivery.lease.offset.0;
         assert!(!self.paused && !self.is_seeking(), "delivered {offset} while nothing may be");
         assert!(offset < self.log.len() as u64 && delivery.event == self.log[offset as usize].stored);
-        // Read before it was removed, delivered after.
+        // The event was read before it was removed, and delivered after.
         let late = !self.exists(offset) && self.log[offset as usize].wanted && !self.done.contains(&offset);
         if late && !self.store.has(offset) {
             self.undone.insert(offset);
@@ -42,7 +43,7 @@ impl Model {
         member.unwritten.push(delivery.lease);
     }
 
-    pub(crate) fn judge_commit(&mut self, progress: Progress, letters: usize) {
+    pub(super) fn judge_commit(&mut self, progress: Progress, letters: usize) {
         assert!(self.sent.is_none(), "two commits at once");
         let floor = progress.floor;
         assert!(
@@ -84,7 +85,7 @@ impl Model {
         assert_eq!(dead, expected, "dead letters");
         let redriven: BTreeSet<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
         for offset in redriven.symmetric_difference(&self.pend_redriven) {
-            // One that went while it was leased.
+            // The event was removed while it was leased.
             assert!(redriven.contains(offset) && !self.exists(*offset), "redriven {offset}");
         }
         for offset in &progress.reopened {
@@ -103,14 +104,15 @@ impl Model {
         assert_eq!(progress.seek.map(|to| to.0), self.seeking);
         self.pend_failed.clear();
         self.pend_redriven.clear();
-        // Whose the answers are is not known: they wait for the last of the dead.
+        // A reply may be about any of the dead events, so all replies wait for the last of them.
         let replies = if later.is_empty() { std::mem::take(&mut self.pend_replies) } else { Vec::new() };
         let dead = std::mem::replace(&mut self.pend_dead, later).into_iter().take(letters).collect();
         self.sent = Some(Sent { replies, seek: self.seeking.take(), seek_since: None, dead, progress });
     }
 
-    /// The rows a commit leaves are those of events that failed and are not finished.
-    pub(crate) fn judge_rows(&self, sent: &Sent) {
+    /// Checks that a commit leaves failed attempts only of events that are not finished, and that replies
+    /// come after it.
+    pub(super) fn judge_rows(&self, sent: &Sent) {
         for (offset, row) in &self.store.attempts {
             let gone = !self.exists(*offset);
             let later = sent.seek_since.is_some()
@@ -138,7 +140,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn judge_status(&self, status: &Status) {
+    pub(super) fn judge_status(&self, status: &DeliveryStatus) {
         assert!(self.undone.first().is_none_or(|first| status.floor.0 <= *first), "floor {}", status.floor);
         assert!(status.lag >= self.undone.range(..self.end).count() as u64);
         assert!(status.redriven >= self.extras.len(), "lost a redriven one of {:?}", self.extras);
@@ -153,8 +155,8 @@ impl Model {
         }
     }
 
-    /// What the reason must be, where no bound is near and nothing is gone that the machine may not know of.
-    pub(crate) fn reason(&self, unseen: bool, lag: u64, now: Now) -> Vec<Option<Reason>> {
+    /// The reasons that are right, where no bound is near and the machine knows of all removed events.
+    pub(super) fn reason(&self, unseen: bool, lag: u64, now: Now) -> Vec<Option<Reason>> {
         if lag == 0 && self.extras.is_empty() {
             return vec![Some(Reason::CaughtUp)];
         }
@@ -189,7 +191,7 @@ impl Model {
                     })
                     .collect();
             }
-            // An event read and not looked at yet, or redriven and not read, may be anybody's.
+            // An event that is read and not scanned, or redriven and not read, may belong to any member.
             return vec![self.no_taker(&of, now), self.no_taker(&all, now)];
         }
         if left.iter().any(|o| idle(o) && is_due(o) && !durable(o)) {
@@ -223,8 +225,13 @@ impl Model {
         }
     }
 
-    /// Whether the reason given can be so at all.
-    pub(crate) fn judge_reason(&self, reason: Option<Reason>, status: &Status, bounds: Bounds) {
+    /// Checks that the given reason is possible.
+    pub(super) fn judge_reason(
+        &self,
+        reason: Option<Reason>,
+        status: &DeliveryStatus,
+        bounds: MachineBounds,
+    ) {
         let so = match reason {
             Some(Reason::CaughtUp) => status.lag == 0 && self.undone.range(..self.end).next().is_none(),
             Some(Reason::NoMembers) => self.members.is_empty() || self.partitions.is_some(),

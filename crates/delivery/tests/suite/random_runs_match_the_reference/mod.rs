@@ -1,22 +1,25 @@
-//! Random runs of a machine beside the reference. A failed run prints its seed; `BUS_SEED=n` repeats it, `BUS_STEPS`
-//! and `BUS_SEEDS` say how long and how many.
+//! Random runs of a machine beside the reference. A failed run prints its seed, and `BUS_SEED=n` repeats it.
+//! `BUS_STEPS` is the length of a run, `BUS_SEEDS` the number of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use promethean_delivery::*;
-use promethean_delivery::{Allowance, Bounds, Config, Credit, Machine, Rate};
-use promethean_model::StoredEvent;
-use promethean_model::{Offset, OffsetRange, partition_of};
+use promethean_delivery::{
+    Allowance, Credit, DeliveryRate, Effect, Input, LeaseRef, Leaving, Machine, MachineBounds, MachineConfig,
+    MemberLimits, MemberNo, Now, Order, Reason, ReplyNo, Scope,
+};
+use promethean_model::{Offset, OffsetRange, StoredEvent, partition_of};
 use promethean_testkit::SeededRng;
 
-use super::model::{Event, Member, Model, Store, Waiting};
+use self::reference::{Event, Member, Reference, Store, Waiting};
 use super::support::{Every, event};
 
 mod actions;
 mod drain;
+mod reference;
+mod verdict;
 
 #[test]
 fn any_run_is_as_the_reference_says() {
@@ -48,7 +51,7 @@ struct Options {
     filtered: bool,
     max_attempts: u32,
     dead_letters: bool,
-    bounds: Bounds,
+    bounds: MachineBounds,
     rated: bool,
     commit_every_ms: u64,
 }
@@ -56,8 +59,8 @@ struct Options {
 impl Options {
     fn random(rng: &mut SeededRng) -> Self {
         let letters = if rng.chance(50) { rng.range(1..4) as usize } else { 1_000 };
-        let tight = Bounds { look_ahead: 4, window: 6, page: 5, letters };
-        let wide = Bounds { look_ahead: 100_000, window: 100_000, page: 8, letters };
+        let tight = MachineBounds { look_ahead: 4, window: 6, page: 5, letters };
+        let wide = MachineBounds { look_ahead: 100_000, window: 100_000, page: 8, letters };
         Self {
             order: if rng.chance(50) { Order::Key } else { Order::None },
             partitions: rng.chance(35).then_some(4),
@@ -71,10 +74,10 @@ impl Options {
         }
     }
 
-    fn config(&self, seed: u64) -> Config {
+    fn config(&self, seed: u64) -> MachineConfig {
         let scope = Scope { range: Scope::everything().range, partitions: self.scope.clone() };
         let filtered = self.filtered;
-        Config {
+        MachineConfig {
             scope,
             filter: Some(Box::new(move |event| !filtered || wanted(event))),
             order: self.order,
@@ -97,17 +100,17 @@ struct Sim {
     rng: SeededRng,
     options: Options,
     machine: Machine,
-    model: Model,
+    reference: Reference,
     now: Now,
     read: Option<(u64, u64, usize)>,
-    /// A seek came after the read.
+    /// Whether a seek came after the read.
     abandoned: bool,
-    /// New events have been read up to here.
+    /// New events were read up to this offset.
     seen: u64,
     next_member: u64,
     next_reply: u64,
     next_serial: u64,
-    /// Leases there were, by member, current or not.
+    /// All leases so far with their members, current or not.
     history: Vec<(MemberNo, LeaseRef)>,
     retry_until: u64,
     gone_unnoticed: bool,
@@ -119,7 +122,7 @@ impl Sim {
         let mut rng = SeededRng::new(seed);
         let options = Options::random(&mut rng);
         let now = Now { monotonic_ms: 1_000, wall_ms: 1_000_000 };
-        let model = Model {
+        let reference = Reference {
             order: options.order,
             partitions: options.partitions,
             max_attempts: options.max_attempts,
@@ -144,13 +147,13 @@ impl Sim {
             sent: None,
             store: Store::default(),
         };
-        let machine = Machine::new(options.config(seed), model.store.start(0, |_| false), now);
+        let machine = Machine::new(options.config(seed), reference.store.saved_progress(0, |_| false), now);
         Self {
             seed,
             rng,
             options,
             machine,
-            model,
+            reference,
             now,
             read: None,
             abandoned: false,
@@ -165,13 +168,13 @@ impl Sim {
         }
     }
 
-    /// One input, already told to the reference, and everything that follows from it. `revoked`: leases that end by
-    /// it; `answers`: replies that come at once.
+    /// Gives the machine an input that the reference knows already, and judges its effects. `revoked` are the
+    /// leases that the input ends, `answers` the replies that must come at once.
     fn step(&mut self, input: Input, mut revoked: Vec<(MemberNo, LeaseRef)>, answers: Vec<(ReplyNo, usize)>) {
-        for (offset, lease) in self.model.leases.clone() {
+        for (offset, lease) in self.reference.leases.clone() {
             if lease.deadline.is_some_and(|deadline| deadline <= self.now.monotonic_ms) {
                 revoked.push((lease.member, LeaseRef { offset: Offset(offset), serial: lease.serial }));
-                self.model.fail(offset, self.now.monotonic_ms, Some(0));
+                self.reference.fail(offset, self.now.monotonic_ms, Some(0));
             }
         }
         let mut effects = std::mem::take(&mut self.effects);
@@ -182,16 +185,22 @@ impl Sim {
             match effect {
                 Effect::Read { request, from, limit } => {
                     assert!(self.read.is_none(), "two reads at once");
-                    assert!(!self.model.paused && !self.model.is_seeking() && limit > 0);
-                    assert!(self.model.members.values().any(|m| !m.paused && m.allowance.credit.free() > 0));
+                    assert!(!self.reference.paused && !self.reference.is_seeking() && limit > 0);
+                    assert!(
+                        self.reference.members.values().any(|m| !m.paused && m.allowance.credit.free() > 0)
+                    );
                     self.read = Some((request, from.0, limit));
                     self.abandoned = false;
                 }
-                Effect::Commit(progress) => self.model.judge_commit(progress, self.options.bounds.letters),
+                Effect::Commit(progress) => {
+                    self.reference.judge_commit(progress, self.options.bounds.letters)
+                }
                 Effect::Deliver(member, deliveries) => {
-                    assert!(!deliveries.is_empty() && deliveries.len() <= self.model.members[&member].batch);
+                    assert!(
+                        !deliveries.is_empty() && deliveries.len() <= self.reference.members[&member].batch
+                    );
                     for delivery in &deliveries {
-                        self.model.judge_delivery(member, delivery, self.now);
+                        self.reference.judge_delivery(member, delivery, self.now);
                         assert!(delivery.lease.serial >= first_serial, "serial used again");
                         self.next_serial = self.next_serial.max(delivery.lease.serial + 1);
                         self.history.push((member, delivery.lease));
@@ -213,27 +222,27 @@ impl Sim {
 
     fn judge(&mut self) {
         let status = self.machine.status();
-        self.model.judge_status(&status);
+        self.reference.judge_status(&status);
         let reason = self.machine.reason(self.now);
-        self.model.judge_reason(reason, &status, self.options.bounds);
-        let certain = self.model.failed.values().all(|failed| failed.due.is_some() && failed.exact);
-        let noticed = status.lag == self.model.undone.range(..self.model.end).count() as u64
-            && status.redriven == self.model.extras.len();
+        self.reference.judge_reason(reason, &status, self.options.bounds);
+        let certain = self.reference.failed.values().all(|failed| failed.due.is_some() && failed.exact);
+        let noticed = status.lag == self.reference.undone.range(..self.reference.end).count() as u64
+            && status.redriven == self.reference.extras.len();
         self.gone_unnoticed &= !noticed;
-        let unseen = self.seen < self.model.end;
+        let unseen = self.seen < self.reference.end;
         let comparable =
-            (noticed || unseen) && !self.gone_unnoticed && status.redriven == self.model.extras.len();
+            (noticed || unseen) && !self.gone_unnoticed && status.redriven == self.reference.extras.len();
         if self.options.bounds.window > 1_000 && certain && comparable {
-            let expected = self.model.reason(unseen, status.lag, self.now);
+            let expected = self.reference.reason(unseen, status.lag, self.now);
             assert!(
                 expected.contains(&reason),
                 "reason {reason:?} instead of {expected:?}: {status:?} {}",
                 self.seen
             );
         }
-        // Nothing is out, nothing waits to be tried again: then there is a reason.
+        // While no read or commit is out and no retry is due, the machine must give a reason.
         let quiet =
-            self.read.is_none() && self.model.sent.is_none() && self.retry_until <= self.now.monotonic_ms;
+            self.read.is_none() && self.reference.sent.is_none() && self.retry_until <= self.now.monotonic_ms;
         let timer = self.machine.next_deadline(self.now).is_some_and(|at| at <= self.now.monotonic_ms);
         assert!(!timer || !quiet, "wants a tick in the past");
         assert!(!quiet || reason.is_some(), "stalls without a reason: {status:?}");

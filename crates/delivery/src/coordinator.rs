@@ -1,113 +1,84 @@
-//! Members, owners and the epoch.
+//! The coordinator: which member of a partitioned group owns which partition.
 
 use std::collections::BTreeMap;
 
 use promethean_model::limits::PARTITIONS_MAX;
 use promethean_model::{MemberId, rendezvous_owner};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::view::{CoordinatorView, MemberView};
 use crate::error::DeliveryError;
-use crate::types::{MemberNo, Now};
+use crate::input::{MemberNo, Now};
+use crate::rebalance::{self, PartitionOwner, Rebalance};
 
-/// A member that sends heartbeats is gone after this long without one.
+/// How long a member that sends heartbeats may be silent before it is removed.
 pub const HEARTBEAT_TTL_MS: u64 = 15_000;
-/// How often to look for such members.
+/// How often the coordinator looks for silent members.
 pub const RECOMPUTE_EVERY_MS: u64 = 3_000;
 
-/// How a member shows that it lives.
+/// How a member shows that it is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Liveness {
-    /// By its socket or its subscription, whose owner says when it is gone.
+    /// By its socket or its subscription; their owner calls `leave` when it is gone.
     #[default]
     Socket,
     /// By heartbeats.
     Heartbeat,
 }
 
-/// A member that joins.
+impl Liveness {
+    /// The word operators see.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Heartbeat => "heartbeat",
+        }
+    }
+}
+
+/// A request of a member to join.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Joining {
-    /// Its name. A name that is taken is taken over: the session that had it loses its partitions.
+    /// Its name. If another session has the name, that session loses it and its partitions.
     pub member: MemberId,
     /// Its session, never used before.
     pub session: MemberNo,
-    /// How it shows that it lives.
+    /// How it shows that it is alive.
     pub liveness: Liveness,
-    /// What it says of itself.
+    /// Data that the member gives about itself, for operators.
     pub meta: Option<Value>,
 }
 
-/// The partitions of a group and who owns them.
+/// The partitions of a group and their owners. It is told of members and of time, and returns the changes.
 ///
-/// Invariants: while there are members, every partition has exactly one owner, which is a member; the owners follow
-/// from the names of the members alone; the epoch grows whenever a partition changes hands, and only then.
+/// Invariants: while there are members, every partition has exactly one owner, which is a member; the owners
+/// follow from the names of the members alone; the epoch grows whenever a partition changes hands, and only
+/// then.
 #[derive(Debug)]
 pub struct Coordinator {
-    pub(super) partitions: u32,
-    pub(super) epoch: u64,
+    partitions: u32,
+    epoch: u64,
     /// When the epoch last grew, epoch ms.
-    pub(super) since_ms: i64,
-    pub(super) members: BTreeMap<MemberId, Member>,
-    /// By partition; all `None` or none.
-    pub(super) owners: Vec<Option<MemberId>>,
+    since_ms: i64,
+    members: BTreeMap<MemberId, MemberSession>,
+    /// The owner of each partition; all are `None` or none is.
+    owners: Vec<Option<MemberId>>,
     recompute_at_ms: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) session: MemberNo,
-    pub(super) liveness: Liveness,
-    pub(super) meta: Option<Value>,
-    pub(super) joined_ms: i64,
-    /// Monotonic.
+struct MemberSession {
+    session: MemberNo,
+    liveness: Liveness,
+    meta: Option<Value>,
+    joined_ms: i64,
+    /// When it last showed that it is alive, monotonic.
     seen_at_ms: u64,
 }
 
-/// Partitions changed hands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rebalance {
-    /// The new epoch.
-    pub epoch: u64,
-    /// Whose partitions changed, those that left included, by session.
-    pub changes: Vec<MemberChange>,
-}
-
-impl MemberChange {
-    /// This change and one after it, for a member that has heard of neither. A partition that came and went again is in
-    /// neither list; one that went and came again is in both, since others had it in between.
-    #[must_use]
-    pub fn then(mut self, later: Self) -> Self {
-        let both = |mut a: Vec<u32>, b: Vec<u32>| {
-            a.extend(b);
-            a.sort_unstable();
-            a.dedup();
-            a
-        };
-        let (passing, lost): (Vec<u32>, Vec<u32>) =
-            later.revoked.into_iter().partition(|partition| self.assigned.contains(partition));
-        self.assigned.retain(|partition| !passing.contains(partition));
-        self.assigned = both(self.assigned, later.assigned);
-        self.revoked = both(self.revoked, lost);
-        self
-    }
-}
-
-/// What changes for one member.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberChange {
-    /// Its name.
-    pub member: MemberId,
-    /// Its session.
-    pub session: MemberNo,
-    /// Partitions it has now and had not before, ascending.
-    pub assigned: Vec<u32>,
-    /// Partitions it had and has no longer, ascending.
-    pub revoked: Vec<u32>,
-}
-
 impl Coordinator {
-    /// No members. `epoch` is the last one known, so that epochs grow over restarts.
+    /// Makes a coordinator without members. `epoch` is the last known epoch, so that epochs grow over
+    /// restarts.
     pub fn new(partitions: u32, epoch: u64, now: Now) -> Result<Self, DeliveryError> {
         check_partitions(partitions)?;
         Ok(Self {
@@ -120,7 +91,7 @@ impl Coordinator {
         })
     }
 
-    /// A member joins. Joining again with the same session updates what it says of itself.
+    /// Adds a member. Joining again with the same session updates its data.
     pub fn join(&mut self, joining: Joining, now: Now) -> Option<Rebalance> {
         let before = self.snapshot();
         let Joining { member: id, session, liveness, meta } = joining;
@@ -128,14 +99,15 @@ impl Coordinator {
             Some(same) if same.session == session => same.joined_ms,
             _ => now.wall_ms,
         };
-        let member = Member { session, liveness, meta, joined_ms, seen_at_ms: now.monotonic_ms };
+        let member = MemberSession { session, liveness, meta, joined_ms, seen_at_ms: now.monotonic_ms };
         if self.members.insert(id.clone(), member).is_none() {
             self.hand_over_to(&id);
         }
         self.finish(before, now)
     }
 
-    /// A member lives. A session that is not known, or was taken over, must join again.
+    /// Notes a heartbeat. A session that is unknown, or has lost its name to another, is refused and must
+    /// join again.
     pub fn heartbeat(&mut self, member: &MemberId, session: MemberNo, now: Now) -> Result<(), DeliveryError> {
         let known = self.members.get_mut(member).filter(|known| known.session == session);
         let known = known.ok_or_else(|| DeliveryError::UnknownMember { member: member.clone() })?;
@@ -143,7 +115,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A session ends. One that was taken over has ended already: its leaving changes nothing.
+    /// Removes a session. A session that has lost its name to another is removed already; then nothing
+    /// changes.
     pub fn leave(&mut self, member: &MemberId, session: MemberNo, now: Now) -> Option<Rebalance> {
         if self.members.get(member).is_none_or(|known| known.session != session) {
             return None;
@@ -153,13 +126,13 @@ impl Coordinator {
         self.finish(before, now)
     }
 
-    /// Time has passed: members without heartbeats are gone.
+    /// Removes members whose heartbeats are overdue.
     pub fn tick(&mut self, now: Now) -> Option<Rebalance> {
         if now.monotonic_ms < self.recompute_at_ms {
             return None;
         }
         self.recompute_at_ms = now.monotonic_ms.saturating_add(RECOMPUTE_EVERY_MS);
-        let is_gone = |member: &Member| {
+        let is_gone = |member: &MemberSession| {
             member.liveness == Liveness::Heartbeat
                 && now.monotonic_ms.saturating_sub(member.seen_at_ms) > HEARTBEAT_TTL_MS
         };
@@ -173,17 +146,17 @@ impl Coordinator {
         self.finish(before, now)
     }
 
-    /// Whether anybody has to be looked after.
+    /// Whether any member sends heartbeats, so that ticks are needed.
     pub fn has_heartbeats(&self) -> bool {
         self.members.values().any(|member| member.liveness == Liveness::Heartbeat)
     }
 
-    /// When to tick next, monotonic.
+    /// When to call `tick` next, monotonic.
     pub const fn next_tick_ms(&self) -> u64 {
         self.recompute_at_ms
     }
 
-    /// Another number of partitions, while nobody is there.
+    /// Changes the number of partitions; refused while there are members.
     pub fn set_partitions(&mut self, partitions: u32) -> Result<(), DeliveryError> {
         check_partitions(partitions)?;
         if partitions == self.partitions {
@@ -200,7 +173,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// How many partitions there are.
+    /// The number of partitions.
     pub const fn partitions(&self) -> u32 {
         self.partitions
     }
@@ -210,17 +183,17 @@ impl Coordinator {
         self.epoch
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The session that owns each partition, for the delivery machine.
+    /// The session that owns each partition, for `Input::Assign`.
     pub fn owners(&self) -> Vec<Option<MemberNo>> {
         let session = |id: &MemberId| self.members.get(id).map(|member| member.session);
         self.owners.iter().map(|owner| owner.as_ref().and_then(session)).collect()
@@ -232,9 +205,9 @@ impl Coordinator {
         owned.map(|(_, partition)| partition).collect()
     }
 
-    /// What operators see.
+    /// The group as operators see it.
     pub fn view(&self) -> CoordinatorView {
-        let member = |(id, member): (&MemberId, &Member)| MemberView {
+        let member = |(id, member): (&MemberId, &MemberSession)| MemberView {
             member: id.clone(),
             meta: member.meta.clone(),
             partitions: self.partitions_of(id),
@@ -249,7 +222,8 @@ impl Coordinator {
         }
     }
 
-    /// Highest score wins, so a newcomer has only to be compared with each owner.
+    /// Gives the newcomer the partitions where its score is the highest; only the current owner has to be
+    /// compared.
     fn hand_over_to(&mut self, newcomer: &MemberId) {
         for (owner, partition) in self.owners.iter_mut().zip(0..) {
             *owner = match owner.take() {
@@ -259,7 +233,7 @@ impl Coordinator {
         }
     }
 
-    /// Only what the leaver owned gets a new owner.
+    /// Removes a member; only the partitions it owned get a new owner.
     fn remove(&mut self, leaver: &MemberId) {
         self.members.remove(leaver);
         let left: Vec<MemberId> = self.members.keys().cloned().collect();
@@ -270,57 +244,51 @@ impl Coordinator {
         }
     }
 
-    fn snapshot(&self) -> Vec<Option<Holder>> {
-        let holder = |id: &MemberId| {
-            self.members.get(id).map(|member| Holder { session: member.session, member: id.clone() })
+    fn snapshot(&self) -> Vec<Option<PartitionOwner>> {
+        let current = |id: &MemberId| {
+            self.members.get(id).map(|member| PartitionOwner { session: member.session, member: id.clone() })
         };
-        self.owners.iter().map(|owner| owner.as_ref().and_then(holder)).collect()
+        self.owners.iter().map(|owner| owner.as_ref().and_then(current)).collect()
     }
 
-    fn finish(&mut self, before: Vec<Option<Holder>>, now: Now) -> Option<Rebalance> {
+    fn finish(&mut self, before: Vec<Option<PartitionOwner>>, now: Now) -> Option<Rebalance> {
         let after = self.snapshot();
         if before == after {
             return None;
         }
         self.epoch += 1;
         self.since_ms = now.wall_ms;
-        let mut changes: BTreeMap<Holder, (Vec<u32>, Vec<u32>)> = BTreeMap::new();
-        for ((had, has), partition) in before.into_iter().zip(after).zip(0..) {
-            if had == has {
-                continue;
-            }
-            if let Some(had) = had {
-                changes.entry(had).or_default().1.push(partition);
-            }
-            if let Some(has) = has {
-                changes.entry(has).or_default().0.push(partition);
-            }
-        }
-        let change = |(holder, (assigned, revoked)): (Holder, _)| MemberChange {
-            member: holder.member,
-            session: holder.session,
-            assigned,
-            revoked,
-        };
-        Some(Rebalance { epoch: self.epoch, changes: changes.into_iter().map(change).collect() })
+        Some(Rebalance { epoch: self.epoch, changes: rebalance::changes(before, after) })
     }
 }
 
-/// A session of a member that owns something.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder {
-    session: MemberNo,
-    member: MemberId,
+/// A partitioned group as operators see it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CoordinatorView {
+    /// The number of partitions.
+    pub partitions: u32,
+    /// How often partitions changed hands.
+    pub epoch: u64,
+    /// When they last did, epoch ms.
+    pub since: i64,
+    /// The members, by name.
+    pub members: Vec<MemberView>,
 }
 
-impl Liveness {
-    /// The word operators see.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Socket => "socket",
-            Self::Heartbeat => "heartbeat",
-        }
-    }
+/// A member of a partitioned group as operators see it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemberView {
+    /// Its name.
+    pub member: MemberId,
+    /// Data that the member gives about itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Value>,
+    /// The partitions it owns, ascending.
+    pub partitions: Vec<u32>,
+    /// When it joined, epoch ms.
+    pub since: i64,
+    /// How it shows that it is alive: `socket` or `heartbeat`.
+    pub liveness: &'static str,
 }
 
 fn check_partitions(partitions: u32) -> Result<(), DeliveryError> {
@@ -330,5 +298,5 @@ fn check_partitions(partitions: u32) -> Result<(), DeliveryError> {
     Err(DeliveryError::BadPartitions { given: partitions })
 }
 
-// The message of `BadPartitions` says it.
+// The message of `BadPartitions` names the number.
 const _: () = assert!(PARTITIONS_MAX == 4096);

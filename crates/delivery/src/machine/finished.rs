@@ -1,20 +1,20 @@
-//! What is finished: everything below the floor, and ranges above it.
+//! The finished offsets: all below the floor, and ranges above it.
 
 use std::collections::BTreeMap;
 
 use promethean_model::{Offset, OffsetRange};
 
-/// The finished offsets of a claim. Ranges never touch each other nor the floor.
+/// The finished offsets of a claim. Invariant: ranges touch neither each other nor the floor.
 #[derive(Debug, Default)]
-pub(super) struct Finished {
+pub(super) struct FinishedRanges {
     floor: u64,
     /// start -> end
     ranges: BTreeMap<u64, u64>,
-    /// Offsets inside the ranges.
+    /// How many offsets the ranges cover.
     covered: u64,
 }
 
-impl Finished {
+impl FinishedRanges {
     pub(super) fn below(floor: Offset) -> Self {
         Self { floor: floor.0, ..Self::default() }
     }
@@ -33,7 +33,7 @@ impl Finished {
         self.ranges.last_key_value().map_or(self.floor(), |(_, end)| Offset(*end))
     }
 
-    /// How many offsets of the ranges above the floor are below `end`, given that few or no ranges reach beyond it.
+    /// How many offsets below `end` the ranges cover. Fast while few ranges reach beyond `end`.
     pub(super) fn covered_below(&self, end: Offset) -> u64 {
         let beyond: u64 = (self.ranges.iter().rev())
             .take_while(|(_, range_end)| **range_end > end.0)
@@ -46,7 +46,7 @@ impl Finished {
         self.ranges.iter().map(|(start, end)| OffsetRange::new(Offset(*start), Offset(*end))).collect()
     }
 
-    /// Floor and ranges as they would be if these offsets, ascending, were not finished.
+    /// Floor and ranges as they would be if `unfinished`, ascending, were not finished.
     pub(super) fn without(&self, unfinished: &[Offset]) -> (Offset, Vec<OffsetRange>) {
         let mut ranges = Vec::with_capacity(self.ranges.len() + unfinished.len());
         let mut floor = self.floor();
@@ -73,7 +73,7 @@ impl Finished {
     }
 
     /// The first offset from `offset` on that is not finished.
-    pub(super) fn skip(&self, offset: Offset) -> Offset {
+    pub(super) fn first_unfinished_from(&self, offset: Offset) -> Offset {
         let offset = offset.max(self.floor());
         self.end_of(offset).unwrap_or(offset)
     }
@@ -88,14 +88,14 @@ impl Finished {
         }
     }
 
-    /// Adds a range; says how many of its offsets were not finished before.
+    /// Adds a range; returns how many of its offsets were not finished before.
     pub(super) fn add_range(&mut self, range: OffsetRange) -> u64 {
         let (mut start, mut end) = (range.start.0.max(self.floor), range.end.0);
         if start >= end {
             return 0;
         }
         let mut known = 0;
-        // Every range that overlaps or touches: from the last one at or below the end, downwards.
+        // Merge every range that overlaps or touches, from the last one at or below the end downwards.
         while let Some((&at, &until)) = self.ranges.range(..=end).next_back() {
             if until < start {
                 break;
@@ -117,6 +117,7 @@ impl Finished {
         (*end > offset.0).then_some(Offset(*end))
     }
 
+    /// Moves the floor over the ranges that touch it.
     fn absorb(&mut self) {
         while let Some((&start, &end)) = self.ranges.first_key_value() {
             if start > self.floor {
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn in_order_makes_no_ranges() {
-        let mut finished = Finished::below(Offset(5));
+        let mut finished = FinishedRanges::below(Offset(5));
         for offset in 5..10 {
             finished.add(Offset(offset));
             assert_eq!((finished.floor(), finished.ranges()), (Offset(offset + 1), 0));
@@ -153,7 +154,7 @@ mod tests {
             adds in proptest::collection::vec((0u64..40, 0u64..9), 0..12),
             holes in proptest::collection::btree_set(0u64..40, 0..9),
         ) {
-            let mut finished = Finished::below(Offset(floor));
+            let mut finished = FinishedRanges::below(Offset(floor));
             for (start, len) in adds {
                 finished.add_range(OffsetRange::new(Offset(start), Offset(start + len)));
             }
@@ -170,7 +171,7 @@ mod tests {
 
         #[test]
         fn is_a_set_of_numbers(floor in 0u64..20, adds in proptest::collection::vec((0u64..60, 0u64..9), 0..40)) {
-            let mut finished = Finished::below(Offset(floor));
+            let mut finished = FinishedRanges::below(Offset(floor));
             let mut set: BTreeSet<u64> = (0..floor).collect();
             for (start, len) in adds {
                 let range = OffsetRange::new(Offset(start), Offset(start + len));

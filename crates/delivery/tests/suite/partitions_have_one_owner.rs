@@ -1,11 +1,11 @@
+//! Every partition of a partitioned group has one owner, whatever members come and go.
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use promethean_delivery::{Coordinator, Joining, Liveness, MemberChange, MemberNo, Now, Rebalance};
 use promethean_model::{MemberId, assign};
 use proptest::prelude::*;
 use serde_json::json;
-
-use super::*;
-use crate::types::{MemberNo, Now};
 
 fn now(ms: u64) -> Now {
     Now { monotonic_ms: ms, wall_ms: 1_000_000 + ms as i64 }
@@ -28,7 +28,7 @@ fn group(partitions: u32) -> Coordinator {
 }
 
 #[test]
-fn the_first_member_gets_all_and_the_last_leaves_none() {
+fn the_first_member_gets_all_partitions_and_the_last_leaves_none_owned() {
     let mut group = group(4);
     let rebalance = group.join(socket("a", 1), now(5)).unwrap();
     let all =
@@ -43,7 +43,7 @@ fn the_first_member_gets_all_and_the_last_leaves_none() {
 }
 
 #[test]
-fn a_name_taken_over_changes_hands_and_the_old_session_cannot_undo_it() {
+fn a_new_session_takes_the_name_over_and_the_old_one_cannot_undo_it() {
     let mut group = group(2);
     group.join(socket("a", 1), now(0));
     let rebalance = group.join(socket("a", 2), now(1)).unwrap();
@@ -79,7 +79,7 @@ fn heartbeats_keep_a_member_and_sockets_need_none() {
 }
 
 #[test]
-fn partitions_change_only_while_nobody_is_there() {
+fn partitions_change_only_without_members() {
     assert_eq!(Coordinator::new(0, 0, now(0)).unwrap_err().code(), "bad_option");
     let mut group = group(2);
     group.join(socket("a", 1), now(0));
@@ -125,16 +125,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// Who owns what as the hooks told it: a member that believes them is never wrong.
+/// The owners as the rebalances told them. They must always equal the real owners.
 #[derive(Default)]
-struct Believed(BTreeMap<MemberNo, BTreeSet<u32>>);
+struct ToldOwners(BTreeMap<MemberNo, BTreeSet<u32>>);
 
-impl Believed {
+impl ToldOwners {
     fn hear(&mut self, rebalance: &Rebalance) {
         for change in &rebalance.changes {
             let owned = self.0.entry(change.session).or_default();
             for partition in &change.revoked {
-                assert!(owned.remove(partition), "revoked what it had not");
+                assert!(owned.remove(partition), "revoked a partition that the member did not own");
             }
         }
         for change in &rebalance.changes {
@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn every_partition_has_one_owner_and_the_epoch_says_when_it_changes(n in 1_u32..64, steps in steps()) {
         let mut group = group(n);
-        let mut believed = Believed::default();
+        let mut told_owners = ToldOwners::default();
         let (mut ms, mut session) = (0, 0);
         let mut sessions = BTreeMap::new();
         for step in steps {
@@ -184,9 +184,9 @@ proptest! {
             prop_assert_eq!(group.epoch(), epoch + u64::from(changed));
             if let Some(rebalance) = &rebalance {
                 prop_assert_eq!(rebalance.epoch, group.epoch());
-                believed.hear(rebalance);
+                told_owners.hear(rebalance);
             }
-            let told: Vec<_> = (0..n).map(|partition| believed.owner(partition)).collect();
+            let told: Vec<_> = (0..n).map(|partition| told_owners.owner(partition)).collect();
             prop_assert_eq!(group.owners(), told);
             let members: Vec<MemberId> = group.view().members.into_iter().map(|m| m.member).collect();
             for (member, owned) in assign(n, &members) {
