@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use promethean_bus::Bus;
-use promethean_bus::schemas::folder::{Folder, TopicReport};
+use promethean_bus::schemas::folder::{SchemaFolder, TopicReport};
 use promethean_gateway::auth::Authenticator;
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};
@@ -139,7 +139,8 @@ impl Server {
 /// Registers what a folder has and the topics lack. Nothing is served before: no event comes in between.
 async fn apply_schemas(bus: &Bus, folder: &Path) -> Result<()> {
     let path = folder.to_owned();
-    let read = tokio::task::spawn_blocking(move || Folder::read(&path)).await.context("read the schemas")?;
+    let read =
+        tokio::task::spawn_blocking(move || SchemaFolder::read(&path)).await.context("read the schemas")?;
     let report = bus.apply_schemas(read?).await?;
     for TopicReport { topic, registered, .. } in &report.topics {
         if !registered.is_empty() {

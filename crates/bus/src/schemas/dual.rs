@@ -1,19 +1,20 @@
-//! New events published in their old form too, while some still read that.
+//! Dual-write: new events published in their old form too, for readers of the old version.
 
+use promethean_jq::{Caps, Lane, PoolError, RunError};
 use promethean_model::limits::EventParts;
 use promethean_model::{EventId, EventMeta, TopicName, partition_of};
 use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{AppendEvent, EventIdSource};
 
 use super::evolution::DualWrite;
-use super::registry::{WhichSchema, find};
-use super::{catalog, gate};
+use super::info::WhichSchema;
+use super::registry::find;
+use super::{compiler, gate};
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::Prepared;
-use promethean_jq::{Caps, Lane, PoolError, RunError};
 
-/// The old forms of those events that are to have one, in their order. They go into the same commit.
+/// Makes the old forms of events whose topic has dual-write, in their order. They go into the same commit.
 pub(crate) async fn copies(core: &Core, events: &[&AppendEvent]) -> Result<Vec<Prepared>, BusError> {
     let mut copies = Vec::new();
     for event in events {
@@ -37,7 +38,7 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
         return Err(failed(format!("it is of version {stamp}, and the downcaster takes version {from}")));
     } else {
         let info = find(core, &event.topic, WhichSchema::Version(version))?;
-        let compiled = catalog::compiled(core, &event.topic, &info).await?;
+        let compiled = compiler::compiled(core, &event.topic, &info).await?;
         let payload = event.payload.clone();
         let done = core.jq_pool.work(Lane::Publish, Caps::default().time, move |watch| {
             let old = dual.program.call_one(watch, &payload).map_err(|error| error.to_string())?;
@@ -53,7 +54,7 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
     let none = EventMeta::default();
     core.options.limits.check_event(&EventParts { key: None, payload_bytes: payload.len(), meta: &none })?;
     let id = match event.id {
-        // As new as the event itself.
+        // The copy's id counts as new where the id of the event does.
         EventIdSource::Minted(id) => EventIdSource::Minted(copy_id(&event.topic, version, &id)),
         EventIdSource::Given(id) => EventIdSource::Given(copy_id(&event.topic, version, &id)),
     };
@@ -70,7 +71,7 @@ async fn copy(core: &Core, event: &AppendEvent, dual: DualWrite) -> Result<Prepa
     Ok(Prepared { event, partition, expected_end: None, expected_key: None, stamp: None })
 }
 
-/// The same however often the event is published.
+/// The id of a copy: the same however often the event is published.
 fn copy_id(topic: &TopicName, version: u32, id: &EventId) -> EventId {
     let name = [topic.as_str().as_bytes(), &[0], &version.to_be_bytes(), id.as_bytes()].concat();
     EventId::derive(b"dual-write", &name)

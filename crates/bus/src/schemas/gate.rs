@@ -1,37 +1,38 @@
-//! The check of payloads that are published.
+//! The check of payloads against their topic's schema when they are published.
 
 use std::sync::Arc;
 
 use promethean_model::{SchemaRule, TopicSettings};
 use promethean_schema::VERSION_HEADER;
 
-use super::catalog::{self, TopicVersions};
+use super::catalog::{TopicVersions, VersionEntry};
+use super::compiler;
 use crate::core::Core;
 use crate::error::BusError;
 use crate::publish::{Checked, Prepared};
 
-/// The payload of a deletion.
+/// The payload of a tombstone.
 pub(super) const TOMBSTONE: &str = "null";
 
-/// The version that an event on its way is stamped with. While it is held, the version is not deleted.
+/// The schema version of an event on its way to the store. While this is held, the version is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaVersion {
-    /// The version.
+    /// The number of the version.
     pub version: u32,
-    /// Whether the payload is still to be held against it, because the schema was not at hand.
+    /// Whether the payload must still be checked, because the compiled schema was not in memory.
     pub(crate) unchecked: bool,
-    /// Never looked at.
+    /// Counts as one use of the version for as long as it is held.
     pub(crate) uses: Arc<()>,
 }
 
-/// Holds a payload against its topic's schema and notes the version. Never waits: a schema that must be read first is
-/// left to [`finish`].
+/// Checks a payload against its topic's schema and puts the version into the event's header. Never waits: a schema that
+/// must be read from the store first is left to [`finish`].
 pub(crate) fn stamp(
     core: &Core,
     checked: &mut Checked,
     settings: &TopicSettings,
 ) -> Result<Option<SchemaVersion>, BusError> {
-    // Whatever the rule is: readers take it for ours.
+    // Also where no schema is checked: readers trust the header to be the server's.
     let named = checked.take_header(VERSION_HEADER);
     if settings.schema == SchemaRule::Off {
         return Ok(None);
@@ -63,26 +64,26 @@ pub(crate) fn stamp(
     Ok(Some(SchemaVersion { version, unchecked: compiled.is_none(), uses: Arc::clone(&known.uses) }))
 }
 
-/// Checks what [`stamp`] could not.
+/// Checks a payload that [`stamp`] could not, and that its version still exists.
 pub(crate) async fn finish(core: &Core, prepared: &mut Prepared) -> Result<(), BusError> {
     let Some(stamp) = &mut prepared.stamp else { return Ok(()) };
     let topic = &prepared.event.topic;
     let versions = core.schemas.get(topic);
     let known = versions.as_ref().and_then(|versions| versions.find(stamp.version));
-    // The topic, and its schemas with it, can be deleted meanwhile, and others be registered.
+    // The topic can be deleted meanwhile, its schemas with it, and other schemas be registered under the same numbers.
     let known = known.filter(|known| Arc::ptr_eq(&known.uses, &stamp.uses));
     let known = known.ok_or_else(|| BusError::TopicDeleted { topic: topic.clone() })?;
     if !stamp.unchecked {
         return Ok(());
     }
     let info = known.info.clone();
-    let compiled = catalog::compiled(core, topic, &info).await?;
+    let compiled = compiler::compiled(core, topic, &info).await?;
     compiled.check(&prepared.event.payload).inspect_err(|error| count(core, error))?;
     stamp.unchecked = false;
     Ok(())
 }
 
-fn choose<'a>(versions: &'a TopicVersions, named: Option<&str>) -> Option<&'a catalog::VersionEntry> {
+fn choose<'a>(versions: &'a TopicVersions, named: Option<&str>) -> Option<&'a VersionEntry> {
     let Some(named) = named else { return versions.latest() };
     versions.find(named.parse().ok()?)
 }

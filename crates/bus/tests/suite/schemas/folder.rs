@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use promethean_bus::schemas::folder::Folder;
+use promethean_bus::schemas::folder::SchemaFolder;
 
 use super::super::bus::harness::*;
 use super::*;
@@ -49,7 +49,7 @@ async fn a_folder_is_applied_once(kind: Kind) {
         ],
     );
     publish(&world.bus, "t", "5").await.unwrap();
-    let folder = Folder::read(dir.path()).unwrap();
+    let folder = SchemaFolder::read(dir.path()).unwrap();
     assert_eq!(folder.topics().map(|topic| topic.as_str()).collect::<Vec<_>>(), ["t", "u"]);
     let report = world.bus.apply_schemas(folder.clone()).await.unwrap();
     let done = &report.topics[0];
@@ -68,7 +68,7 @@ async fn a_folder_is_applied_once(kind: Kind) {
     assert_eq!(world.bus.schemas(&topic("t")).len(), 3);
     // A program that is gone is no longer applied.
     std::fs::remove_file(dir.path().join("t/v10-to-v1.jq")).unwrap();
-    world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap();
+    world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap();
     publish(&world.bus, "t", r#"{"n":8}"#).await.unwrap();
     assert_eq!(world.events("t.v1").await.len(), 1);
 }
@@ -79,7 +79,7 @@ async fn a_deleted_topic_keeps_what_the_folder_has(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("t/v1.json", V1), ("t/v2.json", V2), ("t/v2-to-v1.jq", "{n: .count}")]);
     publish(&world.bus, "t", "7").await.unwrap();
-    let folder = Folder::read(dir.path()).unwrap();
+    let folder = SchemaFolder::read(dir.path()).unwrap();
     world.bus.apply_schemas(folder.clone()).await.unwrap();
     publish(&world.bus, "t", r#"{"count":1}"#).await.unwrap();
     register(&world.bus, "t", V3).await.unwrap();
@@ -104,20 +104,20 @@ async fn a_changed_version_is_refused_by_its_file(kind: Kind) {
     let world = World::new(kind).await;
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("t/v1.json", V1)]);
-    world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap();
+    world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap();
     write(dir.path(), &[("t/v1.json", WIDER)]);
-    let error = world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap_err();
+    let error = world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap_err();
     assert!(error.path.ends_with("t/v1.json"), "{error}");
     assert!(error.to_string().contains("a version never changes"), "{error}");
     write(dir.path(), &[("t/v1.json", V1), ("t/v2.json", V2)]);
-    let error = world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap_err();
+    let error = world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap_err();
     assert!(error.path.ends_with("t/v2.json"), "{error}");
     assert_eq!(error.refusal.unwrap().code(), "schema_incompatible");
     std::fs::remove_file(dir.path().join("t/v2.json")).unwrap();
     write(dir.path(), &[("t/v3.json", WIDER)]);
-    world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap();
+    world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap();
     write(dir.path(), &[("t/v2.json", WIDER)]);
-    let error = world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap_err();
+    let error = world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap_err();
     assert_eq!(error.refusal.unwrap().code(), "version_taken");
 }
 
@@ -135,24 +135,24 @@ async fn what_does_not_belong_is_refused(kind: Kind) {
     ] {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &[(name, text)]);
-        let error = Folder::read(dir.path()).unwrap_err();
+        let error = SchemaFolder::read(dir.path()).unwrap_err();
         assert!(error.to_string().contains(reason), "{name}: {error}");
     }
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("t/v1.json", V1), ("t/v2.json", WIDER), ("t/v3-to-v1.jq", ".")]);
-    let error = world.bus.apply_schemas(Folder::read(dir.path()).unwrap()).await.unwrap_err();
+    let error = world.bus.apply_schemas(SchemaFolder::read(dir.path()).unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("begins with the latest version"), "{error}");
-    assert!(Folder::read(&dir.path().join("missing")).is_err());
+    assert!(SchemaFolder::read(&dir.path().join("missing")).is_err());
     let system = tempfile::tempdir().unwrap();
     write(system.path(), &[("t.dlq/v1.json", V1)]);
-    let error = world.bus.apply_schemas(Folder::read(system.path()).unwrap()).await.unwrap_err();
+    let error = world.bus.apply_schemas(SchemaFolder::read(system.path()).unwrap()).await.unwrap_err();
     assert_eq!(error.refusal.unwrap().code(), "reserved_name");
 }
 
 async fn the_examples_are_what_the_seeds_say(kind: Kind) {
     let world = World::new(kind).await;
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/schemas");
-    world.bus.apply_schemas(Folder::read(&examples).unwrap()).await.unwrap();
+    world.bus.apply_schemas(SchemaFolder::read(&examples).unwrap()).await.unwrap();
     let heartbeat = r#"{"pid":1234,"name":"stt","host":"local","cpu_pct":0.5,"mem_mb":12}"#;
     publish(&world.bus, "heartbeat.received", heartbeat).await.unwrap();
     publish(&world.bus, "heartbeat.received", &heartbeat.replace('}', r#","sid":"s","more":1}"#))
