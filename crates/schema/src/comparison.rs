@@ -3,7 +3,7 @@
 use promethean_model::{Compat, TopicName};
 use serde::Serialize;
 
-use crate::compat::{Direction, Report, Verdict};
+use crate::compat::{CompatDirection, CompatReport, Verdict};
 
 /// A comparison with one version, one way.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,10 +11,10 @@ pub struct Compared {
     /// The version it was compared with.
     pub version: u32,
     /// Which way.
-    pub direction: Direction,
+    pub direction: CompatDirection,
     /// What came out.
     #[serde(flatten)]
-    pub report: Report,
+    pub report: CompatReport,
 }
 
 /// A new version that does not fit, or of which that cannot be told.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use promethean_model::limits::EventParts;
 use promethean_model::name::SystemSuffix;
 use promethean_model::{EventMeta, TopicName, TopicSettings};
-use promethean_schema::compat::{self, Direction};
+use promethean_schema::compat::{self, CompatDirection};
 use promethean_schema::{Compared, SchemaText, judge};
 use promethean_store::port::{Batch, RowOp, Table};
 use serde_json::Value;
@@ -167,7 +167,7 @@ async fn compare(
     versions: &[SchemaInfo],
     new: &SchemaText,
 ) -> Result<Vec<Compared>, BusError> {
-    let (directions, all) = Direction::asked_by(settings.compat);
+    let (directions, all) = CompatDirection::asked_by(settings.compat);
     let numbers = versions.iter().rev().map(|known| known.version).take(if all { usize::MAX } else { 1 });
     let mut compared = Vec::new();
     if directions.is_empty() {
@@ -181,7 +181,7 @@ async fn compare(
         }
         let old = compiler::stored(core, topic, version).await?;
         let new: Arc<Value> = Arc::clone(&new);
-        let one = move |direction: &Direction| Compared {
+        let one = move |direction: &CompatDirection| Compared {
             version,
             direction: *direction,
             report: compat::check(old.value(), &new, *direction, undeclared),

@@ -5,25 +5,25 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::types::Types;
+use super::types::TypeSet;
 
 /// Which of the two documents: the one whose instances are looked at, or the one that must accept them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(super) enum DocumentSide {
     Writes,
     Reads,
 }
 
 /// A schema inside one of the documents.
 #[derive(Debug, Clone)]
-pub(super) struct Node<'a> {
-    pub(super) side: Side,
+pub(super) struct SchemaNode<'a> {
+    pub(super) side: DocumentSide,
     /// Its JSON pointer.
     pub(super) at: Rc<str>,
     pub(super) schema: &'a Value,
 }
 
-impl<'a> Node<'a> {
+impl<'a> SchemaNode<'a> {
     pub(super) fn object(&self) -> Option<&'a Map<String, Value>> {
         self.schema.as_object()
     }
@@ -75,7 +75,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    pub(super) fn key(&self) -> (Side, Rc<str>) {
+    pub(super) fn key(&self) -> (DocumentSide, Rc<str>) {
         (self.side, self.at.clone())
     }
 }
@@ -93,23 +93,23 @@ pub(super) fn join(at: &str, steps: &[&str]) -> Rc<str> {
 
 /// All of these schemas hold at one place of an instance.
 #[derive(Debug, Clone)]
-pub(super) struct All<'a> {
-    pub(super) nodes: Vec<Node<'a>>,
+pub(super) struct Conjunction<'a> {
+    pub(super) nodes: Vec<SchemaNode<'a>>,
     /// It is one of these values.
     pub(super) values: Option<Vec<Value>>,
     /// It is of one of these types.
-    pub(super) types: Types,
+    pub(super) types: TypeSet,
 }
 
-impl<'a> All<'a> {
-    pub(super) fn of(nodes: Vec<Node<'a>>) -> Self {
-        Self { nodes, values: None, types: Types::ALL }
+impl<'a> Conjunction<'a> {
+    pub(super) fn of(nodes: Vec<SchemaNode<'a>>) -> Self {
+        Self { nodes, values: None, types: TypeSet::ALL }
     }
 
     /// Whether nothing is said.
     pub(super) fn is_anything(&self) -> bool {
         self.values.is_none()
-            && self.types == Types::ALL
+            && self.types == TypeSet::ALL
             && self.nodes.iter().all(|node| says_nothing(node.schema))
     }
 
@@ -121,7 +121,7 @@ impl<'a> All<'a> {
 
     /// Tells it from every other; the order of schemas does not matter.
     pub(super) fn key(&self) -> String {
-        let mut keys: Vec<_> = self.nodes.iter().map(Node::key).collect();
+        let mut keys: Vec<_> = self.nodes.iter().map(SchemaNode::key).collect();
         keys.sort();
         keys.dedup();
         let mut text = format!("{:?}", self.types);

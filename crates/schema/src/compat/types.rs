@@ -4,9 +4,9 @@ use serde_json::{Number, Value};
 
 /// A set of types. A number is an integer or a fraction; `1.0` is an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Types(u8);
+pub(super) struct TypeSet(u8);
 
-impl Types {
+impl TypeSet {
     pub(super) const NONE: Self = Self(0);
     pub(super) const NULL: Self = Self(1);
     pub(super) const BOOLEAN: Self = Self(2);

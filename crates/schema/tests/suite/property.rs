@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use promethean_schema::compat::{Direction, Undeclared, Verdict, check};
+use promethean_schema::compat::{CompatDirection, Undeclared, Verdict, check};
 use promethean_schema::validator::compile;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
@@ -33,7 +33,7 @@ fn what_is_called_compatible_is_never_refuted() {
             return Ok(());
         }
         for undeclared in [Undeclared::Any, Undeclared::Absent] {
-            for direction in [Direction::Backward, Direction::Forward] {
+            for direction in [CompatDirection::Backward, CompatDirection::Forward] {
                 let verdict = look(&old, &new, direction, undeclared, &instances, seed)?;
                 *seen.borrow_mut().entry((related, verdict)).or_default() += 1;
             }
@@ -54,13 +54,13 @@ fn what_is_called_compatible_is_never_refuted() {
 fn look(
     old: &Value,
     new: &Value,
-    direction: Direction,
+    direction: CompatDirection,
     undeclared: Undeclared,
     instances: &[Value],
     seed: u64,
 ) -> Result<&'static str, TestCaseError> {
     let report = check(old, new, direction, undeclared);
-    let (writes, reads) = if direction == Direction::Backward { (old, new) } else { (new, old) };
+    let (writes, reads) = if direction == CompatDirection::Backward { (old, new) } else { (new, old) };
     let (accepts, refuses) = (compile(writes).unwrap(), compile(reads).unwrap());
     for finding in &report.findings {
         if let Some(example) = &finding.example {
@@ -92,14 +92,14 @@ fn a_schema_fits_itself() {
     TestRunner::new(config)
         .run(&schema(), |schema| {
             if compile(&schema).is_ok() {
-                let report = check(&schema, &schema, Direction::Backward, Undeclared::Any);
+                let report = check(&schema, &schema, CompatDirection::Backward, Undeclared::Any);
                 prop_assert_eq!(report.verdict, Verdict::Compatible);
             }
             Ok(())
         })
         .unwrap();
     assert_eq!(
-        check(&json!({}), &json!(true), Direction::Forward, Undeclared::Any).verdict,
+        check(&json!({}), &json!(true), CompatDirection::Forward, Undeclared::Any).verdict,
         Verdict::Compatible
     );
 }

@@ -1,6 +1,6 @@
 //! Cases whose answers were thought through, in `fixtures/schema/compat.json`.
 
-use promethean_schema::compat::{Direction, Report, Undeclared, Verdict, check};
+use promethean_schema::compat::{CompatDirection, CompatReport, Undeclared, Verdict, check};
 use promethean_schema::validator::compile;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn every_case_is_answered_as_it_should_be() {
             None => Undeclared::Any,
         };
         let mut rules = Vec::new();
-        for direction in [Direction::Backward, Direction::Forward] {
+        for direction in [CompatDirection::Backward, CompatDirection::Forward] {
             let report = check(&case["old"], &case["new"], direction, undeclared);
             let verdict = serde_json::to_value(report.verdict).unwrap();
             if verdict != case[direction.to_string()] {
@@ -36,12 +36,12 @@ fn every_case_is_answered_as_it_should_be() {
 }
 
 /// Each example is accepted by the one schema and refused by the other.
-fn examples_hold(case: &Value, direction: Direction, report: &Report) {
+fn examples_hold(case: &Value, direction: CompatDirection, report: &CompatReport) {
     for finding in &report.findings {
         assert_eq!(finding.verdict == Verdict::Incompatible, finding.example.is_some(), "{}", case["name"]);
         let Some(example) = &finding.example else { continue };
         let (old, new) = (compile(&case["old"]).unwrap(), compile(&case["new"]).unwrap());
-        let (accepts, refuses) = if direction == Direction::Backward { (old, new) } else { (new, old) };
+        let (accepts, refuses) = if direction == CompatDirection::Backward { (old, new) } else { (new, old) };
         assert!(accepts.is_valid(example) && !refuses.is_valid(example), "{}: {example}", case["name"]);
     }
 }

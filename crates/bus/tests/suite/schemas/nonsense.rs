@@ -5,7 +5,7 @@ use std::cell::Cell;
 use promethean_bus::schemas::RegisterOptions;
 use promethean_model::{Clock, SystemClock};
 use promethean_schema::SchemaText;
-use promethean_schema::compat::{Direction, Undeclared, check};
+use promethean_schema::compat::{CompatDirection, Undeclared, check};
 use promethean_schema::validator::compile;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -185,7 +185,7 @@ fn nothing_panics_or_takes_for_ever() {
             }
         }
         for undeclared in [Undeclared::Any, Undeclared::Absent] {
-            for direction in [Direction::Backward, Direction::Forward] {
+            for direction in [CompatDirection::Backward, CompatDirection::Forward] {
                 let report = check(&old, &new, direction, undeclared);
                 prop_assert!(report.findings.iter().all(|finding| !finding.fix.is_empty()));
             }

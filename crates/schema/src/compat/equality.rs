@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::node::{Node, Side};
+use super::node::{DocumentSide, SchemaNode};
 use super::number::equal;
-use super::shape::Docs;
+use super::shape::SchemaPair;
 
 /// Keywords below which there are schemas.
 const SCHEMAS: [&str; 14] = [
@@ -58,16 +58,21 @@ const DATA: [&str; 24] = [
 /// Steps into each other that are compared, at most.
 const DEPTH_MAX: usize = 160;
 
-type Pair = ((Side, Rc<str>), (Side, Rc<str>));
+type Pair = ((DocumentSide, Rc<str>), (DocumentSide, Rc<str>));
 
 /// Remembers what was compared.
 #[derive(Default)]
-pub(super) struct Same {
+pub(super) struct EqualityCache {
     known: HashMap<Pair, bool>,
 }
 
-impl Same {
-    pub(super) fn are<'a>(&mut self, docs: &Docs<'a>, one: &Node<'a>, two: &Node<'a>) -> bool {
+impl EqualityCache {
+    pub(super) fn are<'a>(
+        &mut self,
+        docs: &SchemaPair<'a>,
+        one: &SchemaNode<'a>,
+        two: &SchemaNode<'a>,
+    ) -> bool {
         if one.side == two.side && one.at == two.at {
             return true;
         }
@@ -78,20 +83,20 @@ impl Same {
         if let Some(known) = self.known.get(&pair) {
             return *known;
         }
-        let same = Comparing { docs, assumed: HashSet::new() }.nodes(one, two, 0);
+        let same = EqualityCheck { docs, assumed: HashSet::new() }.nodes(one, two, 0);
         self.known.insert(pair, same);
         same
     }
 }
 
-struct Comparing<'d, 'a> {
-    docs: &'d Docs<'a>,
+struct EqualityCheck<'d, 'a> {
+    docs: &'d SchemaPair<'a>,
     /// Pairs under way; equal as far as anything finite can tell.
     assumed: HashSet<Pair>,
 }
 
-impl<'a> Comparing<'_, 'a> {
-    fn nodes(&mut self, one: &Node<'a>, two: &Node<'a>, depth: usize) -> bool {
+impl<'a> EqualityCheck<'_, 'a> {
+    fn nodes(&mut self, one: &SchemaNode<'a>, two: &SchemaNode<'a>, depth: usize) -> bool {
         if depth > DEPTH_MAX {
             return false;
         }
@@ -117,8 +122,8 @@ impl<'a> Comparing<'_, 'a> {
 
     fn keywords(
         &mut self,
-        one: &Node<'a>,
-        two: &Node<'a>,
+        one: &SchemaNode<'a>,
+        two: &SchemaNode<'a>,
         left: &Map<String, Value>,
         right: &Map<String, Value>,
         depth: usize,
@@ -144,7 +149,7 @@ impl<'a> Comparing<'_, 'a> {
         equal(self.docs.writes.root().schema, self.docs.reads.root().schema)
     }
 
-    fn below(&mut self, one: &Node<'a>, two: &Node<'a>, keyword: &str, depth: usize) -> bool {
+    fn below(&mut self, one: &SchemaNode<'a>, two: &SchemaNode<'a>, keyword: &str, depth: usize) -> bool {
         match (one.child(keyword), two.child(keyword)) {
             (Some(one), Some(two)) => return self.nodes(&one, &two, depth + 1),
             (None, None) => {}
@@ -157,13 +162,14 @@ impl<'a> Comparing<'_, 'a> {
             && left.iter().zip(&right).all(|(one, two)| self.nodes(one, two, depth + 1))
     }
 
-    fn maps(&mut self, one: &Node<'a>, two: &Node<'a>, keyword: &str, depth: usize) -> bool {
+    fn maps(&mut self, one: &SchemaNode<'a>, two: &SchemaNode<'a>, keyword: &str, depth: usize) -> bool {
         let (left, right): (Vec<_>, Vec<_>) = (one.names(keyword).collect(), two.names(keyword).collect());
         left.len() == right.len()
             && left.into_iter().all(|name| match (one.entry(keyword, name), two.entry(keyword, name)) {
                 (Some(one), Some(two)) => self.nodes(&one, &two, depth + 1),
                 (None, None) => {
-                    let value = |node: &Node<'a>| node.get(keyword).and_then(|map| map.get(name)).cloned();
+                    let value =
+                        |node: &SchemaNode<'a>| node.get(keyword).and_then(|map| map.get(name)).cloned();
                     value(two).is_some() && value(one) == value(two)
                 }
                 _ => false,

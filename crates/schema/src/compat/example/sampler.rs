@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::{anything, around, name_like, text};
-use crate::compat::node::All;
-use crate::compat::number::{Exact, equal};
-use crate::compat::shape::{Docs, Shape, flatten};
-use crate::compat::types::Types;
+use super::{anything, around, name_like, strings};
+use crate::compat::node::Conjunction;
+use crate::compat::number::{ExactNumber, equal};
+use crate::compat::shape::{SchemaPair, ValueShape, flatten};
+use crate::compat::types::TypeSet;
 
 /// How deep values are made.
 const DEPTH_MAX: usize = 6;
@@ -22,12 +22,12 @@ pub(super) const LENGTH_MAX: u64 = 4_096;
 
 /// Makes values, within a bound on the work.
 pub(super) struct Sampler<'d, 'a> {
-    pub(super) docs: &'d Docs<'a>,
+    pub(super) docs: &'d SchemaPair<'a>,
     work: Cell<u32>,
 }
 
 impl<'d, 'a> Sampler<'d, 'a> {
-    pub(super) fn new(docs: &'d Docs<'a>) -> Self {
+    pub(super) fn new(docs: &'d SchemaPair<'a>) -> Self {
         Self { docs, work: Cell::new(0) }
     }
 
@@ -37,7 +37,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// Values that all of the schemas accept.
-    pub(super) fn of_all(&self, all: &All<'a>, depth: usize) -> Vec<Value> {
+    pub(super) fn of_all(&self, all: &Conjunction<'a>, depth: usize) -> Vec<Value> {
         if !self.may_work(depth) || all.is_nothing() {
             return Vec::new();
         }
@@ -53,7 +53,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// One value that all of the schemas accept, as small as can be.
-    fn one(&self, all: &All<'a>, depth: usize) -> Option<Value> {
+    fn one(&self, all: &Conjunction<'a>, depth: usize) -> Option<Value> {
         if !self.may_work(depth) || all.is_nothing() {
             return None;
         }
@@ -63,19 +63,19 @@ impl<'d, 'a> Sampler<'d, 'a> {
         flatten(self.docs, all).iter().take(12).find_map(|shape| self.one_of_shape(shape, depth))
     }
 
-    fn one_of_shape(&self, shape: &Shape<'a>, depth: usize) -> Option<Value> {
+    fn one_of_shape(&self, shape: &ValueShape<'a>, depth: usize) -> Option<Value> {
         if let Some(values) = shape.finite(self.docs) {
             return values.into_iter().next();
         }
-        Types::EACH.into_iter().find_map(|types| {
+        TypeSet::EACH.into_iter().find_map(|types| {
             let one = shape.only(types);
             let some = match types {
                 _ if one.types.is_empty() => Vec::new(),
-                Types::NULL => vec![Value::Null],
-                Types::BOOLEAN => vec![json!(false), json!(true)],
-                Types::NUMBER => numbers(&one),
-                Types::STRING => text::of_shape(&one),
-                Types::ARRAY => {
+                TypeSet::NULL => vec![Value::Null],
+                TypeSet::BOOLEAN => vec![json!(false), json!(true)],
+                TypeSet::NUMBER => numbers(&one),
+                TypeSet::STRING => strings::of_shape(&one),
+                TypeSet::ARRAY => {
                     let least = usize::try_from(shape.items_min().min(LENGTH_MAX)).unwrap_or(0);
                     let lists =
                         [least, least + 1].into_iter().filter_map(|length| self.list(&one, length, depth));
@@ -91,23 +91,23 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// Values of a shape.
-    pub(super) fn of_shape(&self, shape: &Shape<'a>, depth: usize) -> Vec<Value> {
+    pub(super) fn of_shape(&self, shape: &ValueShape<'a>, depth: usize) -> Vec<Value> {
         if let Some(mut values) = shape.finite(self.docs) {
             values.truncate(VALUES_MAX);
             return values;
         }
         let mut values = Vec::new();
-        for types in Types::EACH {
+        for types in TypeSet::EACH {
             let one = shape.only(types);
             if one.types.is_empty() {
                 continue;
             }
             let mut some = match types {
-                Types::NULL => vec![Value::Null],
-                Types::BOOLEAN => vec![json!(false), json!(true)],
-                Types::NUMBER => numbers(&one),
-                Types::STRING => text::of_shape(&one),
-                Types::ARRAY => self.lists(&one, depth),
+                TypeSet::NULL => vec![Value::Null],
+                TypeSet::BOOLEAN => vec![json!(false), json!(true)],
+                TypeSet::NUMBER => numbers(&one),
+                TypeSet::STRING => strings::of_shape(&one),
+                TypeSet::ARRAY => self.lists(&one, depth),
                 _ => self.objects(&one, depth),
             };
             some.retain(|value| one.may_be(self.docs, value));
@@ -117,7 +117,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
         values
     }
 
-    fn lists(&self, shape: &Shape<'a>, depth: usize) -> Vec<Value> {
+    fn lists(&self, shape: &ValueShape<'a>, depth: usize) -> Vec<Value> {
         let least = usize::try_from(shape.items_min().min(LENGTH_MAX)).unwrap_or(0);
         let mut lists: Vec<Value> = [least, least + 1, least + 2, 0]
             .into_iter()
@@ -134,7 +134,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// A list of so many items.
-    pub(super) fn list(&self, shape: &Shape<'a>, length: usize, depth: usize) -> Option<Vec<Value>> {
+    pub(super) fn list(&self, shape: &ValueShape<'a>, length: usize, depth: usize) -> Option<Vec<Value>> {
         if !self.may_work(depth + 1) {
             return (length == 0).then(Vec::new);
         }
@@ -142,7 +142,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
         for part in &shape.parts {
             if let Some(node) = part.child("contains") {
                 let times = part.count("minContains").unwrap_or(1).clamp(1, 8);
-                let some = self.of_all(&All::of(vec![node]), depth + 1);
+                let some = self.of_all(&Conjunction::of(vec![node]), depth + 1);
                 contained.extend(
                     (0..times).filter_map(|time| {
                         some.get(usize::try_from(time).ok()? % some.len().max(1)).cloned()
@@ -178,7 +178,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// Lists that hold an item at an index.
-    pub(super) fn lists_with(&self, shape: &Shape<'a>, index: usize, item: &Value) -> Vec<Value> {
+    pub(super) fn lists_with(&self, shape: &ValueShape<'a>, index: usize, item: &Value) -> Vec<Value> {
         let least = usize::try_from(shape.items_min().min(LENGTH_MAX)).unwrap_or(0).max(index + 1);
         let mut lists = Vec::new();
         for length in [least, least + 1] {
@@ -191,7 +191,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
         lists
     }
 
-    fn objects(&self, shape: &Shape<'a>, depth: usize) -> Vec<Value> {
+    fn objects(&self, shape: &ValueShape<'a>, depth: usize) -> Vec<Value> {
         let (small, full) = (self.object(shape, depth, false), self.object(shape, depth, true));
         let mut objects = vec![small.clone(), full.clone()];
         let (named, required) = (shape.named(self.docs), shape.required(self.docs));
@@ -225,7 +225,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// An object with what is required, or with all that is named.
-    pub(super) fn object(&self, shape: &Shape<'a>, depth: usize, full: bool) -> Map<String, Value> {
+    pub(super) fn object(&self, shape: &ValueShape<'a>, depth: usize, full: bool) -> Map<String, Value> {
         let mut object = Map::new();
         let names = if full { shape.named(self.docs) } else { shape.required(self.docs) };
         for name in names {
@@ -241,7 +241,13 @@ impl<'d, 'a> Sampler<'d, 'a> {
     }
 
     /// Adds properties until there are so many.
-    pub(super) fn fill(&self, shape: &Shape<'a>, object: &mut Map<String, Value>, least: u64, depth: usize) {
+    pub(super) fn fill(
+        &self,
+        shape: &ValueShape<'a>,
+        object: &mut Map<String, Value>,
+        least: u64,
+        depth: usize,
+    ) {
         let named = shape.named(self.docs).into_iter().map(str::to_owned);
         let unnamed = (0..least.min(64)).map(|index| format!("more{index}"));
         for name in named.chain(unnamed) {
@@ -260,7 +266,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
 /// An object that holds a property, with as little else as possible or with all that is named.
 pub(super) fn object_with<'a>(
     sampler: &Sampler<'_, 'a>,
-    shape: &Shape<'a>,
+    shape: &ValueShape<'a>,
     name: &str,
     value: &Value,
     full: bool,
@@ -272,7 +278,7 @@ pub(super) fn object_with<'a>(
     Value::Object(object)
 }
 
-fn numbers(shape: &Shape<'_>) -> Vec<Value> {
+fn numbers(shape: &ValueShape<'_>) -> Vec<Value> {
     let mut values: Vec<Value> = Vec::new();
     for keyword in ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"] {
         values.extend(shape.all(keyword).flat_map(around));
@@ -290,8 +296,10 @@ fn numbers(shape: &Shape<'_>) -> Vec<Value> {
         json!(1e12),
     ]);
     values.sort_by(|one, two| {
-        let size = |value: &Value| value.as_f64().map_or(Exact::Whole(0), |float| Exact::Float(float.abs()));
-        if let (Exact::Float(one), Exact::Float(two)) = (size(one), size(two)) {
+        let size = |value: &Value| {
+            value.as_f64().map_or(ExactNumber::Whole(0), |float| ExactNumber::Float(float.abs()))
+        };
+        if let (ExactNumber::Float(one), ExactNumber::Float(two)) = (size(one), size(two)) {
             one.total_cmp(&two)
         } else {
             Ordering::Equal
@@ -302,12 +310,12 @@ fn numbers(shape: &Shape<'_>) -> Vec<Value> {
 }
 
 /// Values of a shape.
-pub(in super::super) fn of_shape<'a>(docs: &Docs<'a>, shape: &Shape<'a>) -> Vec<Value> {
-    let says_nothing = shape.parts.is_empty() && shape.values.is_none() && shape.types == Types::ALL;
+pub(crate) fn of_shape<'a>(docs: &SchemaPair<'a>, shape: &ValueShape<'a>) -> Vec<Value> {
+    let says_nothing = shape.parts.is_empty() && shape.values.is_none() && shape.types == TypeSet::ALL;
     if says_nothing { anything() } else { Sampler::new(docs).of_shape(shape, 0) }
 }
 
 /// Values that all of the schemas accept.
-pub(in super::super) fn of_all<'a>(docs: &Docs<'a>, all: &All<'a>) -> Vec<Value> {
+pub(crate) fn of_all<'a>(docs: &SchemaPair<'a>, all: &Conjunction<'a>) -> Vec<Value> {
     Sampler::new(docs).of_all(all, 0)
 }

@@ -1,17 +1,17 @@
 //! Whether nothing can be as a shape asks.
 
-use super::Prover;
-use crate::compat::node::{All, Node};
+use super::proof::Prover;
+use crate::compat::node::{Conjunction, SchemaNode};
 use crate::compat::number::range_is_empty;
-use crate::compat::shape::{Shape, flatten};
-use crate::compat::types::Types;
+use crate::compat::shape::{ValueShape, flatten};
+use crate::compat::types::TypeSet;
 
 /// How deep contradictions are looked for.
 const DEPTH_MAX: usize = 4;
 
 impl<'a> Prover<'_, 'a> {
     /// Whether a shape is known to be empty.
-    pub(super) fn is_empty(&mut self, shape: &Shape<'a>) -> bool {
+    pub(super) fn is_empty(&mut self, shape: &ValueShape<'a>) -> bool {
         if shape.types.is_empty() {
             return true;
         }
@@ -22,7 +22,7 @@ impl<'a> Prover<'_, 'a> {
             return values.is_empty();
         }
         self.empty_depth += 1;
-        let empty = Types::EACH.into_iter().all(|types| {
+        let empty = TypeSet::EACH.into_iter().all(|types| {
             let one = shape.only(types);
             one.types.is_empty() || self.is_impossible(&one)
         }) || self.is_denied(shape);
@@ -31,27 +31,27 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// Whether nothing is as a shape and also as a schema.
-    pub(super) fn is_apart(&mut self, shape: &Shape<'a>, node: &Node<'a>) -> bool {
+    pub(super) fn is_apart(&mut self, shape: &ValueShape<'a>, node: &SchemaNode<'a>) -> bool {
         shape.and(self.docs, node).iter().all(|both| self.is_empty(both))
     }
 
-    fn is_impossible(&mut self, shape: &Shape<'a>) -> bool {
-        if shape.types.within(Types::NUMBER) {
+    fn is_impossible(&mut self, shape: &ValueShape<'a>) -> bool {
+        if shape.types.within(TypeSet::NUMBER) {
             return match (shape.low(), shape.high()) {
                 (Some(low), Some(high)) => range_is_empty(low, high, shape.is_whole()),
                 _ => false,
             };
         }
-        if shape.types == Types::STRING {
+        if shape.types == TypeSet::STRING {
             return shape.at_most("maxLength").is_some_and(|most| shape.at_least("minLength") > most);
         }
-        if shape.types == Types::ARRAY {
+        if shape.types == TypeSet::ARRAY {
             return self.is_impossible_array(shape);
         }
-        shape.types == Types::OBJECT && self.is_impossible_object(shape)
+        shape.types == TypeSet::OBJECT && self.is_impossible_object(shape)
     }
 
-    fn is_impossible_array(&mut self, shape: &Shape<'a>) -> bool {
+    fn is_impossible_array(&mut self, shape: &ValueShape<'a>) -> bool {
         let least = shape.items_min();
         least > shape.items_max(self.docs)
             || (0..=shape.prefix_len(self.docs))
@@ -59,7 +59,7 @@ impl<'a> Prover<'_, 'a> {
                 .any(|index| self.is_empty_at_all(&shape.item(self.docs, index)))
     }
 
-    fn is_impossible_object(&mut self, shape: &Shape<'a>) -> bool {
+    fn is_impossible_object(&mut self, shape: &ValueShape<'a>) -> bool {
         if shape.properties_min(self.docs) > shape.properties_max(self.docs) {
             return true;
         }
@@ -67,7 +67,7 @@ impl<'a> Prover<'_, 'a> {
         names.iter().any(|name| self.is_empty_at_all(&shape.property(self.docs, name)))
     }
 
-    fn is_empty_at_all(&mut self, all: &All<'a>) -> bool {
+    fn is_empty_at_all(&mut self, all: &Conjunction<'a>) -> bool {
         if all.is_anything() {
             return false;
         }
@@ -75,11 +75,11 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// Whether all of it is what a schema that does not hold accepts.
-    fn is_denied(&mut self, shape: &Shape<'a>) -> bool {
+    fn is_denied(&mut self, shape: &ValueShape<'a>) -> bool {
         if shape.nots.is_empty() {
             return false;
         }
-        let plain = Shape { nots: Vec::new(), ..shape.clone() };
+        let plain = ValueShape { nots: Vec::new(), ..shape.clone() };
         shape.nots.iter().any(|not| self.quietly(|prover| prover.node(&plain, not, 0)))
     }
 }

@@ -2,24 +2,25 @@
 
 use serde_json::Value;
 
-use super::{Fail, Prover};
+use super::findings::Failure;
+use super::proof::Prover;
 use crate::compat::example;
-use crate::compat::node::Node;
-use crate::compat::number::{End, Exact, step_implies};
-use crate::compat::report::Rule;
-use crate::compat::shape::Shape;
-use crate::compat::types::Types;
+use crate::compat::node::SchemaNode;
+use crate::compat::number::{ExactNumber, RangeEnd, step_implies};
+use crate::compat::report::CompatRule;
+use crate::compat::shape::ValueShape;
+use crate::compat::types::TypeSet;
 
 impl<'a> Prover<'_, 'a> {
-    pub(super) fn numbers(&mut self, shape: &Shape<'a>, reads: &Node<'a>, _hops: usize) -> bool {
-        let shape = &shape.only(Types::NUMBER);
+    pub(super) fn numbers(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, _hops: usize) -> bool {
+        let shape = &shape.only(TypeSet::NUMBER);
         if shape.types.is_empty() {
             return true;
         }
         let mut proved = true;
         for keyword in ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"] {
-            let Some(at) = reads.get(keyword).and_then(Exact::of_value) else { continue };
-            let asked = End { at, exclusive: keyword.starts_with("exclusive") };
+            let Some(at) = reads.get(keyword).and_then(ExactNumber::of_value) else { continue };
+            let asked = RangeEnd { at, exclusive: keyword.starts_with("exclusive") };
             let low = keyword.ends_with("inimum");
             let own = if low { shape.low() } else { shape.high() };
             let implied = own.is_some_and(|own| {
@@ -32,24 +33,30 @@ impl<'a> Prover<'_, 'a> {
             if !implied {
                 let writes = bound_said(shape, low);
                 let tries = reads.get(keyword).map(example::around).unwrap_or_default();
-                let fail = Fail { rule: Rule::BoundTightened, node: reads, at: &[keyword], writes, tries };
+                let fail =
+                    Failure { rule: CompatRule::BoundTightened, node: reads, at: &[keyword], writes, tries };
                 proved &= self.fail(fail, shape);
             }
         }
-        if let Some(divisor) = reads.get("multipleOf").and_then(Exact::of_value)
+        if let Some(divisor) = reads.get("multipleOf").and_then(ExactNumber::of_value)
             && !shape.steps().into_iter().any(|step| step_implies(step, divisor))
         {
             let writes = shape.all("multipleOf").next().cloned();
             let tries = reads.get("multipleOf").map(example::around).unwrap_or_default();
-            let fail =
-                Fail { rule: Rule::MultipleOfChanged, node: reads, at: &["multipleOf"], writes, tries };
+            let fail = Failure {
+                rule: CompatRule::MultipleOfChanged,
+                node: reads,
+                at: &["multipleOf"],
+                writes,
+                tries,
+            };
             proved &= self.fail(fail, shape);
         }
         proved
     }
 
-    pub(super) fn strings(&mut self, shape: &Shape<'a>, reads: &Node<'a>, _hops: usize) -> bool {
-        let shape = &shape.only(Types::STRING);
+    pub(super) fn strings(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, _hops: usize) -> bool {
+        let shape = &shape.only(TypeSet::STRING);
         if shape.types.is_empty() {
             return true;
         }
@@ -70,7 +77,8 @@ impl<'a> Prover<'_, 'a> {
                     keyword == "maxLength",
                 );
                 let writes = shape.all(keyword).next().cloned();
-                let fail = Fail { rule: Rule::LengthTightened, node: reads, at: &[keyword], writes, tries };
+                let fail =
+                    Failure { rule: CompatRule::LengthTightened, node: reads, at: &[keyword], writes, tries };
                 proved &= self.fail(fail, shape);
             }
         }
@@ -78,8 +86,13 @@ impl<'a> Prover<'_, 'a> {
             && !shape.says("pattern", pattern)
         {
             let writes = shape.all("pattern").next().cloned();
-            let fail =
-                Fail { rule: Rule::PatternChanged, node: reads, at: &["pattern"], writes, tries: Vec::new() };
+            let fail = Failure {
+                rule: CompatRule::PatternChanged,
+                node: reads,
+                at: &["pattern"],
+                writes,
+                tries: Vec::new(),
+            };
             proved &= self.fail(fail, shape);
         }
         let doc = self.docs.of(reads.side);
@@ -88,8 +101,13 @@ impl<'a> Prover<'_, 'a> {
             && !shape.has_format(self.docs, format, doc.draft())
         {
             let writes = shape.all("format").next().cloned();
-            let fail =
-                Fail { rule: Rule::FormatAdded, node: reads, at: &["format"], writes, tries: Vec::new() };
+            let fail = Failure {
+                rule: CompatRule::FormatAdded,
+                node: reads,
+                at: &["format"],
+                writes,
+                tries: Vec::new(),
+            };
             proved &= self.fail(fail, shape);
         }
         if doc.is_draft_7() {
@@ -99,12 +117,12 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// Draft 7 checks what is inside of strings. The two keywords work together, so both must be as they were.
-    fn content(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn content(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let keywords = ["contentEncoding", "contentMediaType"];
         let Some(first) = keywords.into_iter().find(|keyword| reads.get(keyword).is_some()) else {
             return true;
         };
-        let same = |part: &Node<'a>| {
+        let same = |part: &SchemaNode<'a>| {
             self.docs.of(part.side).is_draft_7()
                 && keywords.iter().all(|keyword| part.get(keyword) == reads.get(keyword))
         };
@@ -113,14 +131,20 @@ impl<'a> Prover<'_, 'a> {
         }
         let writes = shape.all(first).next().cloned();
         self.fail(
-            Fail { rule: Rule::ContentChanged, node: reads, at: &[first], writes, tries: Vec::new() },
+            Failure {
+                rule: CompatRule::ContentChanged,
+                node: reads,
+                at: &[first],
+                writes,
+                tries: Vec::new(),
+            },
             shape,
         )
     }
 }
 
 /// What the shape says of that end.
-fn bound_said(shape: &Shape<'_>, low: bool) -> Option<Value> {
+fn bound_said(shape: &ValueShape<'_>, low: bool) -> Option<Value> {
     let keywords = if low { ["minimum", "exclusiveMinimum"] } else { ["maximum", "exclusiveMaximum"] };
     keywords.into_iter().find_map(|keyword| shape.all(keyword).next().cloned())
 }

@@ -2,16 +2,17 @@
 
 use serde_json::Value;
 
-use super::{Fail, Prover, through_name};
-use crate::compat::example::{self, Frame, Step};
-use crate::compat::node::{All, Node};
-use crate::compat::report::Rule;
-use crate::compat::shape::{Shape, additional, dependent_names, dependent_schemas, flatten};
-use crate::compat::types::Types;
+use super::findings::Failure;
+use super::proof::{Prover, through_name};
+use crate::compat::example::{self, InstanceFrame, InstanceStep};
+use crate::compat::node::{Conjunction, SchemaNode};
+use crate::compat::report::CompatRule;
+use crate::compat::shape::{ValueShape, additional, dependent_names, dependent_schemas, flatten};
+use crate::compat::types::TypeSet;
 
 impl<'a> Prover<'_, 'a> {
-    pub(super) fn objects(&mut self, shape: &Shape<'a>, reads: &Node<'a>, hops: usize) -> bool {
-        let shape = &shape.only(Types::OBJECT);
+    pub(super) fn objects(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, hops: usize) -> bool {
+        let shape = &shape.only(TypeSet::OBJECT);
         if shape.types.is_empty() {
             return true;
         }
@@ -34,7 +35,7 @@ impl<'a> Prover<'_, 'a> {
         proved && self.dependent_schemas(shape, reads, hops)
     }
 
-    fn required(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn required(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let own = shape.required(self.docs);
         let asked =
             reads.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -43,9 +44,9 @@ impl<'a> Prover<'_, 'a> {
         let mut proved = true;
         for name in missing {
             // The finding is at the keyword, and its fix names the property.
-            let without = Shape { absent: [name.to_owned()].into(), ..shape.clone() };
-            let fail = Fail {
-                rule: Rule::RequiredAdded,
+            let without = ValueShape { absent: [name.to_owned()].into(), ..shape.clone() };
+            let fail = Failure {
+                rule: CompatRule::RequiredAdded,
                 node: reads,
                 at: &["required"],
                 writes: writes.clone(),
@@ -57,7 +58,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    fn property_count(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn property_count(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let mut proved = true;
         for (keyword, implied) in [
             (
@@ -73,15 +74,20 @@ impl<'a> Prover<'_, 'a> {
                 let asked = reads.count(keyword).unwrap_or(0);
                 let tries = example::objects_of_size(self.docs, shape, asked, keyword == "maxProperties");
                 let writes = shape.all(keyword).next().cloned();
-                let fail =
-                    Fail { rule: Rule::PropertyCountTightened, node: reads, at: &[keyword], writes, tries };
+                let fail = Failure {
+                    rule: CompatRule::PropertyCountTightened,
+                    node: reads,
+                    at: &[keyword],
+                    writes,
+                    tries,
+                };
                 proved &= self.fail(fail, shape);
             }
         }
         proved
     }
 
-    fn properties(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn properties(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let mut proved = true;
         for name in reads.names("properties") {
             let Some(asked) = reads.entry("properties", name) else { continue };
@@ -97,11 +103,11 @@ impl<'a> Prover<'_, 'a> {
     /// One property, or with `shown` as `*` one that stands for many.
     fn one_property(
         &mut self,
-        shape: &Shape<'a>,
-        own: &All<'a>,
+        shape: &ValueShape<'a>,
+        own: &Conjunction<'a>,
         name: &str,
         shown: &str,
-        asked: &Node<'a>,
+        asked: &SchemaNode<'a>,
     ) -> bool {
         let added = shown != "*" && own.is_anything() && !says_anything_of(shape, name);
         if !added || self.quiet > 0 {
@@ -112,16 +118,22 @@ impl<'a> Prover<'_, 'a> {
         }
         // The reader knows a property that the open writer says nothing of.
         self.frames.push(through_name(shape, name, shown));
-        let anything = Shape::new(Types::ALL, None);
+        let anything = ValueShape::new(TypeSet::ALL, None);
         let tries = example::anything_but(self.docs, asked);
         self.subject = Some(name.to_owned());
-        let fail = Fail { rule: Rule::PropertyAddedToOpenObject, node: asked, at: &[], writes: None, tries };
+        let fail = Failure {
+            rule: CompatRule::PropertyAddedToOpenObject,
+            node: asked,
+            at: &[],
+            writes: None,
+            tries,
+        };
         self.fail(fail, &anything);
         self.frames.pop();
         false
     }
 
-    fn pattern_properties(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn pattern_properties(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let mut proved = true;
         for pattern in reads.names("patternProperties") {
             let Some(asked) = reads.entry("patternProperties", pattern) else { continue };
@@ -144,7 +156,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    fn additional_properties(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn additional_properties(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let Some(asked) = additional(self.docs, reads) else { return true };
         let mut proved = true;
         let named: Vec<String> = shape.named(self.docs).into_iter().map(str::to_owned).collect();
@@ -162,7 +174,7 @@ impl<'a> Prover<'_, 'a> {
                 continue;
             }
             proved &= if asked.schema == &Value::Bool(false) {
-                self.refused(shape, &own, &name, &name, &asked, Rule::PropertyRemovedFromClosedObject)
+                self.refused(shape, &own, &name, &name, &asked, CompatRule::PropertyRemovedFromClosedObject)
             } else {
                 self.one_property(shape, &own, &name, &name, &asked)
             };
@@ -177,7 +189,7 @@ impl<'a> Prover<'_, 'a> {
             }
             let name = example::name_like(self.docs, shape, other.pattern);
             proved &= if asked.schema == &Value::Bool(false) {
-                self.refused(shape, &other.all, &name, "*", &asked, Rule::AdditionalClosed)
+                self.refused(shape, &other.all, &name, "*", &asked, CompatRule::AdditionalClosed)
             } else {
                 self.one_property(shape, &other.all, &name, "*", &asked)
             };
@@ -188,12 +200,12 @@ impl<'a> Prover<'_, 'a> {
     /// A property that the reader does not allow at all.
     fn refused(
         &mut self,
-        shape: &Shape<'a>,
-        own: &All<'a>,
+        shape: &ValueShape<'a>,
+        own: &Conjunction<'a>,
         name: &str,
         shown: &str,
-        at: &Node<'a>,
-        rule: Rule,
+        at: &SchemaNode<'a>,
+        rule: CompatRule,
     ) -> bool {
         let shapes = flatten(self.docs, own);
         let Some(value) = shapes.iter().find(|shape| !self.is_empty(shape)).cloned() else { return true };
@@ -201,12 +213,12 @@ impl<'a> Prover<'_, 'a> {
         if shown != "*" {
             self.subject = Some(name.to_owned());
         }
-        self.fail(Fail { rule, node: at, at: &[], writes: None, tries: Vec::new() }, &value);
+        self.fail(Failure { rule, node: at, at: &[], writes: None, tries: Vec::new() }, &value);
         self.frames.pop();
         false
     }
 
-    fn property_names(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn property_names(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let Some(asked) = reads.child("propertyNames") else { return true };
         let mut proved = true;
         let names = shape.named(self.docs);
@@ -216,10 +228,10 @@ impl<'a> Prover<'_, 'a> {
         for name in refused {
             self.frames.push(through_name(shape, &name, &name));
             let value = flatten(self.docs, &shape.property(self.docs, &name)).into_iter().next();
-            let value = value.unwrap_or_else(|| Shape::new(Types::ALL, None));
+            let value = value.unwrap_or_else(|| ValueShape::new(TypeSet::ALL, None));
             self.subject = Some(name);
-            let fail = Fail {
-                rule: Rule::PropertyNamesNarrowed,
+            let fail = Failure {
+                rule: CompatRule::PropertyNamesNarrowed,
                 node: &asked,
                 at: &[],
                 writes: None,
@@ -232,12 +244,12 @@ impl<'a> Prover<'_, 'a> {
             return proved;
         }
         let own = shape.parts.iter().filter_map(|part| part.child("propertyNames")).collect();
-        let own = All { types: Types::STRING, ..All::of(own) };
-        let frame = Frame { shape: shape.clone(), step: Step::Key, shown: "/*".into() };
+        let own = Conjunction { types: TypeSet::STRING, ..Conjunction::of(own) };
+        let frame = InstanceFrame { shape: shape.clone(), step: InstanceStep::Key, shown: "/*".into() };
         self.below(frame, &own, &asked) && proved
     }
 
-    fn dependent_required(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn dependent_required(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let mut proved = true;
         for (keyword, name, asked) in dependent_names(self.docs, reads) {
             if shape.property(self.docs, name).is_nothing() {
@@ -250,15 +262,20 @@ impl<'a> Prover<'_, 'a> {
                 let mut without = with.clone();
                 without.absent.insert(missing.to_owned());
                 let at = &[keyword, name];
-                let fail =
-                    Fail { rule: Rule::DependencyAdded, node: reads, at, writes: None, tries: Vec::new() };
+                let fail = Failure {
+                    rule: CompatRule::DependencyAdded,
+                    node: reads,
+                    at,
+                    writes: None,
+                    tries: Vec::new(),
+                };
                 proved &= self.is_empty(&with) || self.fail(fail, &without);
             }
         }
         proved
     }
 
-    fn dependent_schemas(&mut self, shape: &Shape<'a>, reads: &Node<'a>, hops: usize) -> bool {
+    fn dependent_schemas(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, hops: usize) -> bool {
         let mut proved = true;
         for (name, asked) in dependent_schemas(self.docs, reads) {
             if shape.property(self.docs, name).is_nothing() {
@@ -271,7 +288,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    fn unevaluated_properties(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn unevaluated_properties(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let asked = reads.child("unevaluatedProperties").filter(|asked| asked.schema != &Value::Bool(true));
         let Some(asked) = asked else { return true };
         let plain = additional(self.docs, reads).is_some_and(|additional| additional.at == asked.at);
@@ -281,14 +298,20 @@ impl<'a> Prover<'_, 'a> {
         }
         let at = &["unevaluatedProperties"];
         self.fail(
-            Fail { rule: Rule::UnsupportedKeyword, node: reads, at, writes: None, tries: Vec::new() },
+            Failure {
+                rule: CompatRule::UnsupportedKeyword,
+                node: reads,
+                at,
+                writes: None,
+                tries: Vec::new(),
+            },
             shape,
         )
     }
 }
 
 /// Whether a shape says anything of a property, be it that it may hold anything.
-fn says_anything_of(shape: &Shape<'_>, name: &str) -> bool {
+fn says_anything_of(shape: &ValueShape<'_>, name: &str) -> bool {
     shape
         .parts
         .iter()

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use jsonschema::{Draft, Registry, Validator};
 use serde_json::{Map, Value};
 
-use super::node::{Node, Side};
-use super::types::Types;
-use super::{number, walk};
+use super::node::{DocumentSide, SchemaNode};
+use super::types::TypeSet;
+use super::{number, scan};
 use crate::error::BadSchema;
 use crate::validator;
 
@@ -19,9 +19,9 @@ const ADDRESS: &str = "urn:promethean:compared";
 const PARTS_MAX: u32 = 1_000;
 
 /// One of the two documents.
-pub(super) struct Doc<'a> {
+pub(super) struct SchemaDocument<'a> {
     root: &'a Value,
-    side: Side,
+    side: DocumentSide,
     draft: Draft,
     whole: Validator,
     registry: Registry<'a>,
@@ -33,8 +33,8 @@ pub(super) struct Doc<'a> {
     odd: Option<(String, String)>,
 }
 
-impl<'a> Doc<'a> {
-    pub(super) fn new(root: &'a Value, side: Side) -> Result<Self, BadSchema> {
+impl<'a> SchemaDocument<'a> {
+    pub(super) fn new(root: &'a Value, side: DocumentSide) -> Result<Self, BadSchema> {
         let draft = validator::draft_of(root)?;
         let whole = validator::compile(root)?;
         let invalid = |error: jsonschema::ReferencingError| BadSchema::whole(error.to_string());
@@ -52,17 +52,17 @@ impl<'a> Doc<'a> {
             compiled: Cell::new(0),
             odd: None,
         };
-        let seen = walk::look_at(root);
+        let seen = scan::look_at(root);
         doc.anchors = seen.anchors;
         doc.odd = seen.odd;
         if doc.odd.is_none() {
-            doc.odd = walk::find_loop(&doc);
+            doc.odd = scan::find_loop(&doc);
         }
         Ok(doc)
     }
 
-    pub(super) fn root(&self) -> Node<'a> {
-        Node { side: self.side, at: "".into(), schema: self.root }
+    pub(super) fn root(&self) -> SchemaNode<'a> {
+        SchemaNode { side: self.side, at: "".into(), schema: self.root }
     }
 
     pub(super) fn draft(&self) -> Draft {
@@ -83,12 +83,15 @@ impl<'a> Doc<'a> {
     }
 
     /// What a node refers to, when it refers to something. In draft 7 that hides all else of the node.
-    pub(super) fn reference(&self, schema: &'a Map<String, Value>) -> Option<Result<Node<'a>, &'a str>> {
+    pub(super) fn reference(
+        &self,
+        schema: &'a Map<String, Value>,
+    ) -> Option<Result<SchemaNode<'a>, &'a str>> {
         let reference = schema.get("$ref")?.as_str()?;
         Some(self.resolve(reference).ok_or(reference))
     }
 
-    fn resolve(&self, reference: &str) -> Option<Node<'a>> {
+    fn resolve(&self, reference: &str) -> Option<SchemaNode<'a>> {
         let own = self.root.get("$id").and_then(Value::as_str).map_or("", |id| id.trim_end_matches('#'));
         let rest = if own.is_empty() { reference } else { reference.strip_prefix(own).unwrap_or(reference) };
         let fragment = if rest.is_empty() && !reference.is_empty() { "" } else { rest.strip_prefix('#')? };
@@ -99,7 +102,7 @@ impl<'a> Doc<'a> {
             self.anchors.get(pointer.as_str())?.clone()
         };
         let schema = self.root.pointer(&pointer)?;
-        (schema.is_object() || schema.is_boolean()).then(|| Node {
+        (schema.is_object() || schema.is_boolean()).then(|| SchemaNode {
             side: self.side,
             at: pointer.into(),
             schema,
@@ -107,7 +110,7 @@ impl<'a> Doc<'a> {
     }
 
     /// Whether a part of the document accepts a value; `None` when that cannot be told.
-    pub(super) fn accepts(&self, node: &Node<'a>, value: &Value) -> Option<bool> {
+    pub(super) fn accepts(&self, node: &SchemaNode<'a>, value: &Value) -> Option<bool> {
         if node.at.is_empty() {
             return Some(self.whole.is_valid(value));
         }
@@ -127,7 +130,7 @@ impl<'a> Doc<'a> {
     }
 
     /// Answers without a validator where `type`, `enum` and `const` are all that is said.
-    fn accepts_plainly(&self, node: &Node<'a>, value: &Value) -> Option<bool> {
+    fn accepts_plainly(&self, node: &SchemaNode<'a>, value: &Value) -> Option<bool> {
         let schema = match node.schema {
             Value::Bool(answer) => return Some(*answer),
             Value::Object(schema) => schema,
@@ -136,13 +139,13 @@ impl<'a> Doc<'a> {
         let mut answer = true;
         for (keyword, said) in schema {
             match keyword.as_str() {
-                "type" => answer &= Types::of_value(value).within(Types::of_keyword(Some(said))),
+                "type" => answer &= TypeSet::of_value(value).within(TypeSet::of_keyword(Some(said))),
                 "const" => answer &= number::equal(said, value),
                 "enum" => {
                     answer &=
                         said.as_array().is_some_and(|all| all.iter().any(|one| number::equal(one, value)))
                 }
-                other if walk::is_annotation(other) => {}
+                other if scan::is_annotation(other) => {}
                 _ => return None,
             }
         }

@@ -2,17 +2,18 @@
 
 use serde_json::Value;
 
-use super::{Fail, Prover};
+use super::findings::Failure;
+use super::proof::Prover;
 use crate::compat::Undeclared;
-use crate::compat::example::{self, Frame, Step};
-use crate::compat::node::{All, Node};
-use crate::compat::report::Rule;
-use crate::compat::shape::{Shape, items_of};
-use crate::compat::types::Types;
+use crate::compat::example::{self, InstanceFrame, InstanceStep};
+use crate::compat::node::{Conjunction, SchemaNode};
+use crate::compat::report::CompatRule;
+use crate::compat::shape::{ValueShape, flatten, items_of};
+use crate::compat::types::TypeSet;
 
 impl<'a> Prover<'_, 'a> {
-    pub(super) fn arrays(&mut self, shape: &Shape<'a>, reads: &Node<'a>, _hops: usize) -> bool {
-        let shape = &shape.only(Types::ARRAY);
+    pub(super) fn arrays(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, _hops: usize) -> bool {
+        let shape = &shape.only(TypeSet::ARRAY);
         if shape.types.is_empty() {
             return true;
         }
@@ -26,15 +27,25 @@ impl<'a> Prover<'_, 'a> {
                 let asked = reads.count(keyword).unwrap_or(0);
                 let tries = example::lists_of_length(self.docs, shape, asked, keyword == "maxItems");
                 let writes = shape.all(keyword).next().cloned();
-                let fail =
-                    Fail { rule: Rule::ItemCountTightened, node: reads, at: &[keyword], writes, tries };
+                let fail = Failure {
+                    rule: CompatRule::ItemCountTightened,
+                    node: reads,
+                    at: &[keyword],
+                    writes,
+                    tries,
+                };
                 proved &= self.fail(fail, shape);
             }
         }
         if reads.get("uniqueItems") == Some(&Value::Bool(true)) && !shape.is_unique() && most > 1 {
             let tries = example::lists_with_twins(self.docs, shape);
-            let fail =
-                Fail { rule: Rule::UniqueItemsAdded, node: reads, at: &["uniqueItems"], writes: None, tries };
+            let fail = Failure {
+                rule: CompatRule::UniqueItemsAdded,
+                node: reads,
+                at: &["uniqueItems"],
+                writes: None,
+                tries,
+            };
             proved &= self.fail(fail, shape);
         }
         proved &= self.items(shape, reads, most);
@@ -42,7 +53,7 @@ impl<'a> Prover<'_, 'a> {
         proved && self.unevaluated_items(shape, reads)
     }
 
-    fn items(&mut self, shape: &Shape<'a>, reads: &Node<'a>, most: u64) -> bool {
+    fn items(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, most: u64) -> bool {
         let (first, rest) = items_of(self.docs, reads);
         let mut proved = true;
         // Behind the longer of the two beginnings all items are alike; one index stands for them.
@@ -56,10 +67,15 @@ impl<'a> Prover<'_, 'a> {
             let frame = self.through_item(shape, index, index == alike);
             if asked.schema == &Value::Bool(false) && !own.is_nothing() {
                 self.frames.push(frame);
-                let item = Shape::new(Types::ALL, None);
-                let item = super::flatten(self.docs, &own).into_iter().next().unwrap_or(item);
-                let fail =
-                    Fail { rule: Rule::ItemsNarrowed, node: asked, at: &[], writes: None, tries: Vec::new() };
+                let item = ValueShape::new(TypeSet::ALL, None);
+                let item = flatten(self.docs, &own).into_iter().next().unwrap_or(item);
+                let fail = Failure {
+                    rule: CompatRule::ItemsNarrowed,
+                    node: asked,
+                    at: &[],
+                    writes: None,
+                    tries: Vec::new(),
+                };
                 proved &= self.fail(fail, &item);
                 self.frames.pop();
                 continue;
@@ -69,12 +85,12 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    fn through_item(&self, shape: &Shape<'a>, index: usize, any: bool) -> Frame<'a> {
+    fn through_item(&self, shape: &ValueShape<'a>, index: usize, any: bool) -> InstanceFrame<'a> {
         let shown = if any { "/*".to_owned() } else { format!("/{index}") };
-        Frame { shape: shape.clone(), step: Step::Index(index), shown }
+        InstanceFrame { shape: shape.clone(), step: InstanceStep::Index(index), shown }
     }
 
-    fn contains(&mut self, shape: &Shape<'a>, reads: &Node<'a>, least: u64, most: u64) -> bool {
+    fn contains(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, least: u64, most: u64) -> bool {
         let Some(asked) = reads.child("contains") else { return true };
         let counts = !self.docs.of(reads.side).is_draft_7();
         let (asked_min, asked_max) = if counts {
@@ -89,8 +105,8 @@ impl<'a> Prover<'_, 'a> {
         let tries = example::lists_for_contains(self.docs, shape, &asked);
         if !enough {
             let writes = shape.all("contains").next().cloned();
-            let fail = Fail {
-                rule: Rule::ContainsChanged,
+            let fail = Failure {
+                rule: CompatRule::ContainsChanged,
                 node: reads,
                 at: &["contains"],
                 writes,
@@ -103,13 +119,19 @@ impl<'a> Prover<'_, 'a> {
             && !self.has_no_more(shape, &asked, asked_max)
         {
             let writes = shape.all("maxContains").next().cloned();
-            let fail = Fail { rule: Rule::ContainsChanged, node: reads, at: &["maxContains"], writes, tries };
+            let fail = Failure {
+                rule: CompatRule::ContainsChanged,
+                node: reads,
+                at: &["maxContains"],
+                writes,
+                tries,
+            };
             proved &= self.fail(fail, shape);
         }
         proved
     }
 
-    fn has_contained(&mut self, shape: &Shape<'a>, asked: &Node<'a>, asked_min: u64) -> bool {
+    fn has_contained(&mut self, shape: &ValueShape<'a>, asked: &SchemaNode<'a>, asked_min: u64) -> bool {
         shape.parts.iter().any(|part| {
             let counts = !self.docs.of(part.side).is_draft_7();
             let min = if counts { part.count("minContains").unwrap_or(1) } else { 1 };
@@ -119,11 +141,11 @@ impl<'a> Prover<'_, 'a> {
                 return self.same.are(self.docs, &own, asked);
             }
             let frame = self.through_item(shape, 0, true);
-            self.quietly(|prover| prover.below(frame, &All::of(vec![own]), asked))
+            self.quietly(|prover| prover.below(frame, &Conjunction::of(vec![own]), asked))
         })
     }
 
-    fn has_no_more(&mut self, shape: &Shape<'a>, asked: &Node<'a>, asked_max: u64) -> bool {
+    fn has_no_more(&mut self, shape: &ValueShape<'a>, asked: &SchemaNode<'a>, asked_max: u64) -> bool {
         shape.parts.iter().any(|part| {
             let counts = !self.docs.of(part.side).is_draft_7();
             let max = if counts { part.count("maxContains") } else { None };
@@ -131,12 +153,12 @@ impl<'a> Prover<'_, 'a> {
                 return false;
             };
             let frame = self.through_item(shape, 0, true);
-            self.quietly(|prover| prover.below(frame, &All::of(vec![asked.clone()]), &own))
+            self.quietly(|prover| prover.below(frame, &Conjunction::of(vec![asked.clone()]), &own))
         })
     }
 
     /// Whether every item is as asked.
-    fn all_items(&mut self, shape: &Shape<'a>, asked: &Node<'a>, most: u64) -> bool {
+    fn all_items(&mut self, shape: &ValueShape<'a>, asked: &SchemaNode<'a>, most: u64) -> bool {
         (0..=shape.prefix_len(self.docs)).all(|index| {
             let own = shape.item(self.docs, index);
             let frame = self.through_item(shape, index, true);
@@ -144,14 +166,20 @@ impl<'a> Prover<'_, 'a> {
         })
     }
 
-    fn unevaluated_items(&mut self, shape: &Shape<'a>, reads: &Node<'a>) -> bool {
+    fn unevaluated_items(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let asked = reads.get("unevaluatedItems").filter(|asked| **asked != Value::Bool(true));
         if asked.is_none() || self.docs.of(reads.side).is_draft_7() {
             return true;
         }
         let at = &["unevaluatedItems"];
         self.fail(
-            Fail { rule: Rule::UnsupportedKeyword, node: reads, at, writes: None, tries: Vec::new() },
+            Failure {
+                rule: CompatRule::UnsupportedKeyword,
+                node: reads,
+                at,
+                writes: None,
+                tries: Vec::new(),
+            },
             shape,
         )
     }

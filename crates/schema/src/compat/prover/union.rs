@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Fail, Prover};
-use crate::compat::node::{All, Node};
-use crate::compat::report::Rule;
-use crate::compat::shape::{Shape, flatten};
-use crate::compat::types::Types;
+use super::findings::Failure;
+use super::proof::Prover;
+use crate::compat::node::{Conjunction, SchemaNode};
+use crate::compat::report::CompatRule;
+use crate::compat::shape::{ValueShape, flatten};
+use crate::compat::types::TypeSet;
 
 /// Values of a property that a shape is split by, at most.
 const SPLIT_MAX: usize = 32;
@@ -15,13 +16,13 @@ const SPLITS_MAX: usize = 3;
 
 /// A union of the schema that reads.
 struct Union<'n, 'a> {
-    node: &'n Node<'a>,
+    node: &'n SchemaNode<'a>,
     keyword: &'static str,
-    members: Vec<Node<'a>>,
+    members: Vec<SchemaNode<'a>>,
 }
 
 impl<'a> Prover<'_, 'a> {
-    pub(super) fn unions(&mut self, shape: &Shape<'a>, reads: &Node<'a>, hops: usize) -> bool {
+    pub(super) fn unions(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, hops: usize) -> bool {
         let mut proved = true;
         for member in reads.list("allOf") {
             proved &= self.node(shape, &member, hops + 1);
@@ -42,14 +43,14 @@ impl<'a> Prover<'_, 'a> {
             let both = shape.and(self.docs, &not).into_iter().next().unwrap_or_else(|| shape.clone());
             let writes = shape.all("not").next().cloned();
             proved &= self.fail(
-                Fail { rule: Rule::NotAdded, node: reads, at: &["not"], writes, tries: Vec::new() },
+                Failure { rule: CompatRule::NotAdded, node: reads, at: &["not"], writes, tries: Vec::new() },
                 &both,
             );
         }
         proved && self.condition(shape, reads, hops)
     }
 
-    fn condition(&mut self, shape: &Shape<'a>, reads: &Node<'a>, hops: usize) -> bool {
+    fn condition(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, hops: usize) -> bool {
         let Some(condition) = reads.child("if") else { return true };
         let mut proved = true;
         if let Some(then) = reads.child("then") {
@@ -69,9 +70,9 @@ impl<'a> Prover<'_, 'a> {
 
     fn condition_part(
         &mut self,
-        shape: &Shape<'a>,
-        reads: &Node<'a>,
-        part: &Node<'a>,
+        shape: &ValueShape<'a>,
+        reads: &SchemaNode<'a>,
+        part: &SchemaNode<'a>,
         at: &str,
         hops: usize,
     ) -> bool {
@@ -79,17 +80,23 @@ impl<'a> Prover<'_, 'a> {
             return true;
         }
         self.fail(
-            Fail { rule: Rule::ConditionChanged, node: reads, at: &[at], writes: None, tries: Vec::new() },
+            Failure {
+                rule: CompatRule::ConditionChanged,
+                node: reads,
+                at: &[at],
+                writes: None,
+                tries: Vec::new(),
+            },
             shape,
         )
     }
 
-    fn union(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
+    fn union(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         self.fits_one(shape, union) || self.split(shape, union, 0)
     }
 
     /// Whether one member takes it all, and of `oneOf` no other any of it.
-    fn fits_one(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
+    fn fits_one(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         self.quietly(|prover| {
             union.members.iter().enumerate().any(|(index, member)| {
                 prover.shape(shape, member)
@@ -98,12 +105,12 @@ impl<'a> Prover<'_, 'a> {
         })
     }
 
-    fn no_other(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>, taken: usize) -> bool {
+    fn no_other(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>, taken: usize) -> bool {
         union.members.iter().enumerate().all(|(index, other)| index == taken || self.is_apart(shape, other))
     }
 
     /// Takes a shape apart until each piece fits a member: by type, then by the values of a property.
-    fn split(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>, splits: usize) -> bool {
+    fn split(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>, splits: usize) -> bool {
         if !self.step() {
             return self.too_complex(union.node);
         }
@@ -122,7 +129,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    fn piece_fits(&mut self, piece: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
+    fn piece_fits(&mut self, piece: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         match piece.finite(self.docs) {
             Some(values) => self.values_fit(&values, union),
             None => self.fits_one(piece, union),
@@ -141,15 +148,21 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// The pieces of a shape, each with how often it was split; none when it cannot be split further.
-    fn pieces(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>, splits: usize) -> Vec<(Shape<'a>, usize)> {
-        let types: Vec<Types> = Types::EACH.into_iter().filter(|types| shape.types.meets(*types)).collect();
+    fn pieces(
+        &mut self,
+        shape: &ValueShape<'a>,
+        union: &Union<'_, 'a>,
+        splits: usize,
+    ) -> Vec<(ValueShape<'a>, usize)> {
+        let types: Vec<TypeSet> =
+            TypeSet::EACH.into_iter().filter(|types| shape.types.meets(*types)).collect();
         if types.len() > 1 {
             return types.into_iter().map(|types| (shape.only(types), splits)).collect();
         }
-        if shape.types == Types::NUMBER {
-            return vec![(shape.only(Types::INTEGER), splits), (shape.only(Types::FRACTION), splits)];
+        if shape.types == TypeSet::NUMBER {
+            return vec![(shape.only(TypeSet::INTEGER), splits), (shape.only(TypeSet::FRACTION), splits)];
         }
-        if splits >= SPLITS_MAX || shape.types != Types::OBJECT {
+        if splits >= SPLITS_MAX || shape.types != TypeSet::OBJECT {
             return Vec::new();
         }
         let Some((name, values)) = self.telling_property(shape, union) else { return Vec::new() };
@@ -170,10 +183,14 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// A property with few values that members ask for.
-    fn telling_property(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>) -> Option<(String, Vec<Value>)> {
+    fn telling_property(
+        &mut self,
+        shape: &ValueShape<'a>,
+        union: &Union<'_, 'a>,
+    ) -> Option<(String, Vec<Value>)> {
         let mut names: Vec<String> = Vec::new();
         for member in &union.members {
-            for way in flatten(self.docs, &All::of(vec![member.clone()])) {
+            for way in flatten(self.docs, &Conjunction::of(vec![member.clone()])) {
                 for part in &way.parts {
                     let telling = |name: &&str| {
                         let said = part.entry("properties", name);
@@ -200,18 +217,18 @@ impl<'a> Prover<'_, 'a> {
     }
 
     /// Reports inside of the member that the shape is meant for, when there is only one such.
-    fn union_failed(&mut self, shape: &Shape<'a>, union: &Union<'_, 'a>) -> bool {
+    fn union_failed(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         if self.quiet > 0 {
             return false;
         }
-        let near: Vec<Node<'a>> =
+        let near: Vec<SchemaNode<'a>> =
             union.members.iter().filter(|member| !self.is_apart(shape, member)).cloned().collect();
         if let [one] = near.as_slice() {
             let one = one.clone();
             return self.shape(shape, &one);
         }
         let taken = union.members.iter().any(|member| self.quietly(|prover| prover.shape(shape, member)));
-        let rule = if taken { Rule::UnionOverlap } else { Rule::UnionMemberRemoved };
+        let rule = if taken { CompatRule::UnionOverlap } else { CompatRule::UnionMemberRemoved };
         let writes = shape.parts.last().map(|part| part.schema.clone());
         let mut tries = Vec::new();
         if taken {
@@ -221,6 +238,6 @@ impl<'a> Prover<'_, 'a> {
                 }
             }
         }
-        self.fail(Fail { rule, node: union.node, at: &[union.keyword], writes, tries }, shape)
+        self.fail(Failure { rule, node: union.node, at: &[union.keyword], writes, tries }, shape)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::compat::shape::Shape;
+use crate::compat::shape::ValueShape;
 
 /// Strings that many patterns are about.
 const COMMON: [&str; 18] = [
@@ -33,7 +33,7 @@ fn of_format(format: &str) -> &'static str {
 }
 
 /// Strings for a shape.
-pub(super) fn of_shape(shape: &Shape<'_>) -> Vec<Value> {
+pub(super) fn of_shape(shape: &ValueShape<'_>) -> Vec<Value> {
     let mut texts: Vec<String> = Vec::new();
     texts.extend(shape.all("format").filter_map(Value::as_str).map(|format| of_format(format).to_owned()));
     texts.extend(shape.all("pattern").filter_map(Value::as_str).flat_map(like));
@@ -51,7 +51,7 @@ pub(super) fn of_shape(shape: &Shape<'_>) -> Vec<Value> {
 }
 
 /// Strings of a length for a shape.
-pub(super) fn of_length(shape: &Shape<'_>, length: u64) -> Vec<Value> {
+pub(super) fn of_length(shape: &ValueShape<'_>, length: u64) -> Vec<Value> {
     let length = usize::try_from(length).unwrap_or(0);
     let mut texts = vec!["x".repeat(length), "0".repeat(length), "A".repeat(length)];
     for pattern in shape.all("pattern").filter_map(Value::as_str) {

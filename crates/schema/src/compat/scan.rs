@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::doc::Doc;
-use super::node::{Node, join};
+use super::document::SchemaDocument;
+use super::node::{SchemaNode, join};
 
 /// Keywords that say nothing about which instances are accepted, in both drafts.
 pub(super) const ANNOTATIONS: [&str; 14] = [
@@ -40,7 +40,7 @@ const IN_PLACE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "el
 
 /// What a document holds beside its rules.
 #[derive(Default)]
-pub(super) struct Seen<'a> {
+pub(super) struct DocumentScan<'a> {
     /// Plain names of places.
     pub(super) anchors: HashMap<&'a str, String>,
     /// A keyword whose meaning depends on more than its place: (pointer of the schema it is in, keyword).
@@ -48,8 +48,8 @@ pub(super) struct Seen<'a> {
 }
 
 /// Collects anchors, and finds what keeps parts of the document from being looked at one by one.
-pub(super) fn look_at(root: &Value) -> Seen<'_> {
-    let mut seen = Seen::default();
+pub(super) fn look_at(root: &Value) -> DocumentScan<'_> {
+    let mut seen = DocumentScan::default();
     let mut open = vec![(Rc::<str>::from(""), root, false)];
     while let Some((at, value, names)) = open.pop() {
         match value {
@@ -75,7 +75,7 @@ pub(super) fn look_at(root: &Value) -> Seen<'_> {
     seen
 }
 
-fn note<'a>(seen: &mut Seen<'a>, at: &str, schema: &'a Map<String, Value>) {
+fn note<'a>(seen: &mut DocumentScan<'a>, at: &str, schema: &'a Map<String, Value>) {
     for keyword in ["$anchor", "$dynamicAnchor"] {
         if let Some(name) = schema.get(keyword).and_then(Value::as_str) {
             seen.anchors.insert(name, at.to_owned());
@@ -92,7 +92,7 @@ fn note<'a>(seen: &mut Seen<'a>, at: &str, schema: &'a Map<String, Value>) {
 }
 
 /// Finds a schema that asks for itself about the same place of an instance, which has no meaning.
-pub(super) fn find_loop(doc: &Doc<'_>) -> Option<(String, String)> {
+pub(super) fn find_loop(doc: &SchemaDocument<'_>) -> Option<(String, String)> {
     let mut done = HashSet::new();
     let mut roots = vec![doc.root()];
     let mut known = HashSet::new();
@@ -109,8 +109,12 @@ pub(super) fn find_loop(doc: &Doc<'_>) -> Option<(String, String)> {
     None
 }
 
-fn loop_from<'a>(doc: &Doc<'a>, root: Node<'a>, done: &mut HashSet<Rc<str>>) -> Option<Rc<str>> {
-    let mut path: Vec<(Rc<str>, Vec<Node<'a>>)> = Vec::new();
+fn loop_from<'a>(
+    doc: &SchemaDocument<'a>,
+    root: SchemaNode<'a>,
+    done: &mut HashSet<Rc<str>>,
+) -> Option<Rc<str>> {
+    let mut path: Vec<(Rc<str>, Vec<SchemaNode<'a>>)> = Vec::new();
     let mut on_path = HashSet::new();
     let mut next = Some(root);
     loop {
@@ -134,7 +138,7 @@ fn loop_from<'a>(doc: &Doc<'a>, root: Node<'a>, done: &mut HashSet<Rc<str>>) -> 
 }
 
 /// The schemas that a schema asks about the same place of an instance.
-fn in_place<'a>(doc: &Doc<'a>, node: &Node<'a>) -> Vec<Node<'a>> {
+fn in_place<'a>(doc: &SchemaDocument<'a>, node: &SchemaNode<'a>) -> Vec<SchemaNode<'a>> {
     let Some(schema) = node.object() else { return Vec::new() };
     let target = doc.reference(schema).and_then(Result::ok);
     if target.is_some() && doc.is_draft_7() {
@@ -152,7 +156,7 @@ fn in_place<'a>(doc: &Doc<'a>, node: &Node<'a>) -> Vec<Node<'a>> {
 }
 
 /// The schemas that a schema asks about places below.
-fn below<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
+fn below<'a>(node: &SchemaNode<'a>) -> Vec<SchemaNode<'a>> {
     let mut nodes = Vec::new();
     for keyword in ["properties", "patternProperties"] {
         nodes.extend(node.names(keyword).filter_map(|name| node.entry(keyword, name)));

@@ -5,43 +5,47 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::object::dependent_schemas;
-use super::{Docs, Shape};
-use crate::compat::node::{All, Node, Side};
-use crate::compat::number::Exact;
-use crate::compat::types::Types;
-use crate::compat::walk::is_annotation;
+use super::container::dependent_schemas;
+use super::{SchemaPair, ValueShape};
+use crate::compat::node::{Conjunction, DocumentSide, SchemaNode};
+use crate::compat::number::ExactNumber;
+use crate::compat::scan::is_annotation;
+use crate::compat::types::TypeSet;
 
 /// Ways of one schema that are looked at; past it its unions are left out.
 const SHAPES_MAX: usize = 64;
 
 /// A shape that is being put together.
 #[derive(Clone)]
-struct Growing<'a> {
-    shape: Shape<'a>,
-    todo: Vec<Node<'a>>,
-    seen: HashSet<(Side, Rc<str>)>,
+struct PartialShape<'a> {
+    shape: ValueShape<'a>,
+    todo: Vec<SchemaNode<'a>>,
+    seen: HashSet<(DocumentSide, Rc<str>)>,
 }
 
 /// Every way in which an instance can be as all of the schemas ask.
-pub(in super::super) fn flatten<'a>(docs: &Docs<'a>, all: &All<'a>) -> Vec<Shape<'a>> {
-    flatten_from(docs, Shape::new(all.types, all.values.clone()), all.nodes.clone())
+pub(crate) fn flatten<'a>(docs: &SchemaPair<'a>, all: &Conjunction<'a>) -> Vec<ValueShape<'a>> {
+    flatten_from(docs, ValueShape::new(all.types, all.values.clone()), all.nodes.clone())
 }
 
-impl<'a> Shape<'a> {
+impl<'a> ValueShape<'a> {
     /// Every way in which this shape can also be as a schema asks.
-    pub(in super::super) fn and(&self, docs: &Docs<'a>, node: &Node<'a>) -> Vec<Self> {
+    pub(crate) fn and(&self, docs: &SchemaPair<'a>, node: &SchemaNode<'a>) -> Vec<Self> {
         flatten_from(docs, self.clone(), vec![node.clone()])
     }
 }
 
-fn flatten_from<'a>(docs: &Docs<'a>, shape: Shape<'a>, todo: Vec<Node<'a>>) -> Vec<Shape<'a>> {
-    let start = Growing { shape, todo, seen: HashSet::new() };
+fn flatten_from<'a>(
+    docs: &SchemaPair<'a>,
+    shape: ValueShape<'a>,
+    todo: Vec<SchemaNode<'a>>,
+) -> Vec<ValueShape<'a>> {
+    let start = PartialShape { shape, todo, seen: HashSet::new() };
     grow(docs, start.clone(), true).or_else(|| grow(docs, start, false)).unwrap_or_default()
 }
 
 /// Grows to the end; `None` when there are too many ways.
-fn grow<'a>(docs: &Docs<'a>, start: Growing<'a>, unions: bool) -> Option<Vec<Shape<'a>>> {
+fn grow<'a>(docs: &SchemaPair<'a>, start: PartialShape<'a>, unions: bool) -> Option<Vec<ValueShape<'a>>> {
     let mut open = vec![start];
     let mut done = Vec::new();
     while let Some(mut growing) = open.pop() {
@@ -61,9 +65,9 @@ fn grow<'a>(docs: &Docs<'a>, start: Growing<'a>, unions: bool) -> Option<Vec<Sha
     Some(done)
 }
 
-impl<'a> Growing<'a> {
+impl<'a> PartialShape<'a> {
     /// Adds a schema, and gives the ways that are left.
-    fn take(mut self, docs: &Docs<'a>, node: &Node<'a>, unions: bool) -> Vec<Self> {
+    fn take(mut self, docs: &SchemaPair<'a>, node: &SchemaNode<'a>, unions: bool) -> Vec<Self> {
         let Some(schema) = node.object() else {
             return if node.schema == &Value::Bool(false) { Vec::new() } else { vec![self] };
         };
@@ -80,9 +84,9 @@ impl<'a> Growing<'a> {
                 return vec![self];
             }
         }
-        self.shape.types = self.shape.types.and(Types::of_keyword(node.get("type")));
-        if matches!(node.get("multipleOf").and_then(Exact::of_value), Some(Exact::Whole(_))) {
-            self.shape.types = self.shape.types.without(Types::FRACTION);
+        self.shape.types = self.shape.types.and(TypeSet::of_keyword(node.get("type")));
+        if matches!(node.get("multipleOf").and_then(ExactNumber::of_value), Some(ExactNumber::Whole(_))) {
+            self.shape.types = self.shape.types.without(TypeSet::FRACTION);
         }
         self.shape.parts.push(node.clone());
         self.todo.extend(node.list("allOf"));
@@ -112,14 +116,14 @@ impl<'a> Growing<'a> {
         way.shape.absent.extend(choice.absent.map(str::to_owned));
         for node in &choice.holds {
             if !hides_its_type(node) {
-                way.shape.types = way.shape.types.and(Types::of_keyword(node.get("type")));
+                way.shape.types = way.shape.types.and(TypeSet::of_keyword(node.get("type")));
             }
         }
         way
     }
 
     /// Takes out what a schema accepts; `None` when nothing is left.
-    fn without(mut self, not: Node<'a>) -> Option<Self> {
+    fn without(mut self, not: SchemaNode<'a>) -> Option<Self> {
         let Some(schema) = not.object() else {
             return (not.schema == &Value::Bool(false)).then_some(self);
         };
@@ -128,7 +132,7 @@ impl<'a> Growing<'a> {
         }
         let only = |keywords: &[&str]| schema.keys().all(|key| keywords.contains(&key.as_str()));
         if only(&["type"]) {
-            self.shape.types = self.shape.types.without(Types::of_keyword(not.get("type")));
+            self.shape.types = self.shape.types.without(TypeSet::of_keyword(not.get("type")));
         } else if only(&["not"]) {
             self.todo.extend(not.child("not"));
         } else if only(&["anyOf"]) {
@@ -139,7 +143,7 @@ impl<'a> Growing<'a> {
             && let Some([Value::String(name)]) =
                 not.get("required").and_then(Value::as_array).map(Vec::as_slice)
         {
-            self.shape.types = self.shape.types.and(Types::OBJECT);
+            self.shape.types = self.shape.types.and(TypeSet::OBJECT);
             self.shape.absent.insert(name.clone());
         } else {
             self.shape.nots.push(not);
@@ -149,21 +153,21 @@ impl<'a> Growing<'a> {
 }
 
 /// A draft 7 schema with a reference hides its own type.
-fn hides_its_type(node: &Node<'_>) -> bool {
+fn hides_its_type(node: &SchemaNode<'_>) -> bool {
     node.get("$ref").is_some()
 }
 
 /// One member of a union.
 #[derive(Default)]
 struct Choice<'a> {
-    holds: Vec<Node<'a>>,
-    fails: Vec<Node<'a>>,
+    holds: Vec<SchemaNode<'a>>,
+    fails: Vec<SchemaNode<'a>>,
     present: Option<&'a str>,
     absent: Option<&'a str>,
 }
 
 /// The unions of a schema, each as its members.
-fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
+fn choices_of<'a>(docs: &SchemaPair<'a>, node: &SchemaNode<'a>) -> Vec<Vec<Choice<'a>>> {
     let mut unions = Vec::new();
     let any = node.list("anyOf");
     if !any.is_empty() {
@@ -173,7 +177,7 @@ fn choices_of<'a>(docs: &Docs<'a>, node: &Node<'a>) -> Vec<Vec<Choice<'a>>> {
     }
     let one = node.list("oneOf");
     if !one.is_empty() {
-        let choice = |(index, member): (usize, &Node<'a>)| Choice {
+        let choice = |(index, member): (usize, &SchemaNode<'a>)| Choice {
             holds: vec![member.clone()],
             fails: one
                 .iter()

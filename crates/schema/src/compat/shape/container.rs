@@ -1,19 +1,19 @@
-//! Objects of a shape.
+//! Objects and arrays of a shape.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Docs, Shape};
+use super::{SchemaPair, ValueShape};
 use crate::compat::Undeclared;
-use crate::compat::node::{All, Node, Side};
+use crate::compat::node::{Conjunction, DocumentSide, SchemaNode};
 
 /// Properties that are not listed by name.
-pub(in super::super) struct Others<'a> {
+pub(crate) struct OtherProperties<'a> {
     /// What holds for them.
-    pub(in super::super) all: All<'a>,
+    pub(crate) all: Conjunction<'a>,
     /// They match this pattern of the shape; without one they match no pattern of that part.
-    pub(in super::super) pattern: Option<&'a str>,
+    pub(crate) pattern: Option<&'a str>,
 }
 
 /// Keywords that make a schema see more properties than its own.
@@ -31,7 +31,7 @@ const SEES_MORE: [&str; 10] = [
 ];
 
 /// What a part says about properties that it does not list.
-pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Option<Node<'a>> {
+pub(crate) fn additional<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>) -> Option<SchemaNode<'a>> {
     let plain = || SEES_MORE.iter().all(|keyword| part.get(keyword).is_none());
     part.child("additionalProperties").or_else(|| {
         let knows = !docs.of(part.side).is_draft_7();
@@ -43,12 +43,12 @@ pub(in super::super) fn additional<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Opti
 type DependentNames<'a> = (&'static str, &'a str, Vec<&'a str>);
 
 /// The keywords of dependencies. The validator reads the old one in the new draft, too.
-fn dependent_keywords(docs: &Docs<'_>, part: &Node<'_>, own: &'static str) -> Vec<&'static str> {
+fn dependent_keywords(docs: &SchemaPair<'_>, part: &SchemaNode<'_>, own: &'static str) -> Vec<&'static str> {
     if docs.of(part.side).is_draft_7() { vec!["dependencies"] } else { vec![own, "dependencies"] }
 }
 
 /// The lists of `dependentRequired` and `dependencies`.
-pub(in super::super) fn dependent_names<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<DependentNames<'a>> {
+pub(crate) fn dependent_names<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>) -> Vec<DependentNames<'a>> {
     let mut all = Vec::new();
     for keyword in dependent_keywords(docs, part, "dependentRequired") {
         let Some(Value::Object(map)) = part.get(keyword) else { continue };
@@ -62,15 +62,32 @@ pub(in super::super) fn dependent_names<'a>(docs: &Docs<'a>, part: &Node<'a>) ->
 }
 
 /// The schemas of `dependentSchemas` and `dependencies`.
-pub(in super::super) fn dependent_schemas<'a>(docs: &Docs<'a>, part: &Node<'a>) -> Vec<(&'a str, Node<'a>)> {
+pub(crate) fn dependent_schemas<'a>(
+    docs: &SchemaPair<'a>,
+    part: &SchemaNode<'a>,
+) -> Vec<(&'a str, SchemaNode<'a>)> {
     let keywords = dependent_keywords(docs, part, "dependentSchemas").into_iter();
     let all = keywords.flat_map(|keyword| part.names(keyword).map(move |name| (keyword, name)));
     all.filter_map(|(keyword, name)| Some((name, part.entry(keyword, name)?))).collect()
 }
 
-impl<'a> Shape<'a> {
+/// The schemas of the first items of a part, and the one of all further items.
+pub(crate) fn items_of<'a>(
+    docs: &SchemaPair<'a>,
+    part: &SchemaNode<'a>,
+) -> (Vec<SchemaNode<'a>>, Option<SchemaNode<'a>>) {
+    if docs.of(part.side).is_draft_7() {
+        return match part.get("items") {
+            Some(Value::Array(_)) => (part.list("items"), part.child("additionalItems")),
+            _ => (Vec::new(), part.child("items")),
+        };
+    }
+    (part.list("prefixItems"), part.child("items"))
+}
+
+impl<'a> ValueShape<'a> {
     /// The properties that an object has for certain.
-    pub(in super::super) fn required(&self, docs: &Docs<'a>) -> BTreeSet<&str> {
+    pub(crate) fn required(&self, docs: &SchemaPair<'a>) -> BTreeSet<&str> {
         let listed = self.all("required").filter_map(Value::as_array).flatten().filter_map(Value::as_str);
         let mut names: BTreeSet<&str> = listed.chain(self.present.iter().map(String::as_str)).collect();
         let dependent: Vec<_> = self.parts.iter().flat_map(|part| dependent_names(docs, part)).collect();
@@ -88,7 +105,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The properties that are named anywhere, whether they can be there or not.
-    pub(in super::super) fn named(&self, docs: &Docs<'a>) -> BTreeSet<&str> {
+    pub(crate) fn named(&self, docs: &SchemaPair<'a>) -> BTreeSet<&str> {
         let mut names = self.required(docs);
         names.extend(self.fields.keys().map(String::as_str));
         for part in &self.parts {
@@ -98,8 +115,8 @@ impl<'a> Shape<'a> {
     }
 
     /// What holds for the property of a name.
-    pub(in super::super) fn property(&self, docs: &Docs<'a>, name: &str) -> All<'a> {
-        let mut all = All::of(Vec::new());
+    pub(crate) fn property(&self, docs: &SchemaPair<'a>, name: &str) -> Conjunction<'a> {
+        let mut all = Conjunction::of(Vec::new());
         for part in &self.parts {
             all.nodes.extend(property_of(docs, part, name).unwrap_or_default());
         }
@@ -115,17 +132,17 @@ impl<'a> Shape<'a> {
     }
 
     /// Whether what is required is all that there is room for.
-    fn is_full(&self, docs: &Docs<'a>) -> bool {
+    fn is_full(&self, docs: &SchemaPair<'a>) -> bool {
         self.at_most("maxProperties").is_some_and(|most| self.required(docs).len() as u64 >= most)
     }
 
     /// What holds for properties that are not named. With a pattern, only for those that match it.
-    pub(in super::super) fn others(&self, docs: &Docs<'a>, pattern: Option<&str>) -> Vec<Others<'a>> {
+    pub(crate) fn others(&self, docs: &SchemaPair<'a>, pattern: Option<&str>) -> Vec<OtherProperties<'a>> {
         if self.is_full(docs) {
             return Vec::new();
         }
         let mut base = Vec::new();
-        let mut split: Option<&Node<'a>> = None;
+        let mut split: Option<&SchemaNode<'a>> = None;
         for part in &self.parts {
             let same = pattern.and_then(|pattern| part.entry("patternProperties", pattern));
             if let Some(same) = same {
@@ -136,23 +153,23 @@ impl<'a> Shape<'a> {
                 split.get_or_insert(part);
             }
         }
-        let with = |more: Option<Node<'a>>| All::of(base.iter().cloned().chain(more).collect());
+        let with = |more: Option<SchemaNode<'a>>| Conjunction::of(base.iter().cloned().chain(more).collect());
         let mut others = Vec::new();
         let mut rest = with(split.and_then(|part| additional(docs, part)));
         if self.is_closed_by_reading(docs) {
             let matched = pattern.is_some_and(|pattern| {
                 self.parts.iter().any(|part| {
-                    part.side == Side::Writes && part.entry("patternProperties", pattern).is_some()
+                    part.side == DocumentSide::Writes && part.entry("patternProperties", pattern).is_some()
                 })
             });
             if !matched {
                 rest.values = Some(Vec::new());
             }
         }
-        others.push(Others { all: rest, pattern: None });
+        others.push(OtherProperties { all: rest, pattern: None });
         if let Some(part) = split {
             for pattern in part.names("patternProperties") {
-                others.push(Others {
+                others.push(OtherProperties {
                     all: with(part.entry("patternProperties", pattern)),
                     pattern: Some(pattern),
                 });
@@ -161,7 +178,7 @@ impl<'a> Shape<'a> {
             if self.is_closed_by_reading(docs) {
                 for part in self.parts.iter().filter(|other| other.at != part.at || other.side != part.side) {
                     for pattern in part.names("patternProperties") {
-                        others.push(Others { all: with(None), pattern: Some(pattern) });
+                        others.push(OtherProperties { all: with(None), pattern: Some(pattern) });
                     }
                 }
             }
@@ -172,8 +189,8 @@ impl<'a> Shape<'a> {
 
     /// Whether undeclared properties are taken to be absent. An object that declares nothing is a bag, and one that
     /// says something of additional properties means it.
-    fn is_closed_by_reading(&self, docs: &Docs<'a>) -> bool {
-        let own = || self.parts.iter().filter(|part| part.side == Side::Writes);
+    fn is_closed_by_reading(&self, docs: &SchemaPair<'a>) -> bool {
+        let own = || self.parts.iter().filter(|part| part.side == DocumentSide::Writes);
         docs.undeclared == Undeclared::Absent
             && !self.lossy
             && own().any(|part| part.names("properties").next().is_some())
@@ -184,8 +201,8 @@ impl<'a> Shape<'a> {
             })
     }
 
-    fn is_declared(&self, docs: &Docs<'a>, name: &str) -> bool {
-        self.parts.iter().filter(|part| part.side == Side::Writes).any(|part| {
+    fn is_declared(&self, docs: &SchemaPair<'a>, name: &str) -> bool {
+        self.parts.iter().filter(|part| part.side == DocumentSide::Writes).any(|part| {
             let listed = |keyword: &str| part.names(keyword).any(|one| one == name);
             let required = part.get("required").and_then(Value::as_array);
             listed("properties")
@@ -201,12 +218,12 @@ impl<'a> Shape<'a> {
     }
 
     /// How many properties an object has at least.
-    pub(in super::super) fn properties_min(&self, docs: &Docs<'a>) -> u64 {
+    pub(crate) fn properties_min(&self, docs: &SchemaPair<'a>) -> u64 {
         self.at_least("minProperties").max(self.required(docs).len() as u64)
     }
 
     /// How many properties an object has at most.
-    pub(in super::super) fn properties_max(&self, docs: &Docs<'a>) -> u64 {
+    pub(crate) fn properties_max(&self, docs: &SchemaPair<'a>) -> u64 {
         let said = self.at_most("maxProperties").unwrap_or(u64::MAX);
         if !self.others(docs, None).is_empty() {
             return said;
@@ -216,8 +233,41 @@ impl<'a> Shape<'a> {
     }
 }
 
+/// Arrays.
+impl<'a> ValueShape<'a> {
+    /// What holds for the item at an index.
+    pub(crate) fn item(&self, docs: &SchemaPair<'a>, index: usize) -> Conjunction<'a> {
+        let mut nodes = Vec::new();
+        for part in &self.parts {
+            let (first, rest) = items_of(docs, part);
+            nodes.extend(first.get(index).cloned().or(rest));
+        }
+        Conjunction::of(nodes)
+    }
+
+    /// From here on all items are alike.
+    pub(crate) fn prefix_len(&self, docs: &SchemaPair<'a>) -> usize {
+        self.parts.iter().map(|part| items_of(docs, part).0.len()).max().unwrap_or(0)
+    }
+
+    pub(crate) fn items_min(&self) -> u64 {
+        self.at_least("minItems")
+    }
+
+    /// How many items there are at most. A place that nothing fits ends the array.
+    pub(crate) fn items_max(&self, docs: &SchemaPair<'a>) -> u64 {
+        let said = self.at_most("maxItems").unwrap_or(u64::MAX);
+        let end = (0..=self.prefix_len(docs)).find(|index| self.item(docs, *index).is_nothing());
+        end.map_or(said, |end| said.min(end as u64))
+    }
+
+    pub(crate) fn is_unique(&self) -> bool {
+        self.all("uniqueItems").any(|value| value == &Value::Bool(true))
+    }
+}
+
 /// What one part says about the property of a name; `None` when a pattern does not tell.
-fn property_of<'a>(docs: &Docs<'a>, part: &Node<'a>, name: &str) -> Option<Vec<Node<'a>>> {
+fn property_of<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>, name: &str) -> Option<Vec<SchemaNode<'a>>> {
     let mut nodes: Vec<_> = part.entry("properties", name).into_iter().collect();
     for pattern in part.names("patternProperties") {
         match docs.of(part.side).matches(pattern, name) {
