@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a command-line tool reports on stdout")]
 
+mod cycles;
 mod docs;
 mod duplicates;
 mod edges;
@@ -31,6 +32,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy           sizes, leftovers, whitespace, manifests, the code map
   docs-tags      every command in the documents is run by something
   docs-commands  build the binary and run the commands of the documents
+  cycles CRATE   print the dependency cycles between the top modules of a crate
   planted        show that the suite catches each planted bug
 ";
 
@@ -60,6 +62,7 @@ fn run(args: &[String]) -> Result<()> {
     match args {
         [command] if command == "check" => run_checks(&repo, |_| true),
         [command] if command == "docs-commands" => docs::run_commands(&repo),
+        [command, name] if command == "cycles" => cycles::print(&repo, name),
         [command] if command == "planted" => planted::run(&repo),
         [command] if CHECKS.iter().any(|(name, _)| name == command) => {
             run_checks(&repo, |name| name == command)

@@ -49,10 +49,10 @@ mod tests {
 
     #[test]
     fn only_passing_planted_tests_count() {
-        assert!(is_caught("test suite::planted::planted_skip_sync ... ok"));
+        assert!(is_caught("test suite::planted_bugs_are_caught::planted_skip_sync ... ok"));
         assert!(!is_caught("test planted_skip_sync ... FAILED"));
         assert!(!is_caught("test recovers ... ok"));
-        assert!(!is_caught("test suite::planted::planted_nothing_finds_nothing ... ok"));
+        assert!(!is_caught("test suite::planted_bugs_are_caught::planted_nothing_finds_nothing ... ok"));
         assert!(!is_caught("test result: ok. 0 passed; planted"));
     }
 }

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use hyper::Method;
-use promethean_model::{Clock, CollectionName, SystemClock, TopicName};
-use promethean_projections::moment;
+use promethean_model::{Clock, CollectionName, Moment, SystemClock, TopicName};
 use serde_json::Value;
 
 use crate::output::print_line;
@@ -66,10 +65,10 @@ async fn documents(args: &AtArgs, collection: &CollectionName) -> Result<ExitCod
     let remote = Remote::new(&args.server)?;
     // Once for all pages: they are about one time.
     let now = SystemClock::new().wall_ms();
-    let at = moment::parse(&args.at, now)?;
+    let at = Moment::parse(&args.at, now)?.ms();
     let (asked, list) = match &args.since {
         None => (format!("at?at={at}"), "documents"),
-        Some(since) => (format!("diff?from={}&to={at}", moment::parse(since, now)?), "differences"),
+        Some(since) => (format!("diff?from={}&to={at}", Moment::parse(since, now)?.ms()), "differences"),
     };
     let mut after: Option<String> = None;
     loop {

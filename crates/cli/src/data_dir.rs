@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use promethean_log::state::NoState;
-use promethean_log::{Log, NoObserver, OpenArgs, OpenError, Options, RealDisk, RecoveryReport};
+use promethean_log::{Log, LogOpenError, LogOptions, NoObserver, OpenArgs, RealDisk, RecoveryReport};
 use promethean_model::SystemClock;
 
 /// Opens the log in `dir`, creating it if there is none.
-pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<Log>, RecoveryReport), OpenError> {
-    let disk = RealDisk::new(dir).map_err(|source| OpenError::Io {
+pub(crate) fn open(dir: &Path, options: LogOptions) -> Result<(Arc<Log>, RecoveryReport), LogOpenError> {
+    let disk = RealDisk::new(dir).map_err(|source| LogOpenError::Io {
         action: "open",
         file: dir.display().to_string(),
         source,

@@ -10,11 +10,10 @@ use clap::{Args, Subcommand};
 use promethean_gateway::auth::jwt::sign;
 use promethean_gateway::auth::static_tokens::mint;
 use promethean_gateway::auth::{Grants, Identity, Secret, TokenHash};
-use promethean_model::{Clock, Millis, SystemClock};
+use promethean_model::{Clock, Millis, Moment, SystemClock};
 use serde_json::{Value, json};
 
 use crate::config;
-use crate::config::moment::Moment;
 use crate::output::{Line, print_line};
 
 /// Exit code of `check` when the token is not good.

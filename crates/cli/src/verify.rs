@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use promethean_log::{Damage, OpenError, Options, RecoveryReport, VerifyReport};
+use promethean_log::{LogDamage, LogOpenError, LogOptions, LogVerifyReport, RecoveryReport};
 use promethean_model::SystemClock;
 use promethean_store::embedded::{self, EmbeddedStore};
 use promethean_store::port::Store;
@@ -22,9 +22,9 @@ const EXIT_DAMAGED: u8 = 1;
 #[derive(Debug, Default)]
 struct Findings {
     opened: RecoveryReport,
-    read: VerifyReport,
+    read: LogVerifyReport,
     /// All damage, met at the open or after it, each once.
-    damage: Vec<Damage>,
+    damage: Vec<LogDamage>,
     /// What could not be read, or does not fit, in words.
     errors: Vec<String>,
     /// Entries of state that were read; `None` where there is no state.
@@ -32,7 +32,7 @@ struct Findings {
 }
 
 impl Findings {
-    fn new(opened: RecoveryReport, read: VerifyReport) -> Findings {
+    fn new(opened: RecoveryReport, read: LogVerifyReport) -> Findings {
         let mut damage = read.damage.clone();
         damage.extend(opened.damage.iter().filter(|met| !read.damage.contains(met)).cloned());
         let errors = read.errors.clone();
@@ -65,15 +65,17 @@ fn look(dir: &Path) -> Result<Findings> {
 }
 
 /// Without threads nothing is written behind the reader's back.
-fn options() -> Options {
-    Options { threads: false, ..Options::default() }
+fn options() -> LogOptions {
+    LogOptions { threads: false, ..LogOptions::default() }
 }
 
 /// A directory that a log has used alone.
 fn look_at_log(dir: &Path) -> Result<Findings> {
     match data_dir::open(dir, options()) {
         Ok((log, opened)) => Ok(Findings::new(opened, log.verify(&mut show_progress))),
-        Err(OpenError::CorruptRange(damage)) => Ok(Findings { damage: vec![damage], ..Findings::default() }),
+        Err(LogOpenError::CorruptRange(damage)) => {
+            Ok(Findings { damage: vec![damage], ..Findings::default() })
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -86,7 +88,7 @@ fn look_at_store(dir: &Path) -> Result<Findings> {
         let opened = EmbeddedStore::open(dir, Arc::new(SystemClock::new()), options).await;
         let (store, opened) = match opened {
             Ok(opened) => opened,
-            Err(embedded::OpenError::Log(OpenError::CorruptRange(damage))) => {
+            Err(embedded::OpenError::Log(LogOpenError::CorruptRange(damage))) => {
                 return Ok(Findings { damage: vec![damage], ..Findings::default() });
             }
             Err(error @ embedded::OpenError::StateCorrupt { .. }) => {
@@ -129,7 +131,7 @@ fn line(findings: &Findings) -> Line {
         .with("errors", findings.errors.clone())
 }
 
-fn damage_json(damage: &Damage) -> Value {
+fn damage_json(damage: &LogDamage) -> Value {
     json!({
         "file": damage.file,
         "from_byte": damage.from_byte,

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::{Audit, Record};
-use crate::auth::{Access, AuthError, Authenticator, Identity, Secret, Standing};
-use crate::http::metrics::GatewayMetrics;
+use crate::auth::{Access, AuthError, AuthSession, Authenticator, Identity, Secret};
 use crate::listen::origin::Origins;
+use crate::metrics::{GatewayMetrics, UsageLimit};
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Accounts};
@@ -69,13 +69,13 @@ impl App {
             && let Some(retry_after_ms) = self.failures.wait_ms(peer, now_ms)
             && !self.failures.was_good(token)
         {
-            self.metrics.over_quota("auth_failures");
+            self.metrics.over_quota(UsageLimit::AuthFailures);
             return Err(AuthError::TooMany { retry_after_ms });
         }
         let known = self.auth.authenticate(token).await;
         if let Err(error @ AuthError::BadToken(_)) = &known {
             if let Some(retry_after_ms) = self.failures.failed(peer, now_ms) {
-                self.metrics.over_quota("auth_failures");
+                self.metrics.over_quota(UsageLimit::AuthFailures);
                 return Err(AuthError::TooMany { retry_after_ms });
             }
             // Only those that count: others could be any number.
@@ -100,11 +100,15 @@ impl App {
     }
 
     /// As [`App::identify`], of a client that stays.
-    pub(crate) async fn standing(&self, peer: IpAddr, token: Option<Secret>) -> Result<Standing, AuthError> {
+    pub(crate) async fn session(
+        &self,
+        peer: IpAddr,
+        token: Option<Secret>,
+    ) -> Result<AuthSession, AuthError> {
         let seen = self.auth.generation();
         let text = token.as_ref().and_then(Secret::reveal_text);
         let identity = self.identify(peer, text).await?;
-        Ok(Standing::known(&self.auth, text, seen, identity))
+        Ok(AuthSession::known(&self.auth, text, seen, identity))
     }
 
     /// What an identity uses, if it is limited.
@@ -123,8 +127,8 @@ impl App {
         let now_ms = self.clock.monotonic_ms();
         let has_events = |topic: &TopicName| self.bus.end_of(topic) > Offset::ZERO;
         let begun = account.begin_topics(topics, has_events, now_ms);
-        begun.inspect_err(|_| self.metrics.over_quota("topics"))?;
+        begun.inspect_err(|_| self.metrics.over_quota(UsageLimit::Topics))?;
         let paid = account.publish(events, bytes, now_ms);
-        paid.inspect_err(|_| self.metrics.over_quota("publish"))
+        paid.inspect_err(|_| self.metrics.over_quota(UsageLimit::Publish))
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`gateway`], `app`, [`options`] | starting and stopping, what connections share, what can be set |
 //! | [`auth`] | who a client is, and what that client may do |
+//! | `metrics` | what is counted, one declaration per metric |
 //! | `listen` | accepting connections, their timeouts, origins, TLS |
 //! | `ws` | the WebSocket protocol |
 //! | `http` | routes |
@@ -20,6 +21,7 @@ mod events;
 pub mod gateway;
 mod http;
 mod listen;
+mod metrics;
 pub mod options;
 mod refusal;
 pub mod trust;

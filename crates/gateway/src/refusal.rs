@@ -1,27 +1,31 @@
-//! Every answer that says no.
+//! Refusals: every error of the bus, the projections and authentication as an answer with code, status and message.
+//! The matches over error kinds have no wildcard, so that a new kind does not compile until it has a status.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use promethean_bus::BusError;
-use promethean_bus::pattern::Subject;
+use promethean_delivery::{DeliveryError, Subject};
 use promethean_model::Offset;
-use promethean_projections::ProjectionError;
+use promethean_projections::{ProjectionError, ReadError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::error;
 
 use crate::auth::AuthError;
 
-/// A refusal: a stable word for programs, and a message for people that says what to change.
+/// The message of an error whose reason is for the server's log only.
+const STORAGE_FAILED: &str = "storage failed; the server's log says why";
+
+/// A refusal: a stable code for programs, and a message that tells people what to change.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) retry_after_ms: Option<u64>,
-    /// More fields of the answer.
+    /// Further fields of the answer.
     pub(crate) more: Map<String, Value>,
-    /// A header of the HTTP answer.
+    /// A header for the HTTP answer.
     header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
@@ -30,25 +34,25 @@ impl Refusal {
         Self { status, code, message: message.into(), retry_after_ms: None, more: Map::new(), header: None }
     }
 
-    /// What was sent makes no sense.
+    /// The request is wrong in itself.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
     }
 
-    /// Something is wrong with the server; its log says what.
+    /// The server failed; its log says why.
     pub(crate) fn internal() -> Self {
         let message = "the server failed; its log says why, by this request id; try again";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
-    /// With one more field.
+    /// Adds a field.
     #[must_use]
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());
         self
     }
 
-    /// With the fields of an object.
+    /// Adds the fields of an object.
     fn with_all(mut self, fields: &impl Serialize) -> Self {
         if let Ok(Value::Object(fields)) = serde_json::to_value(fields) {
             self.more.extend(fields);
@@ -56,39 +60,39 @@ impl Refusal {
         self
     }
 
-    /// With when to try again.
+    /// Adds when to try again.
     #[must_use]
     pub(crate) fn retry_after(mut self, ms: u64) -> Self {
         self.retry_after_ms = Some(ms);
         self
     }
 
-    /// With a header.
+    /// Sets the header.
     #[must_use]
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.header = Some(Box::new((name, value)));
         self
     }
 
-    /// With the request it answers.
+    /// Adds the id of the request.
     #[must_use]
     pub(crate) fn of_request(self, id: &HeaderValue) -> Self {
         self.with("request_id", id.to_str().unwrap_or_default())
     }
 
-    /// With where it was: the line of a batch, from 1.
+    /// Adds the line of a batch that is wrong, counted from 1.
     #[must_use]
     pub(crate) fn on_line(mut self, line: usize) -> Self {
         self.message = format!("line {line}: {}", self.message);
         self.with("line", line)
     }
 
-    /// The client may not. The same for what exists and what does not.
+    /// The token lacks this scope. The answer is the same whether the thing exists or not.
     pub(crate) fn forbidden(scope: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", format!("the token lacks `{scope}`; get one with it"))
     }
 
-    /// As [`Refusal::forbidden`], with the scope that a topic or pattern needs.
+    /// The token lacks the scope of this verb on a topic or pattern.
     pub(crate) fn forbidden_on(verb: &str, subject: &Subject) -> Self {
         Self::forbidden(&format!("{verb}:{subject}"))
     }
@@ -127,17 +131,18 @@ impl From<ProjectionError> for Refusal {
             ProjectionError::HistoryGone { .. } => StatusCode::GONE,
             ProjectionError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             ProjectionError::ReducerFailed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            ProjectionError::Closed => StatusCode::SERVICE_UNAVAILABLE,
-            error => match error.code() {
-                "unknown_collection" => StatusCode::NOT_FOUND,
-                "unknown_field" | "wrong_type" => StatusCode::BAD_REQUEST,
-                "closed" => StatusCode::SERVICE_UNAVAILABLE,
-                _ => {
-                    error!(%error, "the store failed");
-                    let message = "storage failed; the server's log says why";
-                    return Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.code(), message);
-                }
-            },
+            ProjectionError::Read(ReadError::UnknownCollection { .. }) => StatusCode::NOT_FOUND,
+            ProjectionError::Read(ReadError::UnknownField { .. } | ReadError::WrongType { .. }) => {
+                StatusCode::BAD_REQUEST
+            }
+            ProjectionError::Closed | ProjectionError::Read(ReadError::Closed) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            ProjectionError::Read(ReadError::CorruptRange(_) | ReadError::Storage { .. })
+            | ProjectionError::BadDeclaration { .. } => {
+                error!(%error, "the store failed");
+                return Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.code(), STORAGE_FAILED);
+            }
         };
         let refusal = Self::new(status, error.code(), error.to_string());
         match error {
@@ -149,10 +154,10 @@ impl From<ProjectionError> for Refusal {
     }
 }
 
-/// What clients read. Reasons of the store can name files of the server, so those are for its log.
+/// The message for clients. Reasons of the store can name files of the server, so they go to its log only.
 fn message(error: &BusError) -> String {
     let public = match error {
-        BusError::StorageFailed { .. } => "storage failed; the server's log says why",
+        BusError::StorageFailed { .. } => STORAGE_FAILED,
         BusError::Poisoned { .. } => "writing stopped after a failure; check the disk and restart the server",
         BusError::UnknownOutcome { .. } => {
             "the outcome is unknown; after the server is back, try again with the same ids"
@@ -161,6 +166,12 @@ fn message(error: &BusError) -> String {
     };
     error!(%error, "the store failed");
     public.to_owned()
+}
+
+impl From<DeliveryError> for Refusal {
+    fn from(error: DeliveryError) -> Self {
+        BusError::from(error).into()
+    }
 }
 
 impl From<AuthError> for Refusal {
@@ -178,7 +189,7 @@ impl From<AuthError> for Refusal {
     }
 }
 
-/// The HTTP status of a refusal of the bus.
+/// The HTTP status of an error of the bus.
 fn status(error: &BusError) -> StatusCode {
     match error {
         BusError::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -188,7 +199,6 @@ fn status(error: &BusError) -> StatusCode {
         BusError::UnknownTopic { .. }
         | BusError::AutoCreateOff { .. }
         | BusError::UnknownGroup { .. }
-        | BusError::UnknownMember { .. }
         | BusError::UnknownEvent { .. }
         | BusError::UnknownLetter { .. }
         | BusError::UnknownSchema { .. } => StatusCode::NOT_FOUND,
@@ -199,7 +209,6 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::Conflict { .. }
         | BusError::KeyConflict { .. }
         | BusError::GroupConflict { .. }
-        | BusError::PartitionsInUse { .. }
         | BusError::GroupBusy { .. }
         | BusError::ProjectorGroup { .. }
         | BusError::TopicDeleted { .. }
@@ -208,6 +217,14 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::VersionTaken { .. }
         | BusError::TooManySchemas { .. }
         | BusError::TooManyTopics { .. } => StatusCode::CONFLICT,
+        BusError::Delivery(error) => match error {
+            DeliveryError::UnknownMember { .. } => StatusCode::NOT_FOUND,
+            DeliveryError::PartitionsInUse { .. } => StatusCode::CONFLICT,
+            DeliveryError::Name(_)
+            | DeliveryError::BadFilter { .. }
+            | DeliveryError::BadPattern { .. }
+            | DeliveryError::BadPartitions { .. } => StatusCode::BAD_REQUEST,
+        },
         BusError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
         BusError::Busy { .. } | BusError::Closed | BusError::Fenced { .. } | BusError::Poisoned { .. } => {
             StatusCode::SERVICE_UNAVAILABLE
@@ -216,7 +233,17 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::StorageFailed { .. }
         | BusError::UnknownOutcome { .. }
         | BusError::Store { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        _ => StatusCode::BAD_REQUEST,
+        BusError::Name(_)
+        | BusError::Settings(_)
+        | BusError::InvalidJson(_)
+        | BusError::ControlCharacter { .. }
+        | BusError::BadPartition { .. }
+        | BusError::KeyRequired { .. }
+        | BusError::ExpectationWithoutKey
+        | BusError::BadOption { .. }
+        | BusError::BadSeek { .. }
+        | BusError::BeyondEnd { .. }
+        | BusError::BadSchema { .. } => StatusCode::BAD_REQUEST,
     }
 }
 

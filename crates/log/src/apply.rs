@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
-use crate::files::Part;
-use crate::io_util::{lock, write_all_at};
+use crate::core::LogCore;
+use crate::file_io::write_all_at;
+use crate::files::SegmentPart;
+use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
 use crate::topic::{Chunk, Topic};
 
@@ -20,11 +21,11 @@ const SAMPLES_KEPT_EACH: std::ops::RangeInclusive<usize> = 32..=1024;
 /// Files written since the last sync.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    pub(crate) files: BTreeSet<(SegmentId, Part)>,
+    pub(crate) files: BTreeSet<(SegmentId, SegmentPart)>,
     pub(crate) created: bool,
 }
 
-impl Core {
+impl LogCore {
     /// Writes what is durable of the larger tails, or of all of them when the tails are full.
     pub(crate) fn apply_tails(&self, unsynced: &mut Unsynced) -> io::Result<()> {
         let most = self.options.tail_bytes * 2;
@@ -57,9 +58,12 @@ impl Core {
     fn write_chunk(&self, topic: &Topic, chunk: &Arc<Chunk>, unsynced: &mut Unsynced) -> io::Result<()> {
         let id = chunk.segment;
         let is_new = topic.state().segment_by_id(id).is_some_and(|segment| segment.applied == 0);
-        let file =
-            if is_new { self.files.create(id, Part::Records)? } else { self.files.get(id, Part::Records)? };
-        unsynced.files.insert((id, Part::Records));
+        let file = if is_new {
+            self.files.create(id, SegmentPart::Records)?
+        } else {
+            self.files.get(id, SegmentPart::Records)?
+        };
+        unsynced.files.insert((id, SegmentPart::Records));
         if is_new {
             unsynced.created = true;
             write_all_at(&*file, &id.encode_header(), 0)?;
@@ -102,11 +106,11 @@ impl Core {
         unsynced: &mut Unsynced,
     ) -> io::Result<()> {
         let file = if count == 0 {
-            self.files.create(id, Part::Samples)?
+            self.files.create(id, SegmentPart::Samples)?
         } else {
-            self.files.get(id, Part::Samples)?
+            self.files.get(id, SegmentPart::Samples)?
         };
-        unsynced.files.insert((id, Part::Samples));
+        unsynced.files.insert((id, SegmentPart::Samples));
         unsynced.created |= count == 0;
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.encode(id.topic)).collect();
         write_all_at(&*file, &bytes, u64::from(count) * SAMPLE_BYTES as u64)?;
@@ -124,9 +128,9 @@ impl Core {
 
     /// Cuts a growing segment to what the checkpoint knows. A file that is shorter stays so: reading it reports damage.
     pub(crate) fn cut_segment(&self, id: SegmentId, bytes: u64) -> io::Result<bool> {
-        let file = match self.files.get(id, Part::Records) {
+        let file = match self.files.get(id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let file = self.files.create(id, Part::Records)?;
+                let file = self.files.create(id, SegmentPart::Records)?;
                 write_all_at(&*file, &id.encode_header(), 0)?;
                 return Ok(bytes <= HEADER_BYTES);
             }

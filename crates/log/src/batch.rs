@@ -9,11 +9,11 @@ use crate::topic::Topic;
 
 /// Everything in a batch becomes durable together or not at all.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct LogBatch {
     /// Whether an event that is refused leaves the others alone.
     pub(crate) each: bool,
     pub(crate) records: Vec<u8>,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<BatchSlot>,
     pub(crate) redo: Vec<u8>,
     pub(crate) expectations: Vec<Expectation>,
     pub(crate) controls: Vec<TopicChange>,
@@ -21,7 +21,7 @@ pub struct Batch {
 
 /// One event of a batch.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct BatchSlot {
     pub(crate) topic: Topic,
     pub(crate) at: usize,
     pub(crate) len: usize,
@@ -45,20 +45,20 @@ pub(crate) enum TopicChange {
 
 /// What an accepted batch became.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
+pub struct LogReceipt {
     /// Position of the batch in the journal; 0 if every event was a duplicate that is durable already.
     pub lsn: u64,
     /// One for each event, in the batch's order; means nothing for those in `refused`.
     pub events: Placements,
-    /// Events of a batch made by [`Batch::each`] that were refused, by their index, ascending.
+    /// Events of a batch made by [`LogBatch::each`] that were refused, by their index, ascending.
     pub refused: Vec<(usize, AppendError)>,
     /// What the ack guarantees.
     pub durability: Durability,
 }
 
-impl Receipt {
+impl LogReceipt {
     /// What became of each event.
-    pub fn outcomes(self) -> impl Iterator<Item = Result<Placed, AppendError>> {
+    pub fn outcomes(self) -> impl Iterator<Item = Result<PlacedRecord, AppendError>> {
         let mut refused = self.refused.into_iter().peekable();
         let events = self.events;
         (0..events.len()).map_while(move |index| match refused.next_if(|(at, _)| *at == index) {
@@ -74,8 +74,8 @@ pub struct Placements(Many);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Many {
-    One([Placed; 1]),
-    Any(Vec<Placed>),
+    One([PlacedRecord; 1]),
+    Any(Vec<PlacedRecord>),
 }
 
 impl Placements {
@@ -85,7 +85,7 @@ impl Placements {
         Placements(Many::Any(if count > 1 { Vec::with_capacity(count) } else { Vec::new() }))
     }
 
-    pub(crate) fn push(&mut self, placed: Placed) {
+    pub(crate) fn push(&mut self, placed: PlacedRecord) {
         match &mut self.0 {
             Many::Any(all) if all.capacity() == 0 => self.0 = Many::One([placed]),
             Many::Any(all) => all.push(placed),
@@ -95,9 +95,9 @@ impl Placements {
 }
 
 impl std::ops::Deref for Placements {
-    type Target = [Placed];
+    type Target = [PlacedRecord];
 
-    fn deref(&self) -> &[Placed] {
+    fn deref(&self) -> &[PlacedRecord] {
         match &self.0 {
             Many::One(one) => one,
             Many::Any(all) => all,
@@ -105,15 +105,15 @@ impl std::ops::Deref for Placements {
     }
 }
 
-impl FromIterator<Placed> for Placements {
-    fn from_iter<I: IntoIterator<Item = Placed>>(placed: I) -> Placements {
+impl FromIterator<PlacedRecord> for Placements {
+    fn from_iter<I: IntoIterator<Item = PlacedRecord>>(placed: I) -> Placements {
         Placements(Many::Any(placed.into_iter().collect()))
     }
 }
 
 /// Where an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedRecord {
     /// Its offset.
     pub offset: u64,
     /// Its time.
@@ -123,28 +123,28 @@ pub struct Placed {
 }
 
 /// Called once the batch is durable, or lost for sure, or unknown. Runs on the log's threads: it must not block.
-pub type Completion = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
+pub type Completion = Box<dyn FnOnce(Result<LogReceipt, AppendError>) + Send>;
 
 /// A batch on its way, with what its publisher wants to hear.
-pub struct Submission {
+pub struct LogSubmission {
     /// The batch.
-    pub batch: Batch,
+    pub batch: LogBatch,
     /// What its ack must guarantee.
     pub durability: Durability,
     /// Called once, whatever becomes of the batch.
     pub done: Completion,
 }
 
-impl Batch {
+impl LogBatch {
     /// An empty batch.
-    pub fn new() -> Batch {
-        Batch::default()
+    pub fn new() -> LogBatch {
+        LogBatch::default()
     }
 
     /// An empty batch whose events are accepted or refused one by one: for publishers that have several events at hand
     /// which do not depend on each other. They share a frame, so together they cost little more than one.
-    pub fn each() -> Batch {
-        Batch { each: true, ..Batch::default() }
+    pub fn each() -> LogBatch {
+        LogBatch { each: true, ..LogBatch::default() }
     }
 
     /// Makes room for events whose records take this many bytes together, so that adding them need not.
@@ -164,7 +164,7 @@ impl Batch {
         }
         let at = self.records.len();
         record::encode(&mut self.records, topic.id(), &event);
-        self.slots.push(Slot {
+        self.slots.push(BatchSlot {
             topic: topic.clone(),
             at,
             len: self.records.len() - at,
@@ -202,7 +202,7 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    pub(crate) fn record(&self, slot: &Slot) -> &[u8] {
+    pub(crate) fn record(&self, slot: &BatchSlot) -> &[u8] {
         self.records.get(slot.at..slot.at + slot.len).unwrap_or_default()
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::apply::Unsynced;
-use crate::core::{Core, ManifestState};
+use crate::core::{LogCore, ManifestState};
 use crate::error::MaintenanceError;
 use crate::index::{MemTable, Run, RunError, RunMeta};
-use crate::io_util::lock;
 use crate::manifest::{Edit, RunItem, TopicItem};
 use crate::planted::{self, Bug};
+use crate::poison::lock;
 use crate::retention::Dropped;
 use crate::segment;
 use crate::topic::Topic;
@@ -25,7 +25,7 @@ const SPARES_MAX: usize = 4;
 pub(crate) struct Upkeep {
     pub(crate) unsynced: Unsynced,
     /// A checkpoint that ran out of space, to be finished before the next begins.
-    pending: Option<Cut>,
+    pending: Option<CheckpointCut>,
 }
 
 impl Upkeep {
@@ -37,7 +37,7 @@ impl Upkeep {
 
 /// Everything a checkpoint promises, noted at one moment.
 #[derive(Debug)]
-struct Cut {
+struct CheckpointCut {
     lsn: u64,
     redo_lsn: u64,
     next_topic: u32,
@@ -52,7 +52,7 @@ struct Cut {
     rewrite: bool,
 }
 
-impl Core {
+impl LogCore {
     /// Memory of the index for what is neither frozen nor in runs.
     pub(crate) fn index_memory(&self) -> u64 {
         self.index_bytes.load(Ordering::Relaxed)
@@ -94,7 +94,7 @@ impl Core {
         result
     }
 
-    fn cut(&self) -> Cut {
+    fn cut(&self) -> CheckpointCut {
         let rewrite = lock(&self.manifest).manifest.wants_rewrite();
         let now = self.clock.wall_ms();
         // With the committer held no group is between sequencer and index: the frozen table has all up to the cut.
@@ -110,7 +110,7 @@ impl Core {
         if rewrite {
             topics = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         }
-        let mut cut = Cut {
+        let mut cut = CheckpointCut {
             lsn: sequencer.last_lsn(),
             redo_lsn: sequencer.redo_lsn,
             next_topic: self.read_catalog(|catalog| catalog.next_id),
@@ -135,7 +135,7 @@ impl Core {
         self.index.freeze()
     }
 
-    fn cut_topic(&self, cut: &mut Cut, topic: Topic, now: i64) {
+    fn cut_topic(&self, cut: &mut CheckpointCut, topic: Topic, now: i64) {
         if topic.is_deleted() || !topic.is_created() {
             return;
         }
@@ -162,7 +162,11 @@ impl Core {
         cut.topics.push((topic, next_offset));
     }
 
-    fn finish_checkpoint(&self, cut: &mut Cut, unsynced: &mut Unsynced) -> Result<(), MaintenanceError> {
+    fn finish_checkpoint(
+        &self,
+        cut: &mut CheckpointCut,
+        unsynced: &mut Unsynced,
+    ) -> Result<(), MaintenanceError> {
         self.reach(cut)?;
         let failed = |what: &'static str| move |error| (what, error);
         let written = self.write_cut(cut, unsynced);
@@ -187,7 +191,7 @@ impl Core {
     }
 
     /// Waits until everything below the cut is durable and applied to the state.
-    fn reach(&self, cut: &Cut) -> Result<(), MaintenanceError> {
+    fn reach(&self, cut: &CheckpointCut) -> Result<(), MaintenanceError> {
         loop {
             let progress = lock(&self.progress);
             if let Some(reason) = self.poison.reason() {
@@ -204,7 +208,11 @@ impl Core {
         }
     }
 
-    fn write_cut(&self, cut: &mut Cut, unsynced: &mut Unsynced) -> Result<(), (&'static str, io::Error)> {
+    fn write_cut(
+        &self,
+        cut: &mut CheckpointCut,
+        unsynced: &mut Unsynced,
+    ) -> Result<(), (&'static str, io::Error)> {
         for (topic, next_offset) in &cut.topics {
             self.apply_topic(topic, *next_offset, unsynced).map_err(|error| ("a segment", error))?;
         }
@@ -225,7 +233,7 @@ impl Core {
         Ok(())
     }
 
-    fn sync_cut(&self, cut: &Cut, unsynced: &mut Unsynced) -> io::Result<()> {
+    fn sync_cut(&self, cut: &CheckpointCut, unsynced: &mut Unsynced) -> io::Result<()> {
         let runs = cut.runs.as_deref().unwrap_or_default();
         if planted::is(Bug::SkipSegmentSync) {
             return Ok(());
@@ -255,7 +263,7 @@ impl Core {
     }
 
     /// Makes the checkpoint the one that recovery starts from.
-    fn install(&self, cut: &mut Cut, state_lsn: u64) -> Result<(), MaintenanceError> {
+    fn install(&self, cut: &mut CheckpointCut, state_lsn: u64) -> Result<(), MaintenanceError> {
         let journal_sequence = lock(&self.committer).journal.first_sequence_above(cut.lsn);
         let runs = cut.runs.take().unwrap_or_default();
         let mut manifest = lock(&self.manifest);
@@ -297,7 +305,7 @@ impl Core {
         freed.map_err(|error| self.fail(format!("removing a journal file failed: {error}")))
     }
 
-    fn remove_dropped(&self, cut: &Cut) {
+    fn remove_dropped(&self, cut: &CheckpointCut) {
         for dropped in &cut.dropped {
             dropped.topic.state().leaving.retain(|meta| meta.id != dropped.meta.id);
             self.remove_segment(&dropped.meta, dropped.damaged);

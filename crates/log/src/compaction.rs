@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use crate::checkpoint::run_io;
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::disk::DiskFile;
-use crate::error::{MaintenanceError, ReadError};
-use crate::files::Part;
+use crate::error::{LogReadError, MaintenanceError};
+use crate::file_io::write_all_at;
+use crate::files::SegmentPart;
 use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
-use crate::io_util::{lock, write_all_at};
 use crate::lookup::run_error;
+use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::record::RecordView;
 use crate::segment::{DIR, HEADER_BYTES, SAMPLE_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
@@ -20,7 +21,7 @@ const BUFFER_BYTES: usize = 1024 * 1024;
 /// Ghosts written as one run.
 const GHOSTS_PER_RUN: usize = 256 * 1024;
 
-impl Core {
+impl LogCore {
     /// Compacts every topic that has gathered enough new segments.
     pub(crate) fn compact_topics(&self) -> Result<(), MaintenanceError> {
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -111,9 +112,9 @@ impl Core {
 
     fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<Run>]) -> io::Result<()> {
         for meta in outputs {
-            self.files.get(meta.id, Part::Records)?.sync()?;
+            self.files.get(meta.id, SegmentPart::Records)?.sync()?;
             if meta.samples > 0 {
-                self.files.get(meta.id, Part::Samples)?.sync()?;
+                self.files.get(meta.id, SegmentPart::Samples)?.sync()?;
             }
         }
         self.disk.sync_dir(DIR)?;
@@ -146,24 +147,24 @@ fn worth_compacting(topic: &Topic, inputs: &[SegmentMeta]) -> bool {
 }
 
 enum RewriteError {
-    Read(#[expect(dead_code, reason = "damage is noted where it is met")] ReadError),
+    Read(#[expect(dead_code, reason = "damage is noted where it is met")] LogReadError),
     Io(io::Error),
 }
 
 /// Writes survivors into new segments that cover the same offsets.
 struct Rewriter<'a> {
-    core: &'a Core,
+    core: &'a LogCore,
     topic: &'a Topic,
     generation: u32,
     now: i64,
     done: Vec<SegmentMeta>,
-    current: Option<Output>,
+    current: Option<SegmentOutput>,
     ghosts: Vec<GhostEntry>,
     ghost_runs: Vec<Arc<Run>>,
     ghosts_appended: i64,
 }
 
-struct Output {
+struct SegmentOutput {
     meta: SegmentMeta,
     file: Arc<dyn DiskFile>,
     buffer: Vec<u8>,
@@ -173,7 +174,7 @@ struct Output {
 }
 
 impl<'a> Rewriter<'a> {
-    fn new(core: &'a Core, topic: &'a Topic, generation: u32, now: i64) -> Rewriter<'a> {
+    fn new(core: &'a LogCore, topic: &'a Topic, generation: u32, now: i64) -> Rewriter<'a> {
         let (done, ghosts, ghost_runs) = (Vec::new(), Vec::new(), Vec::new());
         Rewriter { core, topic, generation, now, done, current: None, ghosts, ghost_runs, ghosts_appended: 0 }
     }
@@ -208,7 +209,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, ReadError> {
+    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, LogReadError> {
         let Some(key) = view.key else { return Ok(true) };
         let end = self.topic.end();
         let found = self.core.search_newest(self.topic, key, crate::batch::key_hash(key), end);
@@ -265,10 +266,10 @@ impl<'a> Rewriter<'a> {
             return Ok(());
         }
         let id = SegmentId { generation: self.generation, ..meta.id };
-        let file = self.core.files.create(id, Part::Records)?;
+        let file = self.core.files.create(id, SegmentPart::Records)?;
         let fresh = SegmentMeta { first_append: meta.first_append, ..SegmentMeta::new(id, meta.last_append) };
         let buffer = id.encode_header().to_vec();
-        self.current = Some(Output {
+        self.current = Some(SegmentOutput {
             meta: fresh,
             file,
             buffer,
@@ -288,7 +289,7 @@ impl<'a> Rewriter<'a> {
             let bytes: Vec<u8> =
                 output.samples.iter().flat_map(|sample| sample.encode(output.meta.id.topic)).collect();
             debug_assert_eq!(bytes.len(), output.samples.len() * SAMPLE_BYTES);
-            write_all_at(&*self.core.files.create(output.meta.id, Part::Samples)?, &bytes, 0)?;
+            write_all_at(&*self.core.files.create(output.meta.id, SegmentPart::Samples)?, &bytes, 0)?;
         }
         self.done.push(output.meta);
         self.current = None;
@@ -311,7 +312,7 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-impl Output {
+impl SegmentOutput {
     fn flush(&mut self) -> io::Result<()> {
         write_all_at(&*self.file, &self.buffer, self.written)?;
         self.written += self.buffer.len() as u64;

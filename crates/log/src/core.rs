@@ -7,16 +7,15 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use promethean_model::{Clock, IgnorePoison, TopicName};
 
 use crate::checkpoint::Upkeep;
-use crate::commit::Committer;
+use crate::commit::JournalCommitter;
 use crate::disk::Disk;
-use crate::error::{AppendError, Damage};
+use crate::error::{AppendError, LogDamage};
 use crate::files::Files;
 use crate::holds::Holds;
-use crate::index::Index;
-use crate::io_util::lock;
+use crate::index::EventIndex;
 use crate::manifest::{Edit, Manifest};
-use crate::options::Options;
-use crate::poison::Poison;
+use crate::options::LogOptions;
+use crate::poison::{Poison, lock};
 use crate::sequencer::Sequencer;
 use crate::state::StateSink;
 use crate::topic::{Topic, TopicState};
@@ -36,26 +35,26 @@ impl Observer for NoObserver {
 }
 
 /// Locks are taken in the order of the fields below, from `merging` down; a topic's lock is innermost.
-pub(crate) struct Core {
+pub(crate) struct LogCore {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn StateSink>,
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) options: Options,
+    pub(crate) options: LogOptions,
     pub(crate) files: Files,
-    pub(crate) index: Index,
+    pub(crate) index: EventIndex,
     /// Merges, rebuilds and compactions: one at a time.
     pub(crate) merging: Mutex<()>,
     /// Checkpoints and retention: one at a time.
     pub(crate) upkeep: Mutex<Upkeep>,
-    pub(crate) committer: Mutex<Committer>,
+    pub(crate) committer: Mutex<JournalCommitter>,
     pub(crate) manifest: Mutex<ManifestState>,
     pub(crate) sequencer: Mutex<Sequencer>,
     /// Signals the writer: there is a group.
     pub(crate) work: Condvar,
     /// Signals publishers: there is room.
     pub(crate) room: Condvar,
-    pub(crate) progress: Mutex<Progress>,
+    pub(crate) progress: Mutex<LogProgress>,
     pub(crate) progressed: Condvar,
     pub(crate) catalog: RwLock<Catalog>,
     pub(crate) poison: Poison,
@@ -69,7 +68,7 @@ pub(crate) struct Core {
     pub(crate) index_bytes: AtomicU64,
     /// Journal bytes since the last checkpoint began.
     pub(crate) journal_bytes: AtomicU64,
-    pub(crate) damage: Mutex<Vec<Damage>>,
+    pub(crate) damage: Mutex<Vec<LogDamage>>,
     pub(crate) holds: Holds,
     pub(crate) signals: Signals,
     pub(crate) counters: Counters,
@@ -102,7 +101,7 @@ impl ManifestState {
 
 /// How far the log has come. Written by the writer and the state thread.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct LogProgress {
     pub(crate) durable_lsn: u64,
     pub(crate) state_lsn: u64,
 }
@@ -150,7 +149,7 @@ pub(crate) struct Catalog {
     pub(crate) free_ids: Vec<u32>,
 }
 
-impl Core {
+impl LogCore {
     pub(crate) fn topic(&self, name: &TopicName) -> Option<Topic> {
         self.read_catalog(|catalog| catalog.by_name.get(name).cloned())
     }
@@ -191,7 +190,7 @@ impl Core {
         })
     }
 
-    pub(crate) fn note_damage(&self, damage: &Damage) {
+    pub(crate) fn note_damage(&self, damage: &LogDamage) {
         const DAMAGE_MAX: usize = 1000;
         let mut known = lock(&self.damage);
         if known.len() < DAMAGE_MAX && !known.contains(damage) {

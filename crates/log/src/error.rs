@@ -9,7 +9,7 @@ use crate::journal;
 
 /// A range of a file that cannot be trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
+pub struct LogDamage {
     /// The topic whose events are affected; `None` for files shared by all topics.
     pub topic: Option<String>,
     /// Path inside the data directory.
@@ -26,7 +26,7 @@ pub struct Damage {
     pub what: &'static str,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for LogDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes {}..{} ({})", self.file, self.from_byte, self.to_byte, self.what)?;
         if let Some(topic) = &self.topic {
@@ -36,7 +36,7 @@ impl fmt::Display for Damage {
     }
 }
 
-impl Damage {
+impl LogDamage {
     /// Advice for those without a backup. Only damage to frames can be accepted: without a manifest or a journal file's
     /// header nothing tells what the rest belongs to.
     fn other_way(&self) -> &'static str {
@@ -52,7 +52,7 @@ impl Damage {
 /// Why a log did not open. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum LogOpenError {
     /// Another process uses the directory.
     #[error("the data directory is in use by another process: stop it, or use another directory")]
     Locked,
@@ -71,7 +71,7 @@ pub enum OpenError {
         "corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup{other_way}",
         other_way = .0.other_way()
     )]
-    CorruptRange(Damage),
+    CorruptRange(LogDamage),
     /// A size or bound that a log cannot work with.
     #[error("the option `{option}` is {value}: set it to {bound} {limit}")]
     Options {
@@ -221,7 +221,7 @@ pub enum AppendError {
 /// Why events were not read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum LogReadError {
     /// Retention has removed the offset.
     #[error("offset {requested} of `{topic}` is gone, the earliest kept is {earliest}: go on from there")]
     OutOfRange {
@@ -234,7 +234,7 @@ pub enum ReadError {
     },
     /// The bytes are damaged.
     #[error("corrupt_range: {0}: restore the file from a backup, or go on after the range")]
-    CorruptRange(Damage),
+    CorruptRange(LogDamage),
     /// The file system failed.
     #[error("{action} `{file}` failed: {message}")]
     Io {
@@ -265,13 +265,13 @@ pub enum MaintenanceError {
     },
     /// Data is damaged.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] LogReadError),
 }
 
-pub(crate) fn open_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> OpenError {
-    move |source| OpenError::Io { action, file: file.to_owned(), source }
+pub(crate) fn open_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogOpenError {
+    move |source| LogOpenError::Io { action, file: file.to_owned(), source }
 }
 
-pub(crate) fn read_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> ReadError {
-    move |source| ReadError::Io { action, file: file.to_owned(), message: source.to_string() }
+pub(crate) fn read_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogReadError {
+    move |source| LogReadError::Io { action, file: file.to_owned(), message: source.to_string() }
 }

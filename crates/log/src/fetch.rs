@@ -2,15 +2,15 @@
 
 use std::io;
 
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::disk::DiskFile;
-use crate::error::{ReadError, read_io};
-use crate::files::Part;
-use crate::read::{FilePlace, Page, ReadLimit};
-use crate::record::{self, Bad, Record};
+use crate::error::{LogReadError, read_io};
+use crate::files::SegmentPart;
+use crate::read::{FilePlace, ReadLimit, RecordPage};
+use crate::record::{self, BadRecord, Record};
 use crate::topic::{Topic, TopicState};
 
-impl Core {
+impl LogCore {
     /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
     /// below the earliest offset, so callers decide what may be shown.
     pub(crate) fn record_at(
@@ -18,7 +18,7 @@ impl Core {
         topic: &Topic,
         offset: u64,
         pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         loop {
             let place = {
                 let state = topic.state();
@@ -31,7 +31,7 @@ impl Core {
                     None => return Ok(None),
                 }
             };
-            match self.files.get(place.meta.id, Part::Records) {
+            match self.files.get(place.meta.id, SegmentPart::Records) {
                 // Removed or rewritten since the look above, so the next look ends; or lost, which is an error.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.vanished(topic, &place, offset)?
@@ -49,12 +49,12 @@ impl Core {
         file: &dyn DiskFile,
         offset: u64,
         pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         const GUESS_BYTES: usize = 1024;
         // Named only when it is needed: this runs for every event of a key's history.
         let failed = |error| read_io("read", &place.meta.id.path())(error);
         let mut bytes = file.read_vec_at(u64::from(pos), GUESS_BYTES).map_err(failed)?;
-        if let Err(Bad::Short(len)) = record::parse(&bytes)
+        if let Err(BadRecord::Short(len)) = record::parse(&bytes)
             && u64::from(pos) + len as u64 <= place.applied
         {
             bytes = file.read_vec_at(u64::from(pos), len).map_err(failed)?;
@@ -74,8 +74,8 @@ impl Core {
         topic: &Topic,
         place: FilePlace,
         offset: u64,
-    ) -> Result<Option<Record>, ReadError> {
-        let mut page = Page::at(offset);
+    ) -> Result<Option<Record>, LogReadError> {
+        let mut page = RecordPage::at(offset);
         let limit = ReadLimit { events: 1, bytes: 1 };
         self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
         let mut found = page.iter_with_bytes().filter(|(view, _)| view.offset == offset);

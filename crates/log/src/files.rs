@@ -5,29 +5,29 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use crate::disk::{Disk, DiskFile};
-use crate::io_util::lock;
+use crate::poison::lock;
 use crate::segment::SegmentId;
 
 /// Which file of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum SegmentPart {
     Records,
     Samples,
 }
 
-type Key = (SegmentId, Part);
+type FileKey = (SegmentId, SegmentPart);
 
 /// Least recently used files are closed when there are too many.
 #[derive(Debug)]
 pub(crate) struct Files {
     disk: Arc<dyn Disk>,
     most: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    files: HashMap<Key, (Arc<dyn DiskFile>, u64)>,
+struct OpenFiles {
+    files: HashMap<FileKey, (Arc<dyn DiskFile>, u64)>,
     clock: u64,
 }
 
@@ -37,7 +37,7 @@ impl Files {
     }
 
     /// An existing file.
-    pub(crate) fn get(&self, id: SegmentId, part: Part) -> io::Result<Arc<dyn DiskFile>> {
+    pub(crate) fn get(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(file) = self.cached((id, part)) {
             return Ok(file);
         }
@@ -47,7 +47,7 @@ impl Files {
     }
 
     /// A new, empty file; a left-over of the same name is emptied.
-    pub(crate) fn create(&self, id: SegmentId, part: Part) -> io::Result<Arc<dyn DiskFile>> {
+    pub(crate) fn create(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         let path = path(id, part);
         let file = match self.disk.create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -63,11 +63,11 @@ impl Files {
 
     pub(crate) fn forget(&self, id: SegmentId) {
         let mut open = lock(&self.open);
-        open.files.remove(&(id, Part::Records));
-        open.files.remove(&(id, Part::Samples));
+        open.files.remove(&(id, SegmentPart::Records));
+        open.files.remove(&(id, SegmentPart::Samples));
     }
 
-    fn cached(&self, key: Key) -> Option<Arc<dyn DiskFile>> {
+    fn cached(&self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
         let mut open = lock(&self.open);
         open.clock += 1;
         let now = open.clock;
@@ -76,7 +76,7 @@ impl Files {
         Some(Arc::clone(file))
     }
 
-    fn insert(&self, key: Key, file: Arc<dyn DiskFile>) {
+    fn insert(&self, key: FileKey, file: Arc<dyn DiskFile>) {
         let mut open = lock(&self.open);
         open.clock += 1;
         let now = open.clock;
@@ -92,9 +92,9 @@ impl Files {
     }
 }
 
-fn path(id: SegmentId, part: Part) -> String {
+fn path(id: SegmentId, part: SegmentPart) -> String {
     match part {
-        Part::Records => id.path(),
-        Part::Samples => id.samples_path(),
+        SegmentPart::Records => id.path(),
+        SegmentPart::Samples => id.samples_path(),
     }
 }

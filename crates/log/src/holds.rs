@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use promethean_model::TopicName;
 
-use crate::io_util::lock;
+use crate::poison::lock;
 
 /// Who needs which topics from which offset on. In memory only: whoever needs events says so again after each open.
 #[derive(Debug, Default)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::checkpoint::run_item;
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::MaintenanceError;
-use crate::index::{DIR, Kind, Merged, RunError, run_path};
-use crate::io_util::lock;
+use crate::index::{DIR, EntryKind, Merged, RunError, run_path};
+use crate::poison::lock;
 
-impl Core {
+impl LogCore {
     /// Does one merge; says whether there was one to do.
     pub(crate) fn merge_runs(&self) -> Result<bool, MaintenanceError> {
         self.check_writing()?;
@@ -23,13 +23,13 @@ impl Core {
         });
         // Entries come sorted by topic, so the last answer is nearly always the next one too.
         let last = Cell::new((0, on_disk_from.get(&0).copied()));
-        let keep = |kind: Kind, topic: u32, offset: u64| {
+        let keep = |kind: EntryKind, topic: u32, offset: u64| {
             if last.get().0 != topic {
                 last.set((topic, on_disk_from.get(&topic).copied()));
             }
             match (kind, last.get().1) {
                 (_, None) => false,
-                (Kind::Ghost, Some(_)) => true,
+                (EntryKind::Ghost, Some(_)) => true,
                 // Trimmed events still answer for their ids until their segment goes and leaves ghosts.
                 (_, Some(from)) => offset >= from,
             }

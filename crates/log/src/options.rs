@@ -1,6 +1,6 @@
 //! How a log is opened.
 
-use crate::error::OpenError;
+use crate::error::LogOpenError;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -9,7 +9,7 @@ const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 
 /// Sizes and bounds of a log. `Default` suits a server.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct LogOptions {
     /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 1 KiB.
     pub journal_file_bytes: u64,
     /// A checkpoint is taken at latest after this much journal. Default: 32 MiB. Minimum: 1 KiB.
@@ -38,9 +38,9 @@ pub struct Options {
     pub accept_damaged_journal: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
             journal_file_bytes: 32 * MIB,
             checkpoint_bytes: 32 * MIB,
             segment_bytes: 64 * MIB,
@@ -58,9 +58,9 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl LogOptions {
     /// Refuses sizes that a log cannot work with.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), LogOpenError> {
         let bounds = [
             ("journal_file_bytes", self.journal_file_bytes, KIB, u64::MAX),
             ("checkpoint_bytes", self.checkpoint_bytes, KIB, u64::MAX),
@@ -75,10 +75,10 @@ impl Options {
             // Products of these with small factors must fit.
             let max = max.min(u64::MAX / KIB);
             if value < min {
-                return Err(OpenError::Options { option, value, bound: "at least", limit: min });
+                return Err(LogOpenError::Options { option, value, bound: "at least", limit: min });
             }
             if value > max {
-                return Err(OpenError::Options { option, value, bound: "at most", limit: max });
+                return Err(LogOpenError::Options { option, value, bound: "at most", limit: max });
             }
         }
         Ok(())
@@ -87,7 +87,7 @@ impl Options {
 
 /// What a topic keeps. Set by the owner of the log at every open; the log does not persist it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct TopicPolicy {
     /// Events appended longer ago go. Default: none.
     pub age_ms: Option<u64>,
     /// Oldest events go when the topic is larger. Default: none.
@@ -104,9 +104,9 @@ pub struct Policy {
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
+impl Default for TopicPolicy {
+    fn default() -> TopicPolicy {
+        TopicPolicy {
             age_ms: None,
             bytes: None,
             count: None,
@@ -117,7 +117,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl TopicPolicy {
     /// Largest segment of a topic with this policy, so that bounded topics are trimmed in small steps.
     pub(crate) fn segment_bytes(&self, most: u64) -> u64 {
         self.bytes.map_or(most, |bytes| (bytes / 8).clamp(4096, most.max(4096)).min(most))

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::core::Core;
-use crate::error::{Damage, ReadError, read_io};
-use crate::files::Part;
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogReadError, read_io};
+use crate::files::SegmentPart;
 use crate::planted::{self, Bug};
-use crate::record::{self, Bad, RecordView};
+use crate::record::{self, BadRecord, RecordView};
 use crate::samples::start_at;
 use crate::segment::{HEADER_BYTES, Sample, SegmentMeta};
 use crate::topic::{Chunk, Topic};
@@ -29,7 +29,7 @@ pub struct ReadLimit {
 
 /// Consecutive records of a topic.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct RecordPage {
     bytes: Vec<u8>,
     spans: Vec<(usize, usize)>,
     /// Where to read on.
@@ -38,7 +38,7 @@ pub struct Page {
     first_pos: u64,
 }
 
-impl Page {
+impl RecordPage {
     /// The records in offset order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
         self.iter_with_bytes().map(|(view, _)| view)
@@ -52,8 +52,8 @@ impl Page {
     }
 
     /// An empty page that starts at an offset.
-    pub(crate) fn at(next: u64) -> Page {
-        Page { next, ..Page::default() }
+    pub(crate) fn at(next: u64) -> RecordPage {
+        RecordPage { next, ..RecordPage::default() }
     }
 
     pub(crate) fn first_pos(&self) -> u64 {
@@ -72,7 +72,7 @@ impl Page {
 }
 
 /// Where the next records are.
-enum Place {
+enum ReadPlace {
     Nowhere,
     /// No record is kept in between.
     Hole(u64),
@@ -89,19 +89,24 @@ pub(crate) struct FilePlace {
     pub(crate) samples: Vec<Sample>,
 }
 
-impl Core {
-    pub(crate) fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
+impl LogCore {
+    pub(crate) fn read(
+        &self,
+        topic: &Topic,
+        from: u64,
+        limit: ReadLimit,
+    ) -> Result<RecordPage, LogReadError> {
         let end = if planted::is(Bug::ReadPastDurableEnd) { topic.state().next_offset } else { topic.end() };
-        let mut page = Page::at(from);
+        let mut page = RecordPage::at(from);
         loop {
             match self.locate(topic, page.next, end)? {
-                Place::Nowhere => return Ok(page),
-                Place::Hole(next) => page.next = next,
-                Place::Memory(chunk) => {
+                ReadPlace::Nowhere => return Ok(page),
+                ReadPlace::Hole(next) => page.next = next,
+                ReadPlace::Memory(chunk) => {
                     page.take_chunk(&chunk, end, limit);
                     return Ok(page);
                 }
-                Place::File(place) => {
+                ReadPlace::File(place) => {
                     self.scan_file(topic, &place, end, limit, &mut page)?;
                     if !page.is_empty() {
                         return Ok(page);
@@ -111,29 +116,29 @@ impl Core {
         }
     }
 
-    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<Place, ReadError> {
+    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<ReadPlace, LogReadError> {
         if from >= end {
-            return Ok(Place::Nowhere);
+            return Ok(ReadPlace::Nowhere);
         }
         let state = topic.state();
         if from < state.earliest {
             let (topic, earliest) = (topic.name().to_string(), state.earliest);
-            return Err(ReadError::OutOfRange { topic, requested: from, earliest });
+            return Err(LogReadError::OutOfRange { topic, requested: from, earliest });
         }
         if let Some(chunk) = state.tail_chunk(from) {
-            return Ok(Place::Memory(Arc::clone(chunk)));
+            return Ok(ReadPlace::Memory(Arc::clone(chunk)));
         }
         let index = state.segment_index(from);
         let Some(segment) = index.and_then(|index| state.segments.get(index)) else {
             let first = state.segments.first().map_or(end, |segment| segment.meta.id.base);
-            return Ok(Place::Hole(first));
+            return Ok(ReadPlace::Hole(first));
         };
         if from >= segment.meta.end {
             let next = index.and_then(|index| state.segments.get(index + 1));
-            return Ok(Place::Hole(next.map_or(end, |next| next.meta.id.base)));
+            return Ok(ReadPlace::Hole(next.map_or(end, |next| next.meta.id.base)));
         }
         let samples = segment.samples.clone();
-        Ok(Place::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
+        Ok(ReadPlace::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
     }
 
     /// Records of one segment that is complete on disk, whatever the topic says of it now.
@@ -143,9 +148,9 @@ impl Core {
         meta: &SegmentMeta,
         from: u64,
         limit: ReadLimit,
-    ) -> Result<Page, ReadError> {
+    ) -> Result<RecordPage, LogReadError> {
         let place = FilePlace { meta: *meta, applied: meta.bytes, samples: Vec::new() };
-        let mut page = Page::at(from);
+        let mut page = RecordPage::at(from);
         self.scan_file(topic, &place, meta.end, limit, &mut page)?;
         Ok(page)
     }
@@ -157,10 +162,10 @@ impl Core {
         place: &FilePlace,
         end: u64,
         limit: ReadLimit,
-        page: &mut Page,
-    ) -> Result<(), ReadError> {
+        page: &mut RecordPage,
+    ) -> Result<(), LogReadError> {
         let path = place.meta.id.path();
-        let file = match self.files.get(place.meta.id, Part::Records) {
+        let file = match self.files.get(place.meta.id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return self.vanished(topic, place, page.next);
             }
@@ -168,7 +173,8 @@ impl Core {
         };
         let from = page.next;
         let start = start_at(self, place, |sample| sample.offset <= from);
-        let mut scan = Scan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
+        let mut scan =
+            SegmentScan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
         while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
             let left = (place.applied - scan.pos) as usize;
             let room = limit.bytes.saturating_sub(page.bytes.len());
@@ -180,15 +186,15 @@ impl Core {
             let wanted = room.min((limit.events.saturating_sub(page.len())).saturating_mul(each));
             let wanted = wanted.clamp(WINDOW_MIN, WINDOW_MAX);
             let mut window = file.read_vec_at(scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
-            if let Err(Bad::Short(len)) = record::parse(&window)
+            if let Err(BadRecord::Short(len)) = record::parse(&window)
                 && len <= left
             {
                 window = file.read_vec_at(scan.pos, len).map_err(read_io("read", &path))?;
             }
-            let bounds = Bounds { from, end, limit };
+            let bounds = WindowBounds { from, end, limit };
             let found = scan.take_window(topic.id(), window, bounds, page);
             match found {
-                Ok(0) => return self.damaged_unless_some(topic, place, &scan, Bad::Short(0), page),
+                Ok(0) => return self.damaged_unless_some(topic, place, &scan, BadRecord::Short(0), page),
                 Ok(_) => {}
                 Err(bad) => return self.damaged_unless_some(topic, place, &scan, bad, page),
             }
@@ -206,20 +212,20 @@ impl Core {
         &self,
         topic: &Topic,
         place: &FilePlace,
-        scan: &Scan,
-        bad: Bad,
-        page: &Page,
-    ) -> Result<(), ReadError> {
+        scan: &SegmentScan,
+        bad: BadRecord,
+        page: &RecordPage,
+    ) -> Result<(), LogReadError> {
         let damage = self.describe_damage(topic, place, scan.pos, scan.expected.max(page.next), bad);
         self.note_damage(&damage);
         if let Some(segment) = topic.state().segment_by_id(place.meta.id) {
             segment.damaged = true;
         }
-        if page.is_empty() { Err(ReadError::CorruptRange(damage)) } else { Ok(()) }
+        if page.is_empty() { Err(LogReadError::CorruptRange(damage)) } else { Ok(()) }
     }
 
     /// A segment file that is not there: removed by retention or compaction just now, or lost.
-    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), ReadError> {
+    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), LogReadError> {
         let mut state = topic.state();
         if state.segment_by_id(place.meta.id).is_none()
             && !state.leaving.iter().any(|meta| meta.id == place.meta.id)
@@ -228,7 +234,7 @@ impl Core {
             return Ok(());
         }
         drop(state);
-        let damage = Damage {
+        let damage = LogDamage {
             topic: Some(topic.name().to_string()),
             file: place.meta.id.path(),
             from_byte: 0,
@@ -238,21 +244,28 @@ impl Core {
             what: "the file is missing",
         };
         self.note_damage(&damage);
-        Err(ReadError::CorruptRange(damage))
+        Err(LogReadError::CorruptRange(damage))
     }
 
-    fn describe_damage(&self, topic: &Topic, place: &FilePlace, pos: u64, offset: u64, bad: Bad) -> Damage {
+    fn describe_damage(
+        &self,
+        topic: &Topic,
+        place: &FilePlace,
+        pos: u64,
+        offset: u64,
+        bad: BadRecord,
+    ) -> LogDamage {
         let after = match bad {
-            Bad::Body { len } => Some((pos + len as u64, offset + 1)),
+            BadRecord::Body { len } => Some((pos + len as u64, offset + 1)),
             _ => crate::samples::first_sample_after(self, place, pos),
         };
         let (to_byte, to_offset) = after.unwrap_or((place.meta.bytes, place.meta.end));
         let what = match bad {
-            Bad::Short(_) => "the file ends too early",
-            Bad::Header => "a record's header does not verify",
-            Bad::Body { .. } => "a record's body does not verify",
+            BadRecord::Short(_) => "the file ends too early",
+            BadRecord::Header => "a record's header does not verify",
+            BadRecord::Body { .. } => "a record's body does not verify",
         };
-        Damage {
+        LogDamage {
             topic: Some(topic.name().to_string()),
             file: place.meta.id.path(),
             from_byte: pos,
@@ -264,7 +277,7 @@ impl Core {
     }
 }
 
-impl Page {
+impl RecordPage {
     fn wants_more(&self, limit: ReadLimit) -> bool {
         self.spans.len() < limit.events.max(1)
             && (self.spans.is_empty() || self.spans.last().map_or(0, |(at, len)| at + len) < limit.bytes)
@@ -285,36 +298,36 @@ impl Page {
 
 /// Which records of a window are wanted.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct WindowBounds {
     from: u64,
     end: u64,
     limit: ReadLimit,
 }
 
 /// Walks through a segment file.
-struct Scan {
+struct SegmentScan {
     pos: u64,
     /// The next record's offset; in a compacted segment it may be higher.
     expected: u64,
     compacted: bool,
 }
 
-impl Scan {
+impl SegmentScan {
     /// Takes the whole records of a window and says how many bytes they have. The window becomes the page's buffer.
     fn take_window(
         &mut self,
         topic: u32,
         window: Vec<u8>,
-        bounds: Bounds,
-        page: &mut Page,
-    ) -> Result<usize, Bad> {
+        bounds: WindowBounds,
+        page: &mut RecordPage,
+    ) -> Result<usize, BadRecord> {
         let base = page.bytes.len();
         let mut at = 0;
         let mut result = Ok(());
         while let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) {
             match record::parse(rest) {
                 Ok(view) if view.topic != topic || !self.fits(view.offset) => {
-                    result = Err(Bad::Header);
+                    result = Err(BadRecord::Header);
                     break;
                 }
                 Ok(view) => {
@@ -337,9 +350,9 @@ impl Scan {
                     at += view.len;
                     self.pos += view.len as u64;
                 }
-                Err(Bad::Short(_)) => break,
+                Err(BadRecord::Short(_)) => break,
                 // Its header tells where the next one is; whoever reads from behind it knows of it.
-                Err(Bad::Body { len }) if record::offset_of(rest) < bounds.from => {
+                Err(BadRecord::Body { len }) if record::offset_of(rest) < bounds.from => {
                     self.expected = record::offset_of(rest) + 1;
                     at += len;
                     self.pos += len as u64;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::batch::{id_hash, key_hash};
 use crate::checkpoint::run_item;
-use crate::core::Core;
-use crate::error::{Damage, MaintenanceError, ReadError};
-use crate::index::{DIR, Insert, Kind, MemTable, Run, run_path};
-use crate::io_util::lock;
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogReadError, MaintenanceError};
+use crate::index::{DIR, EntryKind, Insert, MemTable, Run, run_path};
 use crate::lookup::run_error;
+use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
@@ -16,17 +16,17 @@ use crate::topic::Topic;
 /// Events in one rebuilt run, unless there are too few ages for so small ones.
 const EVENTS_PER_RUN: u64 = 1_000_000;
 
-impl Core {
+impl LogCore {
     /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
-    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), ReadError> {
+    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), LogReadError> {
         let _one_at_a_time = lock(&self.merging);
         let runs = self.index.runs();
         let found = runs.all().find(|run| run_path(run.meta().number) == damaged).map(|run| *run.meta());
         match found {
             None => Ok(()),
             // Ghosts cannot be made again: their events are gone. A repeated id is then taken for a new one.
-            Some(meta) if meta.kind == Kind::Ghost => {
-                self.note_damage(&Damage {
+            Some(meta) if meta.kind == EntryKind::Ghost => {
+                self.note_damage(&LogDamage {
                     topic: None,
                     file: damaged.to_owned(),
                     from_byte: 0,
@@ -45,10 +45,11 @@ impl Core {
     /// and could not be opened.
     ///
     /// Checkpoints go on meanwhile: what they add has higher ages and stays. Merges and compactions do not.
-    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), ReadError> {
+    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), LogReadError> {
         let plan = self.plan_rebuild(unusable);
         let per_run = plan.events_per_run();
-        let mut builder = Builder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
+        let mut builder =
+            RunBuilder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
         let built = plan.segments.iter().try_for_each(|(topic, meta)| builder.add_segment(topic, meta));
         if let Err(error) = built.and_then(|()| builder.spill()) {
             self.discard_runs(&builder.runs);
@@ -59,11 +60,11 @@ impl Core {
 
     /// With the upkeep held no checkpoint is between memory and runs: each written event is in the segments noted here, and
     /// each other one in a memory table whose age is not below `ages_end`.
-    fn plan_rebuild(&self, unusable: &[u64]) -> Plan {
+    fn plan_rebuild(&self, unusable: &[u64]) -> RebuildPlan {
         let _no_checkpoint = lock(&self.upkeep);
         let ages_end = self.index.first_memory_age();
         let old = self.index.runs();
-        let old = [Kind::Id, Kind::Key].into_iter().flat_map(|kind| old.of(kind));
+        let old = [EntryKind::Id, EntryKind::Key].into_iter().flat_map(|kind| old.of(kind));
         let mut replaced: Vec<u64> = old.map(|run| run.meta().number).collect();
         replaced.extend_from_slice(unusable);
         let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -72,7 +73,7 @@ impl Core {
             let segments = topic.state().on_disk();
             segments.into_iter().map(|meta| (topic.clone(), meta)).collect::<Vec<_>>()
         };
-        Plan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
+        RebuildPlan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
     }
 
     fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
@@ -95,22 +96,22 @@ impl Core {
     }
 }
 
-fn unwritable(error: MaintenanceError) -> ReadError {
+fn unwritable(error: MaintenanceError) -> LogReadError {
     match error {
         MaintenanceError::Read(error) => error,
-        other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
+        other => LogReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
     }
 }
 
 /// What a rebuild reads and replaces.
-struct Plan {
+struct RebuildPlan {
     replaced: Vec<u64>,
     segments: Vec<(Topic, SegmentMeta)>,
     /// First age that is not free for rebuilt runs.
     ages_end: u64,
 }
 
-impl Plan {
+impl RebuildPlan {
     /// Each run needs an age below those of memory. The events came through as many tables as there are ages, so a run is
     /// never larger than a table was.
     fn events_per_run(&self) -> u64 {
@@ -119,23 +120,23 @@ impl Plan {
     }
 }
 
-struct Builder<'a> {
-    core: &'a Core,
+struct RunBuilder<'a> {
+    core: &'a LogCore,
     table: MemTable,
     age: u64,
     per_run: u64,
     runs: Vec<Arc<Run>>,
 }
 
-impl Builder<'_> {
-    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), ReadError> {
+impl RunBuilder<'_> {
+    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), LogReadError> {
         let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
         let mut next = meta.id.base;
         while next < meta.end {
             let page = match self.core.read_segment(topic, meta, next, limit) {
                 Ok(page) => page,
                 // Damaged events cannot be found by id or key; reading them reports the damage.
-                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
                 }
@@ -165,7 +166,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn spill(&mut self) -> Result<(), ReadError> {
+    fn spill(&mut self) -> Result<(), LogReadError> {
         if self.table.len() > 0 {
             self.table.age = self.age;
             self.age += 1;
@@ -188,7 +189,7 @@ mod tests {
         let id = SegmentId { topic: 1, base: 0, generation: 0 };
         for (ages_end, records) in [(2, 9_000_000), (3, 5_000_001), (4, 3), (5, 0), (1 << 32, 9_000_000)] {
             let meta = SegmentMeta { records, ..SegmentMeta::new(id, 0) };
-            let plan = Plan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
+            let plan = RebuildPlan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
             // A run is closed once it has that many, and the last may have fewer.
             let runs = records / plan.events_per_run() + 1;
             assert!(runs < ages_end, "{runs} runs, ages below {ages_end}");

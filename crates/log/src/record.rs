@@ -111,7 +111,7 @@ pub(crate) fn content_hash(key: Option<&[u8]>, payload: &[u8]) -> u64 {
 
 /// Why bytes are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bad {
+pub(crate) enum BadRecord {
     /// More bytes are needed: the record is this long (or at least a header).
     Short(usize),
     /// The header does not verify, so its length means nothing.
@@ -161,20 +161,20 @@ pub(crate) fn place(record: &mut [u8], offset: u64, ts: i64) {
 }
 
 /// Checks and reads the record at the start of `bytes`.
-pub(crate) fn parse(bytes: &[u8]) -> Result<RecordView<'_>, Bad> {
-    let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(Bad::Short(HEADER_BYTES))?;
+pub(crate) fn parse(bytes: &[u8]) -> Result<RecordView<'_>, BadRecord> {
+    let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(BadRecord::Short(HEADER_BYTES))?;
     let mut fields = Fields(header);
     let len = fields.u32().unwrap_or(0) as usize;
     let stored = fields.u32().unwrap_or(0);
     let lengths_fit = lengths_fit(header, len);
     if !lengths_fit || (stored != header_crc(header) && !planted::is(Bug::IgnoreCrc)) {
-        return Err(Bad::Header);
+        return Err(BadRecord::Header);
     }
-    let whole = bytes.get(..len).ok_or(Bad::Short(len))?;
+    let whole = bytes.get(..len).ok_or(BadRecord::Short(len))?;
     let body_crc = fields.u32().unwrap_or(0);
     let body = whole.get(HEADER_BYTES..).unwrap_or_default();
     if crc32c::crc32c(body) != body_crc && !planted::is(Bug::IgnoreCrc) {
-        return Err(Bad::Body { len });
+        return Err(BadRecord::Body { len });
     }
     Ok(view_checked(whole))
 }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::batch::{id_hash, key_hash};
-use crate::core::Core;
-use crate::error::{Damage, OpenError, open_io};
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::index::Insert;
-use crate::io_util::lock;
 use crate::journal;
 use crate::journal::frame::{Control, FrameView};
 use crate::planted::{self, Bug};
+use crate::poison::lock;
 use crate::record;
 use crate::segment;
 use crate::topic::{RollRule, Topic, TopicState};
@@ -19,9 +19,13 @@ use crate::topic::{RollRule, Topic, TopicState};
 /// Topics whose creation was in a damaged frame, and the offsets of their events that were found.
 pub(crate) type Nameless = BTreeMap<u32, Range<u64>>;
 
-impl Core {
+impl LogCore {
     /// Puts a frame's events back where they were when the frame was new.
-    pub(crate) fn redo_frame(&self, frame: &FrameView<'_>, nameless: &mut Nameless) -> Result<(), OpenError> {
+    pub(crate) fn redo_frame(
+        &self,
+        frame: &FrameView<'_>,
+        nameless: &mut Nameless,
+    ) -> Result<(), LogOpenError> {
         for control in frame.controls() {
             self.redo_control(&control)?;
         }
@@ -29,7 +33,7 @@ impl Core {
         let mut rest = frame.records;
         while !rest.is_empty() {
             let Ok(view) = record::parse(rest) else {
-                return Err(OpenError::State("a frame verifies but its records do not".to_owned()));
+                return Err(LogOpenError::State("a frame verifies but its records do not".to_owned()));
             };
             let bytes = rest.get(..view.len).unwrap_or_default();
             match self.topic_by_id(view.topic) {
@@ -78,12 +82,12 @@ impl Core {
         });
     }
 
-    fn redo_control(&self, control: &Control<'_>) -> Result<(), OpenError> {
+    fn redo_control(&self, control: &Control<'_>) -> Result<(), LogOpenError> {
         match control {
             Control::Create { topic, name } => {
                 if self.topic_by_id(*topic).is_none() {
                     let name =
-                        name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
+                        name.parse().map_err(|_| LogOpenError::State(format!("bad topic name `{name}`")))?;
                     let created = Topic::new(*topic, name, true, TopicState::default());
                     lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
                     self.write_catalog(|catalog| catalog.insert(created));
@@ -104,7 +108,7 @@ impl Core {
     pub(crate) fn report_nameless(&self, nameless: &Nameless) {
         for (topic, offsets) in nameless {
             self.write_catalog(|catalog| catalog.next_id = catalog.next_id.max(topic + 1));
-            self.note_damage(&Damage {
+            self.note_damage(&LogDamage {
                 topic: Some(format!("#{topic}")),
                 file: journal::DIR.to_owned(),
                 from_byte: 0,
@@ -118,7 +122,7 @@ impl Core {
 
     /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,
     /// so a crash in the middle changes nothing.
-    pub(crate) fn write_tails(&self) -> Result<(), OpenError> {
+    pub(crate) fn write_tails(&self) -> Result<(), LogOpenError> {
         let mut upkeep = lock(&self.upkeep);
         self.apply_tails(&mut upkeep.unsynced).map_err(open_io("write", segment::DIR))
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::checkpoint::run_io;
-use crate::core::Core;
-use crate::error::{MaintenanceError, ReadError};
-use crate::index::{GhostEntry, Kind, Run};
-use crate::io_util::lock;
+use crate::core::LogCore;
+use crate::error::{LogReadError, MaintenanceError};
+use crate::index::{EntryKind, GhostEntry, Run};
+use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::segment::SegmentMeta;
 use crate::topic::{Segment, Topic, TopicState};
@@ -21,7 +21,7 @@ const POLICIES_SET_MS: u64 = 10 * 60 * 1000;
 const HOLDS_SET_MS: u64 = 60 * 1000;
 
 /// What a topic's policy no longer keeps.
-enum Due {
+enum Expired {
     Nothing,
     /// Events below this, of segments that hold later ones too.
     Events(u64),
@@ -72,15 +72,15 @@ impl TopicState {
     }
 
     /// What `trim` would do now.
-    fn due(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> Due {
+    fn due(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> Expired {
         let from = self.kept_from(now, durable_end, hold);
         let first = self.segments.first().map(|segment| &segment.meta);
         if first.is_some_and(|meta| meta.records > 0 && meta.end <= from) {
-            Due::Segment
+            Expired::Segment
         } else if from > self.earliest {
-            Due::Events(from)
+            Expired::Events(from)
         } else {
-            Due::Nothing
+            Expired::Nothing
         }
     }
 
@@ -110,7 +110,7 @@ impl TopicState {
     }
 }
 
-impl Core {
+impl LogCore {
     /// From where on a topic's events are needed. With little space left nobody's need counts.
     pub(crate) fn hold_of(&self, topic: &Topic) -> Option<u64> {
         let unsettled = || {
@@ -131,13 +131,13 @@ impl Core {
         for topic in topics {
             let hold = self.hold_of(&topic);
             let due = topic.state().due(now, topic.end(), hold);
-            if matches!(due, Due::Nothing) {
+            if matches!(due, Expired::Nothing) {
                 continue;
             }
             let mut sequencer = lock(&self.sequencer);
             let mut state = topic.state();
             match due {
-                Due::Events(from) => state.earliest = state.earliest.max(from),
+                Expired::Events(from) => state.earliest = state.earliest.max(from),
                 _ => segments = true,
             }
             sequencer.mark_dirty(&topic, &mut state.dirty);
@@ -183,7 +183,7 @@ impl Core {
         while next < dropped.meta.end {
             let page = match self.read_segment(&dropped.topic, &dropped.meta, next, limit) {
                 Ok(page) => page,
-                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
                 }
@@ -209,7 +209,7 @@ impl Core {
         let runs = self.index.runs();
         let opened = self.counters.opened_ms.load(Ordering::Relaxed);
         let settled = self.clock.monotonic_ms().saturating_sub(opened) >= POLICIES_SET_MS;
-        if runs.of(Kind::Ghost).is_empty() || !settled {
+        if runs.of(EntryKind::Ghost).is_empty() || !settled {
             return Ok(());
         }
         let window = self.read_catalog(|catalog| {
@@ -217,7 +217,7 @@ impl Core {
         });
         let limit = (self.clock.wall_ms().max(0) as u64).saturating_sub(window);
         let old: Vec<u64> = runs
-            .of(Kind::Ghost)
+            .of(EntryKind::Ghost)
             .iter()
             .map(|run| *run.meta())
             .filter(|meta| meta.appended_max < limit)

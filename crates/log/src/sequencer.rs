@@ -5,14 +5,16 @@ use std::sync::{Arc, MutexGuard};
 
 use promethean_model::{Durability, IgnorePoison};
 
-use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submission, TopicChange};
-use crate::checks::{Decision, Outcome};
-use crate::core::Core;
+use crate::batch::{
+    BatchSlot, Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements, TopicChange,
+};
+use crate::checks::{Decision, EventOutcome};
+use crate::core::LogCore;
 use crate::error::AppendError;
-use crate::index::{Insert, Kind};
-use crate::io_util::lock;
-use crate::journal::frame::{self, Control, HEADER_BYTES, Parts};
+use crate::index::{EntryKind, Insert};
+use crate::journal::frame::{self, Control, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
+use crate::poison::lock;
 use crate::recent::Recent;
 use crate::record;
 use crate::topic::{RollRule, Topic};
@@ -55,7 +57,7 @@ pub(crate) struct Group {
 }
 
 pub(crate) struct Waiter {
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: LogReceipt,
     pub(crate) done: Completion,
     /// Where the frame's redo lies in the group's bytes.
     pub(crate) redo: std::ops::Range<usize>,
@@ -89,7 +91,12 @@ impl Sequencer {
     }
 
     /// Entries under a hash that the index does not have yet, newest first.
-    pub(crate) fn uninserted(&mut self, kind: Kind, topic: u32, hash: u64) -> impl Iterator<Item = &Insert> {
+    pub(crate) fn uninserted(
+        &mut self,
+        kind: EntryKind,
+        topic: u32,
+        hash: u64,
+    ) -> impl Iterator<Item = &Insert> {
         let open = self.recent.0.find(&self.group.inserts, kind, topic, hash);
         let taken =
             (!self.inserting.is_empty()).then(|| self.recent.1.find(&self.inserting, kind, topic, hash));
@@ -120,12 +127,12 @@ impl Sequencer {
     }
 }
 
-impl Core {
+impl LogCore {
     /// Puts batches into the open group in their order, each with its own frame. Refused ones are told so at once.
-    pub(crate) fn submit_all(&self, submissions: Vec<Submission>) {
+    pub(crate) fn submit_all(&self, submissions: Vec<LogSubmission>) {
         let mut held = None;
         let mut finished = Vec::new();
-        for Submission { batch, durability, done } in submissions {
+        for LogSubmission { batch, durability, done } in submissions {
             match self.submit_held(&mut held, &batch, durability, done) {
                 Ok(None) => {}
                 Ok(Some((done, receipt))) => finished.push((done, Ok(receipt))),
@@ -141,7 +148,7 @@ impl Core {
     /// Refuses the batch or puts it into the open group. `done` is called only if this succeeds.
     pub(crate) fn submit(
         &self,
-        batch: &Batch,
+        batch: &LogBatch,
         durability: Durability,
         done: Completion,
     ) -> Result<(), AppendError> {
@@ -171,10 +178,10 @@ impl Core {
     fn submit_held<'a>(
         &'a self,
         held: &mut Option<MutexGuard<'a, Sequencer>>,
-        batch: &Batch,
+        batch: &LogBatch,
         durability: Durability,
         done: Completion,
-    ) -> Result<Option<(Completion, Receipt)>, (Completion, AppendError)> {
+    ) -> Result<Option<(Completion, LogReceipt)>, (Completion, AppendError)> {
         let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
         // Allocated before the lock is taken, if it is not held yet.
         let events = Placements::with_capacity(batch.slots.len());
@@ -185,17 +192,17 @@ impl Core {
         };
         let refused = std::mem::take(&mut decision.refused);
         if let Some(events) = nothing_to_write(batch, &decision) {
-            return Ok(Some((done, Receipt { lsn: 0, events, refused, durability })));
+            return Ok(Some((done, LogReceipt { lsn: 0, events, refused, durability })));
         }
         if let Some(sequencer) = held {
-            let receipt = Receipt { lsn: 0, events, refused, durability };
+            let receipt = LogReceipt { lsn: 0, events, refused, durability };
             self.place(sequencer, batch, &decision, receipt, done);
         }
         Ok(None)
     }
 
     /// What can be said of a batch without looking at any other.
-    fn check_alone(&self, batch: &Batch) -> Result<(), AppendError> {
+    fn check_alone(&self, batch: &LogBatch) -> Result<(), AppendError> {
         let most = JournalWriter::frame_bytes_max(self.options.journal_file_bytes);
         let size = batch.frame_bytes();
         if size > most {
@@ -211,7 +218,7 @@ impl Core {
     fn lock_and_decide<'a>(
         &'a self,
         held: &mut Option<MutexGuard<'a, Sequencer>>,
-        batch: &Batch,
+        batch: &LogBatch,
     ) -> Result<Decision, AppendError> {
         loop {
             if batch.needs_lookup() {
@@ -251,9 +258,9 @@ impl Core {
     fn place(
         &self,
         sequencer: &mut Sequencer,
-        batch: &Batch,
+        batch: &LogBatch,
         decision: &Decision,
-        mut receipt: Receipt,
+        mut receipt: LogReceipt,
         done: Completion,
     ) {
         let lsn = sequencer.next_lsn;
@@ -271,13 +278,13 @@ impl Core {
         let mut fresh = 0;
         for (index, slot) in batch.slots.iter().enumerate() {
             let placed = match decision.outcome(index) {
-                Outcome::Duplicate(placed) => placed,
-                Outcome::Earlier(earlier) => {
-                    let first: Option<&Placed> = receipt.events.get(earlier);
-                    first.map_or(NOWHERE, |first| Placed { duplicate: true, ..*first })
+                EventOutcome::Duplicate(placed) => placed,
+                EventOutcome::Earlier(earlier) => {
+                    let first: Option<&PlacedRecord> = receipt.events.get(earlier);
+                    first.map_or(NOWHERE, |first| PlacedRecord { duplicate: true, ..*first })
                 }
-                Outcome::Refused => NOWHERE,
-                Outcome::Fresh => {
+                EventOutcome::Refused => NOWHERE,
+                EventOutcome::Fresh => {
                     fresh += 1;
                     self.place_event(sequencer, entries, batch, slot, now)
                 }
@@ -290,7 +297,7 @@ impl Core {
         self.tail_bytes.fetch_add((redo_at - before) as u64, Ordering::Relaxed);
         group.bytes.extend_from_slice(&batch.redo);
         let redo = redo_at..group.bytes.len();
-        let parts = Parts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
+        let parts = FrameParts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
         if let Some(frame) = group.bytes.get_mut(start..) {
             frame::finish(frame, parts);
         }
@@ -303,7 +310,7 @@ impl Core {
         sequencer.group.waiters.push(Waiter { receipt, done, redo });
     }
 
-    fn place_controls(&self, sequencer: &mut Sequencer, batch: &Batch, decision: &Decision) {
+    fn place_controls(&self, sequencer: &mut Sequencer, batch: &LogBatch, decision: &Decision) {
         for change in &batch.controls {
             match change {
                 TopicChange::Create(topic) => create_topic(sequencer, topic),
@@ -311,7 +318,7 @@ impl Core {
             }
         }
         for (index, slot) in batch.slots.iter().enumerate() {
-            if matches!(decision.outcome(index), Outcome::Fresh) {
+            if matches!(decision.outcome(index), EventOutcome::Fresh) {
                 create_topic(sequencer, &slot.topic);
             }
         }
@@ -328,10 +335,10 @@ impl Core {
         &self,
         sequencer: &mut Sequencer,
         entries: &mut Vec<Insert>,
-        batch: &Batch,
-        slot: &Slot,
+        batch: &LogBatch,
+        slot: &BatchSlot,
         now: i64,
-    ) -> Placed {
+    ) -> PlacedRecord {
         let at = sequencer.group.bytes.len();
         sequencer.group.bytes.extend_from_slice(batch.record(slot));
         let mut state = slot.topic.state();
@@ -353,7 +360,7 @@ impl Core {
             key_hash: slot.key_hash,
             appended_ms: now.max(0) as u64,
         });
-        Placed { offset, ts, duplicate: false }
+        PlacedRecord { offset, ts, duplicate: false }
     }
 }
 
@@ -366,18 +373,18 @@ fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
 }
 
 /// Stands where a receipt has no place to name.
-const NOWHERE: Placed = Placed { offset: 0, ts: 0, duplicate: true };
+const NOWHERE: PlacedRecord = PlacedRecord { offset: 0, ts: 0, duplicate: true };
 
 /// The answer for a batch that changes nothing and whose events are durable already or refused.
-fn nothing_to_write(batch: &Batch, decision: &Decision) -> Option<Placements> {
+fn nothing_to_write(batch: &LogBatch, decision: &Decision) -> Option<Placements> {
     if batch.slots.is_empty() || !batch.redo.is_empty() || !batch.controls.is_empty() {
         return None;
     }
     let mut events = Placements::with_capacity(batch.slots.len());
     for (index, slot) in batch.slots.iter().enumerate() {
         match decision.outcome(index) {
-            Outcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
-            Outcome::Refused => events.push(NOWHERE),
+            EventOutcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
+            EventOutcome::Refused => events.push(NOWHERE),
             _ => return None,
         }
     }

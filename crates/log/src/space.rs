@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::AppendError;
 
 /// How often free space is asked for, in journal bytes.
 const LOOK_EVERY: u64 = 4 * 1024 * 1024;
 
-impl Core {
+impl LogCore {
     /// Refuses when less than the reserve is free. While full, every publish looks again, so it resumes by itself.
     pub(crate) fn check_space(&self) -> Result<(), AppendError> {
         if self.full.load(Ordering::Relaxed) {

@@ -9,9 +9,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::commit::{StateJob, complete_all};
-use crate::core::Core;
-use crate::io_util::lock;
+use crate::core::LogCore;
 use crate::journal::writer::make_zeroed;
+use crate::poison::lock;
 use promethean_model::IgnorePoison;
 
 /// Groups whose redo waits for the state engine.
@@ -21,7 +21,7 @@ const STATE_QUEUE: usize = 8;
 pub(crate) struct Threads(Vec<JoinHandle<()>>);
 
 impl Threads {
-    pub(crate) fn start(core: &Arc<Core>) -> io::Result<Threads> {
+    pub(crate) fn start(core: &Arc<LogCore>) -> io::Result<Threads> {
         let (sender, jobs) = sync_channel(STATE_QUEUE);
         lock(&core.committer).state_queue = Some(sender);
         let mut threads = Threads(Vec::new());
@@ -48,7 +48,7 @@ impl Threads {
     }
 
     /// Ends the loops after what is queued is done.
-    pub(crate) fn stop(self, core: &Core) {
+    pub(crate) fn stop(self, core: &LogCore) {
         core.signals.stop.store(true, Ordering::Release);
         drop(lock(&core.sequencer));
         core.work.notify_all();
@@ -67,9 +67,9 @@ impl Threads {
 }
 
 fn spawn(
-    core: &Arc<Core>,
+    core: &Arc<LogCore>,
     name: &'static str,
-    run: impl FnOnce(&Core) + Send + 'static,
+    run: impl FnOnce(&LogCore) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let core = Arc::clone(core);
     Builder::new().name(name.to_owned()).spawn(move || {
@@ -80,11 +80,11 @@ fn spawn(
     })
 }
 
-fn stopped(core: &Core) -> bool {
+fn stopped(core: &LogCore) -> bool {
     core.signals.stop.load(Ordering::Acquire)
 }
 
-fn write_loop(core: &Core) {
+fn write_loop(core: &LogCore) {
     while !stopped(core) {
         let waiting = wait_for_group(core);
         // Nothing came for as long as an `os` batch may wait.
@@ -100,7 +100,7 @@ fn write_loop(core: &Core) {
 }
 
 /// Waits for frames, or until an `os` batch must be synced. Says whether there were frames.
-fn wait_for_group(core: &Core) -> bool {
+fn wait_for_group(core: &LogCore) -> bool {
     let unsynced = lock(&core.committer).has_unsynced();
     let mut sequencer = lock(&core.sequencer);
     while sequencer.group.spans.is_empty() && !stopped(core) {
@@ -120,7 +120,7 @@ fn wait_for_group(core: &Core) -> bool {
     true
 }
 
-fn upkeep_loop(core: &Core) {
+fn upkeep_loop(core: &LogCore) {
     while !stopped(core) {
         let raised = wait_for_upkeep(core);
         if stopped(core) {
@@ -141,7 +141,7 @@ fn upkeep_loop(core: &Core) {
 }
 
 /// Waits for a signal or the next tick. Says whether it was a signal.
-fn wait_for_upkeep(core: &Core) -> bool {
+fn wait_for_upkeep(core: &LogCore) -> bool {
     let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
     let mut flags = lock(&core.signals.flags);
     while !flags.upkeep && !stopped(core) {
@@ -154,7 +154,7 @@ fn wait_for_upkeep(core: &Core) -> bool {
     std::mem::take(&mut flags.upkeep)
 }
 
-fn merge_loop(core: &Core) {
+fn merge_loop(core: &LogCore) {
     while !stopped(core) {
         let mut flags = lock(&core.signals.flags);
         while !flags.merge && !stopped(core) {
@@ -170,13 +170,13 @@ fn merge_loop(core: &Core) {
     }
 }
 
-fn state_loop(core: &Core, jobs: &Receiver<StateJob>) {
+fn state_loop(core: &LogCore, jobs: &Receiver<StateJob>) {
     while let Ok(job) = jobs.recv() {
         complete_all(core.apply_state(job));
     }
 }
 
-impl Core {
+impl LogCore {
     /// Makes the next journal file before the writer needs it.
     pub(crate) fn prepare_spare(&self) {
         let number = {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::TopicName;
 
-use crate::io_util::lock;
-use crate::options::Policy;
+use crate::options::TopicPolicy;
+use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 
 /// Chunks of the tail are closed at this size.
@@ -16,9 +16,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A handle to one topic; cheap to clone.
 #[derive(Clone)]
-pub struct Topic(Arc<Inner>);
+pub struct Topic(Arc<TopicInner>);
 
-struct Inner {
+struct TopicInner {
     id: u32,
     name: TopicName,
     /// Readers see offsets below. Written by the writer after a sync.
@@ -34,7 +34,7 @@ struct Inner {
 
 /// What a topic holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicInfo {
+pub struct LogTopicInfo {
     /// First offset that is kept.
     pub earliest: u64,
     /// First offset that is not durable yet.
@@ -53,7 +53,7 @@ pub struct TopicInfo {
 
 impl Topic {
     pub(crate) fn new(id: u32, name: TopicName, created: bool, state: TopicState) -> Topic {
-        Topic(Arc::new(Inner {
+        Topic(Arc::new(TopicInner {
             id,
             name,
             durable_end: AtomicU64::new(state.next_offset),
@@ -80,9 +80,9 @@ impl Topic {
     }
 
     /// What the topic holds now.
-    pub fn info(&self) -> TopicInfo {
+    pub fn info(&self) -> LogTopicInfo {
         let state = self.state();
-        TopicInfo {
+        LogTopicInfo {
             earliest: state.earliest,
             end: self.end(),
             bytes: state.segments.iter().map(|segment| segment.meta.bytes).sum(),
@@ -127,7 +127,7 @@ impl Topic {
         self.0.needs_key.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy) {
+    pub(crate) fn set_policy(&self, policy: TopicPolicy) {
         let mut state = self.state();
         self.0.needs_key.store(policy.compacted, Ordering::Release);
         state.policy = policy;
@@ -164,7 +164,7 @@ pub(crate) struct TopicState {
     pub(crate) last_chunk: (usize, usize),
     /// The next record starts a new chunk: a checkpoint was cut behind the last one.
     pub(crate) tail_closed: bool,
-    pub(crate) policy: Policy,
+    pub(crate) policy: TopicPolicy,
     /// Offsets that the policy would not keep, but a hold does.
     pub(crate) held: u64,
     /// Whether the next checkpoint must look at this topic.

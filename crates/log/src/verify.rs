@@ -1,7 +1,7 @@
 //! Reads everything that is on disk and compares it with its checksums and with each other.
 
-use crate::core::Core;
-use crate::error::{Damage, ReadError};
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogReadError};
 use crate::index::RunError;
 use crate::lookup::run_error;
 use crate::read::ReadLimit;
@@ -10,7 +10,7 @@ use crate::topic::Topic;
 
 /// What a verification found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerifyReport {
+pub struct LogVerifyReport {
     /// Topics looked at.
     pub topics: u64,
     /// Segments read.
@@ -22,12 +22,12 @@ pub struct VerifyReport {
     /// Index runs read.
     pub runs: u64,
     /// What did not fit.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<LogDamage>,
     /// Files that could not be read.
     pub errors: Vec<String>,
 }
 
-impl VerifyReport {
+impl LogVerifyReport {
     /// Whether everything fits.
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty() && self.errors.is_empty()
@@ -38,8 +38,8 @@ impl VerifyReport {
 ///
 /// Holds no lock while it reads: what is written does not change, and what was removed or replaced meanwhile does not
 /// count.
-pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
-    let mut report = VerifyReport::default();
+pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> LogVerifyReport {
+    let mut report = LogVerifyReport::default();
     let mut topics: Vec<Topic> = core.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
     topics.sort_by_key(Topic::id);
     let total = topics.iter().map(|topic| topic.info().bytes).sum();
@@ -65,7 +65,7 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
         match error {
             RunError::Io { .. } => report.errors.push(error.to_string()),
             damaged => {
-                if let ReadError::CorruptRange(damage) = run_error(damaged) {
+                if let LogReadError::CorruptRange(damage) = run_error(damaged) {
                     report.damage.push(damage);
                 }
             }
@@ -75,10 +75,10 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
 }
 
 fn verify_segment(
-    core: &Core,
+    core: &LogCore,
     topic: &Topic,
     meta: &SegmentMeta,
-    report: &mut VerifyReport,
+    report: &mut LogVerifyReport,
     progress: &mut dyn FnMut(u64),
 ) {
     let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
@@ -96,7 +96,7 @@ fn verify_segment(
                 }
                 next = page.next;
             }
-            Err(ReadError::CorruptRange(damage)) => {
+            Err(LogReadError::CorruptRange(damage)) => {
                 lost = true;
                 next = damage.to_offset.max(next + 1);
                 report.damage.push(damage);

@@ -5,10 +5,10 @@
 //! | `name` | names of topics, groups, members and collections, parsed once at the edge |
 //! | `id` | event ids and the mint that makes them |
 //! | `offset` | positions in a topic and ranges of them |
-//! | `event` | the event as users see it |
+//! | `event`, `stored_event` | the event as users see it, and as a store returns it |
 //! | `meta` | the part of an event that is neither key nor payload, with its bytes |
 //! | `partition` | key to partition, partition to member |
-//! | `time`, `millis`, `moment` | the clock, lengths of time in settings, and dates |
+//! | `time` | the clock, lengths of time, and moments as people write them |
 //! | `durability` | what an acknowledgement promises |
 //! | `settings` | what can be set for a topic |
 //! | `wire` | the frames of the WebSocket protocol |
@@ -23,12 +23,11 @@ pub mod json;
 pub mod limits;
 pub mod lock;
 pub mod meta;
-pub mod millis;
-pub mod moment;
 pub mod name;
 pub mod offset;
 pub mod partition;
 pub mod settings;
+pub mod stored_event;
 pub mod time;
 pub mod wire;
 
@@ -38,10 +37,9 @@ pub use id::{EventId, IdMint};
 pub use limits::{LimitError, Limits};
 pub use lock::IgnorePoison;
 pub use meta::{EventMeta, MetaError};
-pub use millis::Millis;
-pub use moment::{Moment, MomentError};
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
 pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings, Undeclared};
-pub use time::{Clock, SystemClock};
+pub use stored_event::{EventBody, EventRef, StoredEvent};
+pub use time::{Clock, Millis, Moment, SystemClock};

@@ -126,12 +126,12 @@ impl EventMeta {
         if flags == 0 || flags & !FLAGS_ALL != 0 {
             return Err(MetaError::Flags(flags));
         }
-        let mut from = Input(rest);
+        let mut from = MetaReader(rest);
         // Struct fields are evaluated as written, which is the order of the parts.
         let meta = Self {
             partition: (flags & PARTITION != 0).then(|| from.array().map(u32::from_le_bytes)).transpose()?,
             headers: (flags & HEADERS != 0).then(|| from.headers()).transpose()?,
-            tags: (flags & TAGS != 0).then(|| from.list(Input::text)).transpose()?,
+            tags: (flags & TAGS != 0).then(|| from.list(MetaReader::text)).transpose()?,
             caused_by: (flags & CAUSED_BY != 0)
                 .then(|| from.list(|from| from.array().map(EventId::from_bytes)))
                 .transpose()?,
@@ -165,9 +165,9 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Bytes not yet read.
-struct Input<'a>(&'a [u8]);
+struct MetaReader<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl MetaReader<'_> {
     fn take(&mut self, len: usize) -> Result<&[u8], MetaError> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(MetaError::Truncated)?;
         self.0 = rest;

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::durability::Durability;
 use crate::limits::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, PARTITIONS_MAX};
-use crate::millis::Millis;
+use crate::time::Millis;
 
 /// The settings of a topic. In input everything is optional and unknown names are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

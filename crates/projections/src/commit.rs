@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_bus::publish::Publish;
 use promethean_bus::{Bus, BusError, StoredEvent};
 use promethean_model::Offset;

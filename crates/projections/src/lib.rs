@@ -61,7 +61,7 @@
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
-//! | [`time_travel`], [`moment`] | state at any time, and how times are written |
+//! | [`time_travel`] | state at any time |
 
 pub mod change;
 pub mod changelog;
@@ -73,7 +73,6 @@ pub mod error;
 mod fold;
 pub mod hash;
 pub mod logic;
-pub mod moment;
 pub mod projections;
 mod rebuild;
 mod retention_alarm;
@@ -93,7 +92,7 @@ pub use definition::{CollectionDeclared, Declared, From, OnFailure, Projector, T
 pub use error::ProjectionError;
 pub use logic::{Logic, Project};
 pub use projections::Projections;
-pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index};
+pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index, ReadError};
 pub use promethean_store::value::FieldType;
 pub use status::{Activity, ProjectorStatus, RebuildStatus};
 pub use time_travel::Reducer;

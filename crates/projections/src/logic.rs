@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use promethean_bus::StoredEvent;
-use promethean_bus::dead_letter::user_event;
+use promethean_bus::user_event;
 use promethean_jq::{Caps, Pool, Program, RunError};
 use promethean_model::Event;
 use promethean_store::port::ReadError;

@@ -192,7 +192,7 @@ pub struct Warm {
 ///
 /// use promethean_bus::publish::Publish;
 /// use promethean_bus::rows::{AskedOptions, Start};
-/// use promethean_bus::subscribe::Subscribe;
+/// use promethean_bus::subscription::Subscribe;
 /// use promethean_bus::{Bus, BusOptions};
 /// use promethean_model::SystemClock;
 /// use promethean_projections::compactor::{Compactor, CompactorOptions};

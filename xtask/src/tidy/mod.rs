@@ -11,6 +11,8 @@ use anyhow::Result;
 use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
+pub(crate) use self::lexer::code_only;
+
 /// Files are reviewed above this many lines and refused above the next, unit tests not counted.
 const FILE_LINES_REVIEW: usize = 400;
 const FILE_LINES_MAX: usize = 800;

@@ -1,7 +1,6 @@
 //! What programs ask of a refusal.
 
 use promethean_model::limits::Limited;
-use promethean_model::name::NameFault;
 
 use super::BusError;
 
@@ -9,10 +8,8 @@ impl BusError {
     /// A stable word.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Name(error) => match error.fault {
-                NameFault::ReservedPrefix | NameFault::ReservedSuffix { .. } => "reserved_name",
-                _ => "bad_name",
-            },
+            Self::Name(error) => error.code(),
+            Self::Delivery(error) => error.code(),
             Self::Limit(error) => limit_code(error.what),
             Self::Settings(_) => "bad_settings",
             Self::InvalidJson(_) => "invalid_json",
@@ -25,14 +22,10 @@ impl BusError {
             Self::RateLimited { .. } | Self::OverBurst { .. } => "rate_limited",
             Self::UnknownTopic { .. } | Self::AutoCreateOff { .. } => "unknown_topic",
             Self::UnknownGroup { .. } => "unknown_group",
-            Self::UnknownMember { .. } => "unknown_member",
             Self::UnknownEvent { .. } => "unknown_event",
             Self::UnknownLetter { .. } => "unknown_letter",
             Self::BadSeek { .. } => "bad_seek",
             Self::BeyondEnd { .. } => "beyond_end",
-            Self::BadFilter { .. } => "bad_filter",
-            Self::BadPattern { .. } => "bad_pattern",
-            Self::PartitionsInUse { .. } => "partitions_in_use",
             Self::GroupBusy { .. } => "group_busy",
             Self::ProjectorGroup { .. } => "projector_group",
             Self::TooManyTopics { .. } => "too_many_topics",

@@ -1,8 +1,9 @@
 //! Why the bus did not do what it was asked. Messages are for people and say what to do; `code()` is for programs.
 
+use promethean_delivery::DeliveryError;
 use promethean_model::json::JsonError;
 use promethean_model::{
-    EventId, GroupName, LimitError, MemberId, NameError, Offset, OffsetRange, SettingsError, TopicName,
+    EventId, GroupName, LimitError, NameError, Offset, OffsetRange, SettingsError, TopicName,
 };
 use thiserror::Error;
 
@@ -135,12 +136,6 @@ pub enum BusError {
         /// The topic or pattern.
         subject: String,
     },
-    /// No such member.
-    #[error("member `{member}` is not in the group; it may have missed its heartbeats, join again")]
-    UnknownMember {
-        /// The name asked for.
-        member: MemberId,
-    },
     /// No such event.
     #[error("topic `{topic}` has no event with id {id}; it may have expired, use an offset or a time")]
     UnknownEvent {
@@ -177,26 +172,9 @@ pub enum BusError {
         /// The topic's durable end.
         end: Offset,
     },
-    /// A filter that cannot be.
-    #[error("bad filter: {reason}")]
-    BadFilter {
-        /// What is wrong and what to change.
-        reason: String,
-    },
-    /// A pattern that cannot be, or could never match.
-    #[error("bad pattern: {reason}")]
-    BadPattern {
-        /// What is wrong and what to change.
-        reason: String,
-    },
-    /// The number of partitions cannot change now.
-    #[error("the group has {members} members, so its partitions stay {partitions}; stop them first")]
-    PartitionsInUse {
-        /// How many members there are.
-        members: usize,
-        /// How many partitions there are.
-        partitions: u32,
-    },
+    /// A filter, a pattern or a request about partitions and their members was refused.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
     /// The group is the server's own.
     #[error(
         "group `{group}` belongs to a projector, which alone moves it; use another group, or rebuild the projector"

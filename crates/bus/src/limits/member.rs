@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use promethean_delivery::Now;
+
 use super::bucket::{Bucket, Rate, Refused};
-use crate::delivery;
-use crate::delivery::types::Now;
 
 /// One bucket, shared by all topics of a member.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl MemberRate {
     }
 }
 
-impl delivery::Rate for MemberRate {
+impl promethean_delivery::Rate for MemberRate {
     fn take(&self, count: usize, now: Now) -> usize {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let granted = self.bucket.take_up_to(count, now.monotonic_ms);
@@ -45,7 +45,7 @@ impl delivery::Rate for MemberRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::Rate as _;
+    use promethean_delivery::Rate as _;
 
     #[test]
     fn says_when_it_will_grant_again() {

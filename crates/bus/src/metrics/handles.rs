@@ -9,7 +9,6 @@ use promethean_model::{GroupName, IgnorePoison, TopicName};
 
 use super::catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
 use super::registry::{Registry, Table};
-use super::value::Gauge;
 use crate::error::BusError;
 
 /// Codes of refusals that get a series of their own.
@@ -34,10 +33,8 @@ pub struct BusMetrics {
 #[derive(Debug)]
 pub struct GroupMetrics {
     series: Arc<GroupSeries>,
-    shares: [AtomicI64; SHARES],
+    shares: Shares,
 }
-
-const SHARES: usize = 6;
 
 impl BusMetrics {
     /// Topics, and groups, that get a series of their own where nothing is configured.
@@ -70,7 +67,7 @@ impl BusMetrics {
     /// A new holder of a group's counts on a topic. To be looked up once and kept.
     pub fn group(&self, topic: &TopicName, group: &GroupName) -> GroupMetrics {
         let series = self.groups.series(&[topic.as_str(), group.as_str()]);
-        GroupMetrics { series, shares: Default::default() }
+        GroupMetrics { series, shares: Shares::default() }
     }
 
     /// The counts of the server.
@@ -109,60 +106,53 @@ impl BusMetrics {
 }
 
 macro_rules! shares {
-    ($($(#[$doc:meta])* $set:ident, $add:ident => $index:literal, $gauge:ident;)*) => {
+    ($($(#[$doc:meta])* $gauge:ident: $set:ident, $add:ident;)*) => {
+        /// What one holder adds to each gauge of its series.
+        #[derive(Debug, Default)]
+        struct Shares {
+            $($gauge: AtomicI64,)*
+        }
+
         impl GroupMetrics {
             $(
                 $(#[$doc])*
                 pub fn $set(&self, value: i64) {
-                    self.put::<$index>(&self.series.$gauge, value);
+                    let share = &self.shares.$gauge;
+                    // Mostly the value is unchanged, and a write makes the other processors fetch the line again.
+                    if share.load(Ordering::Relaxed) != value {
+                        self.series.$gauge.add(value - share.swap(value, Ordering::Relaxed));
+                    }
                 }
 
-                /// The same, up or down by so much.
+                /// Changes the same share by so much, up or down.
                 pub fn $add(&self, change: i64) {
-                    self.change::<$index>(&self.series.$gauge, change);
+                    self.shares.$gauge.fetch_add(change, Ordering::Relaxed);
+                    self.series.$gauge.add(change);
                 }
             )*
+        }
 
-            fn gauges(&self) -> [&Gauge; SHARES] {
-                [$(&self.series.$gauge),*]
+        impl Drop for GroupMetrics {
+            fn drop(&mut self) {
+                $(self.series.$gauge.add(-self.shares.$gauge.load(Ordering::Relaxed));)*
             }
         }
     };
 }
 
 shares! {
-    /// This holder's events leased to members.
-    set_inflight, add_inflight => 0, inflight;
-    /// This holder's events leased to sockets.
-    set_ws_inflight, add_ws_inflight => 1, ws_inflight;
-    /// Events not finished.
-    set_lag, add_lag => 2, lag;
-    /// Open dead letters.
-    set_dead_letters, add_dead_letters => 3, dead_letters;
-    /// Members.
-    set_members, add_members => 4, members;
-    /// Blocked keys.
-    set_blocked_keys, add_blocked_keys => 5, blocked_keys;
-}
-
-impl GroupMetrics {
-    fn put<const N: usize>(&self, gauge: &Gauge, value: i64) {
-        const { assert!(N < SHARES) };
-        if let Some(share) = self.shares.get(N) {
-            // Mostly it is what it was.
-            if share.load(Ordering::Relaxed) != value {
-                gauge.add(value - share.swap(value, Ordering::Relaxed));
-            }
-        }
-    }
-
-    fn change<const N: usize>(&self, gauge: &Gauge, change: i64) {
-        const { assert!(N < SHARES) };
-        if let Some(share) = self.shares.get(N) {
-            share.fetch_add(change, Ordering::Relaxed);
-            gauge.add(change);
-        }
-    }
+    /// Sets how many events this holder has leased to members.
+    inflight: set_inflight, add_inflight;
+    /// Sets how many events this holder has leased to sockets.
+    ws_inflight: set_ws_inflight, add_ws_inflight;
+    /// Sets how many events are not finished.
+    lag: set_lag, add_lag;
+    /// Sets how many dead letters are open.
+    dead_letters: set_dead_letters, add_dead_letters;
+    /// Sets how many members there are.
+    members: set_members, add_members;
+    /// Sets how many keys are blocked.
+    blocked_keys: set_blocked_keys, add_blocked_keys;
 }
 
 impl Deref for GroupMetrics {
@@ -170,13 +160,5 @@ impl Deref for GroupMetrics {
 
     fn deref(&self) -> &GroupSeries {
         &self.series
-    }
-}
-
-impl Drop for GroupMetrics {
-    fn drop(&mut self) {
-        for (share, gauge) in self.shares.iter().zip(self.gauges()) {
-            gauge.add(-share.load(Ordering::Relaxed));
-        }
     }
 }

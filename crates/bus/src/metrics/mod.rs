@@ -1,12 +1,13 @@
 //! What the bus counts, and its text for Prometheus.
 //!
-//! A handle is looked up once for a topic or group and then counted in without locks. Families are declared in one
-//! table each ([`Series::FAMILIES`]), so all of them show HELP and TYPE from the first scrape; other crates add tables
-//! of their own to the same [`Registry`].
+//! A handle is looked up once for a topic or group and then counted in without locks. [`series!`](crate::series)
+//! declares a metric in one place, so every family shows HELP and TYPE from the first scrape; other crates add tables of
+//! their own to the same [`Registry`].
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `value` | counters, gauges, histograms |
+//! | `series` | the declaration of metrics, with `series!` |
 //! | `registry` | tables of series with bounded labels, and the page of all of them |
 //! | `text` | the text format |
 //! | `catalogue` | the families of the bus |
@@ -15,6 +16,7 @@
 mod catalogue;
 mod handles;
 mod registry;
+mod series;
 mod text;
 mod value;
 
@@ -23,5 +25,6 @@ mod tests;
 
 pub use catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
 pub use handles::{BusMetrics, GroupMetrics};
-pub use registry::{Family, Kind, OTHER, Reading, Registry, Series, Table};
+pub use registry::{OTHER, Registry, Table};
+pub use series::{Family, Kind, Metric, Reading, Series};
 pub use value::{Bounds, Counter, Gauge, Histogram};

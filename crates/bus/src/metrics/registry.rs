@@ -5,55 +5,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
-use super::text;
-use super::value::Histogram;
 use promethean_model::IgnorePoison;
+
+use super::series::Series;
+use super::text;
 
 /// The label value of everything beyond the bound of a table.
 pub const OTHER: &str = "other";
-
-/// One family of metrics.
-#[derive(Debug, Clone, Copy)]
-pub struct Family {
-    /// Its name. A histogram's without `_bucket`.
-    pub name: &'static str,
-    /// What it says, in one line.
-    pub help: &'static str,
-    /// What it is.
-    pub kind: Kind,
-}
-
-/// What a metric is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Counts by bucket.
-    Histogram,
-}
-
-/// What a metric shows now.
-#[derive(Debug)]
-pub enum Reading<'a> {
-    /// Of a counter.
-    Counter(u64),
-    /// Of a gauge.
-    Gauge(i64),
-    /// Of a histogram.
-    Histogram(&'a Histogram),
-}
-
-/// All metrics that share one set of labels.
-pub trait Series: Default + Send + Sync + 'static {
-    /// The names of the labels.
-    const LABELS: &'static [&'static str];
-    /// The families, in the order they are shown.
-    const FAMILIES: &'static [Family];
-    /// One reading for each family, in that order.
-    fn readings(&self) -> Vec<Reading<'_>>;
-}
 
 /// Series by label values, at most so many; what comes beyond is counted together, under the label value `other`.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::registry::{Family, Kind, Reading};
+use super::series::{Family, Kind, Reading};
 use super::value::Histogram;
 
 /// Names and values of labels, in one order.

@@ -1,9 +1,9 @@
 //! Failed attempts of an event that is not finished.
 
+use promethean_delivery::Attempts;
 use promethean_model::Offset;
 
 use super::{RowError, bad, failure};
-use crate::delivery::types::Attempts;
 
 const TABLE: &str = "Attempts";
 const VERSION: u8 = 1;
@@ -55,10 +55,10 @@ pub fn decode_attempts(offset: Offset, value: &[u8]) -> Result<Attempts, RowErro
 
 #[cfg(test)]
 mod tests {
+    use promethean_delivery::Failure;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::types::Failure;
 
     #[test]
     fn the_bytes_never_change() {

@@ -86,12 +86,11 @@ fn is_zero(number: &u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use promethean_delivery::{Filter, Order};
     use promethean_model::Offset;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::delivery::types::Order;
-    use crate::filter::Filter;
     use crate::rows::{AskedOptions, Start};
 
     fn row() -> GroupRow {

@@ -1,10 +1,10 @@
 //! Keys of rows. Names hold no zero byte, so a prefix that ends in one never meets another name's rows.
 
+use promethean_delivery::Subject;
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::ROW_KEY_BYTES_MAX;
 
 use super::{RowError, bad};
-use crate::pattern::Subject;
 
 /// `group 0 topic 0 offset(be64)`: rows of a group's topic are in offset order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,11 @@ pub fn group_prefix(group: &GroupName) -> Vec<u8> {
 /// What the keys of all rows of events of a group's topic begin with.
 pub fn topic_prefix(group: &GroupName, topic: &TopicName) -> Vec<u8> {
     join(&[group.as_str().as_bytes(), &[0], topic.as_str().as_bytes(), &[0]])
+}
+
+/// The scope of a group's marks on a topic. Stored marks depend on it, so it never changes; names hold no slash.
+pub fn dedupe_scope(topic: &TopicName, group: &GroupName) -> String {
+    format!("{topic}/{group}")
 }
 
 impl EventKey {

@@ -1,12 +1,11 @@
 //! Options of groups, set when a group is created.
 
+use promethean_delivery::{Filter, Order};
 use promethean_model::limits::{ATTEMPTS_MAX, PARTITIONS_MAX};
 use promethean_model::{EventId, GroupName, Offset};
 use serde::{Deserialize, Serialize};
 
-use crate::delivery::types::Order;
 use crate::error::BusError;
-use crate::filter::Filter;
 
 /// Where a new group begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,9 +128,8 @@ const fn word(order: Order) -> &'static str {
 
 /// `order` as users write it.
 mod order_word {
+    use promethean_delivery::Order;
     use serde::{Deserialize, Deserializer, Serializer, de};
-
-    use crate::delivery::types::Order;
 
     pub(super) fn serialize<S: Serializer>(order: &Order, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(super::word(*order))

@@ -19,7 +19,7 @@ use crate::rows::{SchemaKey, SchemaRow};
 const PAGE: usize = 20;
 
 /// The versions of every topic, what is set for them, and compiled schemas as far as they fit. Versions are changed only
-/// under the lock of their topic (see `changing`).
+/// under the lock of their topic.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaCatalog {
     topics: RwLock<BTreeMap<TopicName, Arc<TopicVersions>>>,

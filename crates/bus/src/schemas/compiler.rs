@@ -9,9 +9,9 @@ use promethean_schema::{BadSchema, SchemaText, validator};
 use promethean_store::port::Table;
 use tokio::sync::{Semaphore, watch};
 
+use super::Schemas;
 use super::cache::CompiledSchema;
 use super::info::SchemaInfo;
-use crate::core::Core;
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
 
@@ -31,12 +31,12 @@ pub(super) struct Compiler {
     permits: Arc<Semaphore>,
 }
 
-/// Which caller compiles a schema.
-enum Turn<'a> {
-    /// This one.
-    Ours(CompileTurn<'a>),
-    /// Another one; its answer comes here.
-    Theirs(watch::Receiver<Option<Answer>>),
+/// Whether a caller compiles a schema, or waits for another caller that does.
+enum CompileRole<'a> {
+    /// It compiles.
+    Compile(CompileTurn<'a>),
+    /// It waits for this answer.
+    Wait(watch::Receiver<Option<Answer>>),
 }
 
 /// The right to compile a schema. No other caller compiles it until this is dropped.
@@ -53,14 +53,14 @@ impl Default for Compiler {
 }
 
 impl Compiler {
-    fn turn(&self, key: CompileKey) -> Turn<'_> {
+    fn turn(&self, key: CompileKey) -> CompileRole<'_> {
         let mut under_way = self.lock();
         if let Some(answer) = under_way.get(&key) {
-            return Turn::Theirs(answer.clone());
+            return CompileRole::Wait(answer.clone());
         }
         let (answer, follow) = watch::channel(None);
         under_way.insert(key.clone(), follow);
-        Turn::Ours(CompileTurn { compiler: self, key, answer })
+        CompileRole::Compile(CompileTurn { compiler: self, key, answer })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<CompileKey, watch::Receiver<Option<Answer>>>> {
@@ -77,19 +77,19 @@ impl Drop for CompileTurn<'_> {
 
 /// A compiled version, from the cache or from the store. However many callers ask, it is compiled once.
 pub(super) async fn compiled(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     info: &SchemaInfo,
 ) -> Result<Arc<CompiledSchema>, BusError> {
-    let cached = || core.schemas.cache.get(topic, &info.fingerprint, info.version);
+    let cached = || schemas.catalog.cache.get(topic, &info.fingerprint, info.version);
     loop {
         if let Some(compiled) = cached() {
             return Ok(compiled);
         }
         let key = (topic.clone(), info.version, info.fingerprint.clone());
-        let turn = match core.schemas.compiler.turn(key) {
-            Turn::Ours(turn) => turn,
-            Turn::Theirs(mut answer) => {
+        let turn = match schemas.catalog.compiler.turn(key) {
+            CompileRole::Compile(turn) => turn,
+            CompileRole::Wait(mut answer) => {
                 match answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone()) {
                     Some(answer) => return answer,
                     // The caller that compiled was cancelled.
@@ -100,7 +100,7 @@ pub(super) async fn compiled(
         // Again: the turn before ours may have ended since the cache was asked.
         let answer = match cached() {
             Some(compiled) => Ok(compiled),
-            None => read_and_compile(core, topic, info.version).await,
+            None => read_and_compile(schemas, topic, info.version).await,
         };
         // A failure is shared too: the callers that wait would fail the same way, one after the other.
         turn.answer.send_replace(Some(answer.clone()));
@@ -109,19 +109,23 @@ pub(super) async fn compiled(
 }
 
 async fn read_and_compile(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     version: u32,
 ) -> Result<Arc<CompiledSchema>, BusError> {
-    let text = stored(core, topic, version).await?;
-    let compiled = compile(core, topic, version, text).await?;
-    core.schemas.cache.put(&compiled);
+    let text = stored(schemas, topic, version).await?;
+    let compiled = compile(schemas, topic, version, text).await?;
+    schemas.catalog.cache.put(&compiled);
     Ok(compiled)
 }
 
 /// Reads the text of a version from the store.
-pub(super) async fn stored(core: &Core, topic: &TopicName, version: u32) -> Result<SchemaText, BusError> {
-    let row = core.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
+pub(super) async fn stored(
+    schemas: &Schemas,
+    topic: &TopicName,
+    version: u32,
+) -> Result<SchemaText, BusError> {
+    let row = schemas.base.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
     let unknown =
         || BusError::UnknownSchema { topic: topic.clone(), version: version.to_string(), latest: None };
     Ok(SchemaText::parse(SchemaRow::decode(&row.ok_or_else(unknown)?)?.schema)?)
@@ -129,7 +133,7 @@ pub(super) async fn stored(core: &Core, topic: &TopicName, version: u32) -> Resu
 
 /// Compiles a text as a version of a topic.
 pub(super) async fn compile(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     version: u32,
     text: SchemaText,
@@ -141,16 +145,16 @@ pub(super) async fn compile(
         let validator = Arc::new(validator);
         Ok(Arc::new(CompiledSchema { topic, version, validator, fingerprint, text_bytes, pattern_bytes }))
     };
-    off_thread(core, work).await?
+    off_thread(schemas, work).await?
 }
 
 /// Runs work on a thread that may block, for a bounded time and a bounded number at once. Work that takes longer is not
 /// waited for, and counts until it ends.
 pub(super) async fn off_thread<T: Send + 'static>(
-    core: &Core,
+    schemas: &Schemas,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BusError> {
-    let permit = Arc::clone(&core.schemas.compiler.permits).acquire_owned();
+    let permit = Arc::clone(&schemas.catalog.compiler.permits).acquire_owned();
     let busy = |_| BusError::Busy { what: "compiling schemas" };
     let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(busy)?.ok();
     let work = tokio::task::spawn_blocking(move || {

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use promethean_jq::Program;
 use promethean_model::{IgnorePoison, TopicName};
 
+use super::Schemas;
 use super::catalog::{SchemaCatalog, TopicVersions};
-use crate::bus::Bus;
 use crate::error::BusError;
 
 /// A program that makes a payload of one version one of a later version.
@@ -54,10 +54,10 @@ pub(super) enum LiftPath {
     None(String),
 }
 
-impl Bus {
+impl Schemas {
     /// Sets the upcasters of a topic, in place of the ones before. Without an upcaster, a payload is taken for one of the
     /// next version, if it fits.
-    pub fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
+    pub(crate) fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
         let mut by_version = BTreeMap::new();
         for upcaster in upcasters {
             let Upcaster { from, to, .. } = upcaster;
@@ -71,17 +71,17 @@ impl Bus {
                 return refuse("give one upcaster for each version");
             }
         }
-        self.core.schemas.change_evolution(topic, |evolution| evolution.upcasters = by_version);
+        self.catalog.change_evolution(topic, |evolution| evolution.upcasters = by_version);
         Ok(())
     }
 
     /// Turns dual-write of a topic on or off. The old version must be registered before the next publish.
-    pub fn set_dual_write(&self, topic: &TopicName, dual: Option<DualWrite>) -> Result<(), BusError> {
+    pub(crate) fn set_dual_write(&self, topic: &TopicName, dual: Option<DualWrite>) -> Result<(), BusError> {
         if let Some(dual) = &dual {
             // The name may be too long with its suffix.
             topic.versioned(dual.version)?;
         }
-        self.core.schemas.change_evolution(topic, |evolution| evolution.dual = dual);
+        self.catalog.change_evolution(topic, |evolution| evolution.dual = dual);
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use promethean_jq::Program;
 use promethean_model::TopicName;
@@ -21,9 +22,9 @@ use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 use serde::Serialize;
 use thiserror::Error;
 
+use super::Schemas;
 use super::evolution::{DualWrite, Upcaster};
 use super::info::RegisterOptions;
-use crate::bus::Bus;
 use crate::error::BusError;
 
 /// The schemas and programs of a folder, read and compiled.
@@ -142,10 +143,10 @@ impl TopicFiles {
     }
 }
 
-impl Bus {
+impl Schemas {
     /// Registers the versions of a folder that are missing, in their order, and sets its programs. Applying it again
     /// changes nothing. A version that is registered with another text is refused; the files before it stay applied.
-    pub async fn apply_schemas(&self, folder: SchemaFolder) -> Result<FolderReport, FolderError> {
+    pub(crate) async fn apply(self: &Arc<Self>, folder: SchemaFolder) -> Result<FolderReport, FolderError> {
         let mut report = FolderReport::default();
         for (topic, files) in folder.topics {
             report.topics.push(self.apply_topic(topic, files).await?);
@@ -153,10 +154,14 @@ impl Bus {
         Ok(report)
     }
 
-    async fn apply_topic(&self, topic: TopicName, files: TopicFiles) -> Result<TopicReport, FolderError> {
+    async fn apply_topic(
+        self: &Arc<Self>,
+        topic: TopicName,
+        files: TopicFiles,
+    ) -> Result<TopicReport, FolderError> {
         let (mut registered, mut unchanged) = (Vec::new(), Vec::new());
         let configured = files.schemas.keys().copied().collect();
-        self.core.schemas.change_evolution(&topic, |evolution| evolution.configured = configured);
+        self.catalog.change_evolution(&topic, |evolution| evolution.configured = configured);
         let latest = files.schemas.keys().next_back().copied();
         for (version, (path, text)) in files.schemas {
             if self.register_file(&topic, version, &path, text).await? {
@@ -182,13 +187,13 @@ impl Bus {
 
     /// Registers the version of a file; `false` if it was registered before.
     async fn register_file(
-        &self,
+        self: &Arc<Self>,
         topic: &TopicName,
         version: u32,
         path: &Path,
         text: SchemaText,
     ) -> Result<bool, FolderError> {
-        let known = self.schemas(topic);
+        let known = self.list(topic);
         if let Some(known) = known.iter().find(|known| known.version == version) {
             if known.fingerprint == text.fingerprint() {
                 return Ok(false);
@@ -199,7 +204,7 @@ impl Bus {
             return Err(fail(path, message));
         }
         let options = RegisterOptions { version: Some(version), ..RegisterOptions::default() };
-        self.register_schema(topic, text, options).await.map_err(|error| refused(path, error))?;
+        self.register(topic, text, options).await.map_err(|error| refused(path, error))?;
         Ok(true)
     }
 }

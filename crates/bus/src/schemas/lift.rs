@@ -8,13 +8,10 @@ use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{EventBody, StoredEvent};
 use serde::Serialize;
 
-use super::ERROR_HEADER;
 use super::cache::CompiledSchema;
 use super::catalog::TopicVersions;
-use super::compiler;
 use super::evolution::{LiftPath, lift_path};
-use crate::bus::Bus;
-use crate::core::Core;
+use super::{ERROR_HEADER, Schemas, compiler};
 use crate::error::BusError;
 
 /// Events of one job of the pool.
@@ -53,22 +50,22 @@ pub enum LiftOutcome {
     },
 }
 
-impl Bus {
+impl Schemas {
     /// Lifts an event to the latest version of its topic.
-    pub async fn lift(&self, event: StoredEvent) -> Lifted {
-        let lifted = lift(&self.core, vec![event.clone()], Lane::Read).await.pop();
+    pub(crate) async fn lift(&self, event: StoredEvent) -> Lifted {
+        let lifted = lift(self, vec![event.clone()], Lane::Read).await.pop();
         lifted.unwrap_or(Lifted { event, outcome: LiftOutcome::Same })
     }
 
     /// Lifts events and keeps their order.
-    pub async fn lift_all(&self, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-        lift_events(&self.core, events).await
+    pub(crate) async fn lift_all(&self, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
+        lift_events(self, events).await
     }
 }
 
 /// Lifts events for a reader and keeps their order.
-pub(crate) async fn lift_events(core: &Core, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
-    lift(core, events, Lane::Read).await.into_iter().map(|lifted| lifted.event).collect()
+pub(crate) async fn lift_events(schemas: &Schemas, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
+    lift(schemas, events, Lane::Read).await.into_iter().map(|lifted| lifted.event).collect()
 }
 
 /// One event to lift, as the pool sees it.
@@ -81,15 +78,15 @@ struct LiftJob {
 }
 
 /// Lifts events and keeps their order. Every event is returned, also one that could not be lifted.
-pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> Vec<Lifted> {
+pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane) -> Vec<Lifted> {
     let mut lifted: Vec<Lifted> = Vec::with_capacity(events.len());
     let mut jobs: Vec<LiftJob> = Vec::new();
     let mut topic: Option<LiftTarget> = None;
     for (place, event) in events.into_iter().enumerate() {
         if topic.as_ref().is_none_or(|topic| topic.name != event.topic) {
-            topic = Some(LiftTarget::find(core, &event.topic).await);
+            topic = Some(LiftTarget::find(schemas, &event.topic).await);
         }
-        let outcome = match topic.as_ref().map(|topic| topic.plan(core, &event)) {
+        let outcome = match topic.as_ref().map(|topic| topic.plan(schemas, &event)) {
             Some(LiftPlan::Lift { from, programs, target }) => {
                 let payload = String::from_utf8_lossy(event.payload()).into_owned();
                 jobs.push(LiftJob { place, from, payload, programs, target });
@@ -104,8 +101,8 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
         let chunk: Vec<LiftJob> = jobs.drain(..jobs.len().min(CHUNK)).collect();
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
-        let payload_bytes_max = core.options.limits.payload_bytes_max;
-        let done = core.jq_pool.work(lane, Caps::default().time, move |watch| {
+        let payload_bytes_max = schemas.base.options.limits.payload_bytes_max;
+        let done = schemas.jq_pool.work(lane, Caps::default().time, move |watch| {
             chunk.iter().map(|job| job.run(watch, payload_bytes_max)).collect::<Vec<_>>()
         });
         let done = done.await.unwrap_or_else(|lost| {
@@ -126,12 +123,13 @@ pub(super) async fn lift(core: &Core, events: Vec<StoredEvent>, lane: Lane) -> V
     }
     for lifted in &mut lifted {
         if let LiftOutcome::Failed { reason, .. } = &lifted.outcome {
-            core.metrics.topic(&lifted.event.topic).lift_failures.inc();
+            schemas.base.metrics.topic(&lifted.event.topic).lift_failures.inc();
             let payload = lifted.event.payload().to_vec();
             lifted.event = changed(&lifted.event, &[(ERROR_HEADER, header_text(reason))], &payload);
         }
     }
-    core.metrics.server().jq_lost.set(i64::try_from(core.jq_pool.status().lost).unwrap_or(i64::MAX));
+    let lost = schemas.jq_pool.status().lost;
+    schemas.base.metrics.server().jq_lost.set(i64::try_from(lost).unwrap_or(i64::MAX));
     lifted
 }
 
@@ -180,17 +178,17 @@ enum LiftPlan {
 }
 
 impl LiftTarget {
-    async fn find(core: &Core, name: &TopicName) -> Self {
-        let versions = core.schemas.get(name);
+    async fn find(schemas: &Schemas, name: &TopicName) -> Self {
+        let versions = schemas.catalog.get(name);
         let latest = versions.as_ref().and_then(|versions| versions.latest()).map(|known| known.info.clone());
         let target = match latest {
-            Some(info) => Some(compiler::compiled(core, name, &info).await),
+            Some(info) => Some(compiler::compiled(schemas, name, &info).await),
             None => None,
         };
         Self { name: name.clone(), versions, target }
     }
 
-    fn plan(&self, core: &Core, event: &StoredEvent) -> LiftPlan {
+    fn plan(&self, schemas: &Schemas, event: &StoredEvent) -> LiftPlan {
         let (Some(versions), Some(target)) = (&self.versions, &self.target) else { return LiftPlan::Same };
         if event.is_tombstone() {
             return LiftPlan::Same;
@@ -199,7 +197,7 @@ impl LiftTarget {
             Ok(from) => from,
             Err(reason) => return LiftPlan::Fail { from: 0, reason },
         };
-        let evolution = core.schemas.evolution(&self.name);
+        let evolution = schemas.catalog.evolution(&self.name);
         match (lift_path(versions, evolution.as_deref(), from), target) {
             (LiftPath::Same, _) => LiftPlan::Same,
             (LiftPath::Through(programs), Ok(target)) => {
@@ -212,7 +210,7 @@ impl LiftTarget {
 }
 
 /// The version that an event names in its header; 0 if it names none.
-pub(super) fn version_of(event: &StoredEvent) -> Result<u32, String> {
+pub(crate) fn version_of(event: &StoredEvent) -> Result<u32, String> {
     let name = VERSION_HEADER.as_bytes();
     // Most events without a version are told without decoding their meta.
     if !event.meta().windows(name.len()).any(|part| part == name) {

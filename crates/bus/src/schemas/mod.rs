@@ -7,7 +7,6 @@
 //! | `info`, `registry` | what users see of versions; registering, listing and deleting them |
 //! | `gate` | the check of payloads that are published |
 //! | `evolution`, `lift`, `dual` | upcasters and downcasters; lifting; dual-write |
-//! | `migration` | the dry run of a migration |
 //! | [`folder`] | schemas and programs from files |
 //!
 //! A tombstone is a deletion and has no payload: it is accepted whatever the schema says, and gets no version.
@@ -21,20 +20,48 @@ pub mod folder;
 mod gate;
 mod info;
 mod lift;
-mod migration;
 mod registry;
 
 pub(crate) use self::catalog::SchemaCatalog;
-pub(crate) use self::dual::copies;
 pub use self::evolution::{DualWrite, Upcaster};
 pub use self::gate::SchemaVersion;
-pub(crate) use self::gate::{finish, stamp};
 pub use self::info::{
     RegisterOptions, Registered, SchemaInfo, SchemaTopic, SchemaTopics, StoredSchema, WhichSchema,
 };
-pub(crate) use self::lift::lift_events;
 pub use self::lift::{LiftOutcome, Lifted};
-pub use self::migration::{LiftFailure, Migration};
+pub(crate) use self::lift::{lift, lift_events, version_of};
+
+use std::sync::Arc;
+
+use promethean_jq::Pool;
+use promethean_model::TopicName;
+
+use crate::base::Base;
+use crate::error::BusError;
+use crate::topics::Topics;
+
+/// The schema layer of one bus.
+#[derive(Debug)]
+pub(crate) struct Schemas {
+    pub(crate) base: Arc<Base>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) catalog: SchemaCatalog,
+    /// The threads that jq programs of this bus run on.
+    pub(crate) jq_pool: Pool,
+}
+
+impl Schemas {
+    /// Reads the stored versions.
+    pub(crate) async fn load(topics: Arc<Topics>) -> Result<Self, BusError> {
+        let catalog = SchemaCatalog::load(&*topics.base.store).await?;
+        Ok(Self { base: Arc::clone(&topics.base), topics, catalog, jq_pool: Pool::new() })
+    }
+
+    /// Whether events of this topic are published in an old form too.
+    pub(crate) fn is_dual(&self, topic: &TopicName) -> bool {
+        self.catalog.is_dual(topic)
+    }
+}
 
 /// The header of an event that could not be lifted, with the reason.
 pub const ERROR_HEADER: &str = "x-normalize-error";

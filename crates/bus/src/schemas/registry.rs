@@ -15,10 +15,7 @@ use super::catalog::{TopicVersions, VersionEntry};
 use super::info::{
     RegisterOptions, Registered, SchemaInfo, SchemaTopic, SchemaTopics, StoredSchema, WhichSchema,
 };
-use super::{VERSIONS_MAX, compiler, gate};
-use crate::bus::Bus;
-use crate::changing::to_the_end;
-use crate::core::Core;
+use super::{Schemas, VERSIONS_MAX, compiler, gate};
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
 
@@ -27,35 +24,33 @@ const PAGE_MAX: usize = 1_000;
 /// How often a schema is compared, at most: again when other versions came or went meanwhile.
 const ROUNDS_MAX: usize = 8;
 
-impl Bus {
+impl Schemas {
     /// Registers a schema as the topic's next version. Every publish that begins after the answer is held to it; a publish
     /// under way is held to this version or the one before, and its event says to which. A schema that says the same as
     /// the latest version is not registered again.
-    pub async fn register_schema(
-        &self,
+    pub(crate) async fn register(
+        self: &Arc<Self>,
         topic: &TopicName,
         text: SchemaText,
         options: RegisterOptions,
     ) -> Result<Registered, BusError> {
         check_name(topic)?;
-        let compiled = compiler::compile(&self.core, topic, 0, text.clone()).await?;
+        let compiled = compiler::compile(self, topic, 0, text.clone()).await?;
         for _ in 0..ROUNDS_MAX {
             // Compared before the lock is taken, which other topics share. If the caller is cancelled, nothing is written.
-            let basis = ComparisonBasis::now(&self.core, topic);
+            let basis = ComparisonBasis::now(self, topic);
             let compared = match placement(topic, &basis.versions, &compiled, options)? {
                 Placement::Same(_) => Ok(Vec::new()),
-                Placement::New(_) => {
-                    compare(&self.core, topic, &basis.settings, &basis.versions, &text).await
-                }
+                Placement::New(_) => compare(self, topic, &basis.settings, &basis.versions, &text).await,
             };
-            let (core, topic) = (Arc::clone(&self.core), topic.clone());
+            let (schemas, topic) = (Arc::clone(self), topic.clone());
             let (text, compiled) = (text.clone(), Arc::clone(&compiled));
-            let registered = to_the_end(&self.core, async move {
-                let _lock = core.changing.lock(&topic).await;
-                if ComparisonBasis::now(&core, &topic) != basis {
+            let registered = self.base.run_to_end(async move {
+                let _lock = schemas.topics.locks.lock(&topic).await;
+                if ComparisonBasis::now(&schemas, &topic) != basis {
                     return Ok(None);
                 }
-                register(&core, &topic, text, options, compiled, &basis, compared?).await.map(Some)
+                register(&schemas, &topic, text, options, compiled, &basis, compared?).await.map(Some)
             });
             if let Some(registered) = registered.await? {
                 return Ok(registered);
@@ -66,30 +61,30 @@ impl Bus {
 
     /// Compares a schema with the topic's versions, as registering it would, and writes nothing. Refuses only what is no
     /// schema.
-    pub async fn check_schema(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
+    pub(crate) async fn check(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
-        compiler::compile(&self.core, topic, 0, text.clone()).await?;
-        let basis = ComparisonBasis::now(&self.core, topic);
-        compare(&self.core, topic, &basis.settings, &basis.versions, &text).await
+        compiler::compile(self, topic, 0, text.clone()).await?;
+        let basis = ComparisonBasis::now(self, topic);
+        compare(self, topic, &basis.settings, &basis.versions, &text).await
     }
 
     /// The versions of a topic, ascending, without their texts.
-    pub fn schemas(&self, topic: &TopicName) -> Vec<SchemaInfo> {
-        let versions = self.core.schemas.get(topic);
+    pub(crate) fn list(&self, topic: &TopicName) -> Vec<SchemaInfo> {
+        let versions = self.catalog.get(topic);
         versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone()).collect()
     }
 
     /// Reads one version with its text.
-    pub async fn schema(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
-        let info = find(&self.core, topic, which)?;
-        let schema = compiler::stored(&self.core, topic, info.version).await?.text().to_owned();
+    pub(crate) async fn find(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
+        let info = find(self, topic, which)?;
+        let schema = compiler::stored(self, topic, info.version).await?.text().to_owned();
         Ok(StoredSchema { info, schema })
     }
 
     /// Lists topics with schemas by name, after `after`, at most `limit` and at most 1,000.
-    pub fn all_schemas(&self, after: Option<&TopicName>, limit: usize) -> SchemaTopics {
+    pub(crate) fn page(&self, after: Option<&TopicName>, limit: usize) -> SchemaTopics {
         let limit = limit.clamp(1, PAGE_MAX);
-        let page = self.core.schemas.page(after, limit);
+        let page = self.catalog.page(after, limit);
         let next = page.last().filter(|_| page.len() == limit).map(|(topic, _)| topic.clone());
         let entry = |(topic, versions): (TopicName, Arc<TopicVersions>)| {
             let latest = versions.latest().map_or(0, |known| known.info.version);
@@ -99,18 +94,19 @@ impl Bus {
     }
 
     /// Deletes a version that no event can have, because none was published since it was registered.
-    pub async fn delete_schema(&self, topic: &TopicName, version: u32) -> Result<(), BusError> {
-        let (core, topic) = (Arc::clone(&self.core), topic.clone());
-        to_the_end(&self.core, async move {
-            let _lock = core.changing.lock(&topic).await;
-            delete(&core, &topic, version).await
-        })
-        .await
+    pub(crate) async fn delete(self: &Arc<Self>, topic: &TopicName, version: u32) -> Result<(), BusError> {
+        let (schemas, topic) = (Arc::clone(self), topic.clone());
+        self.base
+            .run_to_end(async move {
+                let _lock = schemas.topics.locks.lock(&topic).await;
+                delete(&schemas, &topic, version).await
+            })
+            .await
     }
 
     /// Checks a payload against a version, or the latest. Returns the number of that version, `None` if the topic has no
     /// schema. The topic's `schema` setting does not matter here. A tombstone always fits.
-    pub async fn validate(
+    pub(crate) async fn validate(
         &self,
         topic: &TopicName,
         payload: &str,
@@ -118,14 +114,14 @@ impl Bus {
     ) -> Result<Option<u32>, BusError> {
         let none = EventMeta::default();
         let parts = EventParts { key: None, payload_bytes: payload.len(), meta: &none };
-        self.core.options.limits.check_event(&parts)?;
+        self.base.options.limits.check_event(&parts)?;
         let payload = promethean_model::json::minify(payload)?;
-        if version.is_none() && self.core.schemas.get(topic).is_none() {
+        if version.is_none() && self.catalog.get(topic).is_none() {
             return Ok(None);
         }
-        let info = find(&self.core, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
+        let info = find(self, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
         if payload != gate::TOMBSTONE {
-            compiler::compiled(&self.core, topic, &info).await?.check(&payload)?;
+            compiler::compiled(self, topic, &info).await?.check(&payload)?;
         }
         Ok(Some(info.version))
     }
@@ -142,8 +138,8 @@ fn check_name(topic: &TopicName) -> Result<(), BusError> {
 }
 
 /// Finds a version in the catalog.
-pub(super) fn find(core: &Core, topic: &TopicName, which: WhichSchema) -> Result<SchemaInfo, BusError> {
-    let versions = core.schemas.get(topic);
+pub(super) fn find(schemas: &Schemas, topic: &TopicName, which: WhichSchema) -> Result<SchemaInfo, BusError> {
+    let versions = schemas.catalog.get(topic);
     let latest = versions.as_ref().and_then(|versions| versions.latest());
     let (found, asked) = match which {
         WhichSchema::Latest => (latest, "latest".to_owned()),
@@ -161,7 +157,7 @@ pub(super) fn find(core: &Core, topic: &TopicName, which: WhichSchema) -> Result
 
 /// Compares a schema with every version that the topic's rule names, the latest first.
 async fn compare(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     settings: &TopicSettings,
     versions: &[SchemaInfo],
@@ -176,10 +172,10 @@ async fn compare(
     let undeclared = settings.undeclared;
     let new = Arc::new(new.value().clone());
     for version in numbers {
-        if core.is_closed() {
+        if schemas.base.is_closed() {
             return Err(BusError::Closed);
         }
-        let old = compiler::stored(core, topic, version).await?;
+        let old = compiler::stored(schemas, topic, version).await?;
         let new: Arc<Value> = Arc::clone(&new);
         let one = move |direction: &CompatDirection| Compared {
             version,
@@ -187,7 +183,7 @@ async fn compare(
             report: compat::check(old.value(), &new, *direction, undeclared),
         };
         compared.extend(
-            compiler::off_thread(core, move || directions.iter().map(one).collect::<Vec<_>>()).await?,
+            compiler::off_thread(schemas, move || directions.iter().map(one).collect::<Vec<_>>()).await?,
         );
     }
     Ok(compared)
@@ -201,10 +197,10 @@ struct ComparisonBasis {
 }
 
 impl ComparisonBasis {
-    fn now(core: &Core, topic: &TopicName) -> Self {
-        let versions = core.schemas.get(topic);
+    fn now(schemas: &Schemas, topic: &TopicName) -> Self {
+        let versions = schemas.catalog.get(topic);
         let infos = versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone());
-        Self { versions: infos.collect(), settings: core.settings.get(topic) }
+        Self { versions: infos.collect(), settings: schemas.topics.settings.get(topic) }
     }
 }
 
@@ -241,7 +237,7 @@ fn placement(
 
 /// Registers a schema after its comparison. The topic's lock is held, and the basis of the comparison still holds.
 async fn register(
-    core: &Core,
+    schemas: &Schemas,
     topic: &TopicName,
     text: SchemaText,
     options: RegisterOptions,
@@ -267,45 +263,48 @@ async fn register(
     if dry_run {
         return Ok(Registered { forced, ..answer(given, compared) });
     }
-    let (created, end) = (core.clock.wall_ms(), core.store.durable_end(topic));
+    let (created, end) = (schemas.base.clock.wall_ms(), schemas.base.store.durable_end(topic));
     let text_kept = text.text().to_owned();
     let mut row = SchemaRow::new(text_kept, settings.compat, settings.undeclared, created, end);
     row.forced = forced;
     let (table, key) = (Table::Schemas, SchemaKey::encode(topic, given));
     let op = RowOp::Put { table, key, value: row.encode()?, must_be_new: true };
-    core.store.commit(Batch::new().with(op)).await?;
-    let versions = core.schemas.get(topic);
+    schemas.base.store.commit(Batch::new().with(op)).await?;
+    let versions = schemas.catalog.get(topic);
     let mut versions =
         versions.map_or_else(TopicVersions::default, |versions| TopicVersions::clone(&versions));
     versions.list.push(VersionEntry::new(given, &row, &text));
-    core.schemas.cache.put(&Arc::new(CompiledSchema { version: given, ..CompiledSchema::clone(&compiled) }));
-    core.schemas.put(topic, versions);
+    schemas
+        .catalog
+        .cache
+        .put(&Arc::new(CompiledSchema { version: given, ..CompiledSchema::clone(&compiled) }));
+    schemas.catalog.put(topic, versions);
     Ok(Registered { forced, ..answer(given, compared) })
 }
 
 /// Deletes a version; the topic's lock is held. Once the version is taken out, no event is published with it. That none
 /// was published before is checked by the commit: every event moves the topic's end, and the commit expects the end of
 /// when the version was registered.
-async fn delete(core: &Core, topic: &TopicName, version: u32) -> Result<(), BusError> {
-    find(core, topic, WhichSchema::Version(version))?;
-    let since = core.schemas.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
+async fn delete(schemas: &Schemas, topic: &TopicName, version: u32) -> Result<(), BusError> {
+    find(schemas, topic, WhichSchema::Version(version))?;
+    let since = schemas.catalog.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
     let used = |reason| BusError::SchemaInUse { topic: topic.clone(), version, reason };
-    if core.schemas.configured(topic).contains(&version) {
+    if schemas.catalog.configured(topic).contains(&version) {
         return Err(used("the configuration has its file"));
     }
     // Checked before the version is taken out: publishes meanwhile would be held to another version, or to none.
-    if since.is_some_and(|end| core.store.durable_end(topic) > end) {
+    if since.is_some_and(|end| schemas.base.store.durable_end(topic) > end) {
         return Err(used("events were published since it was registered"));
     }
-    let before = core.schemas.take_out(topic, version);
+    let before = schemas.catalog.take_out(topic, version);
     let before = before.ok_or_else(|| used("an event is being published with it"))?;
     let end = before.find(version).map(|known| known.end).unwrap_or_default();
     let op = RowOp::Delete { table: Table::Schemas, key: SchemaKey::encode(topic, version) };
     let batch = Batch::new().with(op).expect_end(topic.clone(), end);
-    match core.store.commit(batch).await.map_err(BusError::from) {
+    match schemas.base.store.commit(batch).await.map_err(BusError::from) {
         Ok(_) => Ok(()),
         Err(error) => {
-            core.schemas.put(topic, before);
+            schemas.catalog.put(topic, before);
             match error {
                 BusError::Conflict { .. } => Err(used("events were published since it was registered")),
                 error => Err(error),

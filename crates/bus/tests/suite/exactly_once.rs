@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use promethean_bus::exactly_once::{StoreDedupe, produced_id};
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
-use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{BusError, ConsumerOptions, DedupeStore, Effects, ExactlyOnce, Lease, Nack};
 use promethean_model::{EventId, EventMeta, GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, Collection, CollectionOp, DocOp, DocPut, Expect, Keeping, Replaces};

@@ -1,9 +1,8 @@
 //! Dead letters: looking at them, redriving and dropping them.
 
-use promethean_bus::admin::{LetterChoice, LetterReport, RedriveTo};
-use promethean_bus::delivery::types::Failure;
-use promethean_bus::filter::Filter;
+use promethean_bus::dead_letters::{LetterChoice, LetterReport, RedriveTo};
 use promethean_bus::rows::Start;
+use promethean_delivery::{Failure, Filter};
 use promethean_model::{EventId, EventMeta, Offset};
 
 use super::world::{World, group, leases, offsets, on_both, pass_ms, request, topic};

@@ -1,14 +1,8 @@
-mod bench;
 mod bus;
 mod consumer;
 mod exactly_once;
 mod letters;
-mod model;
 mod publisher;
-mod rules;
 mod run;
 mod schemas;
-mod simulation;
-mod support;
-mod verdict;
 mod world;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use promethean_log::Options;
+use promethean_log::LogOptions;
 use promethean_model::Durability;
 
 use super::load::{self, Load};
@@ -83,7 +83,7 @@ fn measure(
 /// A tenth of the load goes first, untimed: journal files and the first segment of each topic are made then, and used
 /// again afterwards.
 pub(crate) fn publish_in(dir: &Path, load: Load, topics: usize) -> Result<Published> {
-    let (log, _) = data_dir::open(dir, Options::default())?;
+    let (log, _) = data_dir::open(dir, LogOptions::default())?;
     let topics = load::topics(&log, "append", topics, load)?;
     publish(&log, &topics, Load { events: load.events / 10, ..load })?;
     log.checkpoint()?;

@@ -1,7 +1,7 @@
 //! How long a checkpoint takes, with one dirty topic and with many.
 
 use anyhow::Result;
-use promethean_log::Options;
+use promethean_log::LogOptions;
 
 use super::load::{self, Load, Maker};
 use super::timing::Samples;
@@ -22,7 +22,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 /// The same number of events each time, so that only the number of topics differs.
 fn measure(bench: &Bench, topics: usize) -> Result<()> {
     let dir = bench.scratch.fresh("checkpoint")?;
-    let (log, _) = data_dir::open(dir.path(), Options::default())?;
+    let (log, _) = data_dir::open(dir.path(), LogOptions::default())?;
     let load = Load { publishers: 1, ..bench.load() };
     let all = load::topics(&log, "checkpoint", topics, load)?;
     log.checkpoint()?;

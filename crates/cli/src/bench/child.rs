@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
-use promethean_log::{Log, Options, Topic};
+use promethean_log::{Log, LogOptions, Topic};
 use promethean_model::Durability;
 
 use super::load::{self, Load};
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ChildArgs) -> Result<()> {
 }
 
 fn fill(args: &ChildArgs) -> Result<()> {
-    let (log, _) = data_dir::open(&args.data, Options::default())?;
+    let (log, _) = data_dir::open(&args.data, LogOptions::default())?;
     let load = Load {
         publishers: PUBLISHERS,
         outstanding: OUTSTANDING,

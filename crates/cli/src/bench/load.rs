@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use promethean_log::{Batch, Log, NewEvent, NewId, Topic};
+use promethean_log::{Log, LogBatch, NewEvent, NewId, Topic};
 use promethean_model::{Clock, Durability, IdMint, SystemClock, TopicName};
 
 /// Bytes of a record before its key.
@@ -82,8 +82,8 @@ impl<'a> Maker<'a> {
     }
 
     /// A batch of the next `count` events.
-    pub(crate) fn batch(&mut self, count: usize) -> Result<Batch> {
-        let mut batch = if self.load.one_call { Batch::each() } else { Batch::new() };
+    pub(crate) fn batch(&mut self, count: usize) -> Result<LogBatch> {
+        let mut batch = if self.load.one_call { LogBatch::each() } else { LogBatch::new() };
         batch.reserve(count, count * self.load.event_bytes);
         for _ in 0..count {
             let number = self.next;

@@ -1,7 +1,7 @@
 //! Finding events by id, key and time.
 
 use anyhow::{Context, Result, ensure};
-use promethean_log::{Log, Options, ReadLimit, Topic};
+use promethean_log::{Log, LogOptions, ReadLimit, Topic};
 use promethean_model::{Durability, EventId};
 
 use super::load::{self, Load};
@@ -62,7 +62,7 @@ fn judge(bench: &mut Bench, smallest: &[Found], largest: &[Found]) {
 fn measure(bench: &Bench, events: u64) -> Result<Vec<Found>> {
     progress(&format!("lookup: {events} events"));
     let dir = bench.scratch.fresh("lookup")?;
-    let (log, _) = data_dir::open(dir.path(), Options::default())?;
+    let (log, _) = data_dir::open(dir.path(), LogOptions::default())?;
     let load = Load {
         batch_events: 16,
         keys: (events / HISTORY).max(1),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use promethean_log::{AppendError, Log, Receipt, Submission, Topic};
+use promethean_log::{AppendError, Log, LogReceipt, LogSubmission, Topic};
 use promethean_model::IgnorePoison;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
@@ -76,7 +76,7 @@ struct Outcome {
 }
 
 impl Window {
-    fn acknowledged(&self, room: usize, submitted: Option<Instant>, result: Result<Receipt, AppendError>) {
+    fn acknowledged(&self, room: usize, submitted: Option<Instant>, result: Result<LogReceipt, AppendError>) {
         let result = result.and_then(|mut receipt| match receipt.refused.pop() {
             Some((_, refusal)) => Err(refusal),
             None => Ok(()),
@@ -124,7 +124,7 @@ async fn run_publisher(log: Arc<Log>, topics: Arc<[Topic]>, load: Load, publishe
             window.outstanding.fetch_add(room, Ordering::Relaxed);
             let shared = Arc::clone(&window);
             let done = Box::new(move |result| shared.acknowledged(room, submitted, result));
-            submissions.push(Submission { batch, durability: load.durability, done });
+            submissions.push(LogSubmission { batch, durability: load.durability, done });
         }
         log.submit_all(submissions);
     }

@@ -1,7 +1,7 @@
 //! Reading a topic in order.
 
 use anyhow::{Result, ensure};
-use promethean_log::{Log, Options, ReadLimit, Topic};
+use promethean_log::{Log, LogOptions, ReadLimit, Topic};
 
 use super::load::{self, Load};
 use super::publish::publish;
@@ -17,7 +17,7 @@ const SMALL_PAGE: ReadLimit = ReadLimit { events: 100, bytes: 1024 * 1024 };
 const QUARTERS: [u64; 3] = [0, 2, 3];
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
-    let (log, _) = data_dir::open(bench.scratch.kept(), Options::default())?;
+    let (log, _) = data_dir::open(bench.scratch.kept(), LogOptions::default())?;
     let ours = log.topics().iter().all(|topic| topic.name().as_str().starts_with("bench."));
     ensure!(ours, "the directory holds topics of its own: give `--data` another one");
     let load = Load { batch_events: 16, ..bench.load() };

@@ -1,7 +1,7 @@
 //! Opening a log whose process was killed in the middle of publishing.
 
 use anyhow::{Context, Result};
-use promethean_log::{Options, ReadLimit};
+use promethean_log::{LogOptions, ReadLimit};
 
 use super::child::{self, Job};
 use super::plan::REOPEN_EVENT_BYTES;
@@ -21,7 +21,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let (event_bytes, keys) = (REOPEN_EVENT_BYTES as usize, bench.plan.keys);
     child::fill_and_kill(Job { data: dir.path(), events, event_bytes, keys, topics: 1 })?;
     let (opened, took) = timed(|| -> Result<_> {
-        let (log, report) = data_dir::open(dir.path(), Options::default())?;
+        let (log, report) = data_dir::open(dir.path(), LogOptions::default())?;
         let topic = log.topics().into_iter().next().context("the topic is missing")?;
         log.read(&topic, topic.end().saturating_sub(1), ONE)?;
         Ok((log, report, topic))
@@ -31,7 +31,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     result?;
     // The directory is free once the last handle is gone.
     drop(log);
-    let (result, reopened) = timed(|| data_dir::open(dir.path(), Options::default()));
+    let (result, reopened) = timed(|| data_dir::open(dir.path(), LogOptions::default()));
     result?;
     measurement("reopen")
         .with("sync", "fsync")

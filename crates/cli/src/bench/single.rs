@@ -1,7 +1,7 @@
 //! One publisher that waits for every acknowledgement.
 
 use anyhow::Result;
-use promethean_log::Options;
+use promethean_log::LogOptions;
 use promethean_model::Durability;
 
 use super::load::{self, Load, Maker};
@@ -20,7 +20,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let load = Load { publishers: 1, outstanding: 1, ..bench.load() };
     // Before and after, because a disk does not stay the same.
     let mut raw_sync = raw::sync_latency(dir.path(), RAW_BYTES, count / 2)?;
-    let (log, _) = data_dir::open(dir.path(), Options::default())?;
+    let (log, _) = data_dir::open(dir.path(), LogOptions::default())?;
     let topics = load::topics(&log, "single", 1, load)?;
     let mut maker = Maker::new(&topics, load, 0)?;
     let mut samples = Samples::take(count, |_| {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use promethean_bus::limits::Rate;
 use promethean_gateway::auth::{Quota, Secret, TokenHash};
-use promethean_model::{CollectionName, Limits, Millis, TopicName, TopicSettings};
+use promethean_model::{CollectionName, Limits, Millis, Moment, TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
+use toml::value::Datetime;
 
-use super::moment::Moment;
 use super::state::{ChangelogSection, CollectionSection, CompactorSection, ProjectorSection};
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,6 +62,7 @@ pub(super) struct TokenEntry {
     pub(super) name: String,
     pub(super) sha256: TokenHash,
     pub(super) scopes: Vec<String>,
+    #[serde(default, deserialize_with = "moment")]
     pub(super) expires: Option<Moment>,
     /// What is not given is as `[limits.token]` says.
     #[serde(default)]
@@ -163,6 +164,47 @@ impl<'de> Deserialize<'de> for Span {
         match Millis::deserialize(deserializer)?.get() {
             0 => Err(de::Error::custom("a length of time of 0; give at least `1ms`")),
             ms => Ok(Self(ms)),
+        }
+    }
+}
+
+/// Reads a TOML date as a moment. A date without time or offset is refused.
+fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Moment>, D::Error> {
+    let datetime = Datetime::deserialize(deserializer)?;
+    datetime.to_string().parse().map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Moment, toml::de::Error> {
+        #[derive(Deserialize)]
+        struct Table {
+            #[serde(deserialize_with = "moment")]
+            t: Option<Moment>,
+        }
+        toml::from_str::<Table>(&format!("t = {text}")).map(|table| table.t.unwrap())
+    }
+
+    #[test]
+    fn reads_dates() {
+        for (text, ms) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T23:59:59Z", 951_868_799_000),
+            ("2027-01-31T12:00:00+02:00", 1_801_389_600_000),
+            ("2024-12-31T23:30:00-01:00", 1_735_691_400_000),
+            ("1969-12-31T23:59:59.5Z", -500),
+            ("2100-03-01T00:00:00Z", 4_107_542_400_000),
+        ] {
+            assert_eq!(read(text).unwrap().ms(), ms, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_another_moment_elsewhere() {
+        for text in ["2027-01-31", "2027-01-31T12:00:00", "12:00:00", "\"2027-01-31T12:00:00Z\"", "5"] {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 }

@@ -9,13 +9,11 @@
 //! | `overrides` | what the environment and flags say |
 //! | `exposure` | who may be served without authentication |
 //! | `state` | collections and projectors |
-//! | `moment` | dates |
 
 mod auth;
 mod exposure;
 mod file;
 mod limits;
-pub(crate) mod moment;
 mod overrides;
 mod reload;
 mod state;

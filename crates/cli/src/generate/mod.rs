@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::TopicName;
 
 use self::model::Model;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use promethean_log::state::NoState;
-use promethean_log::{Batch, Log, NewEvent, NewId, NoObserver, OpenArgs, Options, RealDisk};
+use promethean_log::{Log, LogBatch, LogOptions, NewEvent, NewId, NoObserver, OpenArgs, RealDisk};
 use promethean_model::{Durability, IdMint, SystemClock};
 use promethean_store::embedded::{self, EmbeddedStore};
 use promethean_store::port::Store;
@@ -21,7 +21,7 @@ fn open(data: &Path) -> Log {
         clock: Arc::new(SystemClock::new()),
         state: Arc::new(NoState),
         observer: Arc::new(NoObserver),
-        options: Options::default(),
+        options: LogOptions::default(),
     };
     Log::open(args).unwrap().0
 }
@@ -31,7 +31,7 @@ fn filled(dir: &Path) -> Log {
     let log = open(&dir.join("data"));
     let topic = log.topic_or_create(&"orders.placed".parse().unwrap()).unwrap();
     let mint = IdMint::with_seed(1);
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     for number in 0..EVENTS {
         let (id, payload) = (NewId::Minted(mint.mint(number)), format!("{{\"n\":{number}}}"));
         let (key, payload) = (Some(&b"k"[..]), payload.as_bytes());

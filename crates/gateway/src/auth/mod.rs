@@ -2,35 +2,26 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`authenticator`] | from a token to an identity |
-//! | [`identity`] | a client that is known |
-//! | [`quota`] | how much it may use |
-//! | [`access`] | what can be asked for |
-//! | [`grants`] | what is allowed |
+//! | [`authenticator`] | the trait from a token to an identity, and two that need no files: [`Open`] and [`Either`] |
+//! | [`identity`] | a client whose token is valid, and how much it may use |
+//! | [`grants`] | the accesses that a client can ask for, and the rules that allow them |
 //! | [`static_tokens`] | tokens that are listed, by their hashes |
-//! | [`jwt`] | tokens that somebody signed |
-//! | [`either`] | both kinds together |
-//! | `standing` | whether a client is still known |
-//! | [`secret`] | what must not be shown |
+//! | [`jwt`] | tokens that an issuer signed |
+//! | `session` | an identity with its token, so that the token can be checked again |
+//! | [`secret`] | bytes that must not be shown |
 
-pub mod access;
 pub mod authenticator;
-pub mod either;
 pub mod grants;
 pub mod identity;
 pub mod jwt;
-pub mod quota;
 pub mod secret;
-mod standing;
+mod session;
 pub mod static_tokens;
 
-pub use access::Access;
-pub use authenticator::{AuthError, Authenticator, Open};
-pub use either::Either;
-pub use grants::Grants;
-pub use identity::Identity;
+pub use authenticator::{AuthError, Authenticator, Either, Open};
+pub use grants::{Access, Grants};
+pub use identity::{Identity, Quota};
 pub use jwt::{Jwt, JwtOptions};
-pub use quota::Quota;
 pub use secret::Secret;
-pub(crate) use standing::{Asking, Standing};
+pub(crate) use session::{AuthRecheck, AuthSession};
 pub use static_tokens::{StaticToken, StaticTokens, TokenHash};

@@ -15,8 +15,7 @@ use thiserror::Error;
 
 use super::authenticator::{AuthError, Authenticator};
 use super::grants::Grants;
-use super::identity::Identity;
-use super::quota::Quota;
+use super::identity::{Identity, Quota};
 use super::secret::Secret;
 
 /// What our tokens begin with, so that scanners of leaked secrets know them.

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use axum::http::HeaderMap;
 
-use super::operation::{Operation, Param, Place, Times};
+use super::operation::{Operation, Param, ParamPlace, Times};
 use crate::refusal::Refusal;
 
 /// Names that only the client knows, at most.
@@ -28,21 +28,21 @@ impl Args {
         headers: &HeaderMap,
     ) -> Result<Self, Refusal> {
         let mut args = Self::default();
-        let of = |place: Place| operation.params.iter().filter(move |param| param.place == place);
-        for (param, value) in of(Place::Path).zip(path) {
+        let of = |place: ParamPlace| operation.params.iter().filter(move |param| param.place == place);
+        for (param, value) in of(ParamPlace::Path).zip(path) {
             args.add(param, value)?;
         }
         for (name, value) in pairs(query.unwrap_or_default())? {
-            let Some(param) = of(Place::Query).find(|param| param.name == name) else {
-                if of(Place::Fields).next().is_some() {
+            let Some(param) = of(ParamPlace::Query).find(|param| param.name == name) else {
+                if of(ParamPlace::Fields).next().is_some() {
                     args.add_field(name, value)?;
                     continue;
                 }
-                return Err(unknown(&name, of(Place::Query).map(|param| param.name).collect()));
+                return Err(unknown(&name, of(ParamPlace::Query).map(|param| param.name).collect()));
             };
             args.add(param, value)?;
         }
-        for param in of(Place::Header) {
+        for param in of(ParamPlace::Header) {
             for value in headers.get_all(param.name) {
                 let text = value.to_str().map_err(|_| {
                     let fix = "send visible ASCII, or other text as a query parameter";

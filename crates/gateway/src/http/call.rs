@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use promethean_bus::Publisher;
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::json::minify;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::Projections;
@@ -14,13 +14,14 @@ use serde::de::DeserializeOwned;
 
 use super::args::Args;
 use super::dispatch::bearer;
-use super::intake::Intake;
 use super::operation::{Need, Operation};
+use super::request_body::RequestBody;
 use crate::app::App;
 use crate::audit::Record;
-use crate::auth::{Access, Identity, Standing};
+use crate::auth::{Access, AuthSession, Identity};
+use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
-use crate::usage::accounts::{Account, Place};
+use crate::usage::accounts::{Account, QuotaPermit};
 
 /// One request whose parameters are checked and whose client may.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Call {
     pub(super) app: App,
     pub(super) args: Args,
     pub(super) headers: HeaderMap,
-    pub(super) intake: Intake,
+    pub(super) request_body: RequestBody,
     /// `None` where nobody needs to be known.
     pub(super) identity: Option<Identity>,
     /// The authenticator's generation before it was asked.
@@ -91,9 +92,9 @@ impl Call {
     }
 
     /// The client's place among the connections of its token, for an answer without an end.
-    pub(super) fn place(&self) -> Result<Option<Place>, Refusal> {
+    pub(super) fn place(&self) -> Result<Option<QuotaPermit>, Refusal> {
         let place = self.account().map(|account| account.connection()).transpose();
-        place.inspect_err(|_| self.app.metrics.over_quota("connections"))
+        place.inspect_err(|_| self.app.metrics.over_quota(UsageLimit::Connections))
     }
 
     /// What is written down of it, if anything: what manages, and what is forbidden.
@@ -112,10 +113,13 @@ impl Call {
         });
     }
 
-    /// The client, for an answer that takes so long that its token may change.
-    pub(super) fn standing(&self) -> Option<Standing> {
-        let token = bearer(&self.headers).ok()?;
-        Some(Standing::known(&self.app.auth, token, self.seen, self.identity.clone()?))
+    /// The client as the reader of a long answer. Its token is checked again while it reads.
+    pub(super) fn reader(&self, subject: Subject) -> Reader {
+        let token = bearer(&self.headers).ok();
+        let session = token
+            .zip(self.identity.clone())
+            .map(|(token, identity)| AuthSession::known(&self.app.auth, token, self.seen, identity));
+        Reader { session, subject }
     }
 
     /// Whether the client may. Nobody may anything.
@@ -197,7 +201,7 @@ impl Call {
     /// The body, whatever it says it is.
     pub(super) async fn body(&mut self) -> Result<Bytes, Refusal> {
         self.refuse_encoding()?;
-        self.intake.read().await
+        self.request_body.read().await
     }
 
     /// The body as JSON of a known form. Form data passes too, because that is what `curl -d` calls everything.
@@ -239,6 +243,28 @@ impl Call {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A client, and what it reads.
+#[derive(Debug)]
+pub(super) struct Reader {
+    session: Option<AuthSession>,
+    subject: Subject,
+}
+
+impl Reader {
+    /// Whether its token was not taken out, and still allows it.
+    pub(super) async fn may_read_on(&mut self) -> bool {
+        let Some(session) = &mut self.session else { return false };
+        let known = session.look().await.is_ok();
+        known && session.identity.may(&Access::Subscribe(&self.subject, None))
+    }
+
+    /// Whether its token has expired. What has an end is read to its end nevertheless.
+    pub(super) fn is_expired(&self, app: &App) -> bool {
+        let expires_ms = self.session.as_ref().and_then(|session| session.identity.expires_ms);
+        expires_ms.is_some_and(|expires_ms| app.clock.wall_ms() >= expires_ms)
     }
 }
 

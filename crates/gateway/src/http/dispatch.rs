@@ -15,10 +15,10 @@ use tracing::{debug, error};
 
 use super::args::Args;
 use super::call::Call;
-use super::intake::Intake;
 use super::operation::{Need, Operation, Verb};
+use super::request_body::RequestBody;
 use super::table::{self, Found};
-use super::{Connection, reply};
+use super::{ConnectionContext, reply};
 use crate::app::App;
 use crate::auth::AuthError;
 use crate::listen::origin::Page;
@@ -84,13 +84,13 @@ pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Respons
         return finish(response, id, origin.ok(), &method);
     }
     let (parts, body) = request.into_parts();
-    let intake = Intake::new(&http.app, &parts.headers, body);
-    let connection = parts.extensions.get::<Connection>();
+    let request_body = RequestBody::new(&http.app, &parts.headers, body);
+    let connection = parts.extensions.get::<ConnectionContext>();
     let publisher = connection.map(|connection| Arc::clone(&connection.publisher));
     let peer = connection.map_or(NOWHERE, |connection| connection.peer);
     let (args, headers) = (Args::default(), parts.headers);
     let mut call =
-        Call { app: http.app.clone(), args, headers, intake, identity: None, seen: 0, publisher, peer };
+        Call { app: http.app.clone(), args, headers, request_body, identity: None, seen: 0, publisher, peer };
     let found = table::find(Verb::of(&method), uri.path());
     let operation = match found {
         Found::Operation(operation, _) => Some(operation),
@@ -114,7 +114,7 @@ pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Respons
     if let Some(operation) = operation {
         call.record(operation, result.as_ref().err().map_or("ok", |refusal| refusal.code), &id);
     }
-    call.intake.drain().await;
+    call.request_body.drain().await;
     let response = result.unwrap_or_else(|refusal| refusal.of_request(&id).into_response());
     let route = table::route(operation);
     http.app.metrics.answered(route, response.status(), took_ms());

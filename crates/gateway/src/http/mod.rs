@@ -2,26 +2,23 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `operation`, `kind` | what one operation is: path, parameters and their types, body, answers, access |
+//! | `operation`, `param_type` | what one operation is: path, parameters and their types, body, answers, access |
 //! | `table` | all operations, and which of them a request means |
 //! | `dispatch` | from a request to its answer: limits, origins, access, panics, what every answer carries |
-//! | `call`, `args`, `intake` | what a handler is given: the client, its parameters, its body |
+//! | `call`, `args`, `request_body` | what a handler is given: the client, its parameters, its body |
 //! | `routes` | the handlers, by what they are about |
-//! | `reply`, `outlet` | answers: JSON, streams |
-//! | `metrics` | what the gateway counts |
+//! | `reply` | answers: JSON, and bodies that are written while they are made |
 //! | `openapi` | the description of it all |
 
 mod args;
 mod call;
 pub(crate) mod dispatch;
 mod etag;
-mod intake;
-mod kind;
-pub(crate) mod metrics;
 mod openapi;
 mod operation;
-mod outlet;
+mod param_type;
 mod reply;
+mod request_body;
 mod routes;
 pub(crate) mod table;
 
@@ -32,7 +29,7 @@ use axum::Router;
 use promethean_bus::Publisher;
 
 use crate::app::App;
-use crate::http::metrics::OpenConnection;
+use crate::metrics::OpenConnection;
 
 /// Everything that is served.
 pub(crate) fn router(app: App) -> Router {
@@ -41,7 +38,7 @@ pub(crate) fn router(app: App) -> Router {
 
 /// What the requests of one connection share. To be put into the extensions of each.
 #[derive(Debug, Clone)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionContext {
     /// Where it comes from.
     pub(crate) peer: IpAddr,
     /// No faster than one connection may publish.
@@ -50,7 +47,7 @@ pub(crate) struct Connection {
     _open: Arc<OpenConnection>,
 }
 
-impl Connection {
+impl ConnectionContext {
     /// A connection that was accepted now.
     pub(crate) fn new(app: &App, peer: IpAddr) -> Self {
         let publisher = Arc::new(app.bus.publisher(app.options.publish_rate));

@@ -6,7 +6,7 @@ use axum::http::Method;
 use axum::response::Response;
 
 use super::call::Call;
-use super::kind::Kind;
+use super::param_type::ParamType;
 use crate::refusal::Refusal;
 
 /// One thing that can be asked for.
@@ -64,16 +64,16 @@ impl Verb {
 /// A parameter.
 #[derive(Debug)]
 pub(super) struct Param {
-    pub(super) place: Place,
+    pub(super) place: ParamPlace,
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: ParamType,
     pub(super) times: Times,
     pub(super) about: &'static str,
 }
 
 /// Where a parameter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParamPlace {
     Path,
     Query,
     /// Any name in the query that no other parameter has.
@@ -91,24 +91,30 @@ pub(super) enum Times {
 }
 
 impl Param {
-    pub(super) const fn path(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { place: Place::Path, name, kind, times: Times::Once, about }
+    pub(super) const fn path(name: &'static str, kind: ParamType, about: &'static str) -> Self {
+        Self { place: ParamPlace::Path, name, kind, times: Times::Once, about }
     }
 
-    pub(super) const fn query(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { place: Place::Query, name, kind, times: Times::AtMostOnce, about }
+    pub(super) const fn query(name: &'static str, kind: ParamType, about: &'static str) -> Self {
+        Self { place: ParamPlace::Query, name, kind, times: Times::AtMostOnce, about }
     }
 
-    pub(super) const fn needed(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { place: Place::Query, name, kind, times: Times::Once, about }
+    pub(super) const fn needed(name: &'static str, kind: ParamType, about: &'static str) -> Self {
+        Self { place: ParamPlace::Query, name, kind, times: Times::Once, about }
     }
 
-    pub(super) const fn header(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { place: Place::Header, name, kind, times: Times::AtMostOnce, about }
+    pub(super) const fn header(name: &'static str, kind: ParamType, about: &'static str) -> Self {
+        Self { place: ParamPlace::Header, name, kind, times: Times::AtMostOnce, about }
     }
 
     pub(super) const fn fields(about: &'static str) -> Self {
-        Self { place: Place::Fields, name: "fields", kind: Kind::Text, times: Times::AtMostOnce, about }
+        Self {
+            place: ParamPlace::Fields,
+            name: "fields",
+            kind: ParamType::Text,
+            times: Times::AtMostOnce,
+            about,
+        }
     }
 
     pub(super) const fn times(mut self, least: usize, most: usize) -> Self {

@@ -1,9 +1,9 @@
 //! All operations, and which of them a request means.
 
 use super::args::decode;
-use super::metrics::Route;
 use super::operation::{Operation, Verb};
 use super::routes;
+use crate::metrics::Route;
 
 /// Every operation, by what it is about.
 pub(super) const ALL: &[&[Operation]] = &[
@@ -14,7 +14,7 @@ pub(super) const ALL: &[&[Operation]] = &[
     routes::stream::OPERATIONS,
     routes::lookup::OPERATIONS,
     routes::groups::OPERATIONS,
-    routes::letters::OPERATIONS,
+    routes::dead_letters::OPERATIONS,
     routes::topics::OPERATIONS,
     routes::schemas::OPERATIONS,
     routes::dedupe::OPERATIONS,
@@ -98,7 +98,7 @@ fn matches<'p>(template: &str, path: &'p str) -> Option<Vec<&'p str>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::operation::Place;
+    use super::super::operation::ParamPlace;
     use super::*;
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
             assert!(ids.insert(operation.id), "{}", operation.id);
             assert!(routes.insert((operation.verb.as_str(), operation.path)), "{}", operation.path);
             let named: Vec<&str> =
-                operation.params.iter().filter(|p| p.place == Place::Path).map(|p| p.name).collect();
+                operation.params.iter().filter(|p| p.place == ParamPlace::Path).map(|p| p.name).collect();
             let words = operation.path.split('/').filter_map(|w| w.strip_prefix('{')?.strip_suffix('}'));
             assert_eq!(words.collect::<Vec<_>>(), named, "{}", operation.path);
         }

@@ -132,7 +132,7 @@ async fn serve(
     router: Router,
     slot: Slot,
 ) {
-    let shared = http::Connection::new(app, peer);
+    let shared = http::ConnectionContext::new(app, peer);
     let asked = Arc::new(AtomicBool::new(false));
     let traffic = Traffic::new();
     let (asks, begun) = (Arc::clone(&asked), traffic.clone());

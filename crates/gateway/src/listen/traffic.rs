@@ -21,14 +21,14 @@ pub(super) struct Traffic(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     next: u64,
-    requests: HashMap<u64, Standing>,
+    requests: HashMap<u64, WaitsFor>,
     /// Since when there is none.
     idle_since: Instant,
 }
 
 /// Who has to go on with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum WaitsFor {
     Server,
     /// Since then part of the answer waits to be read.
     Client(Instant),
@@ -58,7 +58,7 @@ impl Traffic {
         let mut state = self.lock();
         state.next += 1;
         let number = state.next;
-        state.requests.insert(number, Standing::Server);
+        state.requests.insert(number, WaitsFor::Server);
         drop(state);
         Request { traffic: self.clone(), number }
     }
@@ -71,8 +71,7 @@ impl Traffic {
 
     /// Whether some answer was not read on for that long.
     pub(super) fn is_stuck(&self, for_long: Duration) -> bool {
-        let waits =
-            |standing: &Standing| matches!(standing, Standing::Client(since) if since.elapsed() >= for_long);
+        let waits = |waits_for: &WaitsFor| matches!(waits_for, WaitsFor::Client(since) if since.elapsed() >= for_long);
         self.lock().requests.values().any(waits)
     }
 
@@ -85,12 +84,12 @@ impl Traffic {
 impl Request {
     /// The answer, of which each part has to be read in time.
     pub(super) fn watch(self, body: Body) -> Body {
-        self.is_now(Standing::Client(Instant::now()));
+        self.is_now(WaitsFor::Client(Instant::now()));
         Body::new(Watched { body, rest: Bytes::new(), request: self })
     }
 
-    fn is_now(&self, standing: Standing) {
-        self.traffic.lock().requests.insert(self.number, standing);
+    fn is_now(&self, waits_for: WaitsFor) {
+        self.traffic.lock().requests.insert(self.number, waits_for);
     }
 }
 
@@ -114,10 +113,10 @@ impl hyper::body::Body for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.rest.is_empty() {
             let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(cx) else {
-                self.request.is_now(Standing::Server);
+                self.request.is_now(WaitsFor::Server);
                 return Poll::Pending;
             };
-            self.request.is_now(Standing::Client(Instant::now()));
+            self.request.is_now(WaitsFor::Client(Instant::now()));
             match polled.map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => self.rest = data,
                 Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
@@ -125,7 +124,7 @@ impl hyper::body::Body for Watched {
                 None => return Poll::Ready(None),
             }
         } else {
-            self.request.is_now(Standing::Client(Instant::now()));
+            self.request.is_now(WaitsFor::Client(Instant::now()));
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))

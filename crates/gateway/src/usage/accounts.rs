@@ -52,7 +52,7 @@ pub(crate) struct Account {
 
 /// A connection, a subscription or what that may have in flight, which counts until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QuotaPermit {
     account: Arc<Account>,
     of: fn(&Account) -> &AtomicU32,
     count: u32,
@@ -60,9 +60,9 @@ pub(crate) struct Place {
 
 /// The places of one subscription.
 #[derive(Debug)]
-pub(crate) struct SubscriptionPlaces {
-    one: Place,
-    _in_flight: Place,
+pub(crate) struct SubscriptionPermits {
+    one: QuotaPermit,
+    _in_flight: QuotaPermit,
 }
 
 impl Accounts {
@@ -106,7 +106,7 @@ impl Account {
     }
 
     /// One more connection.
-    pub(crate) fn connection(self: &Arc<Self>) -> Result<Place, Refusal> {
+    pub(crate) fn connection(self: &Arc<Self>) -> Result<QuotaPermit, Refusal> {
         self.place(|account| &account.connections, 1, self.quota.max_connections).map_err(|max| {
             let message = format!(
                 "the token has {max} connections, as many as it may; close one, or use another token"
@@ -116,7 +116,7 @@ impl Account {
     }
 
     /// One more subscription, which may have so much in flight.
-    pub(crate) fn subscription(self: &Arc<Self>, in_flight: usize) -> Result<SubscriptionPlaces, Refusal> {
+    pub(crate) fn subscription(self: &Arc<Self>, in_flight: usize) -> Result<SubscriptionPermits, Refusal> {
         let one = self.place(|account| &account.subscriptions, 1, self.quota.max_subscriptions);
         let one = one.map_err(|max| {
             let message =
@@ -131,25 +131,25 @@ impl Account {
             );
             Refusal::new(StatusCode::CONFLICT, "too_many_in_flight", message)
         })?;
-        Ok(SubscriptionPlaces { one, _in_flight: in_flight })
+        Ok(SubscriptionPermits { one, _in_flight: in_flight })
     }
 
     /// A connection that is there already.
-    pub(crate) fn old_connection(self: &Arc<Self>) -> Place {
+    pub(crate) fn open_connection(self: &Arc<Self>) -> QuotaPermit {
         self.taken(|account| &account.connections, 1)
     }
 
     /// A subscription that is there already.
-    pub(crate) fn old_subscription(self: &Arc<Self>, in_flight: usize) -> SubscriptionPlaces {
-        SubscriptionPlaces {
+    pub(crate) fn open_subscription(self: &Arc<Self>, in_flight: usize) -> SubscriptionPermits {
+        SubscriptionPermits {
             one: self.taken(|account| &account.subscriptions, 1),
             _in_flight: self.taken(|account| &account.in_flight, count(in_flight)),
         }
     }
 
-    fn taken(self: &Arc<Self>, of: fn(&Account) -> &AtomicU32, count: u32) -> Place {
+    fn taken(self: &Arc<Self>, of: fn(&Account) -> &AtomicU32, count: u32) -> QuotaPermit {
         of(self).fetch_add(count, Ordering::Relaxed);
-        Place { account: Arc::clone(self), of, count }
+        QuotaPermit { account: Arc::clone(self), of, count }
     }
 
     fn place(
@@ -157,11 +157,11 @@ impl Account {
         of: fn(&Account) -> &AtomicU32,
         count: u32,
         max: Option<NonZeroU32>,
-    ) -> Result<Place, NonZeroU32> {
+    ) -> Result<QuotaPermit, NonZeroU32> {
         let Some(max) = max else { return Ok(self.taken(of, count)) };
         let more = |taken: u32| taken.checked_add(count).filter(|all| *all <= max.get());
         match of(self).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Place { account: Arc::clone(self), of, count }),
+            Ok(_) => Ok(QuotaPermit { account: Arc::clone(self), of, count }),
             Err(_) => Err(max),
         }
     }
@@ -257,19 +257,19 @@ fn too_fast(what: &str, refused: Refused) -> Refusal {
     }
 }
 
-impl Place {
+impl QuotaPermit {
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
 }
 
-impl SubscriptionPlaces {
+impl SubscriptionPermits {
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.one.account()
     }
 }
 
-impl Drop for Place {
+impl Drop for QuotaPermit {
     fn drop(&mut self) {
         (self.of)(&self.account).fetch_sub(self.count, Ordering::Relaxed);
     }

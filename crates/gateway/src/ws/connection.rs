@@ -1,4 +1,4 @@
-//! The task of one connection.
+//! The task of one connection: the socket loop, and which family answers a frame.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -6,119 +6,107 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use axum::http::StatusCode;
 use hyper::upgrade::Upgraded;
-use promethean_bus::{BusError, Lease, Settled};
-use promethean_model::TopicName;
-use promethean_model::wire::{Reply, server};
+use promethean_bus::groups::SeekReport;
+use promethean_model::wire::{ClientFrame, Corr, Op};
 use serde_json::value::RawValue;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tracing::debug;
 use tungstenite::protocol::frame::coding::CloseCode;
 
-use super::frames::Frames;
-use super::publishing::{Publishing, refuse};
-use super::requests::Answer;
+use super::ack::Acks;
+use super::auth::ClientAuth;
+use super::deadlines::{Deadlines, Due};
+use super::fetch::Fetches;
+use super::output::Output;
+use super::publish::Publishes;
+use super::seek::seek;
 use super::socket::{End, Incoming, Socket};
-use super::subscriptions::{Came, Subscriptions};
-use super::timing::{Due, Timing};
+use super::subscribe::Subscriptions;
+use super::subscription::ClientSubscription;
 use crate::app::App;
-use crate::auth::{Asking, Standing};
-use crate::http::metrics::OPS;
-use crate::usage::accounts::Place;
+use crate::auth::{AuthError, AuthSession};
+use crate::metrics::{FrameCounts, op_name};
+use crate::refusal::Refusal;
+use crate::usage::accounts::QuotaPermit;
 
-/// Bytes to be written beyond which nothing more is read or taken.
+/// Bytes that wait to be written; above that nothing more is read or delivered.
 const UNWRITTEN_MAX: usize = 256 << 10;
-/// Acks and the like under way at a time; beyond, nothing more is read.
-const SETTLING_MAX: usize = 4_096;
 /// How long the events of a client that has gone may take to be committed.
 const FINISH: Duration = Duration::from_secs(5);
-/// Deliveries taken before the others have their turn.
+/// Deliveries taken in one turn of the loop.
 const TURN_MAX: usize = 256;
-/// Messages read before the others have their turn. Few: the first events of a burst are on their way to the disk while
+/// Messages read in one turn of the loop. Few, so that the first events of a burst are on their way to the disk while
 /// the next are read.
 const READ_TURN_MAX: usize = 128;
-/// Closes a connection whose client is not or no longer known.
+/// Closes a connection whose client has shown no valid token, or no longer has one.
 pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
-/// Closes a connection that is one too many, of its token or its address.
+/// Closes a connection above the limit of its token or its address.
 pub(super) const TOO_MANY: CloseCode = CloseCode::Library(4429);
 
-pub(super) type Kept = Option<Box<RawValue>>;
-type Settling = Pin<Box<dyn Future<Output = (Kept, usize, Result<Settled, BusError>)> + Send>>;
+/// The `corr` of a frame that is answered later.
+pub(super) type SavedCorr = Option<Box<RawValue>>;
+/// An op that must end before the next frame is read.
+pub(super) type PendingOp = Pin<Box<dyn Future<Output = PendingOutcome> + Send>>;
 
-/// A connection and all it is about.
+/// The outcome of a [`PendingOp`].
+pub(super) enum PendingOutcome {
+    Authenticated(Result<Box<AuthSession>, AuthError>),
+    Subscribed(Result<Box<ClientSubscription>, Refusal>),
+    Sought(Result<SeekReport, Refusal>),
+    Done(Result<(), Refusal>),
+}
+
+/// A WebSocket with the state of each family of ops.
 pub(super) struct Connection {
-    pub(super) app: App,
-    pub(super) socket: Socket,
-    /// Where it comes from.
-    pub(super) peer: IpAddr,
-    /// Who the client is, once that is known.
-    pub(super) standing: Option<Standing>,
-    /// Asks again who it is, because tokens have changed. Until that is known nothing is read or delivered.
-    pub(super) asking_again: Option<Asking>,
-    /// Not to be asked again before, because tokens cannot be looked at.
-    pub(super) ask_after_ms: u64,
-    /// Tokens that were refused.
-    pub(super) failures: u32,
-    /// Its place among the connections of its token, if those are limited.
-    pub(super) place: Option<Place>,
-    pub(super) publishing: Publishing,
-    /// The topic published to last, which the client may publish to.
-    pub(super) last_topic: Option<TopicName>,
-    pub(super) subscriptions: Subscriptions,
-    /// Acks and the like that wait for a commit.
-    pub(super) settling: FuturesUnordered<Settling>,
-    /// Each `FETCH` under way, by the number of its subscription.
-    pub(super) fetching: FuturesUnordered<Pin<Box<dyn Future<Output = u64> + Send>>>,
-    /// Subscriptions with acks that nobody waits for.
-    pub(super) acked: Vec<u64>,
-    /// Something that must be done before the next frame is looked at.
-    pub(super) first: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
-    /// Frames read since they were last counted, by op.
-    pub(super) frames: [u64; OPS.len()],
-    /// Leases whose frames are queued.
-    queued: Vec<(u64, Vec<Lease>)>,
-    pub(super) out: Frames,
-    pub(super) timing: Timing,
+    app: App,
+    socket: Socket,
+    auth: ClientAuth,
+    publishes: Publishes,
+    subscriptions: Subscriptions,
+    acks: Acks,
+    fetches: Fetches,
+    /// The op that must end before the next frame is read.
+    pending: Option<(SavedCorr, PendingOp)>,
+    out: Output,
+    deadlines: Deadlines,
+    /// Frames read since the metrics last took them.
+    frame_counts: FrameCounts,
     stopping: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// How the connection is to be closed, once everything is written.
-    pub(super) closing: Option<(CloseCode, &'static str)>,
+    /// How to close the connection, after everything is written.
+    closing: Option<(CloseCode, &'static str)>,
     close_sent: bool,
+    /// Whether the connection ends without a goodbye.
     abandoned: bool,
-    /// Whether it is the server that goes.
+    /// Whether the connection ends because the server stops.
     stopped: bool,
 }
 
+/// Life of the connection.
 impl Connection {
+    /// `known_as` is the session of a client that showed its token with the request.
     pub(super) fn new(
         app: App,
         upgraded: Upgraded,
         peer: IpAddr,
-        known_as: Option<(Standing, Option<Place>)>,
+        known_as: Option<(AuthSession, Option<QuotaPermit>)>,
     ) -> Self {
         let known = known_as.is_some();
+        let (session, permit) = known_as.unzip();
         let options = &app.options;
         let bytes_max = if known { options.message_bytes_max } else { options.unknown_message_bytes_max };
         let mut connection = Self {
             socket: Socket::new(upgraded, bytes_max),
-            peer,
-            standing: None,
-            asking_again: None,
-            ask_after_ms: 0,
-            failures: 0,
-            place: None,
-            publishing: Publishing::new(app.bus.publisher(options.publish_rate)),
-            last_topic: None,
+            auth: ClientAuth::new(app.clone(), peer, permit.flatten()),
+            publishes: Publishes::new(app.bus.publisher(options.publish_rate)),
             subscriptions: Subscriptions::default(),
-            settling: FuturesUnordered::new(),
-            fetching: FuturesUnordered::new(),
-            acked: Vec::new(),
-            first: None,
-            frames: [0; OPS.len()],
-            queued: Vec::new(),
-            out: Frames::default(),
-            timing: Timing::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
+            acks: Acks::default(),
+            fetches: Fetches::default(),
+            pending: None,
+            out: Output::default(),
+            deadlines: Deadlines::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
+            frame_counts: FrameCounts::default(),
             stopping: Box::pin(app.stopping.clone().cancelled_owned()),
             closing: None,
             close_sent: false,
@@ -126,21 +114,19 @@ impl Connection {
             stopped: false,
             app,
         };
-        if let Some((standing, place)) = known_as {
-            connection.place = place;
-            connection.known(standing);
+        if let Some(session) = session {
+            connection.set_session(session);
             if !connection.app.auth.is_open() {
-                connection.record("connect", "ok", None);
+                connection.auth.record("connect", "ok", None);
             }
         }
         connection
     }
 
-    /// Serves until either side has had enough.
+    /// Serves until the client or the server ends the connection.
     pub(super) async fn run(mut self) {
         let end = poll_fn(|cx| self.poll(cx)).await;
         debug!(?end, "a WebSocket ended");
-        // What reached a client that went away counts as an attempt; what the server takes back does not.
         match self.stopped {
             true => self.subscriptions.release(),
             false => self.subscriptions.lose(),
@@ -151,25 +137,54 @@ impl Connection {
         }
     }
 
-    /// Events that were read are published, though nobody hears of it: their client sent them before it went.
+    /// Waits until the events that were read are committed: the client sent them before it went away.
     async fn finish_publishing(&mut self) {
         let done = poll_fn(|cx| {
-            self.publishing.poll(cx, &mut self.out);
-            if self.publishing.is_idle() { Poll::Ready(()) } else { Poll::Pending }
+            self.publishes.poll(cx, &mut self.out);
+            if self.publishes.is_idle() { Poll::Ready(()) } else { Poll::Pending }
         });
         if tokio::time::timeout(FINISH, done).await.is_err() {
             debug!("events of a client that has gone were not committed in time");
         }
     }
 
+    /// Closes the connection after everything under way is answered.
+    fn close(&mut self, code: CloseCode, why: &'static str) {
+        self.closing.get_or_insert((code, why));
+    }
+
+    /// Closes the connection without waiting for anything under way.
+    fn give_up(&mut self, code: CloseCode, why: &'static str) {
+        self.closing = Some((code, why));
+        self.pending = None;
+        self.auth.cancel_recheck();
+        self.deadlines.close();
+    }
+
+    /// Ends the connection at once: the client does not read.
+    fn abandon(&mut self, why: &'static str) {
+        self.give_up(CloseCode::Policy, why);
+        self.abandoned = true;
+    }
+
+    /// Whether every frame of the client is answered, or will get no answer.
+    fn has_answered(&self, code: CloseCode) -> bool {
+        // A FETCH under way gets no answer: the events that came for it go back unseen.
+        let quiet = self.publishes.is_idle() && self.acks.is_idle() && self.pending.is_none();
+        quiet || matches!(code, CloseCode::Policy | CloseCode::Library(_))
+    }
+}
+
+/// The socket loop.
+impl Connection {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
-            let was_shut = !self.may_write_more();
-            let mut did = self.poll_standing(cx);
-            did |= self.poll_first(cx);
-            did |= self.poll_publishing(cx);
-            did |= self.poll_settling(cx);
-            did |= self.poll_fetching(cx);
+            let was_full = !self.may_write_more();
+            let mut did = self.poll_recheck(cx);
+            did |= self.poll_pending(cx);
+            did |= self.publishes.poll(cx, &mut self.out);
+            did |= self.acks.poll(cx, &mut self.out);
+            did |= self.poll_fetches(cx);
             did |= self.poll_deliveries(cx);
             match self.poll_read(cx) {
                 Ok(read) => did |= read,
@@ -183,115 +198,68 @@ impl Connection {
             if self.abandoned || self.close_sent && self.socket.unwritten() == 0 {
                 return Poll::Ready(End::Gone);
             }
-            // What was not looked at while there was no room has nobody to wake us.
-            did |= was_shut && self.may_write_more();
+            // While there was no room, sources were not polled, so none of them will wake this task.
+            did |= was_full && self.may_write_more();
             if !did {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Closes the connection when everything under way is answered.
-    pub(super) fn close(&mut self, code: CloseCode, why: &'static str) {
-        self.closing.get_or_insert((code, why));
-    }
-
     fn may_write_more(&self) -> bool {
         self.socket.unwritten() + self.out.bytes() < UNWRITTEN_MAX
     }
 
-    fn poll_first(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(first) = &mut self.first else { return false };
-        let Poll::Ready(answer) = first.as_mut().poll(cx) else { return false };
-        self.first = None;
-        self.answer(answer);
+    /// Whether events may be delivered: not while the token is checked again, and not when the connection closes.
+    fn may_deliver(&self) -> bool {
+        self.closing.is_none() && !self.auth.is_rechecking()
+    }
+
+    fn poll_recheck(&mut self, cx: &mut Context<'_>) -> bool {
+        let Poll::Ready(result) = self.auth.poll_recheck(cx, self.closing.is_none()) else { return false };
+        match result {
+            Ok(session) => {
+                self.auth.count_open(&session, &mut self.subscriptions);
+                self.set_session(session);
+            }
+            // The token stays valid until it can be checked.
+            Err(AuthError::Unavailable) => {}
+            Err(_) => self.give_up(UNKNOWN, "the token is no longer valid"),
+        }
         true
     }
 
-    fn poll_publishing(&mut self, cx: &mut Context<'_>) -> bool {
-        self.publishing.poll(cx, &mut self.out)
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((_, op)) = &mut self.pending else { return false };
+        let Poll::Ready(outcome) = op.as_mut().poll(cx) else { return false };
+        let corr = self.pending.take().and_then(|(corr, _)| corr);
+        self.finish_pending(corr.as_deref(), outcome);
+        true
     }
 
-    fn poll_settling(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut any = false;
-        while let Poll::Ready(Some((corr, stale, settled))) = self.settling.poll_next_unpin(cx) {
-            any = true;
-            let reply = Reply { corr: corr.as_deref() };
-            match settled {
-                Ok(settled) => self.settled(&reply, settled.stale + stale),
-                Err(error) => refuse(&mut self.out, &reply, &error.into()),
-            }
-        }
-        any
-    }
-
-    fn poll_fetching(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut any = false;
-        // Nobody is given anything once it is known that he may not have it.
-        while self.asking_again.is_none()
-            && self.closing.is_none()
-            && let Poll::Ready(Some(number)) = self.fetching.poll_next_unpin(cx)
-        {
-            any = true;
-            self.fetched(number);
-        }
-        any
+    fn poll_fetches(&mut self, cx: &mut Context<'_>) -> bool {
+        self.may_deliver() && self.fetches.poll(cx, &mut self.subscriptions, &mut self.out)
     }
 
     fn poll_deliveries(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         for _ in 0..TURN_MAX {
-            if !self.may_write_more() || self.closing.is_some() || self.asking_again.is_some() {
+            let may = self.may_write_more() && self.may_deliver();
+            if !may || self.subscriptions.poll(cx, &mut self.out).is_pending() {
                 break;
             }
-            let Poll::Ready(came) = self.subscriptions.poll(cx) else { break };
             any = true;
-            self.came(came);
         }
         any
     }
 
-    /// Leases begin when what was queued is written.
-    pub(super) fn queue(&mut self, number: u64, leases: Vec<Lease>) {
-        self.queued.push((number, leases));
-    }
-
-    pub(super) fn came(&mut self, came: Came) {
-        match came {
-            Came::Nothing => {}
-            Came::Leases(number, leases) => {
-                let Some(sub) = self.subscriptions.get_mut(number) else { return };
-                if let Some(fetch) = &mut sub.fetch {
-                    return fetch.put(leases);
-                }
-                sub.deliver(&leases, &mut self.out);
-                self.queue(number, leases);
-            }
-            Came::Rebalance(number, epoch, assigned, revoked) => {
-                if let Some(sub) = self.subscriptions.get_mut(number) {
-                    let write = |buffer: &mut Vec<u8>| {
-                        server::rebalance(buffer, &sub.topic, &sub.group, epoch, &assigned, &revoked);
-                    };
-                    self.out.add(write);
-                }
-            }
-            Came::Ended(mut sub, error) => {
-                self.unfetched(&mut sub, error.code());
-                let message =
-                    format!("the subscription to `{}` in `{}` ended: {error}", sub.topic, sub.group);
-                self.out.add(|buffer| Reply { corr: None }.err(buffer, error.code(), &message, None));
-            }
-        }
-    }
-
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let (mut any, mut end) = (false, Ok(()));
-        let mut shut = false;
+        let mut is_deaf = false;
         for _ in 0..READ_TURN_MAX {
-            let full = !self.publishing.has_room() || self.settling.len() >= SETTLING_MAX;
-            let asks = self.first.is_some() || self.asking_again.is_some();
-            if full || asks || !self.may_write_more() || self.closing.is_some() {
-                shut = true;
+            let has_room = self.publishes.has_room() && self.acks.has_room() && self.may_write_more();
+            if !has_room || self.pending.is_some() || !self.may_deliver() {
+                is_deaf = true;
                 break;
             }
             let Poll::Ready(incoming) = self.socket.poll_read(cx) else { break };
@@ -308,26 +276,17 @@ impl Connection {
                 }
             }
         }
-        // Also when the connection has ended: what came before that was asked for.
-        self.publishing.hand_over();
-        self.hand_over_acks();
+        // Also at the end of the connection: the client sent these frames before it went away.
+        self.publishes.hand_over();
+        self.acks.flush(&mut self.subscriptions);
         if any {
-            self.app.metrics.frames(&mut self.frames);
+            self.app.metrics.count_frames(&mut self.frame_counts);
         }
-        // A client cannot be heard while it is not listened to.
-        if any || shut {
-            self.timing.heard(self.app.clock.monotonic_ms());
+        // A client that the server does not read cannot answer a ping.
+        if any || is_deaf {
+            self.deadlines.heard(self.app.clock.monotonic_ms());
         }
         end.map(|()| any)
-    }
-
-    /// Nothing comes right after.
-    pub(super) fn hand_over_acks(&mut self) {
-        for number in self.acked.drain(..) {
-            if let Some(sub) = self.subscriptions.get_mut(number) {
-                sub.hand_over_acks();
-            }
-        }
     }
 
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) {
@@ -336,8 +295,8 @@ impl Connection {
             self.close(CloseCode::Away, "the server is stopping");
         }
         let now_ms = self.app.clock.monotonic_ms();
-        self.timing.stuck(now_ms, self.socket.unwritten() > 0);
-        while let Poll::Ready(due) = self.timing.poll(cx, now_ms) {
+        self.deadlines.unwritten(now_ms, self.socket.unwritten() > 0);
+        while let Poll::Ready(due) = self.deadlines.poll(cx, now_ms) {
             match due {
                 Due::Ping => {
                     if self.socket.ping(cx).is_err() {
@@ -348,29 +307,16 @@ impl Connection {
                 Due::Slow => return self.abandon("too slow to read"),
                 Due::Unknown => return self.give_up(UNKNOWN, "no AUTH in time"),
                 Due::Expired => return self.give_up(UNKNOWN, "the token expired"),
-                // Whatever wakes the connection makes it look.
-                Due::Look => cx.waker().wake_by_ref(),
+                // Every turn of the loop begins with that check.
+                Due::CheckToken => cx.waker().wake_by_ref(),
             }
         }
     }
 
-    /// Ends the connection at once: nobody reads what is written.
-    fn abandon(&mut self, why: &'static str) {
-        self.give_up(CloseCode::Policy, why);
-        self.abandoned = true;
-    }
-
-    /// Closes the connection whatever is under way.
-    pub(super) fn give_up(&mut self, code: CloseCode, why: &'static str) {
-        self.closing = Some((code, why));
-        (self.first, self.asking_again) = (None, None);
-        self.timing.over();
-    }
-
-    /// Writes what is queued, and says goodbye if it is time.
+    /// Writes the queued frames, and a goodbye if the connection closes and everything is answered.
     fn write(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         if !self.out.is_empty() {
-            // Nothing follows a goodbye.
+            // No frame follows a goodbye.
             for frame in self.out.take().filter(|_| !self.close_sent) {
                 self.socket.write(cx, frame)?;
             }
@@ -383,19 +329,134 @@ impl Connection {
             self.socket.close(cx, code, why)?;
         }
         if self.socket.poll_flush(cx)?.is_ready() {
-            for (number, leases) in self.queued.drain(..) {
-                if let Some(sub) = self.subscriptions.get_mut(number) {
-                    sub.subscription.written(&leases);
+            self.subscriptions.written();
+        }
+        Ok(())
+    }
+}
+
+/// Frames.
+impl Connection {
+    /// Does what a frame asks for, or starts to.
+    fn request(&mut self, text: &str) {
+        let (corr, frame) = ClientFrame::read(text);
+        let op = frame.as_ref().ok().map(ClientFrame::op);
+        self.frame_counts.add(op);
+        let result = match frame {
+            Err(error) => Err(Refusal::new(StatusCode::BAD_REQUEST, error.code(), error.to_string())),
+            Ok(frame) => self.start(corr, frame, text.len()),
+        };
+        if let Err(refusal) = result {
+            if refusal.code == "forbidden" {
+                // The message names the scope that the token lacks.
+                self.auth.record(op_name(op), refusal.code, Some(&refusal.message));
+            }
+            self.out.refuse(corr, &refusal);
+        }
+    }
+
+    fn start(&mut self, corr: Corr<'_>, frame: ClientFrame<'_>, bytes: usize) -> Result<(), Refusal> {
+        let op = frame.op();
+        if op != Op::Auth && !self.auth.is_known() {
+            return Err(AuthError::Missing.into());
+        }
+        if !matches!(frame, ClientFrame::Publish(_)) {
+            // Events published before this frame go to the bus first.
+            self.publishes.hand_over();
+        }
+        let Self { auth, publishes, subscriptions, acks, fetches, out, .. } = self;
+        match frame {
+            ClientFrame::Auth { token } => {
+                let pending = auth.authenticate(token.as_deref());
+                self.wait_for(corr, pending);
+            }
+            ClientFrame::Publish(item) => publishes.publish(auth, corr, item, bytes)?,
+            ClientFrame::PublishMany(items) => publishes.publish_many(auth, corr, items, bytes)?,
+            ClientFrame::Subscribe { topic, group, batch, opts } => {
+                let pending = subscriptions.subscribe(auth, (&topic, &group), batch, &opts)?;
+                if opts.member_id.is_some() {
+                    self.deadlines.is_member();
                 }
+                self.wait_for(corr, pending);
+            }
+            ClientFrame::Unsubscribe(target) => {
+                let number = subscriptions.find(&target)?.number;
+                acks.flush(subscriptions);
+                subscriptions.unsubscribe(number, out);
+                out.ok(corr);
+            }
+            ClientFrame::Ack(target, ids) => acks.ack(subscriptions, out, corr, &target, &ids)?,
+            ClientFrame::Nack { target, ids, delay_ms } => {
+                acks.nack(subscriptions, out, corr, &target, (&ids, delay_ms))?;
+            }
+            ClientFrame::Modack { target, ids, extend_ms } => {
+                acks.modack(subscriptions, out, corr, &target, (&ids, extend_ms))?;
+            }
+            ClientFrame::Pause(target) | ClientFrame::Resume(target) => {
+                let pending = subscriptions.pause(&target, op == Op::Pause)?;
+                self.wait_for(corr, pending);
+            }
+            ClientFrame::Fetch { target, max, wait_ms } => {
+                fetches.fetch(subscriptions, corr, &target, max, wait_ms)?;
+            }
+            ClientFrame::Seek(target, opts) => {
+                let pending = seek(auth, &target, &opts)?;
+                self.wait_for(corr, pending);
             }
         }
         Ok(())
     }
 
-    /// Whether everything the client asked for has its answer, or will have none.
-    fn has_answered(&self, code: CloseCode) -> bool {
-        // A FETCH under way is given up: what came for it goes back without having been seen.
-        let quiet = self.publishing.is_idle() && self.settling.is_empty() && self.first.is_none();
-        quiet || matches!(code, CloseCode::Policy | CloseCode::Library(_))
+    /// Reads no further frame until this op ends.
+    fn wait_for(&mut self, corr: Corr<'_>, pending: PendingOp) {
+        self.pending = Some((corr.map(RawValue::to_owned), pending));
+    }
+
+    /// Answers the frame of an op that has ended.
+    fn finish_pending(&mut self, corr: Corr<'_>, outcome: PendingOutcome) {
+        let result = match outcome {
+            PendingOutcome::Authenticated(Ok(session)) => self.admit(*session),
+            PendingOutcome::Authenticated(Err(error)) => {
+                if let Some((code, why)) = self.auth.refused(&error) {
+                    self.close(code, why);
+                }
+                Err(error.into())
+            }
+            PendingOutcome::Subscribed(result) => {
+                result.and_then(|subscription| self.subscriptions.add(&self.auth, *subscription))
+            }
+            PendingOutcome::Sought(Ok(report)) => return self.out.ok_with(corr, &report),
+            PendingOutcome::Sought(Err(refusal)) => Err(refusal),
+            PendingOutcome::Done(result) => result,
+        };
+        match result {
+            Ok(()) => self.out.ok(corr),
+            Err(refusal) => self.out.refuse(corr, &refusal),
+        }
+    }
+
+    /// Takes the session of an AUTH frame, if the quota of its token has room for this connection.
+    fn admit(&mut self, session: AuthSession) -> Result<(), Refusal> {
+        if let Err(refusal) = self.auth.count_new(&session, &mut self.subscriptions) {
+            if !self.auth.is_known() {
+                self.closing = Some((TOO_MANY, "the token has as many connections as it may"));
+            }
+            return Err(refusal);
+        }
+        self.set_session(session);
+        self.auth.record(Op::Auth.name(), "ok", None);
+        Ok(())
+    }
+
+    /// The client is the identity of this session from now on. Ends subscriptions that the identity may not have.
+    fn set_session(&mut self, session: AuthSession) {
+        let identity = &session.identity;
+        let now_ms = self.app.clock.wall_ms();
+        let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
+        self.deadlines.known(self.app.clock.monotonic_ms(), for_ms);
+        self.socket.allow(self.app.options.message_bytes_max);
+        self.publishes.forget_access();
+        self.subscriptions.end_forbidden(identity, &mut self.out);
+        self.auth.set_session(session);
     }
 }

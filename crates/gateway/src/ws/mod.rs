@@ -1,32 +1,36 @@
-//! The WebSocket protocol: one task per connection, which reads frames, hands events to the bus and writes what comes
-//! back. Nothing in it waits for one thing while another could be done.
+//! The WebSocket protocol. One task per connection reads frames, hands them to the bus and writes the replies.
 //!
-//! | module | does |
+//! | module | holds |
 //! | --- | --- |
-//! | `upgrade` | makes a WebSocket of a request |
-//! | `socket` | messages over the connection |
-//! | `frames` | frames to be written, in one buffer |
-//! | `connection` | the task: what is ready is done, in turns |
-//! | `requests` | what each frame of a client asks for |
-//! | `knowing` | who the client is, and whether that still holds |
-//! | `settling` | acks, nacks and extensions |
-//! | `publishing` | events that came together go to the bus together |
-//! | `fetching` | subscriptions that are given events only when they ask |
-//! | `subscriptions` | what the client is subscribed to, and what it holds |
-//! | `asking` | from the options of a frame to what the bus is asked |
-//! | `timing` | when the client must be heard, asked or closed |
+//! | `upgrade` | from an HTTP request to a WebSocket |
+//! | `socket` | the messages of a WebSocket, polled |
+//! | `output` | frames that wait to be written |
+//! | `deadlines` | when to ping a client, and when to close its connection |
+//! | `connection` | the task: the socket loop, and which family answers a frame |
+//! | `auth` | AUTH: who the client is, and whether its token is still valid |
+//! | `publish` | PUBLISH: events on their way to the log |
+//! | `subscribe` | SUBSCRIBE, UNSUBSCRIBE, PAUSE, RESUME: all subscriptions of a connection |
+//! | `subscribe_options` | from the options of SUBSCRIBE to a request to the bus |
+//! | `subscription` | one subscription: its deliveries, and the events that wait for an ack |
+//! | `ack` | ACK, NACK, MODACK |
+//! | `fetch` | FETCH, for subscriptions that pull |
+//! | `seek` | SEEK, and the start positions that it shares with SUBSCRIBE |
+//!
+//! Each family of ops has a struct with its state; `connection` owns these structs and hands them to each other.
+//! **Invariant**: nothing waits for one thing while another could be done, and every buffer has a bound.
 
-mod asking;
+mod ack;
+mod auth;
 mod connection;
-mod fetching;
-mod frames;
-mod knowing;
-mod publishing;
-mod requests;
-mod settling;
+mod deadlines;
+mod fetch;
+mod output;
+mod publish;
+mod seek;
 mod socket;
-mod subscriptions;
-mod timing;
+mod subscribe;
+mod subscribe_options;
+mod subscription;
 mod upgrade;
 
 pub(crate) use upgrade::{is_upgrade, upgrade};

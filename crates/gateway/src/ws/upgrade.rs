@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::auth::Secret;
 use crate::http::dispatch::{NOWHERE, bearer};
 use crate::listen::Slot;
+use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 
 /// Whether a request asks for a WebSocket.
@@ -23,23 +24,23 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Response, Refusal> {
     let key = key(&request)?;
     // A client may say who it is in the request already; if it does not, it says so with AUTH.
-    let peer = request.extensions().get::<crate::http::Connection>().map_or(NOWHERE, |from| from.peer);
-    let standing = match bearer(request.headers())? {
+    let peer = request.extensions().get::<crate::http::ConnectionContext>().map_or(NOWHERE, |from| from.peer);
+    let session = match bearer(request.headers())? {
         None if !app.auth.is_open() => None,
-        token => Some(app.standing(peer, token.map(Secret::from)).await?),
+        token => Some(app.session(peer, token.map(Secret::from)).await?),
     };
-    let account = standing.as_ref().and_then(|standing| app.account(&standing.identity));
+    let account = session.as_ref().and_then(|session| app.account(&session.identity));
     let place = account.map(|account| account.connection()).transpose();
-    let place = place.inspect_err(|_| app.metrics.over_quota("connections"))?;
+    let place = place.inspect_err(|_| app.metrics.over_quota(UsageLimit::Connections))?;
     // The connection counts until the WebSocket is over, not only until the request is.
     let slot = request.extensions().get::<Slot>().cloned();
-    let counted = request.extensions().get::<crate::http::Connection>().cloned();
+    let counted = request.extensions().get::<crate::http::ConnectionContext>().cloned();
     let upgraded = hyper::upgrade::on(&mut request);
     let tasks = app.tasks.clone();
     tasks.spawn(async move {
         match upgraded.await {
             Ok(upgraded) => {
-                Connection::new(app, upgraded, peer, standing.map(|standing| (standing, place))).run().await
+                Connection::new(app, upgraded, peer, session.map(|session| (session, place))).run().await
             }
             Err(error) => debug!(%error, "an upgrade failed"),
         }

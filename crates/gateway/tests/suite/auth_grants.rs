@@ -1,6 +1,6 @@
 //! Scopes and policies against a reference that looks at every topic of a small world.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_gateway::auth::{Access, Grants};
 use promethean_model::{GroupName, TopicName};
 use proptest::prelude::*;

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use super::entry::{KEY_LEN, SortKey};
-use super::error::RunError;
 use super::footer::FENCE_KEYS;
-use super::io::read_full;
 use super::page::{self, PAGE_LEN, PageAt};
-use super::run::Run;
+use super::run::{Run, RunError};
 use super::run_writer::BUFFER_LEN;
+use crate::file_io::read_full;
 
 /// A position in a run. Everything it passes is verified: pages, order, and fences against the data they lead to.
 #[derive(Debug)]

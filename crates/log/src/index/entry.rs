@@ -3,7 +3,7 @@
 /// What a run's entries find. The numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// Events by their id.
     Id = 1,
     /// Events by their key.
@@ -12,20 +12,20 @@ pub(crate) enum Kind {
     Ghost = 3,
 }
 
-impl Kind {
+impl EntryKind {
     /// Every kind.
-    pub(crate) const ALL: [Kind; 3] = [Kind::Id, Kind::Key, Kind::Ghost];
+    pub(crate) const ALL: [EntryKind; 3] = [EntryKind::Id, EntryKind::Key, EntryKind::Ghost];
 
     /// The kind with this number on disk.
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    pub(crate) fn from_byte(byte: u8) -> Option<EntryKind> {
+        EntryKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// Bytes of one entry.
     pub(crate) fn entry_len(self) -> usize {
         match self {
-            Kind::Id | Kind::Key => ENTRY_LEN,
-            Kind::Ghost => GHOST_LEN,
+            EntryKind::Id | EntryKind::Key => ENTRY_LEN,
+            EntryKind::Ghost => GHOST_LEN,
         }
     }
 }
@@ -39,7 +39,7 @@ pub(crate) const KEY_LEN: usize = 20;
 
 /// One event under the hash of its id or of its key: `topic u32 | hash u64 | offset u64 | pos u32`, big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     /// The topic's number.
     pub(crate) topic: u32,
     /// Where the record begins in its segment when it was appended.
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
 }
 
-impl Entry {
+impl IndexEntry {
     /// What the entry sorts by.
     pub(crate) fn key(&self) -> SortKey {
         SortKey::entry(self.topic, self.hash, self.offset)
@@ -67,8 +67,8 @@ impl Entry {
     }
 
     /// The entry in these bytes.
-    pub(crate) fn decode(raw: &[u8; ENTRY_LEN]) -> Entry {
-        Entry {
+    pub(crate) fn decode(raw: &[u8; ENTRY_LEN]) -> IndexEntry {
+        IndexEntry {
             topic: be32(&raw[0..]),
             hash: be64(&raw[4..]),
             offset: be64(&raw[12..]),
@@ -168,10 +168,10 @@ impl SortKey {
 }
 
 /// The offset in an entry of this kind; it must be whole.
-pub(crate) fn offset_in(kind: Kind, raw: &[u8]) -> u64 {
+pub(crate) fn offset_in(kind: EntryKind, raw: &[u8]) -> u64 {
     let at = match kind {
-        Kind::Id | Kind::Key => 12,
-        Kind::Ghost => 20,
+        EntryKind::Id | EntryKind::Key => 12,
+        EntryKind::Ghost => 20,
     };
     raw.get(at..).map_or(0, be64)
 }
@@ -195,19 +195,19 @@ mod tests {
         fn entries_survive_their_bytes_and_sort_like_them(
             a in any::<(u32, u64, u64, u32)>(), b in any::<(u32, u64, u64, u32)>(), id in any::<[u8; 16]>(), ts: i64,
         ) {
-            let entry = |(topic, hash, offset, pos)| Entry { topic, pos, hash, offset };
+            let entry = |(topic, hash, offset, pos)| IndexEntry { topic, pos, hash, offset };
             let (x, y) = (entry(a), entry(b));
-            prop_assert_eq!(Entry::decode(&x.encode()), x);
+            prop_assert_eq!(IndexEntry::decode(&x.encode()), x);
             prop_assert_eq!(x.key().cmp(&y.key()), (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
             prop_assert_eq!(x.key(), SortKey::of(&x.encode()));
             prop_assert_eq!(x.key().encode(), *x.encode().first_chunk::<KEY_LEN>().unwrap());
             prop_assert_eq!(x.key().topic(), x.topic);
-            prop_assert_eq!(offset_in(Kind::Id, &x.encode()), x.offset);
+            prop_assert_eq!(offset_in(EntryKind::Id, &x.encode()), x.offset);
 
             let ghost = GhostEntry { topic: a.0, id, offset: a.2, ts, content: a.1 };
             prop_assert_eq!(GhostEntry::decode(&ghost.encode()), ghost);
             prop_assert_eq!(ghost.key(), SortKey::of(&ghost.encode()));
-            prop_assert_eq!(offset_in(Kind::Ghost, &ghost.encode()), ghost.offset);
+            prop_assert_eq!(offset_in(EntryKind::Ghost, &ghost.encode()), ghost.offset);
         }
     }
 }

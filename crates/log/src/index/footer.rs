@@ -1,6 +1,6 @@
 //! What ends a run file and says everything about it: its facts, and where its pages are.
 
-use super::entry::{KEY_LEN, Kind};
+use super::entry::{EntryKind, KEY_LEN};
 use super::page::{BODY_LEN, PAGE_LEN};
 
 /// Bytes of the footer.
@@ -27,7 +27,7 @@ pub(crate) struct RunMeta {
     /// Names the file.
     pub(crate) number: u64,
     /// What its entries find.
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     /// How often its entries were merged; kept by the manifest.
     pub(crate) level: u8,
     /// How many entries it has, at least one.
@@ -47,12 +47,12 @@ pub(crate) struct RunMeta {
 impl RunMeta {
     /// False if an id with this time cannot be in the run. Ids without a time can be anywhere.
     pub(crate) fn may_hold(&self, id_ms: Option<u64>) -> bool {
-        self.kind != Kind::Id || id_ms.is_none_or(|ms| (self.id_ms_min..=self.id_ms_max).contains(&ms))
+        self.kind != EntryKind::Id || id_ms.is_none_or(|ms| (self.id_ms_min..=self.id_ms_max).contains(&ms))
     }
 
     /// Length of the run's file.
     pub(crate) fn file_bytes(&self) -> u64 {
-        Shape::new(self.kind, self.entries).file_len()
+        RunShape::new(self.kind, self.entries).file_len()
     }
 
     /// The footer's bytes.
@@ -79,7 +79,7 @@ impl RunMeta {
         if raw[0..8] != *MAGIC || le32(&raw[76..]) != crc32c::crc32c(&raw[..76]) {
             return Err("no footer, or a damaged one");
         }
-        let kind = Kind::from_byte(raw[8]).ok_or("unknown kind of run")?;
+        let kind = EntryKind::from_byte(raw[8]).ok_or("unknown kind of run")?;
         let meta = RunMeta {
             number: le64(&raw[24..]),
             kind,
@@ -101,7 +101,7 @@ impl RunMeta {
 /// Where the pages of a run are. Every data page is full but the last, every fence page follows the `FENCE_KEYS` data
 /// pages whose first keys it holds, so all of it follows from the number of entries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct RunShape {
     entries: u64,
     per_page: u64,
     /// How many data pages there are.
@@ -110,12 +110,12 @@ pub(crate) struct Shape {
     pub(crate) fence_pages: u64,
 }
 
-impl Shape {
+impl RunShape {
     /// The shape of a run with that many entries.
-    pub(crate) fn new(kind: Kind, entries: u64) -> Shape {
+    pub(crate) fn new(kind: EntryKind, entries: u64) -> RunShape {
         let per_page = (BODY_LEN / kind.entry_len()) as u64;
         let data_pages = entries.div_ceil(per_page);
-        Shape { entries, per_page, data_pages, fence_pages: data_pages.div_ceil(FENCE_KEYS as u64) }
+        RunShape { entries, per_page, data_pages, fence_pages: data_pages.div_ceil(FENCE_KEYS as u64) }
     }
 
     /// The file's page that is this data page.

@@ -3,24 +3,24 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use super::entry::{GhostEntry, Kind};
-use super::error::RunError;
-use super::lsm::{Index, read};
+use super::entry::{EntryKind, GhostEntry};
+use super::event_index::{EventIndex, read};
+use super::run::RunError;
 
 /// Entries copied from the active table under one lock.
 const CHUNK: usize = 32;
 
 /// Is given offset and position of one entry, and says whether to go on.
-pub(crate) type Visit<'a> = &'a mut dyn FnMut(u64, u32) -> ControlFlow<()>;
+pub(crate) type VisitEntry<'a> = &'a mut dyn FnMut(u64, u32) -> ControlFlow<()>;
 
-impl Index {
+impl EventIndex {
     /// Appends offset and position of every entry under a hash, newest first, each once. Runs that cannot hold an id
     /// with the time `id_ms` (of a version 7 id) are not read.
     ///
     /// Does not rely on the order of ages: nothing is missed even if offsets overlapped.
     pub(crate) fn candidates(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
         id_ms: Option<u64>,
@@ -45,10 +45,10 @@ impl Index {
     /// at when the newer ones are exhausted. No lock is held during a visit.
     pub(crate) fn newest_first(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
-        visit: Visit<'_>,
+        visit: VisitEntry<'_>,
     ) -> Result<(), RunError> {
         self.newest_upto(kind, topic, hash, u64::MAX, visit)
     }
@@ -56,11 +56,11 @@ impl Index {
     /// The same from an offset downwards, so that a long history can be read in parts.
     pub(crate) fn newest_upto(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
         upto: u64,
-        visit: Visit<'_>,
+        visit: VisitEntry<'_>,
     ) -> Result<(), RunError> {
         let mut left = Left { upto: Some(upto), visit };
         if self.walk_memory(kind, topic, hash, &mut left).is_break() {
@@ -76,14 +76,14 @@ impl Index {
     }
 
     /// Visits what is not in a run yet, newest first.
-    pub(crate) fn recent(&self, kind: Kind, topic: u32, hash: u64, visit: Visit<'_>) {
+    pub(crate) fn recent(&self, kind: EntryKind, topic: u32, hash: u64, visit: VisitEntry<'_>) {
         let mut left = Left { upto: Some(u64::MAX), visit };
         let _ = self.walk_memory(kind, topic, hash, &mut left);
     }
 
     /// The newest ghost of an id.
     pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
-        for run in self.runs().of(Kind::Ghost) {
+        for run in self.runs().of(EntryKind::Ghost) {
             if let Some(ghost) = run.find_ghost(topic, id)? {
                 return Ok(Some(ghost));
             }
@@ -91,7 +91,7 @@ impl Index {
         Ok(None)
     }
 
-    fn walk_memory(&self, kind: Kind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
+    fn walk_memory(&self, kind: EntryKind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
         self.walk_active(kind, topic, hash, left)?;
         if let Some(table) = self.frozen() {
             for (offset, pos) in table.chain(kind, topic, hash) {
@@ -102,7 +102,7 @@ impl Index {
     }
 
     /// Copies a few entries at a time, because a visit may read the disk and inserts must not wait for that.
-    fn walk_active(&self, kind: Kind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
+    fn walk_active(&self, kind: EntryKind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
         let mut resume = None;
         loop {
             let mut chunk = [(0, 0); CHUNK];
@@ -136,7 +136,7 @@ impl Index {
 struct Left<'a> {
     /// Entries above were visited, or are not wanted: one that moved to the next table meanwhile is met twice.
     upto: Option<u64>,
-    visit: Visit<'a>,
+    visit: VisitEntry<'a>,
 }
 
 impl Left<'_> {

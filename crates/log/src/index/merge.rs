@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cursor::RunCursor;
-use super::entry::{ENTRY_LEN, GHOST_LEN, Kind, SortKey, offset_in};
-use super::error::RunError;
+use super::entry::{ENTRY_LEN, EntryKind, GHOST_LEN, SortKey, offset_in};
 use super::footer::RunMeta;
-use super::run::Run;
+use super::run::{Run, RunError};
 use super::run_writer::RunWriter;
 use super::tiers::MergeTask;
 use crate::disk::Disk;
@@ -16,7 +15,7 @@ use crate::disk::Disk;
 const STOP_EVERY: u64 = 4096;
 
 /// Tells whether the event at this offset of this topic is still worth an entry.
-pub(crate) type Keep<'a> = &'a dyn Fn(Kind, u32, u64) -> bool;
+pub(crate) type Keep<'a> = &'a dyn Fn(EntryKind, u32, u64) -> bool;
 
 /// How a merge ended.
 #[derive(Debug)]
@@ -38,8 +37,8 @@ pub(crate) fn merge(
     stop: &AtomicBool,
 ) -> Result<Merged, RunError> {
     match task.kind {
-        Kind::Id | Kind::Key => merge_sized::<ENTRY_LEN>(disk, next, task, keep, stop),
-        Kind::Ghost => merge_sized::<GHOST_LEN>(disk, next, task, keep, stop),
+        EntryKind::Id | EntryKind::Key => merge_sized::<ENTRY_LEN>(disk, next, task, keep, stop),
+        EntryKind::Ghost => merge_sized::<GHOST_LEN>(disk, next, task, keep, stop),
     }
 }
 

@@ -10,11 +10,9 @@
 
 mod cursor;
 mod entry;
-mod error;
+mod event_index;
 mod footer;
-mod io;
 mod lookup;
-mod lsm;
 mod memtable;
 mod merge;
 mod page;
@@ -25,21 +23,14 @@ mod sort;
 mod tiers;
 
 #[cfg(test)]
-mod test_damage;
-#[cfg(test)]
-pub(crate) mod test_disk;
-#[cfg(test)]
-mod test_model;
-#[cfg(test)]
-mod test_threads;
+pub(crate) mod tests;
 
-pub(crate) use entry::{GhostEntry, Kind};
-pub(crate) use error::RunError;
+pub(crate) use entry::{EntryKind, GhostEntry};
+pub(crate) use event_index::EventIndex;
 pub(crate) use footer::{RunMeta, run_number, run_path};
-pub(crate) use lsm::Index;
 pub(crate) use memtable::{Insert, MemTable};
 pub(crate) use merge::Merged;
-pub(crate) use run::Run;
+pub(crate) use run::{Run, RunError};
 
 /// The folder of runs.
 pub(crate) const DIR: &str = "index";

@@ -1,24 +1,49 @@
 //! One immutable sorted file of entries, read a page at a time.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::cursor::RunCursor;
-use super::entry::{ENTRY_LEN, Entry, GHOST_LEN, GhostEntry, KEY_LEN, SortKey};
-use super::error::RunError;
-use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, Shape, run_path};
-use super::io::read_full;
+use super::entry::{ENTRY_LEN, GHOST_LEN, GhostEntry, IndexEntry, KEY_LEN, SortKey};
+use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, RunShape, run_path};
 use super::page::{self, PAGE_LEN, PageAt};
 use crate::disk::{Disk, DiskFile};
+use crate::file_io::read_full;
 
 /// A run that can be read. Holds its file open and the first key of each fence page in memory.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(super) meta: RunMeta,
-    pub(super) shape: Shape,
+    pub(super) shape: RunShape,
     pub(super) file: Arc<dyn DiskFile>,
     /// First keys of the fence pages, ascending, never empty.
     pub(super) top: Vec<SortKey>,
+}
+
+/// A run cannot be read or written. Runs are derived: the segments can always rebuild them.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The disk refused.
+    #[error("{file}: {source}")]
+    Io {
+        /// The run's path.
+        file: String,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// Bytes are not what was written.
+    #[error("{file} is damaged in bytes {from_byte}..{to_byte}: {what}")]
+    Damaged {
+        /// The run's path.
+        file: String,
+        /// First byte of the smallest range known to hold the damage.
+        from_byte: u64,
+        /// End of that range.
+        to_byte: u64,
+        /// What does not hold.
+        what: &'static str,
+    },
 }
 
 impl Run {
@@ -39,7 +64,7 @@ impl Run {
         if meta.number != number {
             return Err(damaged(footer_at, len, "the file of another run"));
         }
-        let shape = Shape::new(meta.kind, meta.entries.min(len));
+        let shape = RunShape::new(meta.kind, meta.entries.min(len));
         if meta.entries > len || shape.file_len() != len {
             return Err(damaged(0, len, "length does not match the footer"));
         }
@@ -82,7 +107,7 @@ impl Run {
             let entries = self.data_page(data, &mut buf)?.as_chunks::<ENTRY_LEN>().0;
             let end = entries.partition_point(|raw| SortKey::of(raw) <= limit);
             for raw in entries.iter().take(end).rev() {
-                let entry = Entry::decode(raw);
+                let entry = IndexEntry::decode(raw);
                 if (entry.topic, entry.hash) != (topic, hash) {
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -158,7 +183,7 @@ impl Run {
         page::open(page, at, count, item_len).map_err(|what| self.damaged_page(at, what))
     }
 
-    pub(super) fn io_error(&self, source: std::io::Error) -> RunError {
+    pub(super) fn io_error(&self, source: io::Error) -> RunError {
         RunError::Io { file: self.path(), source }
     }
 

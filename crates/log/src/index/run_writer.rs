@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::{KEY_LEN, SortKey};
-use super::error::RunError;
-use super::footer::{FENCE_KEYS, RunMeta, Shape, run_path};
-use super::io::write_full;
+use super::footer::{FENCE_KEYS, RunMeta, RunShape, run_path};
 use super::page::{self, BODY_LEN, PAGE_LEN, PageAt};
-use super::run::Run;
+use super::run::{Run, RunError};
 use crate::disk::{Disk, DiskFile};
+use crate::file_io::write_all_at;
 
 /// Bytes collected before they are written. Whole pages, so that every write is aligned.
 pub(crate) const BUFFER_LEN: usize = 64 * PAGE_LEN;
@@ -106,7 +105,7 @@ impl RunWriter {
         self.out.extend_from_slice(&self.meta.encode(crc32c::crc32c(&top)));
         self.flush()?;
         self.finished = true;
-        let shape = Shape::new(self.meta.kind, self.entries);
+        let shape = RunShape::new(self.meta.kind, self.entries);
         assert_eq!(self.written, shape.file_len(), "run file has another shape than its footer says");
         Ok(Some(Run {
             meta: self.meta,
@@ -139,7 +138,7 @@ impl RunWriter {
     }
 
     fn flush(&mut self) -> Result<(), RunError> {
-        write_full(&*self.file, &self.out, self.written)
+        write_all_at(&*self.file, &self.out, self.written)
             .map_err(|source| RunError::Io { file: run_path(self.meta.number), source })?;
         self.written += self.out.len() as u64;
         self.out.clear();

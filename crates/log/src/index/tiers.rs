@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::entry::Kind;
+use super::entry::EntryKind;
 use super::run::Run;
 
 /// Runs of a level that are worth a merge.
@@ -23,29 +23,29 @@ pub(crate) struct RunSet {
 
 impl RunSet {
     /// The runs of a kind, newest first. From newest to oldest their levels never fall.
-    pub(crate) fn of(&self, kind: Kind) -> &[Arc<Run>] {
+    pub(crate) fn of(&self, kind: EntryKind) -> &[Arc<Run>] {
         match kind {
-            Kind::Id => &self.ids,
-            Kind::Key => &self.keys,
-            Kind::Ghost => &self.ghosts,
+            EntryKind::Id => &self.ids,
+            EntryKind::Key => &self.keys,
+            EntryKind::Ghost => &self.ghosts,
         }
     }
 
     /// Every run.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Run>> {
-        Kind::ALL.into_iter().flat_map(|kind| self.of(kind))
+        EntryKind::ALL.into_iter().flat_map(|kind| self.of(kind))
     }
 
     /// The set after a change. A merged run covers the ages of its inputs and so takes their place.
     pub(crate) fn with(&self, added: Vec<Arc<Run>>, removed: &[u64]) -> RunSet {
         let mut next = self.clone();
-        for kind in Kind::ALL {
+        for kind in EntryKind::ALL {
             next.of_mut(kind).retain(|run| !removed.contains(&run.meta().number));
         }
         for run in added {
             next.of_mut(run.meta().kind).push(run);
         }
-        for kind in Kind::ALL {
+        for kind in EntryKind::ALL {
             next.of_mut(kind).sort_by_key(|run| Reverse(run.meta().age_to));
         }
         next
@@ -53,7 +53,7 @@ impl RunSet {
 
     /// A run whose ages overlap those of an older one, which no sequence of spills and merges leaves behind.
     pub(crate) fn overlapping(&self) -> Option<&Run> {
-        Kind::ALL
+        EntryKind::ALL
             .into_iter()
             .find_map(|kind| {
                 let pairs = self.of(kind).iter().zip(self.of(kind).iter().skip(1));
@@ -65,7 +65,7 @@ impl RunSet {
     /// What to merge next: the oldest runs of the lowest level that has enough of them. The runs of a level are
     /// neighbours in age, so the result has a place among the others.
     pub(crate) fn pick_merge(&self) -> Option<MergeTask> {
-        let group = Kind::ALL
+        let group = EntryKind::ALL
             .into_iter()
             .flat_map(|kind| self.of(kind).chunk_by(|a, b| a.meta().level == b.meta().level))
             .filter(|group| group.len() >= FAN_OUT)
@@ -78,11 +78,11 @@ impl RunSet {
         })
     }
 
-    fn of_mut(&mut self, kind: Kind) -> &mut Vec<Arc<Run>> {
+    fn of_mut(&mut self, kind: EntryKind) -> &mut Vec<Arc<Run>> {
         match kind {
-            Kind::Id => &mut self.ids,
-            Kind::Key => &mut self.keys,
-            Kind::Ghost => &mut self.ghosts,
+            EntryKind::Id => &mut self.ids,
+            EntryKind::Key => &mut self.keys,
+            EntryKind::Ghost => &mut self.ghosts,
         }
     }
 }
@@ -91,7 +91,7 @@ impl RunSet {
 #[derive(Debug)]
 pub(crate) struct MergeTask {
     /// Their kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     /// The level of the result.
     pub(crate) level: u8,
     /// Neighbours in age, newest first.

@@ -46,7 +46,7 @@ impl Control<'_> {
 
 /// Lengths of the parts of a frame's body.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Parts {
+pub(crate) struct FrameParts {
     pub(crate) lsn: u64,
     pub(crate) events: u32,
     pub(crate) control_bytes: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Parts {
 }
 
 /// Fills in the header of the frame that `frame` is, except for what `seal` does.
-pub(crate) fn finish(frame: &mut [u8], parts: Parts) {
+pub(crate) fn finish(frame: &mut [u8], parts: FrameParts) {
     let Some((header, body)) = frame.split_first_chunk_mut::<HEADER_BYTES>() else { return };
     let body_crc = crc32c::crc32c(body);
     header[0..4].copy_from_slice(&MAGIC);
@@ -129,14 +129,14 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
 
 /// What a header that verifies says of its frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     pub(crate) lsn: u64,
     pub(crate) durable_mark: u64,
     pub(crate) len: usize,
 }
 
 /// The header at the start of `bytes`, if there is a valid one.
-pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<Header> {
+pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<FrameHeader> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let mut fields = Fields(header);
     let (magic, crc, body_bytes) = (fields.array::<4>()?, fields.u32()?, fields.u32()? as usize);
@@ -144,7 +144,7 @@ pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<Header> {
     let _body_crc = fields.u32()?;
     let (lsn, durable_mark) = (fields.u64()?, fields.u64()?);
     let len = HEADER_BYTES.saturating_add(body_bytes);
-    (magic == MAGIC && verifies).then_some(Header { lsn, durable_mark, len })
+    (magic == MAGIC && verifies).then_some(FrameHeader { lsn, durable_mark, len })
 }
 
 /// Where a frame whose header verifies and whose body does not would end. Bytes of a file's earlier life claim nothing.

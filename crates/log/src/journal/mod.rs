@@ -1,9 +1,9 @@
 //! The journal: the only thing that is synced before an ack.
 
-mod forward;
+mod forward_reader;
 pub(crate) mod frame;
 pub(crate) mod reader;
-mod renew;
+mod renewal;
 pub(crate) mod writer;
 
 use crate::bytes::Fields;

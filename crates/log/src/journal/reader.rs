@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use super::forward::Forward;
+use super::forward_reader::ForwardReader;
 use super::frame::{self, FrameView};
-use super::renew::renew;
-use super::writer::{Found, FullFile};
+use super::renewal::renew;
+use super::writer::{FullFile, JournalFiles};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, OpenError, open_io};
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::planted::{self, Bug};
 
 /// One journal file with a valid header.
@@ -30,9 +30,9 @@ pub(crate) struct JournalEnd {
     /// Bytes of an unacknowledged tail that were dropped.
     pub(crate) torn_bytes: u64,
     /// Damage that was accepted, if the caller allowed that.
-    pub(crate) accepted: Vec<Damage>,
+    pub(crate) accepted: Vec<LogDamage>,
     /// Files for the writer.
-    pub(crate) found: Found,
+    pub(crate) found: JournalFiles,
 }
 
 /// Where to start, from the manifest and the options.
@@ -51,8 +51,8 @@ pub(crate) struct JournalStart {
 pub(crate) fn read_journal(
     disk: &dyn Disk,
     start: JournalStart,
-    visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
-) -> Result<JournalEnd, OpenError> {
+    visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), LogOpenError>,
+) -> Result<JournalEnd, LogOpenError> {
     let JournalStart { checkpoint_lsn, first_sequence, file_bytes, accept_damage } = start;
     let listing = list_files(disk, first_sequence, file_bytes)?;
     let mut end = JournalEnd { last_lsn: checkpoint_lsn, ..JournalEnd::default() };
@@ -66,7 +66,7 @@ pub(crate) fn read_journal(
         let next_base = files.peek().map(|next| next.header.base_lsn);
         check_successor(&source, files.peek())?;
         let path = file_name(source.number);
-        let mut forward = Forward::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
+        let mut forward = ForwardReader::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
         // Before anything is made of what it holds: a frame in the page cache is not a durable one.
         if !planted::is(Bug::ServeUnsynced) {
             source.make_durable(&mut forward, next_base.is_none())?;
@@ -95,7 +95,7 @@ struct Listing {
     next_number: u32,
 }
 
-fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<Listing, OpenError> {
+fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<Listing, LogOpenError> {
     let mut listing = Listing { live: Vec::new(), spares: Vec::new(), headless: Vec::new(), next_number: 0 };
     for name in disk.list(DIR).map_err(open_io("list", DIR))? {
         if name.ends_with(UNFINISHED) {
@@ -125,7 +125,11 @@ fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<L
     Ok(listing)
 }
 
-fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32]) -> Result<(), OpenError> {
+fn check_start(
+    first: Option<&SourceFile>,
+    start: &JournalStart,
+    headless: &[u32],
+) -> Result<(), LogOpenError> {
     match first {
         _ if start.first_sequence == 0 => Ok(()),
         Some(first)
@@ -145,7 +149,7 @@ fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32
     }
 }
 
-fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(), OpenError> {
+fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(), LogOpenError> {
     let gap = next.is_some_and(|next| next.header.sequence != source.header.sequence + 1);
     if gap {
         return Err(whole_file_damage(
@@ -157,7 +161,7 @@ fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(),
 }
 
 impl SourceFile {
-    fn make_durable(&self, forward: &mut Forward<'_>, is_last: bool) -> Result<(), OpenError> {
+    fn make_durable(&self, forward: &mut ForwardReader<'_>, is_last: bool) -> Result<(), LogOpenError> {
         let path = file_name(self.number);
         if is_last {
             let salt = frame::salt(self.header.sequence);
@@ -180,10 +184,10 @@ struct FileReading<'a> {
 impl FileReading<'_> {
     fn run(
         &self,
-        forward: &mut Forward<'_>,
+        forward: &mut ForwardReader<'_>,
         end: &mut JournalEnd,
-        visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
-    ) -> Result<(), OpenError> {
+        visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), LogOpenError>,
+    ) -> Result<(), LogOpenError> {
         let salt = frame::salt(self.source.header.sequence);
         let mut at = FRAMES_AT as usize;
         let mut expected = self.source.header.base_lsn;
@@ -211,11 +215,11 @@ impl FileReading<'_> {
     /// accepted damage after which reading goes on.
     fn judge(
         &self,
-        forward: &mut Forward<'_>,
+        forward: &mut ForwardReader<'_>,
         (at, lsn): (usize, u64),
         salt: u32,
         end: &mut JournalEnd,
-    ) -> Result<Option<(usize, u64)>, OpenError> {
+    ) -> Result<Option<(usize, u64)>, LogOpenError> {
         let failed = || open_io("read", &self.path);
         let later = later_frames(forward, at, salt, lsn).map_err(failed())?;
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
@@ -230,7 +234,7 @@ impl FileReading<'_> {
         let to = later.first.map_or(forward.len(), |(next_at, _)| next_at);
         let what =
             if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
-        let damage = Damage {
+        let damage = LogDamage {
             topic: None,
             file: self.path.clone(),
             from_byte: at as u64,
@@ -240,7 +244,7 @@ impl FileReading<'_> {
             what,
         };
         if !self.accept_damage {
-            return Err(OpenError::CorruptRange(damage));
+            return Err(LogOpenError::CorruptRange(damage));
         }
         end.accepted.push(damage);
         Ok(later.first)
@@ -255,7 +259,7 @@ struct LaterFrames {
 }
 
 /// Valid frames of this file anywhere behind `at`, with LSNs from `lsn` on.
-fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
+fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
     let magic = memmem::Finder::new(&frame::MAGIC);
     let mut later = LaterFrames::default();
     let mut pos = at;
@@ -289,12 +293,12 @@ fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io
 }
 
 /// A file with a broken header is a spare unless it holds frames of the journal's next use.
-fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), OpenError> {
+fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), LogOpenError> {
     for number in headless {
         let path = file_name(*number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
         let mut window = Vec::new();
-        let mut forward = Forward::new(&*file, &mut window).map_err(open_io("stat", &path))?;
+        let mut forward = ForwardReader::new(&*file, &mut window).map_err(open_io("stat", &path))?;
         let salt = frame::salt(end.found.next_sequence);
         let found = later_frames(&mut forward, FRAMES_AT as usize, salt, end.last_lsn + 1);
         if found.map_err(open_io("read", &path))?.first.is_some() {
@@ -305,8 +309,8 @@ fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> R
     Ok(())
 }
 
-fn whole_file_damage(source: &SourceFile, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn whole_file_damage(source: &SourceFile, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file: file_name(source.number),
         from_byte: 0,
@@ -317,8 +321,8 @@ fn whole_file_damage(source: &SourceFile, what: &'static str) -> OpenError {
     })
 }
 
-fn header_damage(file: String, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn header_damage(file: String, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file,
         from_byte: 0,
@@ -330,7 +334,7 @@ fn header_damage(file: String, what: &'static str) -> OpenError {
 }
 
 /// A spare whose header was erased while the file was in use still has the next use's first frame.
-fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), OpenError> {
+fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), LogOpenError> {
     let salt = frame::salt(end.found.next_sequence);
     for number in &end.found.spares {
         let path = file_name(*number);

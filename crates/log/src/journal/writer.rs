@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
 use crate::disk::{Disk, DiskFile};
-use crate::io_util::write_all_at;
+use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
 const ZEROS_BYTES: usize = 1024 * 1024;
@@ -58,7 +58,7 @@ impl JournalWriter {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         file_bytes: u64,
-        found: Found,
+        found: JournalFiles,
         live_bytes: Arc<AtomicU64>,
     ) -> JournalWriter {
         JournalWriter {
@@ -209,7 +209,7 @@ impl JournalWriter {
 
 /// What recovery left behind for the writer.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct JournalFiles {
     pub(crate) full: VecDeque<FullFile>,
     pub(crate) spares: Vec<u32>,
     pub(crate) next_number: u32,

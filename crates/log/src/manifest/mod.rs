@@ -1,18 +1,16 @@
 //! The checkpoint on disk: which topics, segments and runs exist, and where the journal starts.
 
 mod edit;
-mod snapshot;
 
 use std::io;
 use std::sync::Arc;
 
-pub(crate) use edit::{Edit, RunItem, TopicItem};
-pub(crate) use snapshot::Snapshot;
+pub(crate) use edit::{Edit, ManifestSnapshot, RunItem, TopicItem};
 
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, OpenError, open_io};
-use crate::io_util::write_all_at;
+use crate::error::{LogDamage, LogOpenError, open_io};
+use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
 const PATH: &str = "manifest";
@@ -54,7 +52,7 @@ impl Manifest {
     }
 
     /// Reads the manifest; `None` if there is none.
-    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, Snapshot)>, OpenError> {
+    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, ManifestSnapshot)>, LogOpenError> {
         let file = match disk.open(PATH) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(open_io("open", PATH))?,
@@ -64,7 +62,7 @@ impl Manifest {
         if bytes.get(..MAGIC.len()) != Some(MAGIC) {
             return Err(damage(0, MAGIC.len(), "the manifest does not start as one"));
         }
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = ManifestSnapshot::default();
         let mut sequence = 0;
         let mut at = MAGIC.len();
         let mut first_len = 0;
@@ -157,8 +155,8 @@ fn later_edit(bytes: &[u8], from: usize, sequence: u64) -> Option<usize> {
     None
 }
 
-fn damage(from: usize, to: usize, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn damage(from: usize, to: usize, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file: PATH.to_owned(),
         from_byte: from as u64,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use promethean_log::{AppendError, Batch, Log, Policy, ReadLimit};
+use promethean_log::{AppendError, Log, LogBatch, ReadLimit, TopicPolicy};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::ledger::{Invocation, OpId, payload_hash};
@@ -60,10 +60,13 @@ impl Simulation {
     /// Sets what the log does not persist.
     pub(super) fn set_policies(&self, log: &Log) {
         if let Some(topic) = log.topic(&name("short")) {
-            log.set_policy(&topic, Policy { count: Some(SHORT_COUNT), ..Policy::default() });
+            log.set_policy(&topic, TopicPolicy { count: Some(SHORT_COUNT), ..TopicPolicy::default() });
         }
         if let Some(topic) = log.topic(&name(COMPACTED)) {
-            log.set_policy(&topic, Policy { compacted: true, tombstone_ms: 5000, ..Policy::default() });
+            log.set_policy(
+                &topic,
+                TopicPolicy { compacted: true, tombstone_ms: 5000, ..TopicPolicy::default() },
+            );
         }
     }
 
@@ -106,7 +109,7 @@ impl Simulation {
     }
 
     fn publish(&mut self, log: &Log) -> bool {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         let count = self.rng.range(1..5);
         let first = self.sent.len();
         let batch_name = format!("batch-{}", self.next);
@@ -188,7 +191,7 @@ impl Simulation {
     fn repeat(&mut self, log: &Log) -> bool {
         let Some(sent) = self.pick_acknowledged() else { return false };
         let topic = log.topic(&name(sent.topic)).expect("a topic with acknowledged events");
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(sent.number, sent.key.as_deref(), &sent.payload)).unwrap();
         match log.append(batch, Durability::Fsync) {
             Ok(receipt) => {

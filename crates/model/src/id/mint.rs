@@ -22,7 +22,7 @@ const TAIL_START_MAX: u128 = TAIL_MAX >> 1;
 /// the next. While the clock is behind the last id, the mint goes on counting in that id's millisecond.
 pub struct IdMint {
     /// Held for some tens of nanoseconds, and for one call to the system in each new millisecond.
-    state: Mutex<State>,
+    state: Mutex<LastId>,
 }
 
 /// The operating system gave no randomness.
@@ -56,7 +56,7 @@ impl IdMint {
 
     fn from_noise(mut noise: Noise) -> Self {
         let tail = noise.draw() & TAIL_START_MAX;
-        Self { state: Mutex::new(State { noise, ms: 0, tail }) }
+        Self { state: Mutex::new(LastId { noise, ms: 0, tail }) }
     }
 }
 
@@ -68,13 +68,13 @@ impl fmt::Debug for IdMint {
 }
 
 /// The last id minted, as `ms` and `tail`. The pair only grows.
-struct State {
+struct LastId {
     noise: Noise,
     ms: u64,
     tail: u128,
 }
 
-impl State {
+impl LastId {
     fn advance(&mut self, now_ms: u64) {
         let step = (self.noise.draw() & u128::from(u32::MAX)) + 1;
         if now_ms > self.ms {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use self::names::Names;
+use self::names::OpenNames;
 
 mod names;
 mod string;
@@ -83,7 +83,7 @@ pub enum JsonFault {
 pub fn minify(text: &str) -> Result<Cow<'_, str>, JsonError> {
     let led = text.trim_start_matches(is_space_char);
     let trimmed = led.trim_end_matches(is_space_char);
-    let mut kept = Kept { text: trimmed, end: 0, out: String::new() };
+    let mut kept = Minified { text: trimmed, end: 0, out: String::new() };
     match document(trimmed, &mut kept) {
         Ok(()) if kept.end == 0 => Ok(Cow::Borrowed(trimmed)),
         Ok(()) => {
@@ -96,10 +96,10 @@ pub fn minify(text: &str) -> Result<Cow<'_, str>, JsonError> {
 
 /// Where reading goes on, or what stopped it. Places are passed by value, so that they stay in registers: a
 /// cursor in memory takes half as long again.
-type Place = Result<usize, JsonError>;
+type Position = Result<usize, JsonError>;
 
 /// What is kept of the text. What is before `end` is in `out`; `end` is 0 until the first whitespace is dropped.
-struct Kept<'a> {
+struct Minified<'a> {
     text: &'a str,
     end: usize,
     out: String,
@@ -107,15 +107,15 @@ struct Kept<'a> {
 
 /// Which containers are open, innermost in the lowest bit: 1 is an object.
 #[derive(Default)]
-struct Open {
+struct OpenContainers {
     kinds: u128,
     depth: u32,
-    names: Names,
+    names: OpenNames,
 }
 
-fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
+fn document(text: &str, kept: &mut Minified<'_>) -> Result<(), JsonError> {
     let bytes = text.as_bytes();
-    let mut open = Open::default();
+    let mut open = OpenContainers::default();
     let mut at = 0;
     loop {
         let depth = open.depth;
@@ -155,7 +155,7 @@ fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
 
 /// Reads a scalar or an empty container, or opens one, and then another value must follow.
 #[inline(always)]
-fn value(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
+fn value(text: &str, at: usize, open: &mut OpenContainers, kept: &mut Minified<'_>) -> Position {
     let bytes = text.as_bytes();
     let at = skip_space(bytes, at, kept);
     match bytes.get(at) {
@@ -189,7 +189,7 @@ fn value(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
 }
 
 #[inline(always)]
-fn name(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
+fn name(text: &str, at: usize, open: &mut OpenContainers, kept: &mut Minified<'_>) -> Position {
     let bytes = text.as_bytes();
     let at = skip_space(bytes, at, kept);
     let at = match bytes.get(at) {
@@ -209,13 +209,13 @@ fn name(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
     }
 }
 
-fn word(bytes: &[u8], at: usize, word: &[u8]) -> Place {
+fn word(bytes: &[u8], at: usize, word: &[u8]) -> Position {
     let found = bytes.get(at..).is_some_and(|rest| rest.starts_with(word));
     if found { Ok(at + word.len()) } else { fail(JsonFault::Value, at) }
 }
 
 #[inline]
-fn number(text: &str, start: usize) -> Place {
+fn number(text: &str, start: usize) -> Position {
     let bytes = text.as_bytes();
     let whole = if bytes.get(start) == Some(&b'-') { start + 1 } else { start };
     let mut at = digits(bytes, whole)?;
@@ -243,7 +243,7 @@ fn number(text: &str, start: usize) -> Place {
 
 /// Reads at least one digit.
 #[inline(always)]
-fn digits(bytes: &[u8], start: usize) -> Place {
+fn digits(bytes: &[u8], start: usize) -> Position {
     let mut at = start;
     while let Some(b'0'..=b'9') = bytes.get(at) {
         at += 1;
@@ -252,16 +252,16 @@ fn digits(bytes: &[u8], start: usize) -> Place {
 }
 
 #[inline(always)]
-fn skip_space(bytes: &[u8], at: usize, kept: &mut Kept<'_>) -> usize {
+fn skip_space(bytes: &[u8], at: usize, kept: &mut Minified<'_>) -> usize {
     if bytes.get(at).is_some_and(is_space) { kept.drop_space(at) } else { at }
 }
 
 #[cold]
-fn fail(fault: JsonFault, at: usize) -> Place {
+fn fail(fault: JsonFault, at: usize) -> Position {
     Err(JsonError { fault, at })
 }
 
-impl Kept<'_> {
+impl Minified<'_> {
     #[inline(never)]
     fn drop_space(&mut self, start: usize) -> usize {
         if self.out.capacity() == 0 {
@@ -283,7 +283,7 @@ impl Kept<'_> {
     }
 }
 
-impl Open {
+impl OpenContainers {
     #[inline(always)]
     fn push(&mut self, object: bool, at: usize) -> Result<(), JsonError> {
         if self.depth == JSON_DEPTH_MAX {

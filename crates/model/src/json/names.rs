@@ -9,28 +9,28 @@ const COMPARED_MAX: usize = 8;
 
 /// Names by their place in the text, outermost object first. Takes no memory until the first object.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct OpenNames {
     /// Before the names of each object: where those of the object around it begin.
-    spans: Vec<Span>,
+    spans: Vec<NameSpan>,
     /// Where the names of the innermost object begin.
     start: usize,
 }
 
 /// A name between its quotes.
 #[derive(Clone, Copy)]
-struct Span {
+struct NameSpan {
     from: usize,
     to: usize,
     escaped: bool,
 }
 
-impl Names {
+impl OpenNames {
     #[inline(always)]
     pub(super) fn open(&mut self) {
         if self.spans.capacity() == 0 {
             self.spans.reserve(16);
         }
-        self.spans.push(Span { from: self.start, to: 0, escaped: false });
+        self.spans.push(NameSpan { from: self.start, to: 0, escaped: false });
         self.start = self.spans.len();
     }
 
@@ -38,7 +38,7 @@ impl Names {
     #[inline(always)]
     pub(super) fn add(&mut self, text: &str, from: usize, to: usize) -> Result<(), JsonError> {
         let escaped = text.as_bytes().get(from..to).is_some_and(|name| name.contains(&b'\\'));
-        let name = Span { from, to, escaped };
+        let name = NameSpan { from, to, escaped };
         let before = self.spans.get(self.start..).unwrap_or_default();
         if before.len() <= COMPARED_MAX && before.iter().any(|other| other.is_same(&name, text)) {
             return fail(JsonFault::Twice, from - 1).map(drop);
@@ -60,7 +60,7 @@ impl Names {
     }
 }
 
-impl Span {
+impl NameSpan {
     #[inline(always)]
     fn is_same(&self, other: &Self, text: &str) -> bool {
         if self.escaped || other.escaped {
@@ -88,7 +88,7 @@ impl Span {
 
 /// Refuses the first name that is there a second time.
 #[inline(never)]
-fn check_sorted(names: &[Span], text: &str) -> Result<(), JsonError> {
+fn check_sorted(names: &[NameSpan], text: &str) -> Result<(), JsonError> {
     let mut sorted: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(names.len());
     sorted.extend(names.iter().map(|name| {
         let said = if name.escaped { name.plain(text) } else { Cow::Borrowed(name.raw(text)) };

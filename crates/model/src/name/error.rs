@@ -14,6 +14,16 @@ pub struct NameError {
     pub fault: NameFault,
 }
 
+impl NameError {
+    /// The stable error code: `reserved_name` for a name that is kept for the system, `bad_name` for any other.
+    pub const fn code(&self) -> &'static str {
+        match self.fault {
+            NameFault::ReservedPrefix | NameFault::ReservedSuffix { .. } => "reserved_name",
+            _ => "bad_name",
+        }
+    }
+}
+
 /// What a name names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use super::op::{Op, OpNames};
 use super::opts::{PublishOpts, SeekOpts, SubscribeOpts};
 
 /// What a client wants to see again in the reply: any JSON, as its text.
@@ -106,9 +107,7 @@ pub enum FrameError {
     #[error("{0}")]
     BadRequest(String),
     /// Its `op` is none of ours.
-    #[error(
-        "unknown op `{0}`; use AUTH, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, MODACK, PAUSE, RESUME, SEEK or FETCH"
-    )]
+    #[error("unknown op `{0}`; use {OpNames}")]
     UnknownOp(String),
 }
 
@@ -126,7 +125,7 @@ impl FrameError {
 /// Every field that any frame has. Those of other frames are ignored, as are fields we do not know: clients of later
 /// versions may send more.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct FrameFields<'a> {
     #[serde(borrow)]
     op: Cow<'a, str>,
     #[serde(borrow)]
@@ -166,7 +165,7 @@ struct ItemFields<'a> {
 }
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct CorrField<'a> {
     #[serde(borrow)]
     corr: Corr<'a>,
 }
@@ -180,7 +179,7 @@ impl<'a> ClientFrame<'a> {
             let error = if is_json { FrameError::BadRequest } else { FrameError::BadJson }(error);
             return (None, Err(error));
         }
-        match serde_json::from_str::<Fields<'a>>(text) {
+        match serde_json::from_str::<FrameFields<'a>>(text) {
             Ok(fields) => {
                 let corr = fields.corr;
                 if corr.is_some_and(|corr| corr.get().len() > CORR_BYTES_MAX) {
@@ -193,42 +192,61 @@ impl<'a> ClientFrame<'a> {
         }
     }
 
-    fn of(fields: Fields<'a>) -> Result<Self, FrameError> {
-        match &*fields.op {
-            "AUTH" => Ok(Self::Auth { token: fields.token }),
-            "PUBLISH" => publish(fields),
-            "SUBSCRIBE" => {
+    /// The op of this frame.
+    pub const fn op(&self) -> Op {
+        match self {
+            Self::Auth { .. } => Op::Auth,
+            Self::Publish(_) | Self::PublishMany(_) => Op::Publish,
+            Self::Subscribe { .. } => Op::Subscribe,
+            Self::Unsubscribe(_) => Op::Unsubscribe,
+            Self::Ack(..) => Op::Ack,
+            Self::Nack { .. } => Op::Nack,
+            Self::Modack { .. } => Op::Modack,
+            Self::Pause(_) => Op::Pause,
+            Self::Resume(_) => Op::Resume,
+            Self::Fetch { .. } => Op::Fetch,
+            Self::Seek(..) => Op::Seek,
+        }
+    }
+
+    fn of(fields: FrameFields<'a>) -> Result<Self, FrameError> {
+        let Some(op) = Op::from_name(&fields.op) else {
+            return Err(FrameError::UnknownOp(fields.op.chars().take(40).collect()));
+        };
+        match op {
+            Op::Auth => Ok(Self::Auth { token: fields.token }),
+            Op::Publish => publish(fields),
+            Op::Subscribe => {
                 let opts = options(fields.opts)?;
                 let batch = fields.batch.unwrap_or(false);
                 let Target { topic, group } = target(fields.topic, fields.group)?;
                 Ok(Self::Subscribe { topic, group, batch, opts: Box::new(opts) })
             }
-            "UNSUBSCRIBE" => Ok(Self::Unsubscribe(target(fields.topic, fields.group)?)),
-            "ACK" => Ok(Self::Ack(target(fields.topic, fields.group)?, ids(fields.id, fields.ids)?)),
-            "NACK" => Ok(Self::Nack {
+            Op::Unsubscribe => Ok(Self::Unsubscribe(target(fields.topic, fields.group)?)),
+            Op::Ack => Ok(Self::Ack(target(fields.topic, fields.group)?, ids(fields.id, fields.ids)?)),
+            Op::Nack => Ok(Self::Nack {
                 target: target(fields.topic, fields.group)?,
                 ids: ids(fields.id, fields.ids)?,
                 delay_ms: fields.delay_ms,
             }),
-            "MODACK" => Ok(Self::Modack {
+            Op::Modack => Ok(Self::Modack {
                 target: target(fields.topic, fields.group)?,
                 ids: ids(fields.id, fields.ids)?,
                 extend_ms: fields.extend_ms,
             }),
-            "PAUSE" => Ok(Self::Pause(target(fields.topic, fields.group)?)),
-            "RESUME" => Ok(Self::Resume(target(fields.topic, fields.group)?)),
-            "FETCH" => Ok(Self::Fetch {
+            Op::Pause => Ok(Self::Pause(target(fields.topic, fields.group)?)),
+            Op::Resume => Ok(Self::Resume(target(fields.topic, fields.group)?)),
+            Op::Fetch => Ok(Self::Fetch {
                 target: target(fields.topic, fields.group)?,
                 max: fields.max,
                 wait_ms: fields.wait_ms,
             }),
-            "SEEK" => Ok(Self::Seek(target(fields.topic, fields.group)?, options(fields.opts)?)),
-            other => Err(FrameError::UnknownOp(other.chars().take(40).collect())),
+            Op::Seek => Ok(Self::Seek(target(fields.topic, fields.group)?, options(fields.opts)?)),
         }
     }
 }
 
-fn publish<'a>(fields: Fields<'a>) -> Result<ClientFrame<'a>, FrameError> {
+fn publish<'a>(fields: FrameFields<'a>) -> Result<ClientFrame<'a>, FrameError> {
     let Some(events) = fields.events else {
         let topic = fields.topic.ok_or_else(|| missing("topic"))?;
         let payload = fields.payload.ok_or_else(|| missing("payload"))?;
@@ -307,6 +325,6 @@ fn unread(error: &serde_json::Error) -> FrameError {
 
 /// What can be echoed of a frame that is wrong.
 fn corr_of(text: &str) -> Corr<'_> {
-    let head = serde_json::from_str::<Head<'_>>(text).ok()?;
+    let head = serde_json::from_str::<CorrField<'_>>(text).ok()?;
     head.corr.filter(|corr| corr.get().len() <= CORR_BYTES_MAX)
 }

@@ -42,6 +42,30 @@ fn golden_client_frames_are_understood() {
 }
 
 #[test]
+fn every_op_has_a_golden_frame_that_names_it() {
+    let mut seen: Vec<Op> = Vec::new();
+    for line in CLIENT.lines() {
+        let sent: serde_json::Value = serde_json::from_str(line).unwrap();
+        let op = ClientFrame::read(line).1.unwrap().op();
+        assert_eq!(sent["op"], op.name(), "{line}");
+        assert_eq!(Op::from_name(op.name()), Some(op));
+        assert_eq!(Op::ALL[op as usize], op);
+        seen.push(op);
+    }
+    for op in Op::ALL {
+        assert!(seen.contains(&op), "add a frame with op {} to fixtures/protocol/client.jsonl", op.name());
+    }
+    assert_eq!(Op::from_name("publish"), None);
+}
+
+#[test]
+fn an_unknown_op_is_answered_with_the_known_ones() {
+    let error = ClientFrame::read(r#"{"op":"DANCE"}"#).1.unwrap_err().to_string();
+    assert!(error.starts_with("unknown op `DANCE`; use AUTH, PUBLISH, "), "{error}");
+    assert!(error.ends_with(", RESUME, FETCH or SEEK"), "{error}");
+}
+
+#[test]
 fn golden_server_frames_are_written() {
     let headers = Some(BTreeMap::from([("a".to_owned(), "1".to_owned())]));
     let (partition, tags, sid) = (Some(3), Some(vec!["t".to_owned()]), Some("s".to_owned()));

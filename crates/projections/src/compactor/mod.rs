@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_bus::Bus;
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_bus::rows::Start;
 use promethean_model::{Clock, GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, Cursor, CursorOp, Store};

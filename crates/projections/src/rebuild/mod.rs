@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use promethean_bus::StoredEvent;
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{Batch, PageLimit, StateOp};
 use tokio::time::Instant;

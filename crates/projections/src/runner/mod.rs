@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_bus::Bus;
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_model::{Clock, Offset};
 use promethean_store::port::{EndWatch, Store};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean_bus::StoredEvent;
-use promethean_bus::follower::GivenUp;
+use promethean_bus::groups::GivenUp;
 use promethean_model::Offset;
 use promethean_store::port::{EventPage, PageLimit, ReadError};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp, StateOp, Table};

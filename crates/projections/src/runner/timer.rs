@@ -1,7 +1,7 @@
 //! Programs that look at every document of a collection again and again.
 
 use promethean_bus::BusError;
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_bus::publish::Publish;
 use promethean_jq::Caps;
 use promethean_model::{EventId, GroupName};

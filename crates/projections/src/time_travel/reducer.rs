@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use promethean_bus::dead_letter::user_event;
+use promethean_bus::user_event;
 use promethean_jq::{Caps, Pool, Program, RunError};
 use promethean_store::port::StoredEvent;
 use serde_json::value::RawValue;

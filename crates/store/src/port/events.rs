@@ -3,125 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use promethean_model::{EventId, MetaError, Offset, OffsetRange, TopicName};
+use promethean_model::{EventId, EventRef, MetaError, Offset, OffsetRange, StoredEvent, TopicName};
 
 use super::ReadError;
 
-/// One event as stored. Cloning is cheap; the bytes are shared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredEvent {
-    /// Its topic.
-    pub topic: TopicName,
-    /// Its place in the topic.
-    pub offset: Offset,
-    /// Its time, epoch ms.
-    pub ts: i64,
-    /// Its id.
-    pub id: EventId,
-    /// Whether the store's clock gave `ts`, not the publisher.
-    pub server_stamped: bool,
-    key_len: Option<usize>,
-    meta_len: usize,
-    /// key, meta, payload, one after the other: one allocation per event, so that holding one event of a page does
-    /// not hold the page.
-    body: Arc<[u8]>,
-}
-
-/// One event where it lies, for as long as it is looked at.
-#[derive(Debug, Clone, Copy)]
-pub struct EventRef<'a> {
-    /// Its topic.
-    pub topic: &'a TopicName,
-    /// Its place in the topic.
-    pub offset: Offset,
-    /// Its time, epoch ms.
-    pub ts: i64,
-    /// Its id.
-    pub id: EventId,
-    /// The rest of it.
-    pub body: EventBody<'a>,
-}
-
 /// Appends an event in the form that its reader wants.
 pub type Render = dyn Fn(&mut Vec<u8>, &EventRef<'_>) -> Result<(), MetaError> + Send + Sync;
-
-/// The parts of an event that are bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct EventBody<'a> {
-    /// The key's text.
-    pub key: Option<&'a [u8]>,
-    /// Encoded meta.
-    pub meta: &'a [u8],
-    /// JSON text.
-    pub payload: &'a [u8],
-}
-
-impl StoredEvent {
-    /// An event without its key, meta and payload; [`StoredEvent::with_body`] gives it those.
-    pub fn new(topic: TopicName, offset: Offset, id: EventId, ts: i64) -> Self {
-        Self {
-            topic,
-            offset,
-            ts,
-            id,
-            server_stamped: false,
-            key_len: None,
-            meta_len: 0,
-            body: Arc::default(),
-        }
-    }
-
-    /// Copies the event's bytes in.
-    #[must_use]
-    pub fn with_body(self, parts: EventBody<'_>) -> Self {
-        let body = [parts.key.unwrap_or_default(), parts.meta, parts.payload].concat();
-        self.with_joined(parts.key.map(<[u8]>::len), parts.meta.len(), &body)
-    }
-
-    /// Copies the event's bytes in, from where key, meta and payload lie one after the other.
-    #[must_use]
-    pub(crate) fn with_joined(self, key_len: Option<usize>, meta_len: usize, body: &[u8]) -> Self {
-        Self { key_len, meta_len, body: Arc::from(body), ..self }
-    }
-
-    /// The key. Every adapter stores keys it was given as text, so the check here never fails.
-    pub fn key(&self) -> Option<&str> {
-        let bytes = self.body.get(..self.key_len?).unwrap_or_default();
-        std::str::from_utf8(bytes).ok()
-    }
-
-    /// The key's bytes.
-    pub fn key_bytes(&self) -> Option<&[u8]> {
-        self.body.get(..self.key_len?)
-    }
-
-    /// Encoded meta.
-    pub fn meta(&self) -> &[u8] {
-        let start = self.key_len.unwrap_or(0);
-        self.body.get(start..start + self.meta_len).unwrap_or_default()
-    }
-
-    /// The payload as it was stored: JSON text in UTF-8, to be passed through unchanged.
-    pub fn payload(&self) -> &[u8] {
-        self.body.get(self.key_len.unwrap_or(0) + self.meta_len..).unwrap_or_default()
-    }
-
-    /// The event without a copy of it.
-    pub fn as_ref(&self) -> EventRef<'_> {
-        let body = EventBody { key: self.key_bytes(), meta: self.meta(), payload: self.payload() };
-        EventRef { topic: &self.topic, offset: self.offset, ts: self.ts, id: self.id, body }
-    }
-
-    /// Whether the payload is `null`.
-    pub fn is_tombstone(&self) -> bool {
-        self.payload() == b"null"
-    }
-
-    /// Bytes of key, meta and payload.
-    pub fn bytes(&self) -> usize {
-        self.body.len()
-    }
-}
 
 /// How much a page may hold. A page has at least one event where there is one, whatever its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,11 +27,9 @@ pub use docs::{
     INDEXES_MAX, Index, Keeping,
 };
 pub use error::{CommitError, Damage, ReadError};
-pub use events::{
-    EventBody, EventPage, EventReads, EventRef, PageLimit, Render, RenderedPage, StoredEvent, TopicInfo,
-    TopicPage,
-};
+pub use events::{EventPage, EventReads, PageLimit, Render, RenderedPage, TopicInfo, TopicPage};
 pub use outbox::{OutboxReads, OutboxRow, OutboxStatus};
+pub use promethean_model::{EventBody, EventRef, StoredEvent};
 pub use rows::{ROW_KEY_BYTES_MAX, Row, RowReads, Table};
 pub use store::{Appended, Health, Placed, Receipt, Store, Turn};
 pub use watch::{EndWatch, Watch};

@@ -1,7 +1,7 @@
 //! Listings, deleting groups, replay, retention.
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::{Offset, Retention, TopicSettings};
 use promethean_store::port::Table;
 

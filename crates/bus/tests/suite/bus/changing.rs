@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::{Batch, CursorOp, RowOp, SettingsOp, StateOp, Table, TopicOp};
 use tokio::task::JoinSet;
@@ -134,7 +134,7 @@ async fn a_pause_is_done_to_the_end(kind: Kind) {
     world.until_tasks(1).await;
     world.publish("a", 0).await;
     let is = |word: &'static str| {
-        move |seen: &promethean_bus::admin::GroupProgress| {
+        move |seen: &promethean_bus::groups::GroupProgress| {
             seen.lag == 1 && seen.reason.is_some_and(|reason| reason.as_str() == word)
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::{Given, Lease, Subscription};
+use promethean_bus::{Lease, Subscription, SubscriptionItem};
 use promethean_model::Offset;
 use tokio::task::JoinSet;
 
@@ -116,7 +116,7 @@ async fn no_event_is_missed_while_topics_are_born(kind: Kind) {
                 given = first.next(7) => (&first, given),
                 given = second.next(7) => (&second, given),
             };
-            let Given::Leases(leases) = given.unwrap() else { continue };
+            let SubscriptionItem::Leases(leases) = given.unwrap() else { continue };
             count += leases.len();
             for (topic, offsets) in by_topic(&leases) {
                 found.entry(topic).or_default().extend(offsets);

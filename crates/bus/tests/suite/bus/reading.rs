@@ -1,6 +1,6 @@
 //! Reading without a group: a part of a topic, what comes, single events.
 
-use promethean_bus::admin::Tail;
+use promethean_bus::read::Tail;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
 

@@ -1,7 +1,7 @@
 //! Each word that says why nothing is delivered, at the moment it is so.
 
-use promethean_bus::delivery::types::Order;
 use promethean_bus::limits::Rate;
+use promethean_delivery::Order;
 use promethean_model::Offset;
 
 use super::harness::*;

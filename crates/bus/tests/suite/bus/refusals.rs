@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use promethean_bus::filter::Filter;
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusError, BusOptions};
+use promethean_delivery::{Filter, Subject};
 use promethean_model::{EventId, Offset, TopicSettings};
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::memory::{MemoryStore, Options};

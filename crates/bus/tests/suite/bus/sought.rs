@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use promethean_bus::admin::LetterInfo;
+use promethean_bus::dead_letters::LetterInfo;
 use promethean_bus::rows::Start;
 use promethean_bus::{Bus, BusOptions};
 use promethean_store::port::Table;

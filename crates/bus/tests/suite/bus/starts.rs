@@ -1,6 +1,6 @@
 //! Where groups begin, and what the prototype did.
 
-use promethean_bus::Given;
+use promethean_bus::SubscriptionItem;
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
 use promethean_model::Offset;
@@ -123,5 +123,5 @@ async fn the_group_goes_on_after_a_restart(kind: Kind) {
     assert_eq!(again.ack(&leases).await.unwrap().stale, 0);
     let seen = world.seen("a", "g").await;
     assert_eq!((seen.floor, seen.lag), (Offset(10), 0));
-    assert!(matches!(again.try_take(1), None | Some(Ok(Given::Rebalance { .. }))));
+    assert!(matches!(again.try_take(1), None | Some(Ok(SubscriptionItem::Rebalance { .. }))));
 }

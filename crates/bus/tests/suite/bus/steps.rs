@@ -5,11 +5,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::coordinator::Liveness;
-use promethean_bus::follower::GivenUp;
+use promethean_bus::groups::GivenUp;
 use promethean_bus::limits::Rate;
 use promethean_bus::rows::Start;
 use promethean_bus::{Bus, BusOptions};
+use promethean_delivery::Liveness;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::{Batch, Cursor, CursorOp, StateOp, Table, TopicOp};
 

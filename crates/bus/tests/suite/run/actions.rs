@@ -1,7 +1,7 @@
 //! What happens around the members, and the end of a run.
 
 use promethean_bus::publish::Publish;
-use promethean_bus::{BusError, Given};
+use promethean_bus::{BusError, SubscriptionItem};
 use promethean_model::{EventId, Offset, TopicName};
 use promethean_store::port::{PageLimit, StoredEvent, Table};
 use promethean_testkit::ledger::{Invocation, payload_hash};
@@ -146,7 +146,7 @@ impl Run {
                 }
                 Some(given) => given.unwrap(),
             };
-            let Given::Leases(leases) = given else { continue };
+            let SubscriptionItem::Leases(leases) = given else { continue };
             for lease in &leases {
                 let at =
                     (GROUPS[group].1.to_owned(), lease.event.topic.to_string(), lease.event.offset.get());
@@ -166,7 +166,7 @@ impl Run {
     /// What the group has not finished, over all topics it is about.
     async fn lag(&self, group: usize) -> u64 {
         let (subject, by) = GROUPS[group];
-        let subject: promethean_bus::pattern::Subject = subject.parse().unwrap();
+        let subject: promethean_delivery::Subject = subject.parse().unwrap();
         let mut lag = 0;
         for topic in self.topics().await.into_iter().filter(|topic| subject.matches(topic)) {
             lag += match self.bus.group(&topic, &by.parse().unwrap()).await {
@@ -208,7 +208,7 @@ impl Run {
             let events = self.events(&name).await;
             let letters = self.events(&name.dlq().unwrap()).await;
             for (subject, group) in GROUPS {
-                let subject: promethean_bus::pattern::Subject = subject.parse().unwrap();
+                let subject: promethean_delivery::Subject = subject.parse().unwrap();
                 if subject.matches(&name) {
                     let prefix = promethean_bus::rows::topic_prefix(&group.parse().unwrap(), &name);
                     let open =

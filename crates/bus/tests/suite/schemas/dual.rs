@@ -67,7 +67,7 @@ async fn what_is_of_the_old_version_already_is_copied(kind: Kind) {
 }
 
 async fn a_redriven_event_has_an_old_form_too(kind: Kind) {
-    use promethean_bus::admin::{LetterChoice, RedriveTo};
+    use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
     let world = World::new(kind).await;
     ready(&world).await;
     publish(&world.bus, "t", r#"{"count":7}"#).await.unwrap();

@@ -1,7 +1,7 @@
 //! The check of payloads that are published.
 
 use promethean_bus::BusError;
-use promethean_bus::admin::{LetterChoice, RedriveTo};
+use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
 use promethean_bus::exactly_once::{Effects, ExactlyOnce};
 use promethean_bus::{Lease, Nack};
 use promethean_model::{EventId, SchemaRule, TopicSettings};

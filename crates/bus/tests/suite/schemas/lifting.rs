@@ -2,7 +2,7 @@
 
 use promethean_bus::rows::Start;
 use promethean_bus::schemas::{ERROR_HEADER, LiftOutcome, Upcaster};
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusOptions, ConsumerOptions, Lease, Nack};
 use promethean_jq::Program;
 use promethean_model::Limits;
@@ -200,7 +200,7 @@ async fn members_that_pull_are_given_lifted_events(kind: Kind) {
     soon("ungrant", subscription.ungrant()).await;
     let mut given = Vec::new();
     while let Some(some) = subscription.try_take(2) {
-        if let promethean_bus::Given::Leases(leases) = some.unwrap() {
+        if let promethean_bus::SubscriptionItem::Leases(leases) = some.unwrap() {
             given.extend(leases);
         }
     }

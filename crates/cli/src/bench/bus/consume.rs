@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Bus, Given, Subscription};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Bus, Subscription, SubscriptionItem};
 use promethean_model::{GroupName, TopicName};
 use promethean_store::port::{CursorReads, Store};
 use tokio::task::JoinSet;
@@ -62,7 +62,7 @@ pub(super) async fn subscribe_all(
 pub(super) async fn consume(mut member: Subscription, events: u64) -> Result<Subscription> {
     let mut left = events;
     while left > 0 {
-        let Given::Leases(leases) = member.next(usize::MAX).await? else { continue };
+        let SubscriptionItem::Leases(leases) = member.next(usize::MAX).await? else { continue };
         left = left.checked_sub(leases.len() as u64).context("more events than were published")?;
         if left > 0 {
             member.ack_soon(&leases).await?;

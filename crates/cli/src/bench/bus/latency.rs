@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use promethean_bus::publish::Publish;
-use promethean_bus::{Bus, Given, Subscription};
+use promethean_bus::{Bus, Subscription, SubscriptionItem};
 use promethean_model::{GroupName, IgnorePoison, TopicName};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -106,7 +106,7 @@ async fn publish_at(
 async fn consume(mut member: Subscription, sent: &Sent, events: u64) -> Result<(Subscription, Samples)> {
     let (mut left, mut samples) = (events, Samples::default());
     while left > 0 {
-        let Given::Leases(leases) = member.next(usize::MAX).await? else { continue };
+        let SubscriptionItem::Leases(leases) = member.next(usize::MAX).await? else { continue };
         let delivered = now();
         left = left.saturating_sub(leases.len() as u64);
         {

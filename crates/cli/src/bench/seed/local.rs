@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Bus, BusOptions, Given, Subscription};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Bus, BusOptions, Subscription, SubscriptionItem};
 use promethean_model::{Clock, SystemClock, TopicName};
 use promethean_store::embedded::{self, EmbeddedStore};
 use promethean_store::memory::{self, MemoryStore};
@@ -89,7 +89,7 @@ async fn publish_all(bus: &Bus, topic: &TopicName, args: &SeedArgs, stamps: &Arc
 async fn receive(mut member: Subscription, events: u64, stamps: &Stamps) -> Result<Samples> {
     let mut samples = Samples::default();
     while (samples.len() as u64) < events {
-        let Given::Leases(leases) = member.next(usize::MAX).await? else { continue };
+        let SubscriptionItem::Leases(leases) = member.next(usize::MAX).await? else { continue };
         for lease in &leases {
             sample(stamps, &mut samples, lease.event.payload());
         }

@@ -6,10 +6,8 @@
 //! | `scope` | rules as texts, `publish:orders.*` |
 //! | `policy` | rules as JSON, `{effect, action, topics, groups}` |
 //! | `names` | which groups or collections a rule is about |
-//! | `overlap` | whether two patterns have a topic in common |
 
 mod names;
-mod overlap;
 mod policy;
 mod rule;
 mod scope;
@@ -17,10 +15,26 @@ mod scope;
 use std::fmt;
 
 pub use policy::PolicyError;
+use promethean_delivery::Subject;
+use promethean_model::{GroupName, TopicName};
 pub use scope::ScopeError;
 
 use self::rule::Rule;
-use super::access::Access;
+
+/// One thing a client wants to do.
+#[derive(Debug, Clone, Copy)]
+pub enum Access<'a> {
+    /// Publish to a topic.
+    Publish(&'a TopicName),
+    /// Be given or read events of a topic or pattern, its dead letters and snapshots; in a group, or without one.
+    Subscribe(&'a Subject, Option<&'a GroupName>),
+    /// Read a collection.
+    Read(&'a str),
+    /// Seek, pause and delete groups, redrive, change settings and schemas.
+    Manage(&'a Subject),
+    /// What concerns no topic.
+    Admin,
+}
 
 /// What a client may do. Nothing is allowed that is not granted, and what is denied stays so whatever is granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

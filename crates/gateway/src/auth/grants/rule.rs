@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::{Pattern, Subject};
 use promethean_model::{GroupName, SystemSuffix, TopicName};
 
+use super::Access;
 use super::names::Names;
-use super::overlap::overlap;
-use crate::auth::access::Access;
 
 /// What a scope says, without whether it allows or denies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +85,29 @@ fn in_groups(groups: Option<&Names>, asked: Option<&GroupName>) -> bool {
         (None, _) => true,
         (Some(names), Some(group)) => names.matches(group.as_str()),
         (Some(_), None) => false,
+    }
+}
+
+/// Whether some topic is meant by both. Exact: where words agree one by one there is a topic of the user's, because no
+/// pattern ends in a word of the system.
+fn overlap(a: &Subject, b: &Subject) -> bool {
+    match (a, b) {
+        (Subject::Topic(topic), other) | (other, Subject::Topic(topic)) => other.matches(topic),
+        (Subject::Pattern(a), Subject::Pattern(b)) => patterns_overlap(a, b),
+    }
+}
+
+fn patterns_overlap(a: &Pattern, b: &Pattern) -> bool {
+    let (mut ours, mut theirs) = (a.as_str().split('.'), b.as_str().split('.'));
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return true,
+            // What is left of the other is at least one word, and `**` takes it.
+            (Some("**"), Some(_)) | (Some(_), Some("**")) => return true,
+            (Some("*"), Some(_)) | (Some(_), Some("*")) => {}
+            (Some(our), Some(their)) if our == their => {}
+            _ => return false,
+        }
     }
 }
 

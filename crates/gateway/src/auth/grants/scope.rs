@@ -1,6 +1,6 @@
 //! Rules as texts.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::limits::{PLAIN_NAME_BYTES_MAX, TOPIC_NAME_BYTES_MAX};
 use thiserror::Error;
 
@@ -66,5 +66,5 @@ fn rule(text: &str) -> Result<Rule, String> {
 }
 
 pub(super) fn subject(text: &str) -> Result<Subject, String> {
-    text.parse().map_err(|error: promethean_bus::BusError| error.to_string())
+    text.parse().map_err(|error: promethean_delivery::DeliveryError| error.to_string())
 }

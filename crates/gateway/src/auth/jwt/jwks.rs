@@ -4,8 +4,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde::Deserialize;
 
 use super::JwtError;
-use super::key::{Algorithm, Key};
-use super::keys::{KEYS_MAX, KeySet};
+use super::key::{Algorithm, KEYS_MAX, Key, KeySet};
 
 /// Where a set is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

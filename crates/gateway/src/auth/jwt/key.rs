@@ -6,12 +6,22 @@ use ring::hmac;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 
+use super::JwtError;
+use super::pem;
+use super::token::Header;
+use crate::auth::{AuthError, Secret};
+
 /// Shortest modulus that is accepted, 2048 bit.
 const RSA_BYTES_MIN: usize = 256;
 /// Longest modulus that is accepted, 8192 bit.
 const RSA_BYTES_MAX: usize = 1024;
 /// Bytes of the secret, which must be at least those of the hash (RFC 7518, 3.2).
 pub(super) const SECRET_BYTES_MIN: usize = 32;
+
+/// Keys of a set.
+pub(super) const KEYS_MAX: usize = 100;
+/// Keys that one token is tried with: verifying costs time, which strangers could make us spend.
+const TRIED_MAX: usize = 4;
 
 /// The algorithms that are accepted. There are no others, `none` least of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,5 +113,55 @@ fn without_zeros(number: &[u8]) -> &[u8] {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({:?})", self.algorithm())
+    }
+}
+
+/// Keys by name. One without a name is tried for any name.
+#[derive(Debug, Default)]
+pub(super) struct KeySet {
+    keys: Vec<(Option<String>, Key)>,
+}
+
+impl KeySet {
+    pub(super) fn new(keys: Vec<(Option<String>, Key)>) -> Self {
+        Self { keys }
+    }
+
+    pub(super) fn of_secret(secret: &Secret) -> Result<Self, JwtError> {
+        let bytes = secret.reveal();
+        let key = Key::hmac(bytes).ok_or(JwtError::ShortSecret { bytes: bytes.len() })?;
+        Ok(Self::new(vec![(None, key)]))
+    }
+
+    /// All public keys of the PEM: the one in use, and the one that follows it.
+    pub(super) fn of_pem(text: &[u8]) -> Result<Self, JwtError> {
+        let keys = pem::public_keys(text).map_err(JwtError::Pem)?;
+        Ok(Self::new(keys.into_iter().map(|key| (None, key)).collect()))
+    }
+
+    /// Whether there is a key to try.
+    pub(super) fn has(&self, header: &Header) -> bool {
+        self.candidates(header).next().is_some()
+    }
+
+    pub(super) fn verify(&self, header: &Header, signed: &[u8], signature: &[u8]) -> Result<(), AuthError> {
+        if !self.has(header) {
+            return Err(AuthError::BadToken("unknown key"));
+        }
+        if self.candidates(header).nth(TRIED_MAX).is_some() {
+            return Err(AuthError::BadToken("without `kid`, where there are several keys"));
+        }
+        if self.candidates(header).any(|key| key.verifies(signed, signature)) {
+            return Ok(());
+        }
+        Err(AuthError::BadToken("wrong signature"))
+    }
+
+    fn candidates(&self, header: &Header) -> impl Iterator<Item = &Key> {
+        let (algorithm, asked): (Algorithm, Option<&str>) = (header.algorithm, header.kid.as_deref());
+        let named = move |kid: Option<&str>| kid.is_none() || asked.is_none() || kid == asked;
+        let fitting =
+            self.keys.iter().filter(move |(kid, key)| key.algorithm() == algorithm && named(kid.as_deref()));
+        fitting.map(|(_, key)| key)
     }
 }

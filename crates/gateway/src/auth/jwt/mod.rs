@@ -6,21 +6,18 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `header`, `claims` | the two parts of a token, and what is checked in them |
-//! | `key`, `pem`, `jwks` | keys, and the two forms they are written in |
-//! | `keys` | all keys at a time |
+//! | `token` | the header and the claims of a token, and their checks |
+//! | `key`, `pem`, `jwks` | keys and sets of keys, and the two forms they are written in |
 //! | `remote`, `fetch` | keys that are fetched from a URL, and kept |
 //! | [`sign`] | making tokens |
 
-mod claims;
 mod fetch;
-mod header;
 mod jwks;
 mod key;
-mod keys;
 mod pem;
 mod remote;
 pub mod sign;
+mod token;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,10 +28,9 @@ use data_encoding::BASE64URL_NOPAD;
 use promethean_model::{Clock, IgnorePoison};
 use thiserror::Error;
 
-use self::claims::Claims;
-use self::header::Header;
-use self::keys::KeySet;
+use self::key::KeySet;
 use self::remote::Remote;
+use self::token::{Claims, Header};
 use super::authenticator::{AuthError, Authenticator};
 use super::identity::Identity;
 use super::secret::Secret;

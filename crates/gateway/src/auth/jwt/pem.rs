@@ -3,8 +3,7 @@
 use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
-use super::key::Key;
-use super::keys::KEYS_MAX;
+use super::key::{KEYS_MAX, Key};
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;

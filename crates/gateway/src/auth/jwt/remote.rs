@@ -10,9 +10,8 @@ use tracing::{info, warn};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::fetch::Fetcher;
-use super::header::Header;
-use super::key::Algorithm;
-use super::keys::KeySet;
+use super::key::{Algorithm, KeySet};
+use super::token::Header;
 use super::{JwksUrl, JwtError, jwks};
 use crate::auth::AuthError;
 

@@ -4,7 +4,7 @@ mod schemas;
 
 use serde_json::{Map, Value, json};
 
-use super::operation::{Media, Operation, Param, Place, Times};
+use super::operation::{Media, Operation, Param, ParamPlace, Times};
 use super::table;
 
 /// The document, OpenAPI 3.1.
@@ -44,7 +44,7 @@ fn describe(operation: &Operation) -> Value {
     if let Value::Object(fields) = &mut described {
         if !operation.params.is_empty() {
             // Names that only the client knows have no place in a description.
-            let named = operation.params.iter().filter(|param| param.place != Place::Fields);
+            let named = operation.params.iter().filter(|param| param.place != ParamPlace::Fields);
             fields.insert("parameters".into(), named.map(parameter).collect());
         }
         if let Some(body) = operation.body {
@@ -57,9 +57,9 @@ fn describe(operation: &Operation) -> Value {
 
 fn parameter(param: &Param) -> Value {
     let place = match param.place {
-        Place::Path => "path",
-        Place::Query | Place::Fields => "query",
-        Place::Header => "header",
+        ParamPlace::Path => "path",
+        ParamPlace::Query | ParamPlace::Fields => "query",
+        ParamPlace::Header => "header",
     };
     let (required, schema) = match param.times {
         Times::Once => (true, param.kind.schema()),

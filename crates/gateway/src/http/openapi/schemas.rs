@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::http::kind::Kind;
-use crate::http::routes::EXACT;
+use crate::http::param_type::ParamType;
+use crate::http::routes::params::EXACT;
 
 /// A reference to a form.
 fn form(name: &str) -> Value {
@@ -62,7 +62,7 @@ fn shared() -> Value {
 
 fn events() -> Value {
     let (int, text) = (json!({"type": "integer"}), json!({"type": "string"}));
-    let (id, count) = (Kind::Id.schema(), json!({"type": "integer", "minimum": 0}));
+    let (id, count) = (ParamType::Id.schema(), json!({"type": "integer", "minimum": 0}));
     let headers = json!({"type": "object", "additionalProperties": text});
     let event = object(
         json!({"id": id, "ts": int, "topic": text, "offset": count, "payload": {}}),
@@ -70,7 +70,7 @@ fn events() -> Value {
             "caused_by": list(id.clone()), "sid": text}),
     );
     let plain = json!({"type": "string", "pattern": "^[ -~]*$"});
-    let offset = Kind::Offset.schema();
+    let offset = ParamType::Offset.schema();
     let opts = object(
         json!({}),
         json!({"id": or_null(id.clone()), "ts": or_null(EXACT.schema()), "key": or_null(text.clone()),
@@ -113,7 +113,7 @@ fn groups() -> Value {
     let progress = json!({"topic": text, "floor": count, "end": count, "lag": count, "in_flight": count,
         "members": count, "reason": text, "expired": count});
     let more = json!({"blocked_keys": list(blocked), "failing": flag});
-    let at = object(json!({"offset": count, "id": Kind::Id.schema(), "ts": int}), json!({}));
+    let at = object(json!({"offset": count, "id": ParamType::Id.schema(), "ts": int}), json!({}));
     let (mut cursor, mut cursor_more) = (progress.clone(), more.clone());
     if let (Value::Object(cursor), Value::Object(more)) = (&mut cursor, &mut cursor_more) {
         cursor.insert("group".into(), text.clone());
@@ -154,7 +154,7 @@ fn seek() -> Value {
     let to =
         |word: &str, schema: Value| object(json!({"to": {"const": word}, word: schema}), dry_run.clone());
     let end = object(json!({"to": {"enum": ["earliest", "latest"]}}), dry_run.clone());
-    json!({"oneOf": [end, to("ts", exact), to("afterId", Kind::Id.schema()), to("offset", Kind::Offset.schema())]})
+    json!({"oneOf": [end, to("ts", exact), to("afterId", ParamType::Id.schema()), to("offset", ParamType::Offset.schema())]})
 }
 
 fn letters() -> Value {
@@ -164,7 +164,7 @@ fn letters() -> Value {
     let letter = object(
         json!({"offset": count, "event": or_null(form("Event")), "in_topic": flag, "reason": text, "attempts": count,
             "first_ts": int, "last_ts": int, "redrives": count, "redriving": flag}),
-        json!({"letter": Kind::Id.schema()}),
+        json!({"letter": ParamType::Id.schema()}),
     );
     let value = json!({"type": "string", "maxLength": 256});
     let values = json!({"anyOf": [value, {"type": "array", "items": value, "minItems": 1, "maxItems": 64}]});
@@ -175,8 +175,8 @@ fn letters() -> Value {
     let named = |items: Value| json!({"type": "array", "items": items, "minItems": 1, "maxItems": 1000});
     let choice = |optional: &Value| {
         let by = |fields: Value| object(fields, optional.clone());
-        json!({"oneOf": [by(json!({"all": {"const": true}})), by(json!({"ids": named(Kind::Id.schema())})),
-            by(json!({"offsets": named(Kind::Offset.schema())})), by(json!({"filter": form("Filter")}))]})
+        json!({"oneOf": [by(json!({"all": {"const": true}})), by(json!({"ids": named(ParamType::Id.schema())})),
+            by(json!({"offsets": named(ParamType::Offset.schema())})), by(json!({"filter": form("Filter")}))]})
     };
     let report = object(
         json!({"selected": count, "redriven": count, "dropped": count, "gone": count, "already_redriving": count,
@@ -354,7 +354,7 @@ fn server() -> Value {
     let index = ["name", "version", "websocket", "openapi", "health", "metrics"];
     let index: Map<String, Value> = index.into_iter().map(|name| (name.to_owned(), text.clone())).collect();
     let status = json!({"enum": ["ok", "degraded"]});
-    let mark = json!({"topic": text, "group": text, "id": Kind::Id.schema(), "seen": {"const": true}});
+    let mark = json!({"topic": text, "group": text, "id": ParamType::Id.schema(), "seen": {"const": true}});
     json!({
         "Index": object(index.into(), json!({})),
         "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count,

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use promethean_bus::BusError;
-use promethean_bus::publish::{Writer, check};
 use promethean_model::wire::PublishOpts;
 use promethean_model::{Limits, TopicName};
 use serde::Deserialize;
@@ -10,8 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::events::{PublishedBatch, publish};
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
@@ -20,7 +19,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     path: "/publish/{topic}/batch",
     id: "publishBatch",
     summary: "Publish many events in one commit, all or none: one `{\"payload\", \"opts\"?}` on each line",
-    params: &[Param::path("topic", Kind::UserTopic, "the topic")],
+    params: &[Param::path("topic", ParamType::UserTopic, "the topic")],
     body: Some(Body { media: Media::Ndjson, schema: "BatchLine" }),
     answer: Answer::json("PublishedBatch", "All events are in the log"),
     refusals: &[404, 409, 422, 429, 507],
@@ -103,7 +102,7 @@ fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> R
     };
     let found = lines(body).filter_map(Result::ok).find_map(|(number, item)| {
         let fails = |item: Item<'_>| {
-            check(publish(topic.clone(), item.0, item.1), Writer::User, limits).err().as_ref() == Some(&error)
+            publish(topic.clone(), item.0, item.1).check(limits).err().as_ref() == Some(&error)
         };
         (guilty(&item.1) || fails(item)).then_some(number)
     });

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::auth::Access;
 use crate::http::call::Call;
 use crate::http::etag;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
@@ -22,16 +22,16 @@ const LIMIT_MAX: i64 = 1_000;
 /// How far into a list one may begin.
 const OFFSET_MAX: i64 = 1_000_000;
 
-pub(super) const COLLECTION: Param = Param::path("collection", Kind::Collection, "the collection");
-const KEY: Param = Param::path("key", Kind::Text, "the document's key, percent-encoded");
+pub(super) const COLLECTION: Param = Param::path("collection", ParamType::Collection, "the collection");
+const KEY: Param = Param::path("key", ParamType::Text, "the document's key, percent-encoded");
 const IF_NONE_MATCH: Param = Param::header(
     "if-none-match",
-    Kind::Text,
+    ParamType::Text,
     "entity tags that the client has; 304 if one of them is current",
 )
 .times(0, 100);
-const OFFSET: Param = Param::query("offset", Kind::Int(0, OFFSET_MAX), "documents to pass over");
-const LIMIT: Param = Param::query("limit", Kind::Int(1, LIMIT_MAX), "documents at most; default 100");
+const OFFSET: Param = Param::query("offset", ParamType::Int(0, OFFSET_MAX), "documents to pass over");
+const LIMIT: Param = Param::query("limit", ParamType::Int(1, LIMIT_MAX), "documents at most; default 100");
 const FIELDS: Param = Param::fields("a declared field and the value it must have; all must match");
 const SNAP: Answer = Answer::json("Document", "The document, with an entity tag of its bytes");
 const LIST: Answer = Answer::json("Documents", "Documents, newest first");

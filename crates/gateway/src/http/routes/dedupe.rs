@@ -6,17 +6,17 @@ use promethean_model::EventId;
 use serde_json::json;
 
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
 const TTL_MS_DEFAULT: u64 = 7 * 24 * 60 * 60 * 1000;
 const TTL_MS_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-const TOPIC: Param = Param::path("topic", Kind::Topic, "the topic");
-const GROUP: Param = Param::path("group", Kind::Group, "the group");
-const ID: Param = Param::path("id", Kind::Id, "the event");
+const TOPIC: Param = Param::path("topic", ParamType::Topic, "the topic");
+const GROUP: Param = Param::path("group", ParamType::Group, "the group");
+const ID: Param = Param::path("id", ParamType::Id, "the event");
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -40,7 +40,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
             TOPIC,
             GROUP,
             ID,
-            Param::query("ttl_ms", Kind::Int(1, TTL_MS_MAX), "for how long, in ms; 7 days if left out"),
+            Param::query("ttl_ms", ParamType::Int(1, TTL_MS_MAX), "for how long, in ms; 7 days if left out"),
         ],
         body: None,
         answer: Answer::json("Mark", "The event is marked, durably"),

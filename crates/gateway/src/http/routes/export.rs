@@ -9,21 +9,19 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
-use promethean_bus::admin::Scan;
-use promethean_bus::pattern::Subject;
+use promethean_bus::read::Scan;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tracing::warn;
 
-use super::reader::Reader;
-use super::{EXACT, NORMALIZE, TOPIC};
+use super::params::{EXACT, NORMALIZE, TOPIC};
 use crate::app::App;
 use crate::events;
-use crate::http::call::Call;
-use crate::http::kind::Kind;
+use crate::http::call::{Call, Reader};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
-use crate::http::outlet::{self, Buffers, Gone, Outlet};
-use crate::http::reply::{self, Reply};
+use crate::http::param_type::ParamType;
+use crate::http::reply::{self, BodyWriter, Buffers, Gone, Reply};
 
 /// Read, written and sent at once: few enough bytes for the processor to have them at hand from one to the other.
 const PAGE_EVENTS: usize = 20_000;
@@ -41,10 +39,10 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
         TOPIC,
         Param::query("fromTs", EXACT, "the earliest time, epoch ms; 0 if left out"),
         Param::query("toTs", EXACT, "the latest time, epoch ms; now if left out"),
-        Param::query("fromOffset", Kind::Offset, "pass over everything below this offset"),
-        Param::query("ndjson", Kind::Flag, "1, as if left out: an event on each line; 0: a JSON array"),
+        Param::query("fromOffset", ParamType::Offset, "pass over everything below this offset"),
+        Param::query("ndjson", ParamType::Flag, "1, as if left out: an event on each line; 0: a JSON array"),
         NORMALIZE,
-        Param::query("gzip", Kind::Flag, "1: compressed, if `accept-encoding` has gzip too"),
+        Param::query("gzip", ParamType::Flag, "1: compressed, if `accept-encoding` has gzip too"),
     ],
     body: None,
     answer: Answer { media: &[Media::Ndjson, Media::Json], schema: "Events", about: "The events" },
@@ -67,11 +65,11 @@ async fn export(call: &mut Call) -> Reply {
     let end = scan.end();
     let gzip = args.flag("gzip", false) && accepts_gzip(&call.headers);
     let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
-    let (outlet, body) = outlet::open(CHUNKS_AHEAD, write_timeout);
+    let (writer, body) = reply::stream(CHUNKS_AHEAD, write_timeout);
     let encoder = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
     let (render, buffers) = (renderer(ndjson, from_ts..=to_ts), Buffers::default());
-    let reader = Reader { standing: call.standing(), subject: Subject::Topic(topic) };
-    let export = Export { app: app.clone(), outlet, encoder, ndjson, render, buffers, reader };
+    let reader = call.reader(Subject::Topic(topic));
+    let export = Export { app: app.clone(), writer, encoder, ndjson, render, buffers, reader };
     app.tasks.spawn(export.run(scan));
     let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);
     let headers = response.headers_mut();
@@ -96,7 +94,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 /// One export that is being written.
 struct Export {
     app: App,
-    outlet: Outlet,
+    writer: BodyWriter,
     encoder: Option<GzEncoder<Vec<u8>>>,
     ndjson: bool,
     render: Arc<Render>,
@@ -109,7 +107,7 @@ impl Export {
     async fn run(mut self, mut scan: Scan) {
         if self.send(&mut scan).await.is_ok() {
             // A client that goes away now has all there is.
-            let _ = self.outlet.finish().await;
+            let _ = self.writer.finish().await;
         }
     }
 
@@ -119,7 +117,7 @@ impl Export {
         loop {
             let page = tokio::select! {
                 page = scan.next_rendered(PAGE_EVENTS, PAGE_BYTES, self.buffers.take(), &self.render) => page,
-                () = self.outlet.gone() => return Err(Stop),
+                () = self.writer.gone() => return Err(Stop),
                 () = self.app.stopping.cancelled() => return Err(Stop),
             };
             if !self.reader.may_read_on().await {
@@ -173,7 +171,7 @@ impl Export {
         while !rest.is_empty() {
             let piece = rest.split_to(rest.len().min(PAGE_BYTES));
             tokio::select! {
-                sent = self.outlet.send(piece) => sent.map_err(|Gone| Stop)?,
+                sent = self.writer.send(piece) => sent.map_err(|Gone| Stop)?,
                 () = self.app.stopping.cancelled() => return Err(Stop),
             }
         }

@@ -1,23 +1,23 @@
 //! Groups: looking at them, seeking, pausing, deleting.
 
-use promethean_bus::admin::GroupInfo;
-use promethean_bus::pattern::Subject;
+use promethean_bus::groups::GroupInfo;
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::TOPIC;
+use super::params::TOPIC;
 use super::views::GroupView;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
-const GROUP: Param = Param::path("group", Kind::Group, "the group");
+const GROUP: Param = Param::path("group", ParamType::Group, "the group");
 const SUBJECT: Param =
-    Param::needed("topic", Kind::Subject, "the topic or pattern that the group is subscribed to");
+    Param::needed("topic", ParamType::Subject, "the topic or pattern that the group is subscribed to");
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -25,7 +25,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         path: "/groups",
         id: "groups",
         summary: "All groups that the token may see, or those of one topic",
-        params: &[Param::query("topic", Kind::Topic, "only groups of this topic")],
+        params: &[Param::query("topic", ParamType::Topic, "only groups of this topic")],
         body: None,
         answer: Answer::json("Groups", "The groups"),
         refusals: &[],

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use promethean_bus::pattern::Subject;
 use promethean_bus::{Bus, StoredEvent};
+use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset, TopicName};
 use serde::Serialize;
 use serde_json::json;
 
+use super::params::{GROUP, TOPIC};
 use super::views::{self, ProgressView};
-use super::{GROUP, TOPIC};
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
@@ -27,7 +27,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         summary: "The latest event of each key, or null",
         params: &[
             TOPIC,
-            Param::query("key", Kind::Text, "a key; repeat it for more, up to 100").times(1, KEYS_MAX),
+            Param::query("key", ParamType::Text, "a key; repeat it for more, up to 100").times(1, KEYS_MAX),
         ],
         body: None,
         answer: Answer::json("LatestByKey", "The events, by key"),

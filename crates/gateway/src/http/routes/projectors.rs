@@ -1,17 +1,17 @@
 //! Projectors: how they are, making their state anew, letting them go on.
 
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::GroupName;
 use promethean_projections::ProjectorStatus;
 use promethean_projections::projections::CompactorView;
 use serde_json::json;
 
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 
-const PROJECTOR: Param = Param::path("projector", Kind::Group, "the projector");
+const PROJECTOR: Param = Param::path("projector", ParamType::Group, "the projector");
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -34,7 +34,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
                   see `/projectors` for how far it is",
         params: &[
             PROJECTOR,
-            Param::query("accept_loss", Kind::Flag, "1: also if the beginning of the topic is gone"),
+            Param::query("accept_loss", ParamType::Flag, "1: also if the beginning of the topic is gone"),
         ],
         body: None,
         answer: Answer::json("Projector", "It has begun"),

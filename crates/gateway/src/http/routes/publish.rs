@@ -4,10 +4,10 @@ use axum::http::{HeaderMap, HeaderValue};
 use promethean_bus::publish::Publish;
 use promethean_model::{EventId, Offset};
 
-use super::EXACT;
+use super::params::EXACT;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
@@ -18,19 +18,31 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     summary: "Publish one event; the body is its payload. Of the request's headers only `x-*`, `content-type` and \
               `traceparent` are stored, and none that looks like a credential.",
     params: &[
-        Param::path("topic", Kind::UserTopic, "the topic"),
-        Param::header("x-event-id", Kind::Id, "the event's id: sent again, the event is not published twice"),
-        Param::header("x-event-key", Kind::Ascii, "the event's key; `key` in the query takes any text"),
-        Param::query("key", Kind::Text, "the event's key, at most 1,024 bytes"),
+        Param::path("topic", ParamType::UserTopic, "the topic"),
+        Param::header(
+            "x-event-id",
+            ParamType::Id,
+            "the event's id: sent again, the event is not published twice",
+        ),
+        Param::header("x-event-key", ParamType::Ascii, "the event's key; `key` in the query takes any text"),
+        Param::query("key", ParamType::Text, "the event's key, at most 1,024 bytes"),
         Param::query("ts", EXACT, "the event's time, epoch ms; the server's if left out"),
-        Param::query("tags", Kind::Text, "words to filter by").times(0, 32),
-        Param::query("caused_by", Kind::Id, "ids of the events that led to this one").times(0, 64),
-        Param::query("sid", Kind::Text, "the publisher's session"),
-        Param::query("partition", Kind::Int(0, 4095), "a label for routing, below the topic's `partitions`"),
-        Param::query("expected_offset", Kind::Offset, "publish only if the topic's next offset is this one"),
+        Param::query("tags", ParamType::Text, "words to filter by").times(0, 32),
+        Param::query("caused_by", ParamType::Id, "ids of the events that led to this one").times(0, 64),
+        Param::query("sid", ParamType::Text, "the publisher's session"),
+        Param::query(
+            "partition",
+            ParamType::Int(0, 4095),
+            "a label for routing, below the topic's `partitions`",
+        ),
+        Param::query(
+            "expected_offset",
+            ParamType::Offset,
+            "publish only if the topic's next offset is this one",
+        ),
         Param::query(
             "expected_key_offset",
-            Kind::OffsetOrNone,
+            ParamType::OffsetOrNone,
             "publish only if the key's latest event is at this offset, or if it has `none`",
         ),
     ],

@@ -4,12 +4,11 @@ use std::io::Write;
 
 use promethean_bus::rows::Start;
 
-use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
-use super::{NORMALIZE, TOPIC};
+use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TOPIC, TS, start};
 use crate::events;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 
 /// Events of an answer.
@@ -29,7 +28,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
         TS,
         AFTER_ID,
         OFFSET,
-        Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many events, 1000 if left out"),
+        Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many events, 1000 if left out"),
         NORMALIZE,
     ],
     body: None,

@@ -1,8 +1,9 @@
 //! Schemas of topics.
 
 use promethean_bus::BusError;
-use promethean_bus::pattern::Subject;
-use promethean_bus::schemas::{LiftFailure, RegisterOptions, SchemaInfo, WhichSchema};
+use promethean_bus::read::LiftFailure;
+use promethean_bus::schemas::{RegisterOptions, SchemaInfo, WhichSchema};
+use promethean_delivery::Subject;
 use promethean_model::TopicName;
 use promethean_schema::SchemaText;
 use promethean_schema::compat::Verdict;
@@ -12,14 +13,14 @@ use serde_json::value::RawValue;
 
 use crate::auth::Access;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
 const LIMIT_DEFAULT: usize = 1_000;
-const TOPIC: Param = Param::path("topic", Kind::Topic, "the topic");
-const VERSION: Param = Param::path("version", Kind::Version, "the version, or `latest`");
+const TOPIC: Param = Param::path("topic", ParamType::Topic, "the topic");
+const VERSION: Param = Param::path("version", ParamType::Version, "the version, or `latest`");
 const SCHEMA: Option<Body> = Some(Body { media: Media::Json, schema: "JsonSchema" });
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
@@ -29,8 +30,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         id: "schemas",
         summary: "Topics with schemas that the token may see, by name. While there is `next`, go on with `after=next`.",
         params: &[
-            Param::query("after", Kind::Topic, "only topics after this name"),
-            Param::query("limit", Kind::Int(1, 1_000), "how many, 1000 if left out"),
+            Param::query("after", ParamType::Topic, "only topics after this name"),
+            Param::query("limit", ParamType::Int(1, 1_000), "how many, 1000 if left out"),
         ],
         body: None,
         answer: Answer::json("SchemaTopics", "The topics"),
@@ -57,10 +58,14 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         summary: "Register a schema as the topic's next version, if it fits those before by the topic's `compat`. The one \
                   that the latest version has already is not registered again.",
         params: &[
-            Param::path("topic", Kind::UserTopic, "the topic"),
-            Param::query("version", Kind::Int(1, u32::MAX as i64), "its number, above that of the latest"),
-            Param::query("force", Kind::Flag, "1: also if the comparison cannot decide"),
-            Param::query("dry_run", Kind::Flag, "1: only say what would happen"),
+            Param::path("topic", ParamType::UserTopic, "the topic"),
+            Param::query(
+                "version",
+                ParamType::Int(1, u32::MAX as i64),
+                "its number, above that of the latest",
+            ),
+            Param::query("force", ParamType::Flag, "1: also if the comparison cannot decide"),
+            Param::query("dry_run", ParamType::Flag, "1: only say what would happen"),
         ],
         body: SCHEMA,
         answer: Answer::json("RegisteredSchema", "The version, and how it compares with those before"),
@@ -97,7 +102,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         path: "/schemas/{topic}/check",
         id: "checkSchema",
         summary: "How a schema compares with the topic's versions by the topic's `compat`; nothing is written",
-        params: &[Param::path("topic", Kind::UserTopic, "the topic")],
+        params: &[Param::path("topic", ParamType::UserTopic, "the topic")],
         body: SCHEMA,
         answer: Answer::json("SchemaCheck", "What was found, also if it does not fit"),
         refusals: &[],
@@ -111,7 +116,11 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         summary: "Hold a payload against the topic's schema; nothing is published",
         params: &[
             TOPIC,
-            Param::query("version", Kind::Int(1, u32::MAX as i64), "the version, the latest if left out"),
+            Param::query(
+                "version",
+                ParamType::Int(1, u32::MAX as i64),
+                "the version, the latest if left out",
+            ),
         ],
         body: Some(Body { media: Media::Json, schema: "Payload" }),
         answer: Answer::json("Validated", "The payload fits"),

@@ -1,13 +1,12 @@
 //! What was: keys and collections at any time.
 
-use promethean_model::TopicName;
-use promethean_projections::moment;
+use promethean_model::{Moment, TopicName};
 use promethean_projections::time_travel::feed::Part;
 
 use super::collections::COLLECTION;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
@@ -17,13 +16,14 @@ const LIMIT_MAX: i64 = 1_000;
 
 const AT: Param = Param::query(
     "at",
-    Kind::Moment,
+    ParamType::Moment,
     "the time: milliseconds since 1970, a date such as `2027-01-31T12:00:00Z`, or `5m ago`; now if left out",
 );
-const FROM: Param = Param::needed("from", Kind::Moment, "the earlier time, as for `at`");
-const TO: Param = Param::query("to", Kind::Moment, "the later time, as for `at`; now if left out");
-const AFTER: Param = Param::query("after", Kind::Text, "go on after this key: `next` of the page before");
-const LIMIT: Param = Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many at most; default 100");
+const FROM: Param = Param::needed("from", ParamType::Moment, "the earlier time, as for `at`");
+const TO: Param = Param::query("to", ParamType::Moment, "the later time, as for `at`; now if left out");
+const AFTER: Param =
+    Param::query("after", ParamType::Text, "go on after this key: `next` of the page before");
+const LIMIT: Param = Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many at most; default 100");
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -32,8 +32,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         id: "stateAt",
         summary: "The state of a key of a topic at a time: its events up to then, folded by the topic's reducer",
         params: &[
-            Param::path("topic", Kind::Topic, "the topic"),
-            Param::path("key", Kind::Text, "the key, percent-encoded"),
+            Param::path("topic", ParamType::Topic, "the topic"),
+            Param::path("key", ParamType::Text, "the key, percent-encoded"),
             AT,
         ],
         body: None,
@@ -72,7 +72,8 @@ fn time(call: &Call, name: &str) -> Result<i64, Refusal> {
     let now = call.app.clock.wall_ms();
     match call.args.get(name) {
         None => Ok(now),
-        Some(text) => moment::parse(text, now)
+        Some(text) => Moment::parse(text, now)
+            .map(Moment::ms)
             .map_err(|error| Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
     }
 }

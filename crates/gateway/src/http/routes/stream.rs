@@ -5,23 +5,20 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
-use promethean_bus::admin::{ReplayPage, Tail};
-use promethean_bus::pattern::Subject;
+use promethean_bus::read::{ReplayPage, Tail};
 use promethean_bus::rows::Start;
+use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
-use super::NORMALIZE;
-use super::reader::Reader;
-use super::start::{AFTER_ID, FROM, OFFSET, TS, start};
+use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TS, start};
 use crate::app::App;
 use crate::events;
-use crate::http::call::Call;
-use crate::http::kind::Kind;
+use crate::http::call::{Call, Reader};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
-use crate::http::outlet::{self, Outlet};
-use crate::http::reply::{self, Reply};
+use crate::http::param_type::ParamType;
+use crate::http::reply::{self, BodyWriter, Reply};
 use crate::refusal::Refusal;
 
 const BEAT: Duration = Duration::from_secs(15);
@@ -38,8 +35,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
               goes on after its `last-event-id`. A comment comes every 15 s; `event: expired` says that retention \
               dropped events before they were read.",
     params: &[
-        Param::path("topic", Kind::Topic, "the topic"),
-        Param::header("last-event-id", Kind::EventPlace, "go on after this event, whatever `from` says"),
+        Param::path("topic", ParamType::Topic, "the topic"),
+        Param::header("last-event-id", ParamType::EventPlace, "go on after this event, whatever `from` says"),
         FROM,
         TS,
         AFTER_ID,
@@ -69,9 +66,9 @@ async fn stream(call: &mut Call) -> Reply {
     };
     let place = call.place()?;
     let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
-    let (outlet, body) = outlet::open(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
-    let reader = Reader { standing: call.standing(), subject: Subject::Topic(topic) };
-    let following = follow(app.clone(), tail, outlet, reader);
+    let (writer, body) = reply::stream(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
+    let reader = call.reader(Subject::Topic(topic));
+    let following = follow(app.clone(), tail, writer, reader);
     app.tasks.spawn(async move {
         following.await;
         drop(place);
@@ -84,7 +81,7 @@ async fn stream(call: &mut Call) -> Reply {
 }
 
 /// A slow client keeps only this task waiting.
-async fn follow(app: App, mut tail: Tail, outlet: Outlet, mut reader: Reader) {
+async fn follow(app: App, mut tail: Tail, writer: BodyWriter, mut reader: Reader) {
     let look_every = app.options.auth_check_every_ms.saturating_mul(2).max(10);
     let mut look = tokio::time::interval(Duration::from_millis(look_every));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,13 +89,13 @@ async fn follow(app: App, mut tail: Tail, outlet: Outlet, mut reader: Reader) {
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first comes at once.
     beat.tick().await;
-    if outlet.send(Bytes::from_static(HELLO)).await.is_err() {
+    if writer.send(Bytes::from_static(HELLO)).await.is_err() {
         return;
     }
     loop {
         let chunk = tokio::select! {
             () = app.stopping.cancelled() => break,
-            () = outlet.gone() => return,
+            () = writer.gone() => return,
             _ = beat.tick() => Bytes::from_static(b":\n\n"),
             _ = look.tick() => Bytes::new(),
             page = tail.next_page() => match page {
@@ -121,7 +118,7 @@ async fn follow(app: App, mut tail: Tail, outlet: Outlet, mut reader: Reader) {
             continue;
         }
         let sent = tokio::select! {
-            sent = outlet.send(chunk) => sent,
+            sent = writer.send(chunk) => sent,
             () = app.stopping.cancelled() => return,
         };
         if sent.is_err() {
@@ -129,7 +126,7 @@ async fn follow(app: App, mut tail: Tail, outlet: Outlet, mut reader: Reader) {
         }
     }
     // The client may be gone.
-    let _ = outlet.finish().await;
+    let _ = writer.finish().await;
 }
 
 fn encode(page: &ReplayPage) -> Result<Bytes, Refusal> {

@@ -1,7 +1,7 @@
 //! Topics and their settings.
 
 use promethean_bus::BusError;
-use promethean_bus::pattern::Subject;
+use promethean_delivery::Subject;
 use promethean_model::{TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::views::TopicView;
 use crate::http::call::Call;
-use crate::http::kind::Kind;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
+use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 
 const LIMIT_DEFAULT: usize = 1_000;
 const LIMIT_MAX: i64 = 10_000;
-const TOPIC: Param = Param::path("topic", Kind::Topic, "the topic");
+const TOPIC: Param = Param::path("topic", ParamType::Topic, "the topic");
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -24,8 +24,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         id: "topics",
         summary: "Topics that the token may see, by name. While there is `next`, go on with `after=next`.",
         params: &[
-            Param::query("after", Kind::Topic, "only topics after this name"),
-            Param::query("limit", Kind::Int(1, LIMIT_MAX), "how many, 1000 if left out"),
+            Param::query("after", ParamType::Topic, "only topics after this name"),
+            Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many, 1000 if left out"),
         ],
         body: None,
         answer: Answer::json("Topics", "The topics"),
@@ -50,7 +50,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         path: "/topics/{topic}",
         id: "setTopic",
         summary: "Create a topic, or replace all settings of one; what is left out has its default",
-        params: &[Param::path("topic", Kind::UserTopic, "the topic")],
+        params: &[Param::path("topic", ParamType::UserTopic, "the topic")],
         body: Some(Body { media: Media::Json, schema: "TopicSettings" }),
         answer: Answer::json("Topic", "The topic as it is now"),
         refusals: &[404, 409, 507],

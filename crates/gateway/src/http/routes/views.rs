@@ -1,11 +1,11 @@
 //! What the bus shows, as JSON.
 
-use promethean_bus::admin::{GroupInfo, GroupProgress, LetterInfo};
-use promethean_bus::coordinator::CoordinatorView;
-use promethean_bus::dead_letter::reason_word;
-use promethean_bus::delivery::BlockedKey;
+use promethean_bus::dead_letters::LetterInfo;
+use promethean_bus::dead_letters::reason_word;
+use promethean_bus::groups::{GroupInfo, GroupProgress};
 use promethean_bus::rows::GroupOptions;
 use promethean_bus::{StoredEvent, TopicInfo};
+use promethean_delivery::{BlockedKey, CoordinatorView};
 use promethean_model::{EventId, GroupName, Offset, TopicName, TopicSettings};
 use serde::Serialize;
 use serde_json::value::RawValue;

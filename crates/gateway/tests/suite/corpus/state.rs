@@ -1,10 +1,10 @@
 //! What must not change.
 
 use promethean_bus::Bus;
-use promethean_bus::pattern::Subject;
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::subscription::Subscribe;
+use promethean_delivery::Subject;
 use promethean_model::TopicSettings;
 
 use super::super::ws::world::World;

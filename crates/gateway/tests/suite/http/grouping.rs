@@ -1,6 +1,6 @@
 use promethean_bus::rows::{AskedOptions, Start};
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Given, Subscription};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Subscription, SubscriptionItem};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -20,7 +20,7 @@ async fn world_with_letters() -> World {
         world.publish(&format!("a?key={key}"), payload).await;
     }
     let mut member = member(&world, "a").await;
-    let Given::Leases(leases) = member.next(10).await.unwrap() else { panic!("no partitions") };
+    let SubscriptionItem::Leases(leases) = member.next(10).await.unwrap() else { panic!("no partitions") };
     let (first, rest) = leases.split_at(1);
     member.ack(first).await.unwrap();
     member.nack(rest, None).await.unwrap();

@@ -10,14 +10,16 @@ use super::world::World;
 
 const DOCUMENT: &str = include_str!("../../../../../docs/protocol.md");
 /// Where codes come from.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     include_str!("../../../../bus/src/error/code.rs"),
+    include_str!("../../../../delivery/src/error.rs"),
     include_str!("../../../../projections/src/error.rs"),
     include_str!("../../../src/refusal.rs"),
     include_str!("../../../src/auth/authenticator.rs"),
     include_str!("../../../src/usage/accounts.rs"),
-    include_str!("../../../src/ws/requests.rs"),
-    include_str!("../../../src/ws/settling.rs"),
+    include_str!("../../../src/ws/ack.rs"),
+    include_str!("../../../src/ws/fetch.rs"),
+    include_str!("../../../src/ws/subscribe.rs"),
     include_str!("../../../src/ws/upgrade.rs"),
     include_str!("../../../../model/src/wire/client.rs"),
 ];

@@ -1,0 +1,40 @@
+//! The sweep: removes what time has ended from the store, for as long as the bus is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::warn;
+
+use crate::base::Base;
+
+/// The time between two sweeps.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Sweeps again and again until the bus closes.
+pub(crate) async fn run(base: Arc<Base>) {
+    let mut shutdown = base.shutdown.subscribe();
+    let mut every = tokio::time::interval_at(Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = shutdown.wait_for(|closing| *closing) => return,
+            _ = every.tick() => {}
+        }
+        sweep(&base).await;
+    }
+}
+
+/// Removes everything that has ended by now, a bounded step at a time.
+async fn sweep(base: &Base) {
+    while !*base.shutdown.borrow() {
+        match base.store.sweep(base.clock.wall_ms()).await {
+            Ok(true) => tokio::task::yield_now().await,
+            Ok(false) => return,
+            Err(error) => {
+                warn!(%error, "could not remove expired dedupe marks and dropped collections");
+                return;
+            }
+        }
+    }
+}

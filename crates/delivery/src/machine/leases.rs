@@ -1,0 +1,236 @@
+//! Leases begin, are acked, extended and end.
+
+use promethean_model::{Offset, StoredEvent};
+
+use super::Machine;
+use super::table::{Entry, Lease, NO_DEADLINE, State};
+use crate::types::{Delivery, Effect, Failure, LeaseRef, Leaving, MemberNo, Now, ReplyNo};
+
+const EXTEND_MS_MIN: u64 = 1_000;
+
+impl Machine {
+    /// The lease on an event for a member whose credit is taken.
+    pub(super) fn lease(
+        &mut self,
+        member: MemberNo,
+        event: StoredEvent,
+        failed: u32,
+        effects: &mut Vec<Effect>,
+    ) -> State {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        self.counts.redelivered += u64::from(failed > 0);
+        let lease = LeaseRef { offset: event.offset, serial };
+        self.members.hand(member, Delivery { lease, attempt: failed + 1, event }, effects);
+        State::Leased(Lease { member, serial, deadline: NO_DEADLINE })
+    }
+
+    /// Starts the clock of leases, or acks them for members that want that.
+    pub(super) fn written(&mut self, member: MemberNo, leases: &[LeaseRef], now: Now) {
+        let Some(limits) = self.members.get(member).map(|member| &member.limits) else { return };
+        let (auto_ack, deadline) = (limits.auto_ack, now.monotonic_ms.saturating_add(limits.ack_timeout_ms));
+        for lease in leases {
+            match self.current(member, *lease) {
+                Some(_) if auto_ack => {
+                    self.counts.acked += 1;
+                    self.finish(lease.offset);
+                }
+                // A member may have extended it before its being written was noticed.
+                Some(Lease { deadline: NO_DEADLINE, .. }) => self.set_deadline(lease.offset, deadline),
+                _ => {}
+            }
+        }
+    }
+
+    /// Finishes events.
+    pub(super) fn ack(
+        &mut self,
+        member: MemberNo,
+        leases: &[LeaseRef],
+        reply: Option<ReplyNo>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut stale = 0;
+        for lease in leases {
+            if self.current(member, *lease).is_some() {
+                self.counts.acked += 1;
+                self.finish(lease.offset);
+            } else {
+                stale += 1;
+            }
+        }
+        self.answer(reply, stale, leases.len(), effects);
+    }
+
+    /// Fails attempts.
+    pub(super) fn nack(
+        &mut self,
+        member: MemberNo,
+        leases: &[LeaseRef],
+        delay_ms: Option<u64>,
+        now: Now,
+        reply: Option<ReplyNo>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut stale = 0;
+        for lease in leases {
+            if self.current(member, *lease).is_some() {
+                let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(lease.offset));
+                self.counts.nacked += 1;
+                self.fail(lease.offset, Failure::Nack, delay_ms, now);
+            } else {
+                stale += 1;
+            }
+        }
+        self.answer(reply, stale, leases.len(), effects);
+    }
+
+    /// Moves deadlines.
+    pub(super) fn extend(
+        &mut self,
+        member: MemberNo,
+        leases: &[LeaseRef],
+        by_ms: Option<u64>,
+        now: Now,
+        reply: Option<ReplyNo>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let default_ms = self.members.get(member).map_or(0, |member| member.limits.ack_timeout_ms);
+        let by_ms = by_ms.unwrap_or(default_ms).max(EXTEND_MS_MIN);
+        let mut stale = 0;
+        for lease in leases {
+            if self.current(member, *lease).is_some() {
+                self.set_deadline(lease.offset, now.monotonic_ms.saturating_add(by_ms));
+            } else {
+                stale += 1;
+            }
+        }
+        if let Some(reply) = reply {
+            effects.push(Effect::Reply { reply, stale });
+        }
+    }
+
+    /// Ends the leases whose time is over. `earliest_deadline` is a lower bound, so that leases that come and go cost
+    /// nothing; when it is reached all leases are looked at and it is exact again.
+    pub(super) fn expire(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if now.monotonic_ms < self.earliest_deadline {
+            return;
+        }
+        let over: Vec<(MemberNo, LeaseRef)> = (self.table.leases())
+            .filter(|(_, _, lease)| lease.deadline <= now.monotonic_ms)
+            .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
+            .collect();
+        for (_, lease) in &over {
+            self.fail(lease.offset, Failure::Expired, 0, now);
+        }
+        self.counts.lease_expired += over.len() as u64;
+        revoke(over, effects);
+        self.earliest_deadline =
+            self.table.leases().map(|(_, _, lease)| lease.deadline).min().unwrap_or(u64::MAX);
+    }
+
+    /// A member is gone.
+    pub(super) fn leave(&mut self, member: MemberNo, how: Leaving, now: Now) {
+        let held: Vec<(Offset, bool)> = (self.table.leases())
+            .filter(|(_, _, lease)| lease.member == member)
+            .map(|(offset, _, lease)| (offset, lease.deadline != NO_DEADLINE))
+            .collect();
+        for (offset, written) in held {
+            match how {
+                // What was not written never reached the member: a full queue behind a broken connection must not
+                // carry events to the dead letters that nobody has seen.
+                Leaving::Lost if written => self.fail(offset, Failure::MemberLost, 0, now),
+                Leaving::Lost | Leaving::Released => self.release(offset),
+            }
+        }
+        self.members.leave(member);
+    }
+
+    /// Partitions have other owners.
+    pub(super) fn assign(&mut self, owners: Vec<Option<MemberNo>>, effects: &mut Vec<Effect>) {
+        if self.config.partitions.is_none() {
+            return;
+        }
+        self.owning = owners.iter().copied().flatten().collect();
+        self.owners = owners;
+        self.revoke_where(effects, |machine, entry, lease| {
+            machine.owner(entry.partition) != Some(lease.member)
+        });
+    }
+
+    /// Ends leases without failing them and tells their members.
+    pub(super) fn revoke_where(
+        &mut self,
+        effects: &mut Vec<Effect>,
+        ends: impl Fn(&Self, &Entry, &Lease) -> bool,
+    ) {
+        let ended: Vec<(MemberNo, LeaseRef)> = (self.table.leases())
+            .filter(|(_, entry, lease)| ends(self, entry, lease))
+            .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
+            .collect();
+        for (_, lease) in &ended {
+            self.release(lease.offset);
+        }
+        revoke(ended, effects);
+    }
+
+    /// Who gets the events of a partition.
+    pub(super) fn owner(&self, partition: u32) -> Option<MemberNo> {
+        self.owners.get(partition as usize).copied().flatten()
+    }
+
+    /// Gives back the credit of a lease that ends.
+    pub(super) fn give_back(&self, state: State) {
+        if let State::Leased(lease) = state
+            && let Some(member) = self.members.get(lease.member)
+        {
+            member.allowance.credit.put(1);
+        }
+    }
+
+    /// The lease if it is the current one of its event and the member's.
+    fn current(&self, member: MemberNo, lease: LeaseRef) -> Option<Lease> {
+        match self.table.get(lease.offset)?.state {
+            State::Leased(current) if current.serial == lease.serial && current.member == member => {
+                Some(current)
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends a lease that did not fail.
+    fn release(&mut self, offset: Offset) {
+        if let Some(entry) = self.table.get(offset) {
+            self.give_back(entry.state);
+        }
+        self.table.set(offset, State::Ready);
+    }
+
+    fn set_deadline(&mut self, offset: Offset, deadline: u64) {
+        // The last moment means that the event was not written.
+        let deadline = deadline.min(NO_DEADLINE - 1);
+        self.table.set_deadline(offset, deadline);
+        self.earliest_deadline = self.earliest_deadline.min(deadline);
+    }
+
+    /// Answers after the commit if anything changed, at once if nothing did.
+    fn answer(&mut self, reply: Option<ReplyNo>, stale: usize, of: usize, effects: &mut Vec<Effect>) {
+        match reply {
+            Some(reply) if stale == of => effects.push(Effect::Reply { reply, stale }),
+            Some(reply) => {
+                self.facts.replies.push((reply, stale));
+                self.facts.urgent = true;
+            }
+            None => {}
+        }
+    }
+}
+
+fn revoke(mut ended: Vec<(MemberNo, LeaseRef)>, effects: &mut Vec<Effect>) {
+    ended.sort_unstable();
+    for leases in ended.chunk_by(|a, b| a.0 == b.0) {
+        if let Some((member, _)) = leases.first() {
+            effects.push(Effect::Revoke(*member, leases.iter().map(|(_, lease)| *lease).collect()));
+        }
+    }
+}

@@ -1,0 +1,6 @@
+mod bench;
+mod model;
+mod rules;
+mod simulation;
+mod support;
+mod verdict;

@@ -1,0 +1,182 @@
+//! Who did what, as events of a topic.
+//!
+//! Records wait in a queue with a bound and are written by one task, so that no client waits for them. What finds no
+//! room is counted, and the next record says how many were lost.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use promethean_bus::limits::{Bucket, Rate};
+use promethean_bus::publish::Publish;
+use promethean_bus::{Bus, BusError, series};
+use promethean_delivery::Subject;
+use promethean_model::{Clock, TopicName};
+use serde::{Serialize, Serializer};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::auth::{Access, Identity};
+
+/// Records that wait to be written.
+const QUEUE_MAX: usize = 4_096;
+/// Records written at once.
+const BATCH_MAX: usize = 500;
+
+/// Takes records. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Audit {
+    topic: TopicName,
+    queue: mpsc::Sender<Record>,
+    /// Refusals are written no faster than this: a client can cause any number of them.
+    refusals: Arc<Bucket>,
+    clock: Arc<dyn Clock>,
+    /// Since the last record.
+    lost: Arc<AtomicU64>,
+    metrics: Arc<AuditSeries>,
+}
+
+/// Writes records.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    bus: Bus,
+    audit: Audit,
+    records: mpsc::Receiver<Record>,
+}
+
+impl Audit {
+    /// Takes records for the topic, which is made if it is not there.
+    pub(crate) async fn open(
+        bus: &Bus,
+        clock: Arc<dyn Clock>,
+        topic: &TopicName,
+    ) -> Result<(Self, Writer), BusError> {
+        bus.create_topic(topic).await?;
+        let (queue, records) = mpsc::channel(QUEUE_MAX);
+        let audit = Self {
+            topic: topic.clone(),
+            queue,
+            refusals: Arc::new(Bucket::new(Rate::new(20, 1_000), clock.monotonic_ms())),
+            clock,
+            lost: Arc::default(),
+            metrics: bus.metrics().registry().table(1).series(&[]),
+        };
+        Ok((audit.clone(), Writer { bus: bus.clone(), audit, records }))
+    }
+
+    /// Takes a record, or counts it as lost.
+    pub(crate) fn put(&self, record: Record) {
+        let too_many = record.is_refusal() && self.refusals.take(1, self.clock.monotonic_ms()).is_err();
+        if too_many || self.queue.try_send(record).is_err() {
+            self.lose(1);
+        }
+    }
+
+    fn lose(&self, count: u64) {
+        self.lost.fetch_add(count, Ordering::Relaxed);
+        self.metrics.lost.add(count);
+    }
+
+    /// Whether the topic of records lets this happen, whatever the client is allowed: nobody publishes to it, and only
+    /// who may everything changes it.
+    pub(crate) fn lets(&self, identity: &Identity, access: &Access<'_>) -> bool {
+        let is_ours =
+            |topic: &TopicName| *topic == self.topic || topic.base().is_some_and(|base| base == self.topic);
+        match access {
+            Access::Publish(topic) => !is_ours(topic),
+            Access::Manage(Subject::Topic(topic)) if is_ours(topic) => identity.may(&Access::Admin),
+            _ => true,
+        }
+    }
+}
+
+impl Writer {
+    /// Writes what comes until the gateway stops, and then what is there.
+    pub(crate) async fn run(mut self, stopping: CancellationToken) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        loop {
+            tokio::select! {
+                biased;
+                count = self.records.recv_many(&mut batch, BATCH_MAX) => if count == 0 { return },
+                () = stopping.cancelled() => return,
+            }
+            self.write(&mut batch).await;
+        }
+    }
+
+    async fn write(&self, batch: &mut Vec<Record>) {
+        let lost = self.audit.lost.swap(0, Ordering::Relaxed);
+        if let Some(first) = batch.first_mut() {
+            first.lost = lost;
+        }
+        let texts: Vec<String> = batch.drain(..).map(|record| record.json()).collect();
+        let events = texts.iter().map(|text| Publish::new(self.audit.topic.clone(), text.as_str())).collect();
+        let results = self.bus.publish_each(events).await;
+        if let Some(error) = results.iter().find_map(|result| result.as_ref().err()) {
+            let failed = results.iter().filter(|result| result.is_err()).count();
+            warn!(%error, failed, "records of who did what could not be written");
+            // Those that the first one told of are lost again with it.
+            let first_failed = results.first().is_some_and(Result::is_err);
+            self.audit.lost.fetch_add(if first_failed { lost } else { 0 }, Ordering::Relaxed);
+            self.audit.lose(failed as u64);
+        }
+        self.audit.metrics.written.add(results.iter().filter(|result| result.is_ok()).count() as u64);
+    }
+}
+
+series! {
+    /// Counts of all audit records.
+    struct AuditSeries [] {
+        written: Counter = "audit_records_total", "Audit records written.";
+        lost: Counter = "audit_records_lost_total", "Audit records lost.";
+    }
+}
+
+/// Who did what. It never holds a token.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Record {
+    /// The name of the identity, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
+    pub(crate) who: Option<Arc<str>>,
+    /// The address.
+    pub(crate) from: IpAddr,
+    /// `auth`, the id of an HTTP operation, or the op of a frame.
+    pub(crate) what: &'static str,
+    /// What it was done to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) on: Option<String>,
+    /// `ok`, or the code of the refusal.
+    pub(crate) outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) request_id: Option<String>,
+    /// How many records before this one were lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) lost: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::ref_option, reason = "as serde wants it")]
+fn text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
+}
+
+impl Record {
+    pub(crate) fn new(from: IpAddr, what: &'static str, outcome: &'static str) -> Self {
+        Self { who: None, from, what, on: None, outcome, request_id: None, lost: 0 }
+    }
+
+    /// Whether nothing was done, which a client can bring about as often as it likes.
+    fn is_refusal(&self) -> bool {
+        self.outcome != "ok"
+    }
+
+    fn json(&self) -> String {
+        // It has nothing that cannot be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}

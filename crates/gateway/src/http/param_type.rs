@@ -1,0 +1,158 @@
+//! Types of parameters: what is accepted, and how that is described. The two must say the same.
+
+use promethean_delivery::Subject;
+use promethean_model::{CollectionName, EventId, GroupName, TopicName};
+use serde_json::{Value, json};
+
+use crate::refusal::Refusal;
+
+/// The type of a parameter.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ParamType {
+    /// The name of a topic.
+    Topic,
+    /// The name of a topic that is not the system's.
+    UserTopic,
+    /// A topic or a pattern.
+    Subject,
+    /// The name of a group.
+    Group,
+    /// The name of a collection.
+    Collection,
+    /// The id of an event.
+    Id,
+    /// Any text.
+    Text,
+    /// Visible ASCII, as headers have it.
+    Ascii,
+    /// A whole number from and to.
+    Int(i64, i64),
+    /// A time, as people give it.
+    Moment,
+    /// An offset.
+    Offset,
+    /// An offset, or `none`.
+    OffsetOrNone,
+    /// A version of a schema, or `latest`.
+    Version,
+    /// `0` or `1`.
+    Flag,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// `offset` or `topic:offset`.
+    EventPlace,
+}
+
+/// JSON numbers are exact up to here in every language, and no topic gets so far.
+const OFFSET_MAX: u64 = (1 << 53) - 1;
+
+const WORD: &str = "[a-z0-9_-]+(:+[a-z0-9_-]+)*";
+const FIRST_USER_WORD: &str = "[a-z0-9-][a-z0-9_-]*(:+[a-z0-9_-]+)*";
+
+impl ParamType {
+    /// Refuses a value that is not of this type.
+    pub(super) fn check(&self, name: &str, value: &str) -> Result<(), Refusal> {
+        let bad =
+            |want: &str| Refusal::bad_request(format!("`{name}` is not {want}")).with("parameter", name);
+        let named = |error: promethean_bus::BusError| Refusal::from(error).with("parameter", name);
+        match self {
+            Self::Topic | Self::UserTopic => {
+                value.parse::<TopicName>().map(drop).map_err(|error| named(error.into()))
+            }
+            Self::Group => value.parse::<GroupName>().map(drop).map_err(|error| named(error.into())),
+            Self::Collection => {
+                value.parse::<CollectionName>().map(drop).map_err(|error| named(error.into()))
+            }
+            Self::Subject => value.parse::<Subject>().map(drop).map_err(|error| named(error.into())),
+            Self::Id => value.parse::<EventId>().map(drop).map_err(|error| {
+                Refusal::bad_request(format!("`{name}` is {error}")).with("parameter", name)
+            }),
+            Self::Text => Ok(()),
+            Self::Ascii => match value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+                true => Ok(()),
+                false => Err(bad("visible ASCII; send other text as a query parameter")),
+            },
+            Self::Int(min, max) => match integer::<i64>(value) {
+                Some(number) if (min..=max).contains(&&number) => Ok(()),
+                _ => Err(bad(&format!("a whole number from {min} to {max}; give one"))),
+            },
+            // What `now` is does not matter for whether it is a time.
+            Self::Moment => match promethean_model::Moment::parse(value, 0) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
+            },
+            Self::Offset => match offset(value) {
+                true => Ok(()),
+                false => Err(bad("an offset; give a whole number that is not negative")),
+            },
+            Self::OffsetOrNone => match value == "none" || offset(value) {
+                true => Ok(()),
+                false => Err(bad("an offset or `none`; give a whole number that is not negative, or `none`")),
+            },
+            Self::Version => {
+                match value == "latest" || integer::<u32>(value).is_some_and(|version| version > 0) {
+                    true => Ok(()),
+                    false => Err(bad("a version; give a whole number from 1, or `latest`")),
+                }
+            }
+            Self::Flag => match value == "0" || value == "1" {
+                true => Ok(()),
+                false => Err(bad("`0` or `1`; give one of them")),
+            },
+            Self::Word(words) => match words.contains(&value) {
+                true => Ok(()),
+                false => Err(bad(&format!("one of `{}`; give one of them", words.join("`, `")))),
+            },
+            Self::EventPlace => match value.rsplit_once(':') {
+                Some((topic, number)) if topic.parse::<TopicName>().is_ok() && offset(number) => Ok(()),
+                None if offset(value) => Ok(()),
+                _ => Err(bad(
+                    "an offset, or a topic and an offset as in `orders.placed:7`; leave it out to begin anew",
+                )),
+            },
+        }
+    }
+
+    /// The same as a JSON Schema.
+    pub(super) fn schema(&self) -> Value {
+        let topic = |first: &str| json!({"type": "string", "pattern": format!("^{first}(\\.{WORD})*$"), "maxLength": 180});
+        let whole = |least: i64| json!({"type": "integer", "minimum": least, "maximum": OFFSET_MAX});
+        match self {
+            Self::Topic => topic(WORD),
+            Self::UserTopic => topic(FIRST_USER_WORD),
+            Self::Subject => {
+                json!({"type": "string", "maxLength": 180,
+                    "anyOf": [topic(WORD), {"pattern": "^([a-z0-9-][a-z0-9_-]*\\.)+\\*\\*?$"}]})
+            }
+            Self::Group | Self::Collection => {
+                json!({"type": "string", "pattern": "^[A-Za-z0-9_.:-]+$", "maxLength": 120})
+            }
+            Self::Id => json!({"type": "string", "format": "uuid",
+                "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}),
+            Self::Text => json!({"type": "string"}),
+            Self::Ascii => json!({"type": "string", "pattern": "^([!-~]([ -~]*[!-~])?)?$"}),
+            Self::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
+            // Of the forms there are, the one for programs.
+            Self::Moment => json!({"type": "integer", "minimum": -(1_i64 << 53) + 1, "maximum": OFFSET_MAX}),
+            Self::Offset => whole(0),
+            Self::OffsetOrNone => json!({"oneOf": [whole(0), {"const": "none"}]}),
+            Self::Version => {
+                json!({"oneOf": [{"type": "integer", "minimum": 1, "maximum": u32::MAX}, {"const": "latest"}]})
+            }
+            Self::Flag => json!({"type": "integer", "enum": [0, 1]}),
+            Self::Word(words) => json!({"type": "string", "enum": words}),
+            Self::EventPlace => {
+                json!({"type": "string", "pattern": format!("^({WORD}(\\.{WORD})*:)?(0|[1-9][0-9]{{0,14}})$")})
+            }
+        }
+    }
+}
+
+/// Digits, with a sign at most before them; not the `+5` and `05` that other readers would understand differently.
+fn integer<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
+    text.parse::<T>().ok().filter(|number| number.to_string() == text)
+}
+
+fn offset(text: &str) -> bool {
+    integer::<u64>(text).is_some_and(|offset| offset <= OFFSET_MAX)
+}
