@@ -13,9 +13,9 @@ use super::{number, scan};
 use crate::error::BadSchema;
 use crate::validator;
 
-/// Where a document is in its own registry.
+/// The address of a document in its own registry.
 const ADDRESS: &str = "urn:promethean:compared";
-/// Parts of one document that are compiled, at most. Past it values are not evaluated, which costs decisions only.
+/// Parts of one document that are compiled, at most. Beyond it the check decides less, and never wrongly.
 const PARTS_MAX: u32 = 1_000;
 
 /// One of the two documents.
@@ -29,7 +29,7 @@ pub(super) struct SchemaDocument<'a> {
     parts: RefCell<HashMap<Rc<str>, Option<Rc<Validator>>>>,
     patterns: RefCell<HashMap<String, Option<Rc<Validator>>>>,
     compiled: Cell<u32>,
-    /// Why its parts cannot be looked at one by one, with the keyword that is to blame.
+    /// A keyword that keeps parts of the document from being looked at one by one: (pointer of its schema, keyword).
     odd: Option<(String, String)>,
 }
 
@@ -82,7 +82,8 @@ impl<'a> SchemaDocument<'a> {
         &self.whole
     }
 
-    /// What a node refers to, when it refers to something. In draft 7 that hides all else of the node.
+    /// The target of a schema's `$ref`, or the reference itself if it has no target here. In draft 7 a `$ref` hides all
+    /// other keywords of the schema.
     pub(super) fn reference(
         &self,
         schema: &'a Map<String, Value>,
@@ -109,7 +110,7 @@ impl<'a> SchemaDocument<'a> {
         })
     }
 
-    /// Whether a part of the document accepts a value; `None` when that cannot be told.
+    /// Whether a part of the document accepts a value; `None` if the part cannot be compiled.
     pub(super) fn accepts(&self, node: &SchemaNode<'a>, value: &Value) -> Option<bool> {
         if node.at.is_empty() {
             return Some(self.whole.is_valid(value));
@@ -129,7 +130,7 @@ impl<'a> SchemaDocument<'a> {
         part.map(|part| part.is_valid(value))
     }
 
-    /// Answers without a validator where `type`, `enum` and `const` are all that is said.
+    /// Answers without a validator, for schemas with no keywords but `type`, `enum` and `const`.
     fn accepts_plainly(&self, node: &SchemaNode<'a>, value: &Value) -> Option<bool> {
         let schema = match node.schema {
             Value::Bool(answer) => return Some(*answer),
@@ -152,7 +153,7 @@ impl<'a> SchemaDocument<'a> {
         Some(answer)
     }
 
-    /// Whether a pattern matches a text; `None` when that cannot be told.
+    /// Whether a pattern matches a text; `None` if the pattern cannot be compiled.
     pub(super) fn matches(&self, pattern: &str, text: &str) -> Option<bool> {
         let known = self.patterns.borrow().get(pattern).cloned();
         let compiled = known.unwrap_or_else(|| {

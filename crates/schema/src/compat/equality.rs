@@ -1,4 +1,4 @@
-//! Whether two schemas say the same word for word, annotations aside and references followed.
+//! Whether two schemas say the same, word for word. Annotations do not matter, and references are followed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use super::node::{DocumentSide, SchemaNode};
 use super::number::equal;
 use super::shape::SchemaPair;
 
-/// Keywords below which there are schemas.
+/// Keywords whose value is a schema or a list of schemas.
 const SCHEMAS: [&str; 14] = [
     "allOf",
     "anyOf",
@@ -26,9 +26,9 @@ const SCHEMAS: [&str; 14] = [
     "propertyNames",
     "unevaluatedItems",
 ];
-/// Keywords below which there are names of schemas.
+/// Keywords whose value is a map from names to schemas.
 const MAPS: [&str; 4] = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
-/// Keywords below which there is data.
+/// Keywords whose value is data.
 const DATA: [&str; 24] = [
     "type",
     "enum",
@@ -55,12 +55,12 @@ const DATA: [&str; 24] = [
     "contentMediaType",
     "$dynamicAnchor",
 ];
-/// Steps into each other that are compared, at most.
+/// How deep two schemas are compared.
 const DEPTH_MAX: usize = 160;
 
 type Pair = ((DocumentSide, Rc<str>), (DocumentSide, Rc<str>));
 
-/// Remembers what was compared.
+/// Compares schemas, and remembers the answers.
 #[derive(Default)]
 pub(super) struct EqualityCache {
     known: HashMap<Pair, bool>,
@@ -91,7 +91,7 @@ impl EqualityCache {
 
 struct EqualityCheck<'d, 'a> {
     docs: &'d SchemaPair<'a>,
-    /// Pairs under way; equal as far as anything finite can tell.
+    /// Pairs under way. A pair that is met again below itself is taken for equal: instances are finite.
     assumed: HashSet<Pair>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> EqualityCheck<'_, 'a> {
         })
     }
 
-    /// Whether the documents are equal down to the last word, so that even a dynamic reference finds the same.
+    /// Whether the whole documents are equal, so that even dynamic references have the same targets.
     fn documents(&self) -> bool {
         equal(self.docs.writes.root().schema, self.docs.reads.root().schema)
     }

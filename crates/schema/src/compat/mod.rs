@@ -1,4 +1,4 @@
-//! Whether a new schema fits an old one: structurally, and with an instance to show when it does not.
+//! The check of whether a new schema fits an old one.
 //!
 //! ```
 //! use promethean_schema::compat::{CompatDirection, Undeclared, Verdict, check};
@@ -12,8 +12,18 @@
 //! assert_eq!(report.verdict, Verdict::Incompatible);
 //! ```
 //!
-//! It answers three ways. *Compatible* was proved. *Incompatible* comes with an instance that both validators were
-//! asked about. What is neither is *undecidable*, with the place that the proof stopped at.
+//! There are three verdicts. *Compatible* was proved. *Incompatible* comes with an instance that both validators were
+//! asked about. Anything else is *undecidable*, with the place where the proof stopped.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `document`, `scan`, `node` | one schema document, what a first look at it finds, and places in it |
+//! | `types`, `number` | sets of JSON types; numbers compared by value |
+//! | `equality` | whether two schemas say the same |
+//! | `shape` | schemas without unions: one way in which an instance can be valid |
+//! | `prover` | the proof, and what does not hold |
+//! | `example` | instances that show it |
+//! | `report` | the verdict, and its findings |
 
 mod document;
 mod equality;
@@ -40,18 +50,18 @@ use node::DocumentSide;
 use prover::Prover;
 use shape::SchemaPair;
 
-/// Which way a check goes.
+/// The direction of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompatDirection {
-    /// Every instance of the old schema is one of the new.
+    /// Every instance of the old schema must be one of the new schema.
     Backward,
-    /// Every instance of the new schema is one of the old.
+    /// Every instance of the new schema must be one of the old schema.
     Forward,
 }
 
 impl CompatDirection {
-    /// Which ways a topic's rule asks for, and whether against every version.
+    /// The directions that a topic's rule asks for, and whether against every version or only the latest.
     #[must_use]
     pub const fn asked_by(compat: Compat) -> (&'static [Self], bool) {
         match compat {
@@ -65,7 +75,7 @@ impl CompatDirection {
         }
     }
 
-    /// The schema whose instances are looked at, and the one that must accept them.
+    /// The names of the schema whose instances are looked at, and of the one that must accept them.
     fn sides(self) -> (&'static str, &'static str) {
         match self {
             Self::Backward => ("old", "new"),
@@ -83,12 +93,12 @@ impl fmt::Display for CompatDirection {
     }
 }
 
-/// How much a check may do.
+/// The bounds of a check.
 #[derive(Debug, Clone, Copy)]
 struct CheckLimits {
-    /// Pairs of places that are compared.
+    /// Pairs of places that are compared, at most.
     steps_max: u64,
-    /// Instances that are tried as examples.
+    /// Instances that are tried as examples, at most.
     tries_max: u64,
 }
 
@@ -100,7 +110,7 @@ pub fn check(old: &Value, new: &Value, direction: CompatDirection, undeclared: U
     check_within(old, new, direction, undeclared, LIMITS).0
 }
 
-/// Checks one direction, and tells how many steps it took.
+/// Checks one direction, and returns also how many steps it took.
 fn check_within(
     old: &Value,
     new: &Value,
@@ -139,7 +149,7 @@ fn check_within(
 
 #[cfg(test)]
 mod tests {
-    //! Bounds: large, deep, wide and recursive schemas take a bounded number of steps and no stack.
+    //! Large, deep, wide and recursive schemas take a bounded number of steps, and no deep recursion.
 
     use serde_json::{Value, json};
 
@@ -266,7 +276,7 @@ mod tests {
         assert_eq!(verdict, Verdict::Compatible);
         assert!(steps < 5_000, "{steps}");
         assert_ne!(run(&expression("number"), &expression("integer")).0, Verdict::Compatible);
-        // Nothing finite is in it, and no proof needs to know.
+        // It accepts no finite instance; the check need not find that out, but must end.
         let endless = json!({ "type": "object", "properties": { "a": { "$ref": "#" } }, "required": ["a"] });
         run(&endless, &json!({ "type": "string" }));
     }

@@ -1,4 +1,4 @@
-//! Places in the two documents, and what holds at one place of an instance.
+//! Places in the two documents, and the schemas that apply to one place of an instance.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -32,14 +32,14 @@ impl<'a> SchemaNode<'a> {
         self.schema.get(keyword)
     }
 
-    /// The schema below a keyword, when one is there.
+    /// The schema under a keyword, if there is one.
     pub(super) fn child(&self, keyword: &str) -> Option<Self> {
         let schema = self.get(keyword)?;
         let fits = schema.is_object() || schema.is_boolean();
         fits.then(|| Self { side: self.side, at: join(&self.at, &[keyword]), schema })
     }
 
-    /// The schemas of a list below a keyword.
+    /// The schemas of the list under a keyword.
     pub(super) fn list(&self, keyword: &str) -> Vec<Self> {
         let Some(Value::Array(list)) = self.get(keyword) else { return Vec::new() };
         let node = |(index, schema)| Self {
@@ -50,14 +50,14 @@ impl<'a> SchemaNode<'a> {
         list.iter().enumerate().map(node).collect()
     }
 
-    /// The schema of a name in a map below a keyword.
+    /// The schema of a name in the map under a keyword.
     pub(super) fn entry(&self, keyword: &str, name: &str) -> Option<Self> {
         let schema = self.get(keyword)?.as_object()?.get(name)?;
         let fits = schema.is_object() || schema.is_boolean();
         fits.then(|| Self { side: self.side, at: join(&self.at, &[keyword, name]), schema })
     }
 
-    /// The names of a map below a keyword.
+    /// The names of the map under a keyword.
     pub(super) fn names(&self, keyword: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.get(keyword)
             .and_then(Value::as_object)
@@ -80,7 +80,7 @@ impl<'a> SchemaNode<'a> {
     }
 }
 
-/// A JSON pointer with more steps.
+/// Appends steps to a JSON pointer.
 pub(super) fn join(at: &str, steps: &[&str]) -> Rc<str> {
     let mut path = at.to_owned();
     for step in steps {
@@ -91,13 +91,13 @@ pub(super) fn join(at: &str, steps: &[&str]) -> Rc<str> {
     path.into()
 }
 
-/// All of these schemas hold at one place of an instance.
+/// Schemas, values and types that a value at one place of an instance must all satisfy.
 #[derive(Debug, Clone)]
 pub(super) struct Conjunction<'a> {
     pub(super) nodes: Vec<SchemaNode<'a>>,
-    /// It is one of these values.
+    /// The value must be one of these.
     pub(super) values: Option<Vec<Value>>,
-    /// It is of one of these types.
+    /// The value must be of one of these types.
     pub(super) types: TypeSet,
 }
 
@@ -106,20 +106,20 @@ impl<'a> Conjunction<'a> {
         Self { nodes, values: None, types: TypeSet::ALL }
     }
 
-    /// Whether nothing is said.
+    /// Whether every value satisfies it.
     pub(super) fn is_anything(&self) -> bool {
         self.values.is_none()
             && self.types == TypeSet::ALL
             && self.nodes.iter().all(|node| says_nothing(node.schema))
     }
 
-    /// Whether one of the schemas is plainly false.
+    /// Whether it is plain that no value satisfies it.
     pub(super) fn is_nothing(&self) -> bool {
         self.nodes.iter().any(|node| node.schema == &Value::Bool(false))
             || self.values.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Tells it from every other; the order of schemas does not matter.
+    /// A text that identifies it; the order of schemas does not matter.
     pub(super) fn key(&self) -> String {
         let mut keys: Vec<_> = self.nodes.iter().map(SchemaNode::key).collect();
         keys.sort();

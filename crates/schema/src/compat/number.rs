@@ -46,7 +46,7 @@ impl ExactNumber {
         }
     }
 
-    /// The largest whole number that is not above; `None` for a huge one.
+    /// The largest whole number that is not above it; `None` for a huge number.
     pub(super) fn floor(self) -> Option<i128> {
         match self {
             Self::Whole(whole) => Some(whole),
@@ -65,7 +65,7 @@ fn compare_mixed(float: f64, whole: i128) -> Ordering {
     match ExactNumber::Float(float).floor() {
         None if float > 0.0 => Ordering::Greater,
         None => Ordering::Less,
-        // A float that is left as one and is not huge has a fraction: it is above its floor.
+        // A number that is kept as a float and is not huge has a fraction, so it is above its floor.
         Some(floor) if whole <= floor => Ordering::Greater,
         Some(_) => Ordering::Less,
     }

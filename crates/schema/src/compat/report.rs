@@ -1,4 +1,4 @@
-//! What a check answers.
+//! The answer of a check: a verdict, with findings.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::{CompatDirection, Undeclared};
 pub enum Verdict {
     /// It was proved.
     Compatible,
-    /// An instance refutes it.
+    /// An instance was found that the one schema accepts and the other refuses.
     Incompatible,
     /// Neither a proof nor an instance was found.
     Undecidable,
@@ -31,7 +31,8 @@ impl Verdict {
     }
 }
 
-/// Which rule a finding breaks, from the schema that wrote an instance to the one that reads it. The words are stable.
+/// The rule that a finding is about. The words are stable, and are said from the schema that writes an instance to the one
+/// that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words say it; docs/compatibility.md has a row for each")]
@@ -79,12 +80,12 @@ impl CompatRule {
     }
 }
 
-/// One thing that stands in the way.
+/// One reason why schemas are not compatible, or why that could not be decided.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompatFinding {
     /// `incompatible` or `undecidable`.
     pub verdict: Verdict,
-    /// Which way it was checked.
+    /// The direction of the check.
     pub direction: CompatDirection,
     /// The rule.
     pub rule: CompatRule,
@@ -106,12 +107,12 @@ pub struct CompatFinding {
     pub example: Option<Value>,
 }
 
-/// The answer with its reasons.
+/// The answer of a check, with its reasons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CompatReport {
     /// The worst of the findings; compatible when there is none.
     pub verdict: Verdict,
-    /// What stands in the way; empty when compatible.
+    /// The reasons; empty when compatible.
     pub findings: Vec<CompatFinding>,
 }
 
@@ -123,7 +124,7 @@ impl CompatReport {
     }
 }
 
-/// Characters of a value that a line shows.
+/// Characters of a value that a line shows, at most.
 const SHOWN_MAX: usize = 160;
 
 impl fmt::Display for CompatFinding {
@@ -299,7 +300,7 @@ fn fix_object(
     })
 }
 
-/// What to change where the check could not look.
+/// What to change where the check could not decide.
 fn fix_unseen(rule: CompatRule, name: &str) -> String {
     match rule {
         CompatRule::ReferenceUnresolvable => format!("Point {name} at a part of the same document."),

@@ -1,4 +1,4 @@
-//! Looks through a whole document once, before anything is compared.
+//! The scan of a whole document, before it is compared.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -30,24 +30,24 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
     ANNOTATIONS.contains(&keyword)
 }
 
-/// Below these is data.
+/// Keywords whose value is data.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
-/// Below these is a map from names to schemas.
+/// Keywords whose value is a map from names to schemas.
 const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
-/// Below these is a schema, or a list of them, about the same place of an instance.
+/// Keywords whose value is a schema, or a list of schemas, about the same place of an instance.
 const IN_PLACE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 
-/// What a document holds beside its rules.
+/// What the scan of a document found.
 #[derive(Default)]
 pub(super) struct DocumentScan<'a> {
-    /// Plain names of places.
+    /// Anchors, and the pointers of their schemas.
     pub(super) anchors: HashMap<&'a str, String>,
     /// A keyword whose meaning depends on more than its place: (pointer of the schema it is in, keyword).
     pub(super) odd: Option<(String, String)>,
 }
 
-/// Collects anchors, and finds what keeps parts of the document from being looked at one by one.
+/// Collects anchors, and finds a keyword that keeps parts of the document from being looked at one by one.
 pub(super) fn look_at(root: &Value) -> DocumentScan<'_> {
     let mut seen = DocumentScan::default();
     let mut open = vec![(Rc::<str>::from(""), root, false)];
@@ -91,7 +91,7 @@ fn note<'a>(seen: &mut DocumentScan<'a>, at: &str, schema: &'a Map<String, Value
     }
 }
 
-/// Finds a schema that asks for itself about the same place of an instance, which has no meaning.
+/// Finds a schema that refers to itself for the same place of an instance, which has no meaning.
 pub(super) fn find_loop(doc: &SchemaDocument<'_>) -> Option<(String, String)> {
     let mut done = HashSet::new();
     let mut roots = vec![doc.root()];
@@ -137,7 +137,7 @@ fn loop_from<'a>(
     }
 }
 
-/// The schemas that a schema asks about the same place of an instance.
+/// The schemas that a schema applies to the same place of an instance.
 fn in_place<'a>(doc: &SchemaDocument<'a>, node: &SchemaNode<'a>) -> Vec<SchemaNode<'a>> {
     let Some(schema) = node.object() else { return Vec::new() };
     let target = doc.reference(schema).and_then(Result::ok);
@@ -155,7 +155,7 @@ fn in_place<'a>(doc: &SchemaDocument<'a>, node: &SchemaNode<'a>) -> Vec<SchemaNo
     nodes
 }
 
-/// The schemas that a schema asks about places below.
+/// The schemas that a schema applies to places below.
 fn below<'a>(node: &SchemaNode<'a>) -> Vec<SchemaNode<'a>> {
     let mut nodes = Vec::new();
     for keyword in ["properties", "patternProperties"] {

@@ -18,7 +18,7 @@ impl TypeSet {
     pub(super) const OBJECT: Self = Self(64);
     pub(super) const ALL: Self = Self(127);
 
-    /// What a union is split into.
+    /// The types that a union is split into.
     pub(super) const EACH: [Self; 6] =
         [Self::NULL, Self::BOOLEAN, Self::NUMBER, Self::STRING, Self::ARRAY, Self::OBJECT];
 
@@ -42,7 +42,7 @@ impl TypeSet {
         self == Self::NONE
     }
 
-    /// What the keyword `type` says.
+    /// The types that the keyword `type` lists; all types without it.
     pub(super) fn of_keyword(keyword: Option<&Value>) -> Self {
         match keyword {
             Some(Value::String(name)) => Self::of_name(name),

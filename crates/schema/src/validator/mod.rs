@@ -1,6 +1,6 @@
-//! Compiles a JSON Schema the way every part of the bus does.
+//! Compiles a JSON Schema into a validator, the same way for every user.
 //!
-//! Drafts 2020-12 and 7. Formats are checked in both. Patterns run on the linear engine, so that no payload can make
+//! Drafts 2020-12 and 7 are understood, and formats are checked in both. Patterns run on the linear engine, so that no payload can make
 //! a pattern slow. A reference stays inside its document.
 
 pub use jsonschema::Validator;
@@ -20,7 +20,7 @@ pub fn compile(schema: &Value) -> Result<Validator, BadSchema> {
     compile_weighed(schema).map(|(validator, _)| validator)
 }
 
-/// Compiles a schema, and says how many bytes its patterns take.
+/// Compiles a schema. Returns the validator, and the bytes that its patterns take.
 pub fn compile_weighed(schema: &Value) -> Result<(Validator, usize), BadSchema> {
     let draft = draft_of(schema)?;
     depth::check(schema).map_err(BadSchema::whole)?;
@@ -59,7 +59,7 @@ pub(crate) fn compile_part(
     options(draft).with_registry(registry).build(&reference).ok()
 }
 
-/// A JSON pointer as it is written behind the `#` of an address.
+/// Writes a JSON pointer as the fragment of an address, behind the `#`.
 fn fragment(pointer: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~$!&'()*+,;=:@".contains(&byte);
     let mut text = String::with_capacity(pointer.len());
@@ -73,12 +73,12 @@ fn fragment(pointer: &str) -> String {
     text
 }
 
-/// What is the same for every schema.
+/// The options of the validator, equal for every schema.
 pub(crate) fn options<'a>(draft: Draft) -> ValidationOptions<'a> {
     options_with(draft, PATTERN_BYTES_MAX)
 }
 
-/// The same, with patterns of at most so many bytes.
+/// The options of the validator, with patterns of at most so many bytes.
 fn options_with<'a>(draft: Draft, pattern_bytes_max: usize) -> ValidationOptions<'a> {
     let patterns = PatternOptions::regex().size_limit(pattern_bytes_max).dfa_size_limit(PATTERN_BYTES_MAX);
     jsonschema::options()

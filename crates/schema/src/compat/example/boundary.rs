@@ -8,7 +8,7 @@ use crate::compat::node::{Conjunction, SchemaNode};
 use crate::compat::shape::{SchemaPair, ValueShape};
 use crate::compat::types::TypeSet;
 
-/// Values of every kind, the odd ones first.
+/// Values of every kind, the unusual ones first.
 pub(crate) fn anything() -> Vec<Value> {
     vec![
         json!(null),
@@ -123,7 +123,7 @@ pub(crate) fn lists_with_twins<'a>(docs: &SchemaPair<'a>, shape: &ValueShape<'a>
     lists
 }
 
-/// Lists that hold many, and none, of what is asked for.
+/// Lists that hold many, and none, of the items that `contains` asks for.
 pub(crate) fn lists_for_contains<'a>(
     docs: &SchemaPair<'a>,
     shape: &ValueShape<'a>,

@@ -7,10 +7,10 @@ use crate::compat::Undeclared;
 use crate::compat::node::Conjunction;
 use crate::compat::shape::{SchemaPair, ValueShape, flatten};
 
-/// How deep an instance is looked at for undeclared properties.
+/// How deep an instance is searched for undeclared properties.
 const DEPTH_MAX: usize = 64;
 
-/// Whether the one document accepts an instance and the other refuses it.
+/// Whether an instance shows an incompatibility: the one document accepts it and the other refuses it.
 pub(crate) fn shows(docs: &SchemaPair<'_>, instance: &Value) -> bool {
     docs.writes.whole().is_valid(instance)
         && !docs.reads.whole().is_valid(instance)
@@ -18,7 +18,7 @@ pub(crate) fn shows(docs: &SchemaPair<'_>, instance: &Value) -> bool {
             || is_declared(docs, &Conjunction::of(vec![docs.writes.root()]), instance, DEPTH_MAX))
 }
 
-/// Whether an instance holds only what is declared, in one of the ways that it can be what the schemas ask for.
+/// Whether an instance holds only declared properties, in one of the shapes that the schemas have.
 fn is_declared<'a>(docs: &SchemaPair<'a>, all: &Conjunction<'a>, value: &Value, depth: usize) -> bool {
     if depth == 0 {
         return false;
@@ -39,28 +39,29 @@ fn is_declared<'a>(docs: &SchemaPair<'a>, all: &Conjunction<'a>, value: &Value, 
     })
 }
 
-/// How a place is reached from the one above.
+/// The step from a place of an instance to one below.
 #[derive(Debug, Clone)]
 pub(crate) enum InstanceStep {
-    /// The property of that name.
+    /// To the property of that name.
     Name(String),
-    /// The item at that index.
+    /// To the item at that index.
     Index(usize),
-    /// It is the name of a property.
+    /// To the name of a property.
     Key,
 }
 
-/// One step down into an instance.
+/// One step down into an instance, with the shape of the place above.
 #[derive(Debug, Clone)]
 pub(crate) struct InstanceFrame<'a> {
-    /// What is above.
+    /// The shape of the place above.
     pub(crate) shape: ValueShape<'a>,
     pub(crate) step: InstanceStep,
     /// The step as findings show it.
     pub(crate) shown: String,
 }
 
-/// Instances that hold a value at a place: with as little as possible around it, and with all.
+/// Makes instances of the whole document that hold a value at a place: with as little as possible around it, and with all
+/// that is named.
 pub(crate) fn embed<'a>(docs: &SchemaPair<'a>, frames: &[InstanceFrame<'a>], value: Value) -> Vec<Value> {
     let mut wholes = vec![value];
     for frame in frames.iter().rev() {

@@ -11,7 +11,7 @@ use crate::compat::number::{ExactNumber, equal};
 use crate::compat::shape::{SchemaPair, ValueShape, flatten};
 use crate::compat::types::TypeSet;
 
-/// How deep values are made.
+/// How deep values are nested.
 const DEPTH_MAX: usize = 6;
 /// Values of one schema, at most.
 const VALUES_MAX: usize = 40;
@@ -20,7 +20,7 @@ const WORK_MAX: u32 = 1_500;
 /// Lengths that are made for a bound, at most.
 pub(super) const LENGTH_MAX: u64 = 4_096;
 
-/// Makes values, within a bound on the work.
+/// Makes values that schemas accept, within a bound on the work.
 pub(super) struct Sampler<'d, 'a> {
     pub(super) docs: &'d SchemaPair<'a>,
     work: Cell<u32>,
@@ -52,7 +52,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
         values
     }
 
-    /// One value that all of the schemas accept, as small as can be.
+    /// One small value that all of the schemas accept.
     fn one(&self, all: &Conjunction<'a>, depth: usize) -> Option<Value> {
         if !self.may_work(depth) || all.is_nothing() {
             return None;

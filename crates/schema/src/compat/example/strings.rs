@@ -1,16 +1,16 @@
-//! Strings that schemas may accept. Nothing rests on it that they do: every instance is verified.
+//! Strings that schemas may accept. They are guesses: every instance is checked by both validators later.
 
 use serde_json::Value;
 
 use crate::compat::shape::ValueShape;
 
-/// Strings that many patterns are about.
+/// Strings that match many common patterns.
 const COMMON: [&str; 18] = [
     "", "a", "A", "0", "1", "-", " ", "ab", "abc", "ABC", "a1", "123", "a-b", "a.b", "a@b.co", "1.5", "true",
     "Zz_9",
 ];
 
-/// A text of each format, and one of none.
+/// A text of a format; some text for an unknown format.
 fn of_format(format: &str) -> &'static str {
     match format {
         "date" => "2024-02-29",
@@ -78,13 +78,13 @@ pub(super) fn like(pattern: &str) -> Vec<String> {
 /// Reads a pattern and writes a text that it may match.
 struct Writer<'p> {
     rest: std::iter::Peekable<std::str::Chars<'p>>,
-    /// Repeats beyond those that are asked for.
+    /// Repeats beyond the least number.
     extra: usize,
-    /// Which of several is chosen.
+    /// Which of several alternatives is chosen.
     pick: usize,
 }
 
-/// Groups inside of each other, and characters of a text, at most.
+/// Groups nested in each other, and characters of a text, at most.
 const DEPTH_MAX: usize = 20;
 const TEXT_MAX: usize = 8_192;
 

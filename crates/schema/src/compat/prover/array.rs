@@ -1,4 +1,4 @@
-//! Arrays.
+//! The checks of arrays.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ impl<'a> Prover<'_, 'a> {
     fn items(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, most: u64) -> bool {
         let (first, rest) = items_of(self.docs, reads);
         let mut proved = true;
-        // Behind the longer of the two beginnings all items are alike; one index stands for them.
+        // Behind the longer of the two prefixes all items are alike; one index stands for them.
         let alike = first.len().max(shape.prefix_len(self.docs));
         for index in 0..=alike {
             let Some(asked) = first.get(index).or(rest.as_ref()) else { continue };
@@ -136,7 +136,7 @@ impl<'a> Prover<'_, 'a> {
             let counts = !self.docs.of(part.side).is_draft_7();
             let min = if counts { part.count("minContains").unwrap_or(1) } else { 1 };
             let Some(own) = part.child("contains").filter(|_| min >= asked_min) else { return false };
-            // What `contains` matches it does not declare: an item is read by `items`, and may hold more.
+            // `contains` declares nothing: which properties an item may hold is said by `items`.
             if self.docs.undeclared == Undeclared::Absent {
                 return self.same.are(self.docs, &own, asked);
             }
@@ -157,7 +157,7 @@ impl<'a> Prover<'_, 'a> {
         })
     }
 
-    /// Whether every item is as asked.
+    /// Whether every item satisfies a schema.
     fn all_items(&mut self, shape: &ValueShape<'a>, asked: &SchemaNode<'a>, most: u64) -> bool {
         (0..=shape.prefix_len(self.docs)).all(|index| {
             let own = shape.item(self.docs, index);

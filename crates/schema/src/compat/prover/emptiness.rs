@@ -1,4 +1,4 @@
-//! Whether nothing can be as a shape asks.
+//! Whether a shape has no value at all.
 
 use super::proof::Prover;
 use crate::compat::node::{Conjunction, SchemaNode};
@@ -6,7 +6,7 @@ use crate::compat::number::range_is_empty;
 use crate::compat::shape::{ValueShape, flatten};
 use crate::compat::types::TypeSet;
 
-/// How deep contradictions are looked for.
+/// How deep contradictions are searched for.
 const DEPTH_MAX: usize = 4;
 
 impl<'a> Prover<'_, 'a> {
@@ -30,7 +30,7 @@ impl<'a> Prover<'_, 'a> {
         empty
     }
 
-    /// Whether nothing is as a shape and also as a schema.
+    /// Whether no value is known to be both of a shape and of a schema.
     pub(super) fn is_apart(&mut self, shape: &ValueShape<'a>, node: &SchemaNode<'a>) -> bool {
         shape.and(self.docs, node).iter().all(|both| self.is_empty(both))
     }
@@ -74,7 +74,7 @@ impl<'a> Prover<'_, 'a> {
         all.is_nothing() || flatten(self.docs, all).iter().all(|shape| self.is_empty(shape))
     }
 
-    /// Whether all of it is what a schema that does not hold accepts.
+    /// Whether a schema under `not` accepts every value of a shape.
     fn is_denied(&mut self, shape: &ValueShape<'a>) -> bool {
         if shape.nots.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! Findings: what does not hold, with an instance that shows it.
+//! Reporting what does not hold, with an instance that shows it.
 
 use serde_json::Value;
 
@@ -12,20 +12,20 @@ use crate::compat::shape::ValueShape;
 /// Findings that are listed, at most.
 const FINDINGS_MAX: usize = 64;
 
-/// What went wrong at a keyword of the schema that reads.
+/// A check that failed at a keyword of the schema that reads.
 pub(super) struct Failure<'n, 'a> {
     pub(super) rule: CompatRule,
     pub(super) node: &'n SchemaNode<'a>,
-    /// The keyword, and a name below it.
+    /// The keyword, and a name under it.
     pub(super) at: &'n [&'n str],
-    /// What the schema that writes says there.
+    /// The value of the keyword in the schema that writes.
     pub(super) writes: Option<Value>,
-    /// Instances that may show it.
+    /// Values that may show it.
     pub(super) tries: Vec<Value>,
 }
 
 impl<'a> Prover<'_, 'a> {
-    /// Notes that something does not hold, with an instance that shows it when one is found. Always false.
+    /// Records a failed check as a finding, with an instance that shows it if one is found. Always returns false.
     pub(super) fn fail(&mut self, fail: Failure<'_, 'a>, shape: &ValueShape<'a>) -> bool {
         let subject = self.subject.take();
         if self.quiet > 0 {
@@ -70,7 +70,7 @@ impl<'a> Prover<'_, 'a> {
         false
     }
 
-    /// An instance of the whole document that one accepts and the other refuses.
+    /// Finds an instance of the whole document that shows it.
     fn example(&mut self, shape: &ValueShape<'a>, tries: Vec<Value>) -> Option<Value> {
         let sampled = example::of_shape(self.docs, shape);
         for one in tries.into_iter().chain(sampled) {
@@ -87,7 +87,7 @@ impl<'a> Prover<'_, 'a> {
         None
     }
 
-    /// When nothing was shown so far, instances of all kinds are tried.
+    /// Tries instances of all kinds, if no finding has an example yet.
     pub(super) fn look_for_any_example(&mut self) {
         if self.findings.is_empty() || self.findings.iter().any(|finding| finding.example.is_some()) {
             return;

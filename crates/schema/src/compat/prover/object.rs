@@ -1,4 +1,4 @@
-//! Objects.
+//! The checks of objects.
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ impl<'a> Prover<'_, 'a> {
         let writes = Some(Value::from(own.iter().copied().collect::<Vec<_>>()));
         let mut proved = true;
         for name in missing {
-            // The finding is at the keyword, and its fix names the property.
+            // The path of the finding ends at the keyword, so the subject names the property.
             let without = ValueShape { absent: [name.to_owned()].into(), ..shape.clone() };
             let fail = Failure {
                 rule: CompatRule::RequiredAdded,
@@ -100,7 +100,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    /// One property, or with `shown` as `*` one that stands for many.
+    /// Checks one property. With `*` as `shown`, it stands for many.
     fn one_property(
         &mut self,
         shape: &ValueShape<'a>,
@@ -116,7 +116,7 @@ impl<'a> Prover<'_, 'a> {
         if self.quietly(|prover| prover.below(through_name(shape, name, shown), own, asked)) {
             return true;
         }
-        // The reader knows a property that the open writer says nothing of.
+        // The schema that reads declares a property that the open object which writes does not declare.
         self.frames.push(through_name(shape, name, shown));
         let anything = ValueShape::new(TypeSet::ALL, None);
         let tries = example::anything_but(self.docs, asked);
@@ -162,7 +162,7 @@ impl<'a> Prover<'_, 'a> {
         let named: Vec<String> = shape.named(self.docs).into_iter().map(str::to_owned).collect();
         for name in named {
             let listed = reads.entry("properties", &name).is_some();
-            // A pattern that cannot be matched is taken as not matching: the property must pass both ways.
+            // A pattern that cannot be compiled is taken for one that does not match, so the property is checked here too.
             let mut patterns = reads.names("patternProperties");
             if listed
                 || patterns.any(|pattern| self.docs.of(reads.side).matches(pattern, &name) == Some(true))
@@ -197,7 +197,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    /// A property that the reader does not allow at all.
+    /// Reports a property that the schema that reads does not allow at all.
     fn refused(
         &mut self,
         shape: &ValueShape<'a>,
@@ -292,7 +292,7 @@ impl<'a> Prover<'_, 'a> {
         let asked = reads.child("unevaluatedProperties").filter(|asked| asked.schema != &Value::Bool(true));
         let Some(asked) = asked else { return true };
         let plain = additional(self.docs, reads).is_some_and(|additional| additional.at == asked.at);
-        // Beside additionalProperties nothing is left that was not evaluated.
+        // Beside `additionalProperties` no property is left unevaluated.
         if plain || reads.get("additionalProperties").is_some() || self.docs.of(reads.side).is_draft_7() {
             return true;
         }
@@ -310,7 +310,7 @@ impl<'a> Prover<'_, 'a> {
     }
 }
 
-/// Whether a shape says anything of a property, be it that it may hold anything.
+/// Whether a shape mentions a property, even if only to allow any value.
 fn says_anything_of(shape: &ValueShape<'_>, name: &str) -> bool {
     shape
         .parts

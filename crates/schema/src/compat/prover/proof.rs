@@ -1,4 +1,4 @@
-//! The proof itself: places of both documents compared, pair by pair.
+//! The proof: places of both documents compared, pair by pair.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::compat::shape::{SchemaPair, ValueShape, flatten};
 use crate::compat::types::TypeSet;
 use crate::compat::{CheckLimits, CompatDirection};
 
-/// How deep places are compared below each other.
+/// How deep places of an instance are compared.
 const DEPTH_MAX: usize = 96;
 
 /// A proof under way.
@@ -22,16 +22,16 @@ pub(crate) struct Prover<'d, 'a> {
     pub(super) direction: CompatDirection,
     pub(super) limits: CheckLimits,
     pub(super) steps: u64,
-    /// Above zero nothing is reported: it is only tried.
+    /// Above zero, failures are not reported: the prover only tries.
     pub(super) quiet: u32,
     pub(super) depth: usize,
     pub(super) empty_depth: usize,
     pub(super) frames: Vec<InstanceFrame<'a>>,
-    /// The property that the next finding is about, when its path does not say.
+    /// The property that the next finding is about, if its path does not name it.
     pub(super) subject: Option<String>,
-    /// Pairs under way, and how far down in the instance each was begun.
+    /// Pairs under way, and how deep in the instance each was begun.
     pub(super) assumed: Vec<(String, usize)>,
-    /// The outermost pair under way that the present proof rests on.
+    /// The index of the outermost pair under way that the current proof assumes.
     pub(super) rests_on: usize,
     pub(super) proven: HashSet<String>,
     pub(super) refuted: HashSet<String>,
@@ -64,7 +64,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         }
     }
 
-    /// Compares the documents; without findings, it is proved.
+    /// Compares the documents. Without findings, everything is proved.
     pub(crate) fn run(mut self) -> (Vec<CompatFinding>, u64) {
         let (writes, reads) = (self.docs.writes.root(), self.docs.reads.root());
         if self.same.are(self.docs, &writes, &reads) {
@@ -112,7 +112,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         done
     }
 
-    /// Everything that all of these accept, `reads` accepts.
+    /// Proves that `reads` accepts every value that satisfies `writes`.
     pub(super) fn all(&mut self, writes: &Conjunction<'a>, reads: &SchemaNode<'a>) -> bool {
         if reads.schema == &Value::Bool(true) || writes.is_nothing() {
             return true;
@@ -132,7 +132,7 @@ impl<'d, 'a> Prover<'d, 'a> {
             self.rests_on = self.rests_on.min(place);
             return further_down;
         }
-        // What failed is looked at again only to report it, and once.
+        // A pair that failed is looked at again only to report it, and once.
         if self.refuted.contains(&format!("{}{key}", self.quiet == 0)) {
             return false;
         }
@@ -157,7 +157,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         proved
     }
 
-    /// The same, about a place below: through a property or an item.
+    /// Proves the same for a place below: a property or an item.
     pub(super) fn below(
         &mut self,
         frame: InstanceFrame<'a>,
@@ -180,7 +180,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         )
     }
 
-    /// Everything of a shape, `reads` accepts.
+    /// Proves that `reads` accepts every value of a shape.
     pub(super) fn shape(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         if self.is_empty(shape) {
             return true;
@@ -191,7 +191,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         }
     }
 
-    /// Values are decided one by one.
+    /// Checks a list of values one by one.
     pub(super) fn values(
         &mut self,
         shape: &ValueShape<'a>,
@@ -207,7 +207,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         self.fail(Failure { rule, node: reads, at, writes, tries: refused }, shape)
     }
 
-    /// Everything of a shape, which is neither empty nor a list of values, fits the keywords of `reads`.
+    /// Proves that every value of a shape fits the keywords of `reads`. The shape is neither empty nor a list of values.
     pub(super) fn node(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, hops: usize) -> bool {
         let Some(schema) = reads.object() else {
             return reads.schema == &Value::Bool(true)
@@ -253,7 +253,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         let mut rest = shape.clone();
         if !shape.types.within(types) {
             let refused = shape.only(TypeSet::ALL.without(types));
-            // A type of which nothing can be is no narrowing.
+            // A type that the shape has no value of does not narrow it.
             if !self.is_empty(&refused) {
                 let fail = Failure {
                     rule: CompatRule::TypeNarrowed,
@@ -278,7 +278,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         proved
     }
 
-    /// `enum` and `const`, for a shape that has no end of values.
+    /// Checks `enum` and `const`, for a shape with more values than can be listed.
     pub(super) fn listed(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, _hops: usize) -> bool {
         let mut proved = true;
         for (keyword, rule) in [("enum", CompatRule::EnumValueRemoved), ("const", CompatRule::ConstChanged)] {
@@ -291,7 +291,7 @@ impl<'d, 'a> Prover<'d, 'a> {
     }
 }
 
-/// A frame that goes through a property.
+/// The frame of a property.
 pub(super) fn through_name<'a>(shape: &ValueShape<'a>, name: &str, shown: &str) -> InstanceFrame<'a> {
     InstanceFrame {
         shape: shape.clone(),

@@ -1,4 +1,4 @@
-//! Numbers and strings.
+//! The checks of numbers and strings.
 
 use serde_json::Value;
 
@@ -116,7 +116,7 @@ impl<'a> Prover<'_, 'a> {
         proved
     }
 
-    /// Draft 7 checks what is inside of strings. The two keywords work together, so both must be as they were.
+    /// Checks the content keywords, which draft 7 asserts. The two work together, so both must be unchanged.
     fn content(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>) -> bool {
         let keywords = ["contentEncoding", "contentMediaType"];
         let Some(first) = keywords.into_iter().find(|keyword| reads.get(keyword).is_some()) else {
@@ -143,7 +143,7 @@ impl<'a> Prover<'_, 'a> {
     }
 }
 
-/// What the shape says of that end.
+/// The bound that a shape has at its low or high end.
 fn bound_said(shape: &ValueShape<'_>, low: bool) -> Option<Value> {
     let keywords = if low { ["minimum", "exclusiveMinimum"] } else { ["maximum", "exclusiveMaximum"] };
     keywords.into_iter().find_map(|keyword| shape.all(keyword).next().cloned())

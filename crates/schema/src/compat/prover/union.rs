@@ -1,4 +1,4 @@
-//! `allOf`, `anyOf`, `oneOf`, `not` and conditions of the schema that reads.
+//! The checks of `allOf`, `anyOf`, `oneOf`, `not` and conditions of the schema that reads.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ impl<'a> Prover<'_, 'a> {
         if let Some(not) = reads.child("not")
             && !self.is_apart(shape, &not)
         {
-            // What is denied shows itself best by an instance of both.
+            // A value of both is the best example: the shape has it, and `not` refuses it.
             let both = shape.and(self.docs, &not).into_iter().next().unwrap_or_else(|| shape.clone());
             let writes = shape.all("not").next().cloned();
             proved &= self.fail(
@@ -95,7 +95,7 @@ impl<'a> Prover<'_, 'a> {
         self.fits_one(shape, union) || self.split(shape, union, 0)
     }
 
-    /// Whether one member takes it all, and of `oneOf` no other any of it.
+    /// Whether one member accepts every value of a shape, and for `oneOf` no other member accepts any.
     fn fits_one(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         self.quietly(|prover| {
             union.members.iter().enumerate().any(|(index, member)| {
@@ -109,7 +109,7 @@ impl<'a> Prover<'_, 'a> {
         union.members.iter().enumerate().all(|(index, other)| index == taken || self.is_apart(shape, other))
     }
 
-    /// Takes a shape apart until each piece fits a member: by type, then by the values of a property.
+    /// Splits a shape until each piece fits a member: by type, then by the values of a property.
     fn split(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>, splits: usize) -> bool {
         if !self.step() {
             return self.too_complex(union.node);
@@ -136,7 +136,7 @@ impl<'a> Prover<'_, 'a> {
         }
     }
 
-    /// Whether each value fits a member, and of `oneOf` only one.
+    /// Whether each value fits a member, and for `oneOf` only one.
     fn values_fit(&self, values: &[Value], union: &Union<'_, 'a>) -> bool {
         values.iter().all(|value| {
             let answers: Vec<_> =
@@ -182,7 +182,7 @@ impl<'a> Prover<'_, 'a> {
         pieces
     }
 
-    /// A property with few values that members ask for.
+    /// Finds a property with few values by which members can be told apart.
     fn telling_property(
         &mut self,
         shape: &ValueShape<'a>,
@@ -216,7 +216,7 @@ impl<'a> Prover<'_, 'a> {
         })
     }
 
-    /// Reports inside of the member that the shape is meant for, when there is only one such.
+    /// Reports why a shape fits no member: inside the one member that overlaps with it, or at the union if several do.
     fn union_failed(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         if self.quiet > 0 {
             return false;

@@ -10,9 +10,9 @@ use crate::compat::node::{Conjunction, DocumentSide, SchemaNode};
 
 /// Properties that are not listed by name.
 pub(crate) struct OtherProperties<'a> {
-    /// What holds for them.
+    /// The schemas that apply to them.
     pub(crate) all: Conjunction<'a>,
-    /// They match this pattern of the shape; without one they match no pattern of that part.
+    /// The pattern of the shape that they match; `None` for properties that match no pattern of that part.
     pub(crate) pattern: Option<&'a str>,
 }
 
@@ -30,7 +30,7 @@ const SEES_MORE: [&str; 10] = [
     "$dynamicRef",
 ];
 
-/// What a part says about properties that it does not list.
+/// The schema that a part has for properties that it does not list.
 pub(crate) fn additional<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>) -> Option<SchemaNode<'a>> {
     let plain = || SEES_MORE.iter().all(|keyword| part.get(keyword).is_none());
     part.child("additionalProperties").or_else(|| {
@@ -39,10 +39,10 @@ pub(crate) fn additional<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>) -> Op
     })
 }
 
-/// One entry of `dependentRequired`: the keyword, the property, and what must be there beside it.
+/// One entry of `dependentRequired`: the keyword, the property, and the properties that must be there beside it.
 type DependentNames<'a> = (&'static str, &'a str, Vec<&'a str>);
 
-/// The keywords of dependencies. The validator reads the old one in the new draft, too.
+/// The keywords of dependencies. The validator reads the keyword of draft 7 in the newer draft too.
 fn dependent_keywords(docs: &SchemaPair<'_>, part: &SchemaNode<'_>, own: &'static str) -> Vec<&'static str> {
     if docs.of(part.side).is_draft_7() { vec!["dependencies"] } else { vec![own, "dependencies"] }
 }
@@ -86,7 +86,7 @@ pub(crate) fn items_of<'a>(
 }
 
 impl<'a> ValueShape<'a> {
-    /// The properties that an object has for certain.
+    /// The properties that every object has.
     pub(crate) fn required(&self, docs: &SchemaPair<'a>) -> BTreeSet<&str> {
         let listed = self.all("required").filter_map(Value::as_array).flatten().filter_map(Value::as_str);
         let mut names: BTreeSet<&str> = listed.chain(self.present.iter().map(String::as_str)).collect();
@@ -104,7 +104,7 @@ impl<'a> ValueShape<'a> {
         }
     }
 
-    /// The properties that are named anywhere, whether they can be there or not.
+    /// The properties that are named anywhere, even if an object cannot have them.
     pub(crate) fn named(&self, docs: &SchemaPair<'a>) -> BTreeSet<&str> {
         let mut names = self.required(docs);
         names.extend(self.fields.keys().map(String::as_str));
@@ -114,11 +114,11 @@ impl<'a> ValueShape<'a> {
         names
     }
 
-    /// What holds for the property of a name.
+    /// The schemas and values that apply to the property of a name.
     pub(crate) fn property(&self, docs: &SchemaPair<'a>, name: &str) -> Conjunction<'a> {
         let mut all = Conjunction::of(Vec::new());
         for part in &self.parts {
-            all.nodes.extend(property_of(docs, part, name).unwrap_or_default());
+            all.nodes.extend(property_of(docs, part, name));
         }
         all.values = self.fields.get(name).cloned();
         let undeclared = self.is_closed_by_reading(docs) && !self.is_declared(docs, name);
@@ -131,12 +131,12 @@ impl<'a> ValueShape<'a> {
         all
     }
 
-    /// Whether what is required is all that there is room for.
+    /// Whether the required properties are as many as an object may have.
     fn is_full(&self, docs: &SchemaPair<'a>) -> bool {
         self.at_most("maxProperties").is_some_and(|most| self.required(docs).len() as u64 >= most)
     }
 
-    /// What holds for properties that are not named. With a pattern, only for those that match it.
+    /// The schemas that apply to properties which are not named. With a pattern, only to properties that match it.
     pub(crate) fn others(&self, docs: &SchemaPair<'a>, pattern: Option<&str>) -> Vec<OtherProperties<'a>> {
         if self.is_full(docs) {
             return Vec::new();
@@ -174,7 +174,7 @@ impl<'a> ValueShape<'a> {
                     pattern: Some(pattern),
                 });
             }
-            // Patterns of further parts: their properties may be declared there only.
+            // The patterns of further parts too: a property may be declared only there.
             if self.is_closed_by_reading(docs) {
                 for part in self.parts.iter().filter(|other| other.at != part.at || other.side != part.side) {
                     for pattern in part.names("patternProperties") {
@@ -187,8 +187,8 @@ impl<'a> ValueShape<'a> {
         others
     }
 
-    /// Whether undeclared properties are taken to be absent. An object that declares nothing is a bag, and one that
-    /// says something of additional properties means it.
+    /// Whether undeclared properties are taken to be absent. They are not if the object declares no property at all, or has
+    /// a keyword about additional properties.
     fn is_closed_by_reading(&self, docs: &SchemaPair<'a>) -> bool {
         let own = || self.parts.iter().filter(|part| part.side == DocumentSide::Writes);
         docs.undeclared == Undeclared::Absent
@@ -233,9 +233,8 @@ impl<'a> ValueShape<'a> {
     }
 }
 
-/// Arrays.
 impl<'a> ValueShape<'a> {
-    /// What holds for the item at an index.
+    /// The schemas that apply to the item at an index.
     pub(crate) fn item(&self, docs: &SchemaPair<'a>, index: usize) -> Conjunction<'a> {
         let mut nodes = Vec::new();
         for part in &self.parts {
@@ -245,7 +244,7 @@ impl<'a> ValueShape<'a> {
         Conjunction::of(nodes)
     }
 
-    /// From here on all items are alike.
+    /// The index from which all items are alike.
     pub(crate) fn prefix_len(&self, docs: &SchemaPair<'a>) -> usize {
         self.parts.iter().map(|part| items_of(docs, part).0.len()).max().unwrap_or(0)
     }
@@ -254,7 +253,7 @@ impl<'a> ValueShape<'a> {
         self.at_least("minItems")
     }
 
-    /// How many items there are at most. A place that nothing fits ends the array.
+    /// How many items an array has at most. An index that no value fits ends the array.
     pub(crate) fn items_max(&self, docs: &SchemaPair<'a>) -> u64 {
         let said = self.at_most("maxItems").unwrap_or(u64::MAX);
         let end = (0..=self.prefix_len(docs)).find(|index| self.item(docs, *index).is_nothing());
@@ -266,18 +265,19 @@ impl<'a> ValueShape<'a> {
     }
 }
 
-/// What one part says about the property of a name; `None` when a pattern does not tell.
-fn property_of<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>, name: &str) -> Option<Vec<SchemaNode<'a>>> {
+/// The schemas that one part has for the property of a name.
+fn property_of<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>, name: &str) -> Vec<SchemaNode<'a>> {
     let mut nodes: Vec<_> = part.entry("properties", name).into_iter().collect();
     for pattern in part.names("patternProperties") {
         match docs.of(part.side).matches(pattern, name) {
             Some(true) => nodes.extend(part.entry("patternProperties", pattern)),
             Some(false) => {}
-            None => return Some(nodes),
+            // A pattern that cannot be compiled: what is known so far.
+            None => return nodes,
         }
     }
     if nodes.is_empty() {
         nodes.extend(additional(docs, part));
     }
-    Some(nodes)
+    nodes
 }

@@ -1,4 +1,4 @@
-//! From schemas to shapes: references and `allOf` are spread out, each union becomes a choice.
+//! The shapes of schemas: references and `allOf` are expanded, and each member of a union makes a shape of its own.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::compat::number::ExactNumber;
 use crate::compat::scan::is_annotation;
 use crate::compat::types::TypeSet;
 
-/// Ways of one schema that are looked at; past it its unions are left out.
+/// Shapes of one schema, at most; beyond it, its unions are left out.
 const SHAPES_MAX: usize = 64;
 
 /// A shape that is being put together.
@@ -23,13 +23,13 @@ struct PartialShape<'a> {
     seen: HashSet<(DocumentSide, Rc<str>)>,
 }
 
-/// Every way in which an instance can be as all of the schemas ask.
+/// All shapes of a value that satisfies a conjunction.
 pub(crate) fn flatten<'a>(docs: &SchemaPair<'a>, all: &Conjunction<'a>) -> Vec<ValueShape<'a>> {
     flatten_from(docs, ValueShape::new(all.types, all.values.clone()), all.nodes.clone())
 }
 
 impl<'a> ValueShape<'a> {
-    /// Every way in which this shape can also be as a schema asks.
+    /// All shapes of a value that is of this shape and also satisfies a schema.
     pub(crate) fn and(&self, docs: &SchemaPair<'a>, node: &SchemaNode<'a>) -> Vec<Self> {
         flatten_from(docs, self.clone(), vec![node.clone()])
     }
@@ -44,7 +44,7 @@ fn flatten_from<'a>(
     grow(docs, start.clone(), true).or_else(|| grow(docs, start, false)).unwrap_or_default()
 }
 
-/// Grows to the end; `None` when there are too many ways.
+/// Expands all schemas; `None` if there are too many shapes.
 fn grow<'a>(docs: &SchemaPair<'a>, start: PartialShape<'a>, unions: bool) -> Option<Vec<ValueShape<'a>>> {
     let mut open = vec![start];
     let mut done = Vec::new();
@@ -66,12 +66,12 @@ fn grow<'a>(docs: &SchemaPair<'a>, start: PartialShape<'a>, unions: bool) -> Opt
 }
 
 impl<'a> PartialShape<'a> {
-    /// Adds a schema, and gives the ways that are left.
+    /// Adds a schema, and returns the shapes that are left.
     fn take(mut self, docs: &SchemaPair<'a>, node: &SchemaNode<'a>, unions: bool) -> Vec<Self> {
         let Some(schema) = node.object() else {
             return if node.schema == &Value::Bool(false) { Vec::new() } else { vec![self] };
         };
-        // The same schema twice about the same place says nothing new.
+        // A schema that applies twice to the same place adds nothing.
         if !self.seen.insert(node.key()) {
             return vec![self];
         }
@@ -122,7 +122,7 @@ impl<'a> PartialShape<'a> {
         way
     }
 
-    /// Takes out what a schema accepts; `None` when nothing is left.
+    /// Takes out the values that a schema accepts; `None` if no value is left.
     fn without(mut self, not: SchemaNode<'a>) -> Option<Self> {
         let Some(schema) = not.object() else {
             return (not.schema == &Value::Bool(false)).then_some(self);

@@ -1,7 +1,7 @@
-//! One way in which an instance can be as a schema asks: no unions are left.
+//! Shapes: schemas without unions. A shape is one way in which a value can satisfy a schema.
 //!
-//! A shape accepts at least what the schemas it was made of accept in that way. What it cannot express it leaves out,
-//! so whatever holds for all instances of a shape holds for the schemas' too.
+//! A shape accepts at least the values that its schemas accept in that way. Keywords that it cannot express are left out,
+//! so a fact about all values of a shape is also a fact about all values of its schemas.
 
 mod container;
 mod expansion;
@@ -38,7 +38,7 @@ impl<'a> SchemaPair<'a> {
         self.of(node.side).accepts(node, value)
     }
 
-    /// Whether all of it accepts a value, as far as that can be told.
+    /// Whether a value satisfies a conjunction, or that cannot be told.
     pub(super) fn may_accept(&self, all: &Conjunction<'a>, value: &Value) -> bool {
         TypeSet::of_value(value).within(all.types)
             && all
@@ -52,12 +52,12 @@ impl<'a> SchemaPair<'a> {
 /// A conjunction of schemas without unions.
 #[derive(Debug, Clone)]
 pub(super) struct ValueShape<'a> {
-    /// Schemas that hold; of their keywords about the same place, unions and references are spread out already.
+    /// Schemas that the value satisfies. Their unions and references for the same place are expanded already.
     pub(super) parts: Vec<SchemaNode<'a>>,
-    /// Schemas that do not hold.
+    /// Schemas that the value does not satisfy.
     pub(super) nots: Vec<SchemaNode<'a>>,
     pub(super) types: TypeSet,
-    /// It is one of these values.
+    /// The value is one of these.
     pub(super) values: Option<Vec<Value>>,
     /// Properties that hold one of these values.
     pub(super) fields: BTreeMap<String, Vec<Value>>,
@@ -83,18 +83,18 @@ impl<'a> ValueShape<'a> {
         }
     }
 
-    /// This shape, of fewer types.
+    /// This shape with fewer types.
     pub(super) fn only(&self, types: TypeSet) -> Self {
         Self { types: self.types.and(types), ..self.clone() }
     }
 
-    /// Every value that the shape can be, when they are few.
+    /// All values of the shape, if they are few.
     pub(super) fn finite(&self, docs: &SchemaPair<'a>) -> Option<Vec<Value>> {
         let listed = self.values.clone().or_else(|| self.listed()).or_else(|| self.counted())?;
         Some(listed.into_iter().filter(|value| self.may_be(docs, value)).collect())
     }
 
-    /// The shortest list of values that a part gives.
+    /// The shortest list of values in `const` or `enum` of a part.
     fn listed(&self) -> Option<Vec<Value>> {
         let lists = self.parts.iter().filter_map(|part| match (part.get("const"), part.get("enum")) {
             (Some(value), _) => Some(vec![value.clone()]),
@@ -104,7 +104,7 @@ impl<'a> ValueShape<'a> {
         lists.min_by_key(Vec::len)
     }
 
-    /// Whether it can be that value, as far as that can be told.
+    /// Whether a value is of this shape, or that cannot be told.
     pub(super) fn may_be(&self, docs: &SchemaPair<'a>, value: &Value) -> bool {
         let fits = match value {
             Value::Object(object) => {

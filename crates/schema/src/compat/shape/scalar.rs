@@ -37,13 +37,13 @@ impl<'a> ValueShape<'a> {
         ends
     }
 
-    /// What its numbers are multiples of.
+    /// The steps that its numbers are multiples of.
     pub(crate) fn steps(&self) -> Vec<ExactNumber> {
         let whole = self.is_whole().then_some(ExactNumber::Whole(1));
         self.all("multipleOf").filter_map(ExactNumber::of_value).chain(whole).collect()
     }
 
-    /// The values of types that have few.
+    /// All values, if the shape has only types with few values.
     pub(super) fn counted(&self) -> Option<Vec<Value>> {
         if !self.types.within(TypeSet::of_keyword(Some(&serde_json::json!(["null", "boolean", "integer"])))) {
             return None;
@@ -67,12 +67,12 @@ impl<'a> ValueShape<'a> {
         Some(values)
     }
 
-    /// The largest of a counting keyword that asks for at least so many.
+    /// The largest value of a keyword such as `minLength`.
     pub(crate) fn at_least(&self, keyword: &str) -> u64 {
         self.parts.iter().filter_map(|part| part.count(keyword)).max().unwrap_or(0)
     }
 
-    /// The smallest of a counting keyword that asks for at most so many.
+    /// The smallest value of a keyword such as `maxLength`.
     pub(crate) fn at_most(&self, keyword: &str) -> Option<u64> {
         self.parts.iter().filter_map(|part| part.count(keyword)).min()
     }

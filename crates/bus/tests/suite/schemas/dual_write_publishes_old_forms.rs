@@ -1,4 +1,4 @@
-//! Events published in their old form too.
+//! Dual-write publishes events in their old form too.
 
 use promethean_bus::schemas::DualWrite;
 use promethean_jq::Program;
@@ -51,7 +51,7 @@ async fn the_old_form_is_published_too(kind: Kind) {
 async fn what_is_of_the_old_version_already_is_copied(kind: Kind) {
     let world = World::new(kind).await;
     versions(&world.bus, "t", &[V1, V2, V3]).await;
-    // It would make `null` of what has no count.
+    // The downcaster would make `null` of an event without a count.
     world.bus.set_dual_write(&topic("t"), Some(dual("{n: .count}"))).unwrap();
     publish_as(&world.bus, "t", r#"{"n":5}"#, "1").await.unwrap();
     publish_as(&world.bus, "t", r#"{"count":6}"#, "2").await.unwrap();

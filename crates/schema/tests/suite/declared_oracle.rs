@@ -1,11 +1,11 @@
-//! Which instances hold only declared properties, told without the code under test: one way through the unions must
-//! declare all that the instance holds.
+//! Whether an instance holds only declared properties, decided without the code under test: the schemas of one choice
+//! through the unions must declare all that the instance holds.
 
 use promethean_schema::validator::compile;
 use serde_json::{Value, json};
 
 pub(super) fn only_declared(root: &Value, instance: &Value) -> bool {
-    // Which of a condition's schemas declare depends on the instance; those are left to `Undeclared::Any`.
+    // Which schemas of a condition apply depends on the instance; such schemas are tested with `Undeclared::Any` only.
     let text = root.to_string();
     !["\"if\"", "\"dependentSchemas\"", "\"dependencies\""].iter().any(|keyword| text.contains(keyword))
         && holds(root, &[root], instance, 12)
@@ -31,7 +31,7 @@ fn holds(root: &Value, nodes: &[&Value], value: &Value, depth: usize) -> bool {
     })
 }
 
-/// Each choice through the unions, as the schemas that hold then.
+/// Each choice through the unions, as the list of schemas that apply then.
 fn ways<'a>(root: &'a Value, mut nodes: Vec<&'a Value>, depth: usize) -> Vec<Vec<&'a Value>> {
     let mut done: Vec<&Value> = Vec::new();
     while let Some(node) = nodes.pop() {
@@ -83,7 +83,7 @@ fn seventh(root: &Value) -> bool {
 
 fn accepts(root: &Value, node: &Value, value: &Value) -> bool {
     let Some(map) = node.as_object() else { return node == &json!(true) };
-    // References into the document need its definitions, and one to the root the root.
+    // References need the definitions of the document, and a reference to the root needs the whole root.
     if node.to_string().contains("\"#\"") {
         return !std::ptr::eq(node, root) || compile(root).unwrap().is_valid(value);
     }

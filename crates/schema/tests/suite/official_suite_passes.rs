@@ -1,4 +1,4 @@
-//! The official test suite through our compiler: fixtures/schema/suite.
+//! Our compiler passes the official test suite, which is in `fixtures/schema/suite`.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ struct Test {
     valid: bool,
 }
 
-/// Cases that ask for something we refuse on purpose: references to other documents.
+/// Cases with references to other documents, which we refuse on purpose.
 const LEFT_OUT: &[&str] = &[
     "draft2020-12/dynamicRef.json: strict-tree schema, guards against misspelled properties",
     "draft2020-12/dynamicRef.json: tests for implementation dynamic anchor and reference link",
@@ -63,7 +63,7 @@ fn drafts_7_and_2020_12_mean_what_they_say() {
     assert!(run > 800, "only {run}");
 }
 
-/// The files of draft 7 do not name it.
+/// Adds the draft to a schema: the files of draft 7 do not name it.
 fn with_draft(mut schema: Value, draft: &str) -> Value {
     if let (Some(schema), "draft7") = (schema.as_object_mut(), draft) {
         schema.entry("$schema").or_insert_with(|| json!("http://json-schema.org/draft-07/schema#"));

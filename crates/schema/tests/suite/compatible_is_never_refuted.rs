@@ -1,4 +1,4 @@
-//! No instance may refute what was called compatible, for schemas and instances made at random.
+//! No instance refutes a verdict of compatible, for random schemas and instances.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use serde_json::{Value, json};
 
-use super::make::{instance, mutated, near, schema};
-use super::only_declared::only_declared;
+use super::declared_oracle::only_declared;
+use super::random_schemas::{instance, mutated, near, schema};
 
-/// Pairs that CI looks at; `PROPTEST_CASES` asks for more.
+/// Pairs that CI tries; `PROPTEST_CASES` asks for more.
 const CASES: u32 = 1_500;
 /// Instances that each pair is tried with.
 const INSTANCES: usize = 24;

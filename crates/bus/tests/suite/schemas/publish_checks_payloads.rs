@@ -1,4 +1,4 @@
-//! The check of payloads that are published.
+//! Publishing checks payloads against the schema of their topic.
 
 use promethean_bus::BusError;
 use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
@@ -84,7 +84,7 @@ async fn a_publisher_can_name_a_version(kind: Kind) {
 async fn a_bad_event_refuses_its_batch(kind: Kind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
-    // Once compiled and once not.
+    // Once with the schema compiled, and once without.
     for world in [world, World::new(kind).await] {
         if world.bus.schemas(&topic("t")).is_empty() {
             register(&world.bus, "t", V1).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_schema_can_be_off(kind: Kind) {
     world.bus.set_topic(&topic("t"), off).await.unwrap();
     publish(&world.bus, "t", "7").await.unwrap();
     publish(&world.bus, "t", r#"{"n":1}"#).await.unwrap();
-    // What nobody checked must not look as if somebody had.
+    // An event that was not checked must not have a version.
     publish_as(&world.bus, "t", "8", "1").await.unwrap();
     assert_eq!(world.events("t").await.iter().map(version).collect::<Vec<_>>(), [None, None, None]);
 }

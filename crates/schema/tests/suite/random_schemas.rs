@@ -1,4 +1,4 @@
-//! Schemas and instances at random, small enough to meet each other often.
+//! Random schemas and instances, small enough that an instance often fits a schema.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ const PATTERNS: [&str; 4] = ["^a", "b$", "^[a-z]$", "^[0-9]+$"];
 const FORMATS: [&str; 4] = ["date", "ipv4", "uuid", "nickname"];
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// A whole document: one or the other draft, with two definitions that may ask for each other.
+/// A whole document of one draft or the other, with two definitions that may refer to each other.
 pub(super) fn schema() -> BoxedStrategy<Value> {
     let parts = (node(), node(), node(), prop::bool::weighted(0.2));
     parts
@@ -136,7 +136,7 @@ fn applicator(inner: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// An instance that is not about any schema.
+/// An instance that is made without a schema.
 pub(super) fn instance() -> BoxedStrategy<Value> {
     scalar()
         .prop_recursive(3, 12, 4, |inner| {
@@ -264,13 +264,13 @@ fn change_value(key: &str, value: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Instances that a schema leads to: its values, its bounds and their neighbours, put together by its structure.
+/// Instances near a schema: its values, its bounds and their neighbours, put together by its structure.
 pub(super) fn near(schema: &Value, seed: u64) -> Vec<Value> {
     let mut dice = Dice(seed ^ 0x5eed);
     (0..40).map(|_| grown(schema, schema, &mut dice, 5)).collect()
 }
 
-/// A value that is not about the schema.
+/// A value that is made without the schema.
 fn plain(dice: &mut Dice) -> Value {
     let some = [
         json!(null),

@@ -1,4 +1,4 @@
-//! Publishes while versions and topics come and go: what an event is stamped with, it fits.
+//! Events fit the version in their header, also while versions and topics come and go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ const CHANGES: usize = 30;
 async fn publish_some(bus: Bus, seed: u64, changed: Arc<AtomicUsize>) {
     let mut rng = SeededRng::new(seed);
     for n in 0..EVENTS {
-        // Not ahead of the changes, or there would be none meanwhile.
+        // Publishing waits for the changes, so that both happen at once.
         while changed.load(Ordering::Relaxed) * EVENTS / CHANGES + EVENTS / CHANGES < n {
             tokio::task::yield_now().await;
         }
@@ -58,7 +58,7 @@ async fn every_stamp_is_true(kind: Kind) {
         for n in 0..CHANGES {
             register(&bus, "t", [V1, V2, V3][n % 3]).await.unwrap();
             if n % 4 == 3 {
-                // Where it is not refused, nobody has used it.
+                // If it is not refused, no event has used the version.
                 let latest = bus.schemas(&topic("t")).last().unwrap().version;
                 let deleted = bus.delete_schema(&topic("t"), latest).await;
                 assert!(deleted.is_ok() || code(deleted) == "schema_in_use");
@@ -72,7 +72,7 @@ async fn every_stamp_is_true(kind: Kind) {
     assert!(check_stamps(world).await > 0, "nothing was stamped");
 }
 
-/// How many events of the topic are stamped. Each of them fits the version that it says.
+/// Counts the events of the topic with a version. Each of them fits its version.
 async fn check_stamps(world: World) -> usize {
     let world = world.restart().await;
     let mut stamped = 0;
@@ -103,7 +103,7 @@ async fn every_stamp_is_true_though_the_topic_is_deleted(kind: Kind) {
             register(&bus, "t", [V2, V3, V1][n % 3]).await.unwrap();
             changed.fetch_add(1, Ordering::Relaxed);
             if n + 1 < CHANGES {
-                // Nothing may have been published to it yet.
+                // The topic may have no event yet.
                 bus.create_topic(&topic("t")).await.unwrap();
                 soon("delete", bus.delete_topic(&topic("t"))).await.unwrap();
                 no_stamps(&bus).await;
@@ -117,7 +117,7 @@ async fn every_stamp_is_true_though_the_topic_is_deleted(kind: Kind) {
     assert!(check_stamps(world).await > 0, "nothing was stamped");
 }
 
-/// As long as the topic has no schema, no event of it can say that it fits one.
+/// While the topic has no schema, no event of it can have a version.
 async fn no_stamps(bus: &Bus) {
     for _ in 0..20 {
         let mut scan = bus.scan(&topic("t"), Start::Earliest).await.unwrap();

@@ -1,4 +1,4 @@
-//! Power cuts: a registration is there whole or not at all, and so is an event with its old form.
+//! After a power cut a registration is there whole or not at all, and so is an event with its old form.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use promethean_store::port::{PageLimit, Store};
 use promethean_testkit::{FaultDisk, ManualClock};
 
 use super::super::bus::harness::{WALL_MS, small, topic};
-use super::dual::dual;
-use super::lifting::upcaster;
+use super::dual_write_publishes_old_forms::dual;
+use super::old_events_are_lifted::upcaster;
 use super::*;
 
-/// Everything on the caller's thread, so that an operation's number means the same in every run.
+/// All work runs on the caller's thread, so that the number of an operation means the same in every run.
 fn options() -> Options {
     let mut options = small();
     options.log.threads = false;
@@ -31,7 +31,7 @@ async fn open(disk: &FaultDisk, dir: &std::path::Path) -> Option<(Arc<EmbeddedSt
     Some((store, bus))
 }
 
-/// What was acknowledged: versions, and events.
+/// The versions and events that were acknowledged.
 async fn script(bus: &Bus) -> (usize, usize) {
     let (mut versions, mut events) = (0, 0);
     if bus
@@ -104,7 +104,7 @@ async fn cut(op: u64, seed: u64) {
     assert!((events..=events + 1).contains(&new.len()), "op {op}: {events} acknowledged, {new:?}");
     let expected: Vec<_> = new.iter().map(|payload| payload.replace("count", "n")).collect();
     assert_eq!(old, expected, "op {op}: an event without its old form, or the other way round");
-    // It goes on as if nothing had happened.
+    // The bus goes on working.
     if known.len() == 3 {
         bus.set_upcasters(&topic("t"), vec![upcaster(2, 3, r#". + {unit: "kg"}"#)]).unwrap();
         bus.publish(Publish::new(topic("t"), r#"{"count":9,"unit":"x"}"#)).await.unwrap();

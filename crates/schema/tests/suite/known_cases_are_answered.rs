@@ -1,4 +1,4 @@
-//! Cases whose answers were thought through, in `fixtures/schema/compat.json`.
+//! The cases in `fixtures/schema/compat.json`, whose answers were worked out by hand, are answered like that.
 
 use promethean_schema::compat::{CompatDirection, CompatReport, Undeclared, Verdict, check};
 use promethean_schema::validator::compile;

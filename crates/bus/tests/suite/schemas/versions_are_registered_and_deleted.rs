@@ -1,4 +1,4 @@
-//! Registering, listing and deleting versions.
+//! Versions are registered, listed and deleted.
 
 use promethean_bus::BusError;
 use promethean_bus::rows::Start;
@@ -161,7 +161,7 @@ async fn what_cannot_be_decided_can_be_forced(kind: Kind) {
 
 async fn every_rule_compares_what_it_says(kind: Kind) {
     let world = World::new(kind).await;
-    // Each accepts what the one before does, and more.
+    // Each version accepts more than the one before.
     let types = [r#"{"type":"integer"}"#, r#"{"type":"number"}"#, r#"{"type":["number","null"]}"#];
     for (n, (compat, wider, narrower, pairs)) in [
         (Compat::None, true, true, 0),
@@ -244,7 +244,7 @@ async fn a_version_in_flight_cannot_be_deleted(kind: Kind) {
     versions(&world.bus, "t", &[V1]).await;
     let held = gate.hold(When::Before, |batch| !batch.events.is_empty());
     let bus = world.bus.clone();
-    // With an expectation, so that it is a commit.
+    // An event with an expectation is a commit of its own.
     let event = Publish::new(topic("t"), r#"{"n":1}"#).expected_offset(promethean_model::Offset(0));
     let mut publishing = tokio::task::JoinSet::new();
     publishing.spawn(async move { bus.publish(event).await });
@@ -311,7 +311,7 @@ async fn systems_topics_have_none(kind: Kind) {
 
 async fn there_is_an_end_to_versions(kind: Kind) {
     if kind == Kind::Embedded {
-        // The same code, and a sync for each of a thousand commits.
+        // Left out on the embedded store: the code is the same, and each of a thousand commits would be a sync.
         return;
     }
     let world = World::new(kind).await;

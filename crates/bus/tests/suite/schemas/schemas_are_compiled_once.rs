@@ -1,4 +1,4 @@
-//! Work on schemas that others do not wait for, and that is done once for all who need it.
+//! A schema is compiled once for all publishers that need it, and other publishers do not wait for it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ async fn cold(kind: Kind) -> (World, Arc<GateStore>) {
 
 type Publishing = Pin<Box<dyn Future<Output = Result<Published, BusError>>>>;
 
-/// Publishers that have come as far as they do without help.
+/// Publishers that wait for the schema.
 fn publishers(bus: &Bus, count: usize) -> Vec<Publishing> {
     let one = |n: usize| {
         let bus = bus.clone();

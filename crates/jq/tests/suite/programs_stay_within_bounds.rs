@@ -1,4 +1,4 @@
-//! What programs do, and what they cannot do.
+//! Programs do what jq does, see only their input, and stay within their bounds.
 
 use std::time::Duration;
 
@@ -140,7 +140,7 @@ fn recursion_does_not_reach_the_end_of_the_stack() {
             "{program}: {ended:?}"
         );
     }
-    // Deep values are made without recursion, and dropped, compared and written with it.
+    // Deep values are made without recursion, but dropped, compared and written with it.
     for program in [
         "def f: [.] | f; f",
         "last(limit(300000; repeat(1)))",
@@ -211,7 +211,7 @@ fn outputs_are_bounded_and_json() {
 fn a_call_that_takes_too_long_marks_its_program() {
     let program = Program::compile("if . then def f: f; f else 1 end").unwrap();
     let (pool, caps) = (Pool::new(), Caps { time: Duration::ZERO, ..Caps::default() });
-    // Whether steps or time end it first depends on the machine; time, as soon as the watchdog comes to look.
+    // Whether steps or time end the call first depends on the machine.
     while !program.is_stuck() {
         let ended = program.run_blocking(&pool, "true", caps);
         assert!(matches!(ended, Err(RunError::Stuck | RunError::Steps { .. })), "{ended:?}");

@@ -1,4 +1,4 @@
-//! Whatever is given as a schema is answered, in bounded time: compiled, compared, registered or refused.
+//! Any text that is given as a schema is answered in bounded time: compiled, compared, registered or refused.
 
 use std::cell::Cell;
 
@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::super::bus::harness::{Kind, World, topic};
 
-/// Pairs that CI looks at; `PROPTEST_CASES` asks for more.
+/// Pairs that CI tries; `PROPTEST_CASES` asks for more.
 const CASES: u32 = 600;
-/// The bus gives up on a schema after so long; on a machine that is busy with other tests too.
+/// The time after which the bus gives up on a schema, also on a machine that is busy with other tests.
 const TIME_MS_MAX: u64 = 10_000;
 
 const NAMES: [&str; 6] = ["a", "b", "", "a/b~c", "\u{1f600}", "$ref"];
@@ -109,7 +109,7 @@ fn scalar() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Any JSON, with names that mean something now and then.
+/// Any JSON; some names are keywords.
 fn any_json() -> BoxedStrategy<Value> {
     let name = prop_oneof![select(NAMES.to_vec()), select(ONE.to_vec()), select(MAPS.to_vec())];
     scalar()

@@ -1,4 +1,4 @@
-//! Old events, lifted on read.
+//! Old events are lifted to the latest version when they are read.
 
 use promethean_bus::rows::Start;
 use promethean_bus::schemas::{ERROR_HEADER, LiftOutcome, Upcaster};
@@ -40,7 +40,7 @@ fn normalized(mut request: Subscribe) -> Subscribe {
     request
 }
 
-/// Three versions with an event of each, and one from before.
+/// Registers three versions, with an event of each and one event from before the first.
 async fn history(world: &World) {
     publish(&world.bus, "t", r#""old""#).await.unwrap();
     without_compat(&world.bus, "t").await;
@@ -80,7 +80,7 @@ async fn events_are_lifted_step_by_step(kind: Kind) {
     }
     let twice = vec![upcaster(1, 2, "."), upcaster(1, 3, ".")];
     assert_eq!(world.bus.set_upcasters(&topic("t"), twice).unwrap_err().code(), "bad_option");
-    // Over a version.
+    // An upcaster that skips a version.
     set(&world.bus, vec![upcaster(1, 3, r#"{count: .n, unit: "t"}"#)]);
     assert_eq!(payload(&world.bus.lift(stored[1].clone()).await.event), r#"{"count":1,"unit":"t"}"#);
 }
@@ -181,7 +181,7 @@ async fn redeliveries_are_lifted_too(kind: Kind) {
     let mut more = take(&mut subscription, 4).await;
     more.sort_by_key(|lease| lease.event.offset);
     assert_eq!(payloads(&more), LIFTED);
-    // A letter has the event as it is stored.
+    // A dead letter holds the event as it is stored.
     let mut dying = world.subscribe(normalized(attempts(request("t", "dying"), 1))).await;
     let given = take(&mut dying, 4).await;
     dying.nack(&given, Some(0)).await.unwrap();
@@ -254,7 +254,7 @@ async fn what_is_lifted_has_the_limit_of_payloads(kind: Kind) {
     history(&world).await;
     let old = world.events("t").await[1].clone();
     let with_unit = |bytes: usize| {
-        // With the 21 bytes around it.
+        // The payload has 21 bytes around it.
         upcaster(1, 3, &format!(r#"{{count: .n, unit: ("x" * {})}}"#, bytes - 21))
     };
     set(&world.bus, vec![with_unit(1_000)]);
@@ -278,7 +278,7 @@ async fn a_stuck_upcaster_stops_nobody(kind: Kind) {
     assert_eq!(offsets(&given), [0, 1, 2, 3]);
     assert!(headers(&given[1].event)[ERROR_HEADER].contains("stuck"), "{:?}", headers(&given[1].event));
     assert_eq!(payload(&given[3].event), LIFTED[3]);
-    // It is not run again.
+    // A stuck program is not run again.
     let lifted = world.bus.lift(world.events("t").await[1].clone()).await;
     assert!(headers(&lifted.event)[ERROR_HEADER].contains("stuck"));
     let lifted = world.bus.lift(world.events("t").await[2].clone()).await;

@@ -1,4 +1,4 @@
-//! Schemas and programs from files.
+//! A folder of files sets schemas and programs.
 
 use std::path::Path;
 
@@ -89,10 +89,10 @@ async fn a_deleted_topic_keeps_what_the_folder_has(kind: Kind) {
     assert_eq!(code(publish(&world.bus, "t", "7").await), "schema_rejected");
     publish(&world.bus, "t", r#"{"count":2}"#).await.unwrap();
     assert_eq!(payload(&world.events("t.v1").await[1]), r#"{"n":2}"#);
-    // No event has the first one, but programs count on it.
+    // No event has the first version, but programs need it.
     let error = world.bus.delete_schema(&topic("t"), 1).await.unwrap_err();
     assert!(error.code() == "schema_in_use" && error.to_string().contains("configuration"), "{error}");
-    // The end at which it was registered was that of the topic before: the event is below it.
+    // The version was registered at the end of the deleted topic; the event is below that end.
     let world = world.restart().await;
     assert_eq!(numbers(&world.bus), [1, 2]);
     assert_eq!(code(world.bus.delete_schema(&topic("t"), 2).await), "schema_in_use");
