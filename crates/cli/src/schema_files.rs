@@ -62,12 +62,12 @@ impl TopicFiles {
         let mut files = Self { path: path.to_owned(), ..Self::default() };
         for path in entries(path)? {
             match folder::parse(&name_of(&path)) {
-                Some(folder::Name::Schema(version)) => {
+                Some(folder::SchemaFile::Schema(version)) => {
                     let text = text(&path)
                         .and_then(|text| SchemaText::parse(text).map_err(|error| error.to_string()));
                     files.versions.insert(version, SchemaFile { path, text });
                 }
-                Some(folder::Name::Program(from, to)) => {
+                Some(folder::SchemaFile::Program(from, to)) => {
                     let compiled =
                         text(&path).and_then(|text| Program::compile(&text).map_err(|e| e.to_string()));
                     files.programs.push(ProgramFile { path, from, to, fault: compiled.err() });

@@ -1,4 +1,5 @@
-//! What a run may use. Every step of a program asks for the table of its terms; that is where steps are counted.
+//! The bounds of a run: steps, stack and sizes. The interpreter asks for the table of terms at every step; steps are
+//! counted there.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -9,39 +10,39 @@ use jaq_json::{Num, Val};
 
 use super::watch::JobWatch;
 
-/// How deep the stack may become. A quarter of it, since dropping what was built takes some too.
+/// Bytes of the stack that a run may use. A quarter of the stack, since dropping nested values uses it too.
 pub(super) const DEPTH_BYTES_MAX: usize = super::pool::STACK_BYTES / 4;
-/// The longest text, and the longest list times 16.
+/// The most bytes of a text. An item of a list or object counts as 16 bytes.
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
-/// Bits of whole numbers that are multiplied.
+/// The most bits of two whole numbers that are multiplied, together.
 const NUMBER_BITS_MAX: u64 = 1 << 16;
-/// Steps between two looks at whether to stop.
+/// Steps between two checks of whether the watchdog has ended the call.
 const LOOK_EVERY: u64 = 256;
 
-/// The types of our programs.
+/// The types that the interpreter runs our programs with.
 #[derive(Debug)]
-pub(super) struct Kind;
+pub(super) struct JqTypes;
 
-impl DataT for Kind {
+impl DataT for JqTypes {
     type V<'a> = Val;
-    type Data<'a> = Run<'a>;
+    type Data<'a> = RunData<'a>;
 }
 
-/// A run.
+/// The data of a run that the interpreter passes along.
 #[derive(Clone)]
-pub(super) struct Run<'a> {
-    pub(super) lut: &'a Lut<Kind>,
+pub(super) struct RunData<'a> {
+    pub(super) lut: &'a Lut<JqTypes>,
     pub(super) budget: &'a Budget<'a>,
 }
 
-impl<'a> HasLut<'a, Kind> for Run<'a> {
-    fn lut(&self) -> &'a Lut<Kind> {
+impl<'a> HasLut<'a, JqTypes> for RunData<'a> {
+    fn lut(&self) -> &'a Lut<JqTypes> {
         self.budget.step();
         self.lut
     }
 }
 
-/// What is left for a run.
+/// The steps, stack and time that are left for a run.
 pub(super) struct Budget<'a> {
     steps: Cell<u64>,
     /// An address on the stack where the run began.
@@ -49,9 +50,10 @@ pub(super) struct Budget<'a> {
     watch: &'a JobWatch,
 }
 
-/// Why a run was ended. Thrown, since nothing of it can go on, and caught where the run began.
+/// Why a run was ended. It is thrown as a panic, because the interpreter has no other way to stop, and caught where the
+/// run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum StopReason {
     Steps,
     Depth,
     Time,
@@ -62,35 +64,35 @@ impl<'a> Budget<'a> {
         Self { steps: Cell::new(steps), base: here(), watch }
     }
 
-    /// Takes a step, unless there are none left.
+    /// Counts a step, and ends the run if it may not go on.
     pub(super) fn step(&self) {
         let left = self.steps.get();
         if left == 0 {
-            stop(Stop::Steps);
+            stop(StopReason::Steps);
         }
         self.steps.set(left - 1);
         if self.base.abs_diff(here()) > DEPTH_BYTES_MAX {
-            stop(Stop::Depth);
+            stop(StopReason::Depth);
         }
         if left.is_multiple_of(LOOK_EVERY) && self.watch.must_end() {
-            stop(Stop::Time);
+            stop(StopReason::Time);
         }
     }
 }
 
-/// Where the stack is now.
+/// An address near the top of the stack.
 #[inline(always)]
 fn here() -> usize {
     let mark = 0_u8;
     std::ptr::from_ref(std::hint::black_box(&mark)).addr()
 }
 
-/// Without the panic hook: it is no bug, and nobody needs to read about it.
-fn stop(why: Stop) -> ! {
+/// Throws without the panic hook, which would log it: ending a run is no bug.
+fn stop(why: StopReason) -> ! {
     resume_unwind(Box::new(why))
 }
 
-/// Refuses text and lists that have become too large.
+/// Refuses text, lists and objects that have become too large.
 pub(super) fn sized(value: Val) -> Result<Val, Error<Val>> {
     let bytes = match &value {
         Val::TStr(text) | Val::BStr(text) => text.len(),
@@ -101,7 +103,7 @@ pub(super) fn sized(value: Val) -> Result<Val, Error<Val>> {
     if bytes > VALUE_BYTES_MAX { Err(too_large()) } else { Ok(value) }
 }
 
-/// Multiplies what is not too large afterwards.
+/// Multiplies, unless the product would be too large.
 pub(super) fn multiplied(left: Val, right: Val) -> Result<Val, Error<Val>> {
     let fits = match (&left, &right) {
         (Val::TStr(text) | Val::BStr(text), Val::Num(times))
@@ -112,11 +114,12 @@ pub(super) fn multiplied(left: Val, right: Val) -> Result<Val, Error<Val>> {
     if fits { left * right } else { Err(too_large()) }
 }
 
+/// The error of a value that is too large.
 pub(super) fn too_large() -> Error<Val> {
     Error::new(Val::utf8_str(TOO_LARGE.as_bytes().to_vec()))
 }
 
-/// What a program reads if it catches the error.
+/// The text of that error, as a program reads it if it catches it.
 pub(super) const TOO_LARGE: &str = "!too large";
 
 fn repeats(bytes: usize, times: &Num) -> bool {

@@ -1,4 +1,4 @@
-//! Which functions there are: those of jq that see nothing but their input.
+//! The functions that a program may call: the functions of jq that see nothing but their input.
 
 use jaq_core::load::parse::Def;
 use jaq_core::native::{Fun, bome, run, v};
@@ -6,18 +6,18 @@ use jaq_core::{Cv, Error, Exn, ValXs};
 use jaq_json::Val;
 use promethean_model::json::minify;
 
-use super::guard::{Kind, multiplied, sized, too_large};
+use super::guard::{JqTypes, multiplied, sized, too_large};
 use super::text::{read, weigh};
 
-/// Multiplies.
+/// Our function that multiplies within bounds.
 pub(super) const MUL: &str = "!mul";
-/// Passes on what is not too large.
+/// Our function that refuses a value which is too large.
 pub(super) const SIZED: &str = "!sized";
-/// Passes on what is not too large as text.
+/// Our function that refuses a value whose text would be too large.
 pub(super) const SMALL: &str = "!small";
 
-/// Functions that see or touch something else than their input, and what the interpreter cannot bound. `tobytes` makes
-/// what is no JSON.
+/// Functions of jq that are left out: they see or touch something else than their input, cannot be bounded by the
+/// interpreter (`range` and `fromjson`, which are replaced by ours), or give values that are no JSON (`tobytes`).
 const LEFT_OUT: &[&str] = &[
     "env",
     "now",
@@ -36,17 +36,17 @@ const LEFT_OUT: &[&str] = &[
     "fromjson",
 ];
 
-/// Functions written in jq.
+/// The functions written in jq.
 pub(super) fn definitions() -> Vec<Def<&'static str>> {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-    // `range` with fewer arguments is defined over ours.
+    // `range` with one or two arguments is written in jq and calls our `range` with three.
     all.filter(|def| def.name == "range" || !LEFT_OUT.contains(&def.name)).collect()
 }
 
-/// Functions written in Rust.
-pub(super) fn functions() -> impl Iterator<Item = Fun<Kind>> {
-    let all = jaq_core::funs::<Kind>().chain(jaq_std::funs()).chain(jaq_json::funs());
-    let ours: [(&'static str, usize, jaq_core::RunPtr<Kind>); 5] = [
+/// The functions written in Rust.
+pub(super) fn functions() -> impl Iterator<Item = Fun<JqTypes>> {
+    let all = jaq_core::funs::<JqTypes>().chain(jaq_std::funs()).chain(jaq_json::funs());
+    let ours: [(&'static str, usize, jaq_core::RunPtr<JqTypes>); 5] = [
         (MUL, 2, |(mut context, _)| {
             let right = context.pop_var();
             bome(multiplied(context.pop_var(), right))
@@ -56,11 +56,12 @@ pub(super) fn functions() -> impl Iterator<Item = Fun<Kind>> {
         ("range", 3, range),
         ("fromjson", 0, |(_, value)| bome(from_json(&value))),
     ];
-    let ours = ours.into_iter().map(|(name, arguments, pointer)| run::<Kind>((name, v(arguments), pointer)));
+    let ours =
+        ours.into_iter().map(|(name, arguments, pointer)| run::<JqTypes>((name, v(arguments), pointer)));
     all.filter(|(name, ..)| !LEFT_OUT.contains(name)).chain(ours)
 }
 
-/// As the interpreter's own, which goes down as deep as the text: a payload can hold any text.
+/// Our `fromjson`. The interpreter's own recurses as deep as the text is nested, and a payload can hold any text.
 fn from_json(value: &Val) -> Result<Val, Error<Val>> {
     let text = match value {
         Val::TStr(text) | Val::BStr(text) => str::from_utf8(text).ok(),
@@ -72,8 +73,8 @@ fn from_json(value: &Val) -> Result<Val, Error<Val>> {
     read(&text).map_err(|error| refuse(&error.to_string()))
 }
 
-/// As the interpreter's own, but each number is a step: a list is filled from it without any other.
-fn range(cv: Cv<'_, Kind>) -> ValXs<'_, Val> {
+/// Our `range`. Unlike the interpreter's own, each number counts as a step: filling a list from it takes no other step.
+fn range(cv: Cv<'_, JqTypes>) -> ValXs<'_, Val> {
     let (mut context, _) = cv;
     let by = context.pop_var();
     let to = context.pop_var();

@@ -9,35 +9,35 @@ use jaq_core::load::{Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Filter, Vars, unwrap_valr};
 use thiserror::Error;
 
-use super::guard::{Budget, Kind, Run, Stop, TOO_LARGE};
+use super::guard::{Budget, JqTypes, RunData, StopReason, TOO_LARGE};
 use super::pool::{Lane, Pool, PoolError, STACK_BYTES};
 use super::watch::{JobWatch, TimeRecord};
 use super::{Caps, RunError, names, rewrite, text};
 
-/// Calls of one job, so that others get their turn.
+/// Calls of one job, at most, so that other jobs get their turn.
 const CHUNK: usize = 64;
-/// The longest program.
+/// Bytes of a program, at most.
 const PROGRAM_BYTES_MAX: usize = 64 << 10;
-/// What the program is called where it is compiled.
+/// The name that the program is compiled under.
 const MAIN: &str = "promethean_main";
 
-/// A compiled program. Cheap to clone; a clone is the same program, and stuck if it is.
+/// A compiled program. Cheap to clone; a clone is stuck when the program is.
 #[derive(Clone)]
 pub struct Program {
-    filter: Arc<Filter<Kind>>,
+    filter: Arc<Filter<JqTypes>>,
     text: Arc<str>,
     record: Arc<TimeRecord>,
 }
 
-/// A text that is no program.
+/// The refusal of a text that is no program.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message} at line {line}, column {column}")]
 pub struct BadProgram {
     /// What is wrong.
     pub message: String,
-    /// Where, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// Where in the line, in characters from 1.
+    /// The character in the line, from 1.
     pub column: usize,
 }
 
@@ -48,7 +48,7 @@ impl Program {
             let message = format!("the program has {} bytes, more than {PROGRAM_BYTES_MAX}", text.len());
             return Err(BadProgram { message, line: 1, column: 1 });
         }
-        // Nesting in the text is recursion here; a thread of ours has room for it.
+        // The compiler recurses as deep as the text is nested; a thread with a large stack has room for it.
         let compiled = std::thread::scope(|scope| {
             let builder = std::thread::Builder::new().name("jq-compile".to_owned()).stack_size(STACK_BYTES);
             builder.spawn_scoped(scope, || compile(text)).ok().and_then(|thread| thread.join().ok())
@@ -58,24 +58,24 @@ impl Program {
         Ok(Self { filter, text: text.into(), record: Arc::default() })
     }
 
-    /// Its text.
+    /// The text it was compiled from.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it took too long, three times in a row or without an end. It is not run again.
+    /// Whether it is stuck: it took too long three times in a row, or did not end. A stuck program is not run again.
     pub fn is_stuck(&self) -> bool {
         self.record.is_stuck()
     }
 
-    /// Runs it on JSON text; what it gives, each as JSON text.
+    /// Runs it on JSON text. Returns the values it gives, each as JSON text.
     pub async fn run(&self, pool: &Pool, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
         let (program, input) = (self.clone(), input.to_owned());
         let done = pool.work(Lane::Publish, caps.time, move |watch| program.call(watch, &input, &caps)).await;
         done.unwrap_or_else(|error| Err(error.into()))
     }
 
-    /// As [`Program::run`], on a thread that may wait. Not to be called from an async one.
+    /// Like [`Program::run`], for a thread that may block. Not to be called from an async one.
     pub fn run_blocking(&self, pool: &Pool, input: &str, caps: Caps) -> Result<Vec<String>, RunError> {
         let (program, input) = (self.clone(), input.to_owned());
         let done =
@@ -83,12 +83,12 @@ impl Program {
         done.unwrap_or_else(|error| Err(error.into()))
     }
 
-    /// Runs it on each input by itself. Many inputs cost one job for a few dozen of them.
+    /// Runs it on each input by itself. A few dozen inputs share one job.
     pub async fn run_each(&self, pool: &Pool, inputs: Vec<String>, caps: Caps) -> Vec<Outputs> {
         self.run_many(pool, inputs, caps, false).await
     }
 
-    /// As [`Program::run_each`], until one fails; that failure is the last result.
+    /// Like [`Program::run_each`], but stops at the first failure, which is then the last result.
     pub async fn run_until_failure(&self, pool: &Pool, inputs: Vec<String>, caps: Caps) -> Vec<Outputs> {
         self.run_many(pool, inputs, caps, true).await
     }
@@ -117,8 +117,8 @@ impl Program {
         results
     }
 
-    /// Folds: each step's input is `{"state": ..., "event": ...}` and its one output the next state. Starts with a state,
-    /// gives the last one.
+    /// Folds events into a state. Each call's input is `{"state": ..., "event": ...}`, and its one output is the next state.
+    /// Returns the last state.
     pub async fn fold(
         &self,
         pool: &Pool,
@@ -142,14 +142,14 @@ impl Program {
         Ok(state)
     }
 
-    /// One call, on a thread of the pool.
+    /// Makes one call; runs on a thread of the pool.
     pub(super) fn call(&self, watch: &JobWatch, input: &str, caps: &Caps) -> Outputs {
         if self.is_stuck() {
             return Err(RunError::Stuck);
         }
         watch.begin_call(&self.record);
         let steps = caps.steps.min(Caps::STEPS_MAX);
-        // Values are dropped here too: nothing of them is seen afterwards.
+        // Values are dropped inside too, so no value is seen after a panic.
         let run = AssertUnwindSafe(|| self.evaluate(watch, input, steps, caps));
         let ended = catch_unwind(run);
         if !watch.must_end() {
@@ -157,16 +157,16 @@ impl Program {
         }
         match ended {
             Ok(outputs) => outputs,
-            Err(thrown) => Err(match thrown.downcast_ref::<Stop>() {
-                Some(Stop::Steps) => RunError::Steps { max: steps },
-                Some(Stop::Depth) => RunError::Depth,
-                Some(Stop::Time) => RunError::Stuck,
+            Err(thrown) => Err(match thrown.downcast_ref::<StopReason>() {
+                Some(StopReason::Steps) => RunError::Steps { max: steps },
+                Some(StopReason::Depth) => RunError::Depth,
+                Some(StopReason::Time) => RunError::Stuck,
                 None => RunError::Broken,
             }),
         }
     }
 
-    /// One call that must give a value; its first.
+    /// Makes one call that must give exactly one value; runs on a thread of the pool.
     pub fn call_one(&self, watch: &JobWatch, input: &str) -> Result<String, RunError> {
         let caps = Caps { outputs: 1, ..Caps::default() };
         let outputs = match self.call(watch, input, &caps) {
@@ -181,7 +181,7 @@ impl Program {
     fn evaluate(&self, watch: &JobWatch, input: &str, steps: u64, caps: &Caps) -> Outputs {
         let input = text::read(input)?;
         let budget = Budget::new(steps, watch);
-        let context = Ctx::<Kind>::new(Run { lut: &self.filter.lut, budget: &budget }, Vars::new([]));
+        let context = Ctx::<JqTypes>::new(RunData { lut: &self.filter.lut, budget: &budget }, Vars::new([]));
         let mut outputs = Vec::new();
         let mut left = caps.output_bytes;
         for output in self.filter.id.run((context, input)).map(unwrap_valr) {
@@ -229,7 +229,7 @@ fn failed(message: String) -> RunError {
     if message.contains(TOO_LARGE) { RunError::Size } else { RunError::Failed { message } }
 }
 
-fn compile(code: &str) -> Result<Filter<Kind>, BadProgram> {
+fn compile(code: &str) -> Result<Filter<JqTypes>, BadProgram> {
     let tokens = Lexer::new(code).lex().map_err(|errors| {
         let first = errors.into_iter().next();
         let (expected, at) = first.map_or(("a program", code), |(expected, at)| (expected.as_str(), at));
@@ -257,7 +257,7 @@ fn compile(code: &str) -> Result<Filter<Kind>, BadProgram> {
     })
 }
 
-/// `at` is a part of the text, or of one of our own definitions.
+/// Makes the error for a place. `at` is a part of the text, or of one of our own definitions.
 fn bad(code: &str, message: String, at: &str) -> BadProgram {
     let start = at.as_ptr().addr().checked_sub(code.as_ptr().addr()).filter(|start| *start <= code.len());
     let before = code.get(..start.unwrap_or(0)).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Puts the guards into a program: what can grow without a step of its own is made to take one, or is measured.
+//! Puts the guards into a program: a term that can grow without a step is made to take one, or its value is measured.
 //!
 //! - `[f]` becomes `[f | .]`, so that every item is a step.
-//! - `a + b` becomes `a + b | !sized`, so that what doubles is seen.
-//! - `a * b` becomes `!mul(a; b)`, which looks before it multiplies.
+//! - `a + b` becomes `a + b | !sized`, so that a value that doubles is measured.
+//! - `a * b` becomes `!mul(a; b)`, which measures before it multiplies.
 //! - `p += f` and `p *= f` become `f as $y | p |= (. + $y)`, and then the same.
 //! - `"\(f)"` becomes `"\(f | !small)" | !sized`, and `tojson` `!small | tojson`: a small value that shares its parts
 //!   can be a large text.
@@ -14,7 +14,7 @@ use jaq_core::path::{Part, Path};
 
 use super::names::{MUL, SIZED, SMALL};
 
-/// No program can name it.
+/// The name of the variable in rewritten updates. No program can name it.
 const ADDEND: &str = "$!y";
 
 pub(super) fn definition(def: Def<&str>) -> Def<&str> {

@@ -8,12 +8,12 @@ use promethean_model::json::{JSON_DEPTH_MAX, minify};
 use super::RunError;
 use super::guard::VALUE_BYTES_MAX;
 
-/// How much of an error's message is kept.
+/// Bytes that are kept of an error's message.
 const MESSAGE_BYTES_MAX: usize = 1024;
-/// How deep a value may be that is made text within a program.
+/// How deep a value may be nested that a program turns into text.
 const DEPTH_MAX: usize = 1_000;
 
-/// Too large or too deep.
+/// A value that is too large or nested too deep.
 pub(super) struct TooLarge;
 
 /// Reads JSON text.
@@ -21,7 +21,7 @@ pub(super) fn read(text: &str) -> Result<Val, RunError> {
     read::parse_single(text.as_bytes()).map_err(|error| RunError::NotJson { reason: error.to_string() })
 }
 
-/// The JSON text of a value, checked as a payload is.
+/// Writes a value as JSON text, checked like a payload.
 pub(super) fn write(value: &Val, bytes_max: usize) -> Result<String, RunError> {
     let mut left = VALUE_BYTES_MAX;
     add(value, JSON_DEPTH_MAX as usize + 1, &mut left).map_err(|TooLarge| RunError::Size)?;
@@ -55,12 +55,12 @@ fn add(value: &Val, depth: usize, left: &mut usize) -> Result<(), TooLarge> {
     }
 }
 
-/// The beginning of a message.
+/// The message of an error, cut to its bound.
 pub(super) fn message(error: &impl std::fmt::Display) -> String {
     let mut out = Capped { text: String::new(), left: MESSAGE_BYTES_MAX };
-    // What does not fit is left out.
+    // The rest of a longer message is left out.
     let _ = write!(out, "{error}");
-    // What `error("text")` says is the text, not its JSON.
+    // The message of `error("text")` is the text itself, not its JSON.
     serde_json::from_str::<String>(&out.text).unwrap_or(out.text)
 }
 

@@ -1,36 +1,36 @@
-//! A new version compared with the versions before it, and the refusal that comes of it.
+//! The comparison of a new version with the versions before it, and the refusal of one that does not fit.
 
 use promethean_model::{Compat, TopicName};
 use serde::Serialize;
 
-use crate::compat::{Direction, Report, Verdict};
+use crate::compat::{CompatDirection, CompatReport, Verdict};
 
-/// A comparison with one version, one way.
+/// The comparison with one version, in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Compared {
     /// The version it was compared with.
     pub version: u32,
-    /// Which way.
-    pub direction: Direction,
-    /// What came out.
+    /// The direction.
+    pub direction: CompatDirection,
+    /// The verdict and its findings.
     #[serde(flatten)]
-    pub report: Report,
+    pub report: CompatReport,
 }
 
-/// A new version that does not fit, or of which that cannot be told.
+/// The refusal of a new version that does not fit, or of which the check could not decide that.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Incompatible {
     /// The topic.
     pub topic: TopicName,
-    /// The rule.
+    /// The rule of the topic.
     pub compat: Compat,
-    /// `incompatible`, or `undecidable` if that is the worst.
+    /// The worst verdict: `incompatible`, else `undecidable`.
     pub verdict: Verdict,
-    /// Every comparison that did not come out well.
+    /// Every comparison whose verdict is not `compatible`.
     pub compared: Vec<Compared>,
 }
 
-// Numbers in findings come from JSON, which has none that differ from themselves.
+// Numbers in findings come from JSON, which has no NaN.
 impl Eq for Incompatible {}
 
 impl std::fmt::Display for Incompatible {
@@ -63,7 +63,8 @@ impl std::fmt::Display for Incompatible {
 
 impl std::error::Error for Incompatible {}
 
-/// Refuses what did not come out well, unless it is forced; forced is only what cannot be told.
+/// Refuses a version if a comparison is not `compatible`. With `force`, an undecidable comparison is let through, and the
+/// answer is true.
 pub fn judge(
     topic: &TopicName,
     compat: Compat,
@@ -77,7 +78,7 @@ pub fn judge(
     };
     let mut bad: Vec<Compared> =
         compared.iter().filter(|compared| compared.report.verdict != Verdict::Compatible).cloned().collect();
-    // What is worst is told first.
+    // The worst come first.
     bad.sort_by_key(|compared| compared.report.verdict != verdict);
     Err(Box::new(Incompatible { topic: topic.clone(), compat, verdict, compared: bad }))
 }

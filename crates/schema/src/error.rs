@@ -1,10 +1,10 @@
-//! The refusal of a text that is no schema, or none that is taken.
+//! The refusal of a schema.
 
 use thiserror::Error;
 
-/// Bytes of a reason above which it is cut: reasons of the validator quote the schema.
+/// Bytes above which a reason is cut: reasons of the validator quote the schema.
 const REASON_BYTES_MAX: usize = 1024;
-/// Characters that stay of a reason which is cut.
+/// Characters that are kept of a reason that is cut.
 const REASON_CHARS_KEPT: usize = 1000;
 
 /// A schema that is refused, and why.

@@ -20,7 +20,7 @@ pub mod validator;
 
 pub use self::comparison::{Compared, Incompatible, judge};
 pub use self::error::BadSchema;
-pub use self::rejection::{SchemaRejected, VIOLATIONS_MAX, Violation};
+pub use self::rejection::{SchemaRejected, SchemaViolation, VIOLATIONS_MAX};
 pub use self::text::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SchemaText};
 
 /// The header that says which version a payload fits. The server sets it; a publisher that names a version is held to it.

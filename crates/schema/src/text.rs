@@ -1,16 +1,16 @@
-//! A schema as it is given.
+//! The text of a schema, within limits.
 
 use promethean_model::json::minify;
 use serde_json::Value;
 
 use crate::error::BadSchema;
 
-/// The longest text.
+/// Bytes of a schema, at most.
 pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
-/// The deepest nesting.
+/// How deep a schema may be nested.
 pub const SCHEMA_DEPTH_MAX: usize = 64;
 
-/// A text within limits that is JSON. Whether it is a schema is the compiler's to say.
+/// The text of a schema: JSON within limits. Whether it is a valid schema is checked when it is compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaText {
     text: String,
@@ -18,7 +18,7 @@ pub struct SchemaText {
 }
 
 impl SchemaText {
-    /// Reads a text.
+    /// Reads a text, and refuses what is no JSON or over the limits.
     pub fn parse(text: impl Into<String>) -> Result<Self, BadSchema> {
         let text = text.into();
         if text.len() > SCHEMA_BYTES_MAX {
@@ -27,7 +27,7 @@ impl SchemaText {
                 text.len()
             )));
         }
-        // As strict as for payloads: of a name that is there twice, readers would see one or the other.
+        // As strict as for payloads: of a name that an object has twice, readers would see one value or the other.
         minify(&text).map_err(|error| BadSchema::whole(format!("it is not valid JSON: {error}")))?;
         let value: Value =
             serde_json::from_str(&text).map_err(|error| BadSchema::whole(error.to_string()))?;
@@ -47,12 +47,12 @@ impl SchemaText {
         &self.text
     }
 
-    /// What it says.
+    /// The text as JSON.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The same for texts that differ in whitespace and in the order of names only.
+    /// A hash that is equal for texts which differ only in whitespace and in the order of names.
     pub fn fingerprint(&self) -> String {
         let mut canonical = String::new();
         write(&self.value, &mut canonical);
@@ -60,7 +60,7 @@ impl SchemaText {
     }
 }
 
-/// At most [`promethean_model::json::JSON_DEPTH_MAX`] deep.
+/// How deep a value is nested. It recurses, at most [`promethean_model::json::JSON_DEPTH_MAX`] deep.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -69,7 +69,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// With sorted names, whatever order the map keeps.
+/// Writes a value with sorted names, whatever order the map keeps.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Array(items) => {

@@ -6,7 +6,7 @@ use promethean_store::port::StoredEvent;
 
 use super::Bus;
 use crate::error::BusError;
-use crate::schemas::folder::{Folder, FolderError, FolderReport};
+use crate::schemas::folder::{FolderError, FolderReport, SchemaFolder};
 use crate::schemas::{
     DualWrite, Lifted, RegisterOptions, Registered, SchemaInfo, SchemaTopics, StoredSchema, Upcaster,
     WhichSchema,
@@ -76,7 +76,7 @@ impl Bus {
 
     /// Registers the versions of a folder that are missing, in their order, and sets its programs. Doing it again changes
     /// nothing. A version that is registered with another text is refused; what came before it in the folder is done.
-    pub async fn apply_schemas(&self, folder: Folder) -> Result<FolderReport, FolderError> {
+    pub async fn apply_schemas(&self, folder: SchemaFolder) -> Result<FolderReport, FolderError> {
         self.groups.schemas.apply(folder).await
     }
 

@@ -1,4 +1,4 @@
-//! What lifting all events of a topic would give.
+//! The dry run of a migration: what lifting every event of a topic would give.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::error::BusError;
 use crate::rows::StartPosition;
 use crate::schemas::{self, LiftOutcome, lift, version_of};
 
-/// Events and bytes looked at at once.
+/// Events and bytes lifted at once.
 const PAGE_EVENTS: usize = 500;
 const PAGE_BYTES: usize = 4 << 20;
-/// Failures that are told.
+/// Failures that the answer lists.
 const FAILURES_MAX: usize = 100;
-/// Versions that are counted apart.
+/// Versions that are counted by number.
 const VERSIONS_MAX: usize = 2 * schemas::VERSIONS_MAX;
 
-/// What lifting would give.
+/// What lifting every event of a topic would give.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Migration {
-    /// Events looked at.
+    /// Events read.
     pub events: u64,
-    /// Events of each version; 0 is before the first schema.
+    /// Events of each version; 0 stands for events from before the first schema.
     pub versions: BTreeMap<u32, u64>,
     /// Events that would change.
     pub lifted: u64,
@@ -34,7 +34,7 @@ pub struct Migration {
     pub failed: u64,
     /// The first 100 of them.
     pub failures: Vec<LiftFailure>,
-    /// Where it ended: events after it were not looked at.
+    /// The end of the topic when it began; later events were not read.
     pub end: Offset,
 }
 

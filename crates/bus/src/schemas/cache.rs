@@ -1,4 +1,4 @@
-//! Compiled schemas, the least recently used of which go first.
+//! The cache of compiled schemas; the least recently used are dropped first.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const PATTERN_BYTES_MAX: usize = 256 << 20;
 
 /// A compiled version.
 #[derive(Debug, Clone)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledSchema {
     pub(super) topic: TopicName,
     pub(super) version: u32,
     pub(super) validator: Arc<Validator>,
@@ -29,8 +29,8 @@ pub(crate) struct Compiled {
     pub(super) pattern_bytes: usize,
 }
 
-impl Compiled {
-    /// Refuses a payload that does not fit. It is known to be JSON.
+impl CompiledSchema {
+    /// Refuses a payload that does not fit. The payload was checked to be JSON before.
     pub(crate) fn check(&self, payload: &str) -> Result<(), BusError> {
         let value: Value = serde_json::from_str(payload)
             .map_err(|error| BusError::StorageFailed { reason: format!("a payload is not JSON: {error}") })?;
@@ -42,22 +42,29 @@ impl Compiled {
     }
 }
 
-/// Read on every publish, written when a schema is compiled.
+/// Compiled schemas by topic and version. Read on every publish, written when a schema is compiled.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
-    compiled: RwLock<HashMap<TopicName, HashMap<u32, Entry>>>,
+pub(super) struct SchemaCache {
+    compiled: RwLock<HashMap<TopicName, HashMap<u32, CacheEntry>>>,
+    /// Counts uses; an entry keeps the count of its last one.
     clock: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Entry {
-    compiled: Arc<Compiled>,
+struct CacheEntry {
+    compiled: Arc<CompiledSchema>,
     used: AtomicU64,
 }
 
-impl Cache {
-    /// The number alone does not say which schema: one that was never used can be deleted, and its number is free.
-    pub(super) fn get(&self, topic: &TopicName, fingerprint: &str, version: u32) -> Option<Arc<Compiled>> {
+impl SchemaCache {
+    /// A compiled version. The number alone does not say which schema: a version that no event has can be deleted, and its
+    /// number given to another schema.
+    pub(super) fn get(
+        &self,
+        topic: &TopicName,
+        fingerprint: &str,
+        version: u32,
+    ) -> Option<Arc<CompiledSchema>> {
         let compiled = self.compiled.read().ignore_poison();
         let entry = compiled.get(topic)?.get(&version)?;
         if entry.compiled.fingerprint != fingerprint {
@@ -67,19 +74,20 @@ impl Cache {
         Some(Arc::clone(&entry.compiled))
     }
 
-    pub(super) fn put(&self, compiled: &Arc<Compiled>) {
+    pub(super) fn put(&self, compiled: &Arc<CompiledSchema>) {
         let mut kept = self.compiled.write().ignore_poison();
         let used = AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed));
-        let entry = Entry { compiled: Arc::clone(compiled), used };
+        let entry = CacheEntry { compiled: Arc::clone(compiled), used };
         kept.entry(compiled.topic.clone()).or_default().insert(compiled.version, entry);
         loop {
             let entries = || kept.values().flat_map(HashMap::values);
-            let sum =
-                |bytes: fn(&Compiled) -> usize| entries().map(|entry| bytes(&entry.compiled)).sum::<usize>();
+            let sum = |bytes: fn(&CompiledSchema) -> usize| {
+                entries().map(|entry| bytes(&entry.compiled)).sum::<usize>()
+            };
             let fits = entries().count() <= COMPILED_MAX
                 && sum(|compiled| compiled.text_bytes) <= TEXT_BYTES_MAX
                 && sum(|compiled| compiled.pattern_bytes) <= PATTERN_BYTES_MAX;
-            // One alone is within them: both have limits of their own.
+            // One schema alone always fits: its text and its patterns have lower limits of their own.
             if fits {
                 return;
             }
@@ -105,15 +113,15 @@ impl Cache {
 mod tests {
     use super::*;
 
-    fn compiled(topic: &str, version: u32, text_bytes: usize, pattern_bytes: usize) -> Arc<Compiled> {
+    fn compiled(topic: &str, version: u32, text_bytes: usize, pattern_bytes: usize) -> Arc<CompiledSchema> {
         let validator = Arc::new(promethean_schema::validator::compile(&Value::Bool(true)).unwrap());
         let (topic, fingerprint) = (topic.parse().unwrap(), "f".to_owned());
-        Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes })
+        Arc::new(CompiledSchema { topic, version, validator, fingerprint, text_bytes, pattern_bytes })
     }
 
     #[test]
     fn the_least_recently_used_go_first() {
-        let cache = Cache::default();
+        let cache = SchemaCache::default();
         for n in 0..COMPILED_MAX as u32 + 10 {
             cache.put(&compiled("a", n, 10, 0));
             assert!(cache.get(&"a".parse().unwrap(), "f", 0).is_some(), "kept by its use");
@@ -129,7 +137,7 @@ mod tests {
 
     #[test]
     fn patterns_are_bounded_too() {
-        let cache = Cache::default();
+        let cache = SchemaCache::default();
         for n in 0..9 {
             cache.put(&compiled("a", n, 10, PATTERN_BYTES_MAX / 8));
         }

@@ -1,42 +1,35 @@
-//! Which versions there are, in memory: small facts of every version, and compiled ones as far as they fit.
+//! The versions of every topic, in memory, without their texts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
 
 use promethean_model::{IgnorePoison, Offset, TopicName};
-use promethean_schema::{BadSchema, SchemaText, validator};
+use promethean_schema::SchemaText;
 use promethean_store::port::{Store, Table};
-use tokio::sync::Semaphore;
 
-use super::Schemas;
-use super::cache::{Cache, Compiled};
+use super::cache::SchemaCache;
+use super::compiler::Compiler;
 use super::evolution::Evolution;
-use super::flight::{Flight, Flights, followed};
-use super::registry::SchemaInfo;
+use super::info::SchemaInfo;
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
 
 /// Rows read at once; each may have a text of 256 KiB.
 const PAGE: usize = 20;
-/// How long compiling or comparing may take.
-const TIME_MAX: Duration = Duration::from_secs(10);
-/// Schemas compiled or compared at a time.
-const WORK_MAX: usize = 2;
 
-/// Changed only under the lock of the topic (see `changing`). As large as there are versions, without their texts.
-#[derive(Debug)]
+/// The versions of every topic, what is set for them, and compiled schemas as far as they fit. Versions are changed only
+/// under the lock of their topic.
+#[derive(Debug, Default)]
 pub(crate) struct SchemaCatalog {
     topics: RwLock<BTreeMap<TopicName, Arc<TopicVersions>>>,
-    /// Whether any topic has a schema: most servers ask no further.
+    /// Whether any topic has a schema. Most servers have none, and then this is all that a publish reads.
     any: AtomicBool,
-    pub(super) cache: Cache,
-    flights: Flights,
+    pub(super) cache: SchemaCache,
+    pub(super) compiler: Compiler,
     pub(super) evolutions: RwLock<HashMap<TopicName, Arc<Evolution>>>,
     /// Whether any topic is published in an old form too.
     pub(super) any_dual: AtomicBool,
-    work: Arc<Semaphore>,
 }
 
 /// The versions of a topic; never empty.
@@ -46,11 +39,13 @@ pub(crate) struct TopicVersions {
     pub(super) list: Vec<VersionEntry>,
 }
 
+/// One version of a topic.
 #[derive(Debug, Clone)]
 pub(super) struct VersionEntry {
     pub(super) info: SchemaInfo,
+    /// The end of the topic when the version was registered: no event before it has this version.
     pub(super) end: Offset,
-    /// Held by every event that is on its way with this version.
+    /// Every event on its way with this version holds a clone; the count tells whether there is one.
     pub(super) uses: Arc<()>,
 }
 
@@ -85,22 +80,8 @@ impl VersionEntry {
     }
 }
 
-impl Default for SchemaCatalog {
-    fn default() -> Self {
-        Self {
-            topics: RwLock::default(),
-            any: AtomicBool::new(false),
-            cache: Cache::default(),
-            flights: Flights::default(),
-            evolutions: RwLock::default(),
-            any_dual: AtomicBool::new(false),
-            work: Arc::new(Semaphore::new(WORK_MAX)),
-        }
-    }
-}
-
 impl SchemaCatalog {
-    /// Reads what is stored.
+    /// Reads all versions from the store.
     pub(crate) async fn load(store: &dyn Store) -> Result<Self, BusError> {
         let catalog = Self::default();
         let mut after: Option<Vec<u8>> = None;
@@ -122,7 +103,7 @@ impl SchemaCatalog {
         Ok(catalog)
     }
 
-    /// The versions of a topic that has any.
+    /// The versions of a topic; `None` if it has none.
     pub(crate) fn get(&self, topic: &TopicName) -> Option<Arc<TopicVersions>> {
         if !self.any.load(Ordering::Acquire) {
             return None;
@@ -130,7 +111,7 @@ impl SchemaCatalog {
         self.topics.read().ignore_poison().get(topic).cloned()
     }
 
-    /// Topics with schemas, by name.
+    /// A page of the topics with schemas, by name.
     pub(super) fn page(
         &self,
         after: Option<&TopicName>,
@@ -143,7 +124,7 @@ impl SchemaCatalog {
         page.map(|(topic, versions)| (topic.clone(), Arc::clone(versions))).collect()
     }
 
-    /// Follows a change that is stored.
+    /// Sets the versions of a topic, after the change is stored.
     pub(super) fn put(&self, topic: &TopicName, versions: TopicVersions) {
         let mut topics = self.topics.write().ignore_poison();
         if versions.list.is_empty() {
@@ -154,15 +135,16 @@ impl SchemaCatalog {
         self.any.store(!topics.is_empty(), Ordering::Release);
     }
 
-    /// Takes a version out of use, unless an event is on its way with it: what was there, to be put back if it stays.
+    /// Takes a version out of use, unless an event is on its way with it. Returns the versions before, to be put back if
+    /// the version stays after all.
     pub(super) fn take_out(&self, topic: &TopicName, version: u32) -> Option<TopicVersions> {
         let mut topics = self.topics.write().ignore_poison();
         let before = topics.get_mut(topic)?;
-        // Whoever looks at the versions now, or has an event on its way, holds one of these.
+        // A caller that looks at the versions now holds a clone.
         let versions = Arc::get_mut(before)?;
         let kept = versions.clone();
         let at = versions.list.iter().position(|known| known.info.version == version)?;
-        // Ours, and the copy just made.
+        // Two are held here: by the entry, and by the copy just made.
         if versions.list.get(at).is_none_or(|known| Arc::strong_count(&known.uses) > 2) {
             return None;
         }
@@ -173,8 +155,8 @@ impl SchemaCatalog {
         Some(kept)
     }
 
-    /// The topic is to begin anew, with the versions that the configuration has and no others. What is on its way with
-    /// one of before is of the topic that goes.
+    /// Begins a deleted topic anew, with the versions that the configuration has and no others. An event on its way with
+    /// one of the old versions belongs to the deleted topic.
     pub(crate) fn begin_anew(&self, topic: &TopicName) {
         let (before, configured) = (self.get(topic), self.configured(topic));
         let stays = |known: &&VersionEntry| configured.contains(&known.info.version);
@@ -185,99 +167,10 @@ impl SchemaCatalog {
         self.cache.forget(topic);
     }
 
-    /// It is not, after all.
+    /// Puts the versions of a topic back whose deletion failed.
     pub(crate) fn restore(&self, topic: &TopicName, known: Option<Arc<TopicVersions>>) {
         if let Some(known) = known {
             self.put(topic, TopicVersions::clone(&known));
         }
     }
-}
-
-/// A compiled version, from memory or from the store. However many ask, it is compiled once.
-pub(super) async fn compiled(
-    schemas: &Schemas,
-    topic: &TopicName,
-    info: &SchemaInfo,
-) -> Result<Arc<Compiled>, BusError> {
-    let cached = || schemas.catalog.cache.get(topic, &info.fingerprint, info.version);
-    loop {
-        if let Some(compiled) = cached() {
-            return Ok(compiled);
-        }
-        let lead = match schemas.catalog.flights.join(topic, info.version, &info.fingerprint) {
-            Flight::Lead(lead) => lead,
-            Flight::Follow(answer) => match followed(answer).await {
-                Some(answer) => return answer,
-                None => continue,
-            },
-        };
-        // Again: whoever led before may have ended since we looked.
-        let answer = match cached() {
-            Some(compiled) => Ok(compiled),
-            None => read_and_compile(schemas, topic, info.version).await,
-        };
-        lead.end(answer.clone());
-        return answer;
-    }
-}
-
-async fn read_and_compile(
-    schemas: &Schemas,
-    topic: &TopicName,
-    version: u32,
-) -> Result<Arc<Compiled>, BusError> {
-    let text = stored(schemas, topic, version).await?;
-    let compiled = compile(schemas, topic, version, text).await?;
-    schemas.catalog.cache.put(&compiled);
-    Ok(compiled)
-}
-
-/// The text of a version.
-pub(super) async fn stored(
-    schemas: &Schemas,
-    topic: &TopicName,
-    version: u32,
-) -> Result<SchemaText, BusError> {
-    let row = schemas.base.store.row(Table::Schemas, &SchemaKey::encode(topic, version)).await?;
-    let unknown =
-        || BusError::UnknownSchema { topic: topic.clone(), version: version.to_string(), latest: None };
-    Ok(SchemaText::parse(SchemaRow::decode(&row.ok_or_else(unknown)?)?.schema)?)
-}
-
-/// Compiles, off the threads that others wait for.
-pub(super) async fn compile(
-    schemas: &Schemas,
-    topic: &TopicName,
-    version: u32,
-    text: SchemaText,
-) -> Result<Arc<Compiled>, BusError> {
-    let topic = topic.clone();
-    let work = move || {
-        let (validator, pattern_bytes) = validator::compile_weighed(text.value())?;
-        let (fingerprint, text_bytes) = (text.fingerprint(), text.text().len());
-        let validator = Arc::new(validator);
-        Ok(Arc::new(Compiled { topic, version, validator, fingerprint, text_bytes, pattern_bytes }))
-    };
-    aside(schemas, work).await?
-}
-
-/// Does work that may take long on a thread for that, a bounded time and a bounded number at once. Work that takes
-/// longer is not waited for, and counts until it ends.
-pub(super) async fn aside<T: Send + 'static>(
-    schemas: &Schemas,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, BusError> {
-    let slow = || BadSchema::whole("it takes too long; simplify it").into();
-    let permit = Arc::clone(&schemas.catalog.work).acquire_owned();
-    let busy = |_| BusError::Busy { what: "compiling schemas" };
-    let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(busy)?.ok();
-    let done = async move {
-        let work = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
-        });
-        work.await.map_err(|_| BadSchema::whole("it fails inside the validator; simplify it").into())
-    };
-    tokio::time::timeout(TIME_MAX, done).await.unwrap_or_else(|_| Err(slow()))
 }

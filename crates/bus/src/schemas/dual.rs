@@ -1,18 +1,19 @@
-//! New events published in their old form too, while some still read that.
+//! Dual-write: new events published in their old form too, for readers of the old version.
 
+use promethean_jq::{Caps, Lane, PoolError, RunError};
 use promethean_model::limits::EventParts;
 use promethean_model::{EventId, EventMeta, TopicName, partition_of};
 use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{AppendEvent, EventIdSource};
 
 use super::evolution::DualWrite;
-use super::registry::{WhichSchema, find};
-use super::{Schemas, catalog, gate};
+use super::info::WhichSchema;
+use super::registry::find;
+use super::{Schemas, compiler, gate};
 use crate::error::BusError;
-use promethean_jq::{Caps, Lane, PoolError, RunError};
 
 impl Schemas {
-    /// The old forms of the events that have one, in their order. They go into the same commit.
+    /// Makes the old forms of events whose topic has dual-write, in their order. They go into the same commit.
     pub(crate) async fn old_forms(&self, events: &[AppendEvent]) -> Result<Vec<AppendEvent>, BusError> {
         let mut old_forms = Vec::new();
         for event in events {
@@ -37,7 +38,7 @@ async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Re
         return Err(failed(format!("it is of version {stamp}, and the downcaster takes version {from}")));
     } else {
         let info = find(schemas, &event.topic, WhichSchema::Version(version))?;
-        let compiled = catalog::compiled(schemas, &event.topic, &info).await?;
+        let compiled = compiler::compiled(schemas, &event.topic, &info).await?;
         let payload = event.payload.clone();
         let done = schemas.jq_pool.work(Lane::Publish, Caps::default().time, move |watch| {
             let old = dual.program.call_one(watch, &payload).map_err(|error| error.to_string())?;
@@ -57,9 +58,9 @@ async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Re
         meta: &none,
     })?;
     let id = match event.id {
-        // As new as the event itself.
-        EventIdSource::Minted(id) => EventIdSource::Minted(copy_id(&event.topic, version, &id)),
-        EventIdSource::Given(id) => EventIdSource::Given(copy_id(&event.topic, version, &id)),
+        // The id of the old form counts as new where the id of the event does.
+        EventIdSource::Minted(id) => EventIdSource::Minted(old_form_id(&event.topic, version, &id)),
+        EventIdSource::Given(id) => EventIdSource::Given(old_form_id(&event.topic, version, &id)),
     };
     if payload != gate::TOMBSTONE {
         meta.headers.get_or_insert_default().insert(VERSION_HEADER.to_owned(), version.to_string());
@@ -72,8 +73,8 @@ async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Re
     Ok(AppendEvent { topic, id, ts: event.ts, key: event.key.clone(), meta: encoded, payload })
 }
 
-/// The same however often the event is published.
-fn copy_id(topic: &TopicName, version: u32, id: &EventId) -> EventId {
+/// The id of an old form: the same however often the event is published.
+fn old_form_id(topic: &TopicName, version: u32, id: &EventId) -> EventId {
     let name = [topic.as_str().as_bytes(), &[0], &version.to_be_bytes(), id.as_bytes()].concat();
     EventId::derive(b"dual-write", &name)
 }

@@ -1,20 +1,20 @@
-//! What the configuration says of a topic's versions, in memory: which there are, and how they become one another.
+//! What the configuration sets for a topic's versions: which there are, and the programs between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use promethean_jq::Program;
 use promethean_model::{IgnorePoison, TopicName};
 
 use super::Schemas;
 use super::catalog::{SchemaCatalog, TopicVersions};
 use crate::error::BusError;
-use promethean_jq::Program;
 
-/// Makes a payload of one version one of a later version.
+/// A program that makes a payload of one version one of a later version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Upcaster {
-    /// The version it takes; 0: events from before the first schema.
+    /// The version it takes; 0 stands for events from before the first schema.
     pub from: u32,
     /// The version it gives.
     pub to: u32,
@@ -22,11 +22,11 @@ pub struct Upcaster {
     pub program: Program,
 }
 
-/// Publishes the old form of every event too, to `<topic>.v<version>`, in the same commit.
+/// Dual-write: every event is published in its old form too, to `<topic>.v<version>`, in the same commit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DualWrite {
-    /// The version that the program takes. Events of the old version are published as they are, those of any other
-    /// are refused.
+    /// The version that the program takes. Events of the old version are published as they are, and events of any other
+    /// version are refused.
     pub from: u32,
     /// The old version.
     pub version: u32,
@@ -34,29 +34,29 @@ pub struct DualWrite {
     pub program: Program,
 }
 
-/// What is set for a topic.
+/// What the configuration sets for a topic.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Evolution {
     pub(super) upcasters: BTreeMap<u32, Upcaster>,
     pub(super) dual: Option<DualWrite>,
-    /// TopicVersions that the configuration has. They stay as long as it does: programs count on them.
+    /// Versions that the configuration has. They are not deleted while it has them: its programs need them.
     pub(super) configured: BTreeSet<u32>,
 }
 
-/// A way from a version to the latest.
+/// How an event of a version becomes one of the latest version.
 #[derive(Debug, PartialEq)]
-pub(super) enum Way {
-    /// Nothing is to be done.
+pub(super) enum LiftPath {
+    /// It stays as it is.
     Same,
-    /// Through these programs.
+    /// It goes through these programs, in order.
     Through(Vec<Program>),
-    /// There is none.
+    /// It cannot, for this reason.
     None(String),
 }
 
 impl Schemas {
-    /// Sets the upcasters of a topic, in place of those before. A version without one is taken for one of the next
-    /// version, if it fits.
+    /// Sets the upcasters of a topic, in place of the ones before. Without an upcaster, a payload is taken for one of the
+    /// next version, if it fits.
     pub(crate) fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
         let mut by_version = BTreeMap::new();
         for upcaster in upcasters {
@@ -75,8 +75,7 @@ impl Schemas {
         Ok(())
     }
 
-    /// Publishes the events of a topic in an old form too, or no longer. The version must be registered by the time
-    /// something is published.
+    /// Turns dual-write of a topic on or off. The old version must be registered before the next publish.
     pub(crate) fn set_dual_write(&self, topic: &TopicName, dual: Option<DualWrite>) -> Result<(), BusError> {
         if let Some(dual) = &dual {
             // The name may be too long with its suffix.
@@ -120,15 +119,15 @@ impl SchemaCatalog {
     }
 }
 
-/// The way from a version to the latest.
-pub(super) fn way(versions: &TopicVersions, evolution: Option<&Evolution>, from: u32) -> Way {
+/// Finds how an event of version `from` becomes one of the latest version.
+pub(super) fn lift_path(versions: &TopicVersions, evolution: Option<&Evolution>, from: u32) -> LiftPath {
     let latest = versions.latest().map_or(0, |known| known.info.version);
     let upcaster = |version: u32| evolution.and_then(|evolution| evolution.upcasters.get(&version));
     if from == latest || (from == 0 && upcaster(0).is_none()) {
-        return Way::Same;
+        return LiftPath::Same;
     }
     if from != 0 && versions.find(from).is_none() {
-        return Way::None(format!("schema version {from} is unknown; the latest is {latest}"));
+        return LiftPath::None(format!("schema version {from} is unknown; the latest is {latest}"));
     }
     let (mut at, mut programs) = (from, Vec::new());
     while at < latest {
@@ -141,8 +140,8 @@ pub(super) fn way(versions: &TopicVersions, evolution: Option<&Evolution>, from:
         }
     }
     if at == latest {
-        Way::Through(programs)
+        LiftPath::Through(programs)
     } else {
-        Way::None(format!("the upcasters lead to version {at}, but the latest is {latest}"))
+        LiftPath::None(format!("the upcasters lead to version {at}, but the latest is {latest}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas and programs from files.
+//! Schemas and programs from a folder of files.
 //!
 //! ```text
 //! schemas/
@@ -9,13 +9,14 @@
 //!     v2-to-v1.jq        publishes every event in its form of version 1 too, to orders.placed.v1
 //! ```
 //!
-//! Files whose name begins with `.` and `README.md` are passed over; any other is refused, since a misspelt name would
-//! be a rule that does not hold.
+//! Files whose name begins with `.`, and `README.md`, are passed over. Any other file is refused: a file with a misspelt
+//! name would be a schema that is not checked.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use promethean_jq::Program;
 use promethean_model::TopicName;
 use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 use serde::Serialize;
@@ -23,13 +24,12 @@ use thiserror::Error;
 
 use super::Schemas;
 use super::evolution::{DualWrite, Upcaster};
-use super::registry::RegisterOptions;
+use super::info::RegisterOptions;
 use crate::error::BusError;
-use promethean_jq::Program;
 
-/// A folder that was read.
+/// The schemas and programs of a folder, read and compiled.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Folder {
+pub struct SchemaFolder {
     topics: BTreeMap<TopicName, TopicFiles>,
 }
 
@@ -41,7 +41,7 @@ struct TopicFiles {
     dual: Option<(PathBuf, u32, DualWrite)>,
 }
 
-/// A file that cannot be used, and why.
+/// The refusal of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}`: {reason}", path.display())]
 pub struct FolderError {
@@ -49,34 +49,34 @@ pub struct FolderError {
     pub path: PathBuf,
     /// What is wrong and what to change.
     pub reason: String,
-    /// The refusal of the bus, if it was one.
+    /// The refusal by the bus, if the bus refused it.
     pub refusal: Option<Box<BusError>>,
 }
 
-/// What was done with a folder.
+/// What applying a folder changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FolderReport {
-    /// What became of each topic.
+    /// What changed for each topic.
     pub topics: Vec<TopicReport>,
 }
 
-/// What was done for a topic.
+/// What applying a folder changed for a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TopicReport {
     /// The topic.
     pub topic: TopicName,
-    /// TopicVersions that were registered now.
+    /// Versions that were registered.
     pub registered: Vec<u32>,
-    /// TopicVersions that were there.
+    /// Versions that were registered before.
     pub unchanged: Vec<u32>,
     /// Upcasters that were set.
     pub upcasters: usize,
-    /// The version that events are published in too.
+    /// The old version that events are published in too.
     pub dual_write: Option<u32>,
 }
 
-impl Folder {
-    /// Reads a folder. Waits for the disk and compiles programs: not for an async thread.
+impl SchemaFolder {
+    /// Reads a folder. It waits for the disk and compiles programs, so it does not belong on an async thread.
     pub fn read(root: &Path) -> Result<Self, FolderError> {
         let mut folder = Self::default();
         for path in entries(root)? {
@@ -109,18 +109,18 @@ impl TopicFiles {
                 continue;
             }
             match parse(&name) {
-                Some(Name::Schema(version)) => {
+                Some(SchemaFile::Schema(version)) => {
                     let text = text(&path, SCHEMA_BYTES_MAX)?;
                     let text = SchemaText::parse(text).map_err(|error| refused(&path, error.into()))?;
                     files.schemas.insert(version, (path, text));
                 }
-                Some(Name::Program(from, to)) => {
+                Some(SchemaFile::Program(from, to)) => {
                     let text = text(&path, SCHEMA_BYTES_MAX)?;
                     let program = Program::compile(&text).map_err(|error| fail(&path, error))?;
                     files.add(path, from, to, program)?;
                 }
                 None => {
-                    let message = "the name says nothing; use v1.json, v1-to-v2.jq, or v2-to-v1.jq";
+                    let message = "the name has no known form; use v1.json, v1-to-v2.jq, or v2-to-v1.jq";
                     return Err(fail(&path, message));
                 }
             }
@@ -144,9 +144,9 @@ impl TopicFiles {
 }
 
 impl Schemas {
-    /// Registers the versions of a folder that are missing, in their order, and sets its programs. Doing it again changes
-    /// nothing. A version that is registered with another text is refused; what came before it in the folder is done.
-    pub(crate) async fn apply(self: &Arc<Self>, folder: Folder) -> Result<FolderReport, FolderError> {
+    /// Registers the versions of a folder that are missing, in their order, and sets its programs. Applying it again
+    /// changes nothing. A version that is registered with another text is refused; the files before it stay applied.
+    pub(crate) async fn apply(self: &Arc<Self>, folder: SchemaFolder) -> Result<FolderReport, FolderError> {
         let mut report = FolderReport::default();
         for (topic, files) in folder.topics {
             report.topics.push(self.apply_topic(topic, files).await?);
@@ -185,7 +185,7 @@ impl Schemas {
         Ok(TopicReport { topic, registered, unchanged, upcasters, dual_write })
     }
 
-    /// Whether it was missing.
+    /// Registers the version of a file; `false` if it was registered before.
     async fn register_file(
         self: &Arc<Self>,
         topic: &TopicName,
@@ -209,31 +209,31 @@ impl Schemas {
     }
 }
 
-/// What a file of a topic's folder is, by its name.
+/// What a file in a topic's folder is, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
+pub enum SchemaFile {
     /// A version.
     Schema(u32),
-    /// A program from one version to another.
+    /// A program from one version to another: an upcaster or a downcaster.
     Program(u32, u32),
 }
 
-/// What the name of a file says; `None` if nothing.
-pub fn parse(name: &str) -> Option<Name> {
+/// What a file is, by its name; `None` if the name has no known form.
+pub fn parse(name: &str) -> Option<SchemaFile> {
     let number = |text: &str| {
         let digits = text.strip_prefix('v')?;
         let number: u32 = digits.parse().ok()?;
         (number.to_string() == digits).then_some(number)
     };
     if let Some(version) = name.strip_suffix(".json") {
-        return Some(Name::Schema(number(version).filter(|version| *version > 0)?));
+        return Some(SchemaFile::Schema(number(version).filter(|version| *version > 0)?));
     }
     let (from, to) = name.strip_suffix(".jq")?.split_once("-to-")?;
     let (from, to) = (number(from)?, number(to)?);
-    (from != to && to > 0).then_some(Name::Program(from, to))
+    (from != to && to > 0).then_some(SchemaFile::Program(from, to))
 }
 
-/// Whether a file is nothing of ours.
+/// Whether a file is passed over: hidden files and `README.md`.
 pub fn passed_over(name: &str) -> bool {
     name.starts_with('.') || name == "README.md"
 }
@@ -252,7 +252,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Nothing is read that would be refused for its length.
+/// Reads a file, unless it is too long.
 fn text(path: &Path, bytes_max: usize) -> Result<String, FolderError> {
     let bytes = std::fs::metadata(path).map_err(|error| fail(path, error))?.len();
     if bytes > bytes_max as u64 {

@@ -1,31 +1,31 @@
-//! The check of payloads that are published.
+//! The check of payloads against their topic's schema when they are published.
 
 use std::sync::Arc;
 
 use promethean_model::{EventMeta, SchemaRule, TopicName, TopicSettings};
 use promethean_schema::VERSION_HEADER;
 
-use super::Schemas;
-use super::catalog::{self, TopicVersions};
+use super::catalog::{TopicVersions, VersionEntry};
+use super::{Schemas, compiler};
 use crate::error::BusError;
 
-/// The payload of a deletion.
+/// The payload of a tombstone.
 pub(super) const TOMBSTONE: &str = "null";
 
-/// The version that an event on its way is stamped with. While it is held, the version is not deleted.
+/// The schema version of an event on its way to the store. While this is held, the version is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaVersion {
-    /// The version.
+    /// The number of the version.
     pub version: u32,
-    /// Whether the payload is still to be held against it, because the schema was not at hand.
+    /// Whether the payload must still be checked, because the compiled schema was not in memory.
     pub(crate) unchecked: bool,
-    /// Never looked at.
+    /// Counts as one use of the version for as long as it is held.
     pub(crate) uses: Arc<()>,
 }
 
 impl Schemas {
-    /// Holds a payload against its topic's schema, and notes the version in the header [`VERSION_HEADER`]. Never waits: a
-    /// schema that must be read first is left to [`Schemas::finish_gate`].
+    /// Checks a payload against its topic's schema, and puts the version into the header [`VERSION_HEADER`]. Never waits: a
+    /// schema that must be read from the store first is left to [`Schemas::finish_gate`].
     pub(crate) fn gate(
         &self,
         topic: &TopicName,
@@ -59,7 +59,7 @@ impl Schemas {
         Ok(Some(SchemaVersion { version, unchecked: compiled.is_none(), uses: Arc::clone(&known.uses) }))
     }
 
-    /// Checks what [`Schemas::gate`] could not. Refuses if the version is gone meanwhile.
+    /// Checks a payload that [`Schemas::gate`] could not, and refuses it if its version was deleted meanwhile.
     pub(crate) async fn finish_gate(
         &self,
         topic: &TopicName,
@@ -68,14 +68,14 @@ impl Schemas {
     ) -> Result<(), BusError> {
         let versions = self.catalog.get(topic);
         let known = versions.as_ref().and_then(|versions| versions.find(version.version));
-        // The topic, and its schemas with it, can be deleted meanwhile, and others be registered.
+        // The topic can be deleted meanwhile, its schemas with it, and other schemas be registered under the same numbers.
         let known = known.filter(|known| Arc::ptr_eq(&known.uses, &version.uses));
         let known = known.ok_or_else(|| BusError::TopicDeleted { topic: topic.clone() })?;
         if !version.unchecked {
             return Ok(());
         }
         let info = known.info.clone();
-        let compiled = catalog::compiled(self, topic, &info).await?;
+        let compiled = compiler::compiled(self, topic, &info).await?;
         compiled.check(payload).inspect_err(|error| self.count_rejection(error))?;
         version.unchecked = false;
         Ok(())
@@ -97,7 +97,7 @@ fn take_header(meta: &mut EventMeta, name: &str) -> Option<String> {
     Some(value)
 }
 
-fn choose<'a>(versions: &'a TopicVersions, named: Option<&str>) -> Option<&'a catalog::VersionEntry> {
+fn choose<'a>(versions: &'a TopicVersions, named: Option<&str>) -> Option<&'a VersionEntry> {
     let Some(named) = named else { return versions.latest() };
     versions.find(named.parse().ok()?)
 }

@@ -1,39 +1,38 @@
-//! Old events lifted to the latest version on read.
+//! Lifting: old events become events of the latest version when they are read.
 
 use std::sync::Arc;
 
+use promethean_jq::{Caps, JobWatch, Lane, Program, RunError};
 use promethean_model::{EventMeta, TopicName};
 use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{EventBody, StoredEvent};
 use serde::Serialize;
 
-use super::ERROR_HEADER;
-use super::Schemas;
-use super::cache::Compiled;
-use super::catalog::{self, TopicVersions};
-use super::evolution::{Way, way};
+use super::cache::CompiledSchema;
+use super::catalog::TopicVersions;
+use super::evolution::{LiftPath, lift_path};
+use super::{ERROR_HEADER, Schemas, compiler};
 use crate::error::BusError;
-use promethean_jq::{Caps, JobWatch, Lane, Program, RunError};
 
-/// Events of one job.
+/// Events of one job of the pool.
 const CHUNK: usize = 64;
-/// Bytes of a reason in a header.
+/// Bytes of a reason in a header, at most.
 const REASON_BYTES_MAX: usize = 300;
 
-/// An event as its topic's latest version has it, or as it is stored.
+/// An event in the form of its topic's latest version, or as it is stored if it could not be lifted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lifted {
-    /// The event. One that could not be lifted has the reason in the header `x-normalize-error`.
+    /// The event. If it could not be lifted, the header `x-normalize-error` has the reason.
     pub event: StoredEvent,
-    /// What was done.
+    /// Whether it was lifted.
     pub outcome: LiftOutcome,
 }
 
-/// What was done with an event.
+/// Whether an event was lifted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiftOutcome {
-    /// Nothing: it is of the latest version, a tombstone, or from before the first schema.
+    /// It stays as it is: it is of the latest version, a tombstone, or from before the first schema.
     Same,
     /// It was lifted.
     Lifted {
@@ -42,7 +41,7 @@ pub enum LiftOutcome {
         /// To this one.
         to: u32,
     },
-    /// It could not be.
+    /// It could not be lifted.
     Failed {
         /// Its version.
         from: u32,
@@ -58,47 +57,48 @@ impl Schemas {
         lifted.unwrap_or(Lifted { event, outcome: LiftOutcome::Same })
     }
 
-    /// Lifts events, which keep their order.
+    /// Lifts events and keeps their order.
     pub(crate) async fn lift_all(&self, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
         lift_events(self, events).await
     }
 }
 
+/// Lifts events for a reader and keeps their order.
 pub(crate) async fn lift_events(schemas: &Schemas, events: Vec<StoredEvent>) -> Vec<StoredEvent> {
     lift(schemas, events, Lane::Read).await.into_iter().map(|lifted| lifted.event).collect()
 }
 
-/// What is to be done with an event.
-struct Job {
+/// One event to lift, as the pool sees it.
+struct LiftJob {
     place: usize,
     from: u32,
     payload: String,
     programs: Vec<Program>,
-    target: Arc<Compiled>,
+    target: Arc<CompiledSchema>,
 }
 
-/// Lifts events, which keep their order. Whatever goes wrong, each of them comes back.
+/// Lifts events and keeps their order. Every event is returned, also one that could not be lifted.
 pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane) -> Vec<Lifted> {
     let mut lifted: Vec<Lifted> = Vec::with_capacity(events.len());
-    let mut jobs: Vec<Job> = Vec::new();
-    let mut topic: Option<Topic> = None;
+    let mut jobs: Vec<LiftJob> = Vec::new();
+    let mut topic: Option<LiftTarget> = None;
     for (place, event) in events.into_iter().enumerate() {
         if topic.as_ref().is_none_or(|topic| topic.name != event.topic) {
-            topic = Some(Topic::look(schemas, &event.topic).await);
+            topic = Some(LiftTarget::find(schemas, &event.topic).await);
         }
         let outcome = match topic.as_ref().map(|topic| topic.plan(schemas, &event)) {
-            Some(Plan::Lift { from, programs, target }) => {
+            Some(LiftPlan::Lift { from, programs, target }) => {
                 let payload = String::from_utf8_lossy(event.payload()).into_owned();
-                jobs.push(Job { place, from, payload, programs, target });
+                jobs.push(LiftJob { place, from, payload, programs, target });
                 LiftOutcome::Same
             }
-            Some(Plan::Fail { from, reason }) => LiftOutcome::Failed { from, reason },
-            Some(Plan::Same) | None => LiftOutcome::Same,
+            Some(LiftPlan::Fail { from, reason }) => LiftOutcome::Failed { from, reason },
+            Some(LiftPlan::Same) | None => LiftOutcome::Same,
         };
         lifted.push(Lifted { event, outcome });
     }
     while !jobs.is_empty() {
-        let chunk: Vec<Job> = jobs.drain(..jobs.len().min(CHUNK)).collect();
+        let chunk: Vec<LiftJob> = jobs.drain(..jobs.len().min(CHUNK)).collect();
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
         let payload_bytes_max = schemas.base.options.limits.payload_bytes_max;
@@ -125,7 +125,7 @@ pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane
         if let LiftOutcome::Failed { reason, .. } = &lifted.outcome {
             schemas.base.metrics.topic(&lifted.event.topic).lift_failures.inc();
             let payload = lifted.event.payload().to_vec();
-            lifted.event = changed(&lifted.event, &[(ERROR_HEADER, line(reason))], &payload);
+            lifted.event = changed(&lifted.event, &[(ERROR_HEADER, header_text(reason))], &payload);
         }
     }
     let lost = schemas.jq_pool.status().lost;
@@ -133,13 +133,13 @@ pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane
     lifted
 }
 
-impl Job {
+impl LiftJob {
     fn run(&self, watch: &JobWatch, payload_bytes_max: usize) -> Result<String, String> {
         let mut payload = self.payload.clone();
         for program in &self.programs {
             payload = program.call_one(watch, &payload).map_err(|error| error.to_string())?;
         }
-        // One that is stored may be longer than is allowed by now.
+        // A stored payload that no program changed may be longer: the limit can have been lowered since.
         if !self.programs.is_empty() && payload.len() > payload_bytes_max {
             let bytes = payload.len();
             return Err(format!("what the upcasters give has {bytes} bytes, of at most {payload_bytes_max}"));
@@ -163,53 +163,56 @@ impl Job {
     }
 }
 
-/// What is known of a topic while its events are looked at.
-struct Topic {
+/// The versions of a topic, and its latest schema, while its events are lifted.
+struct LiftTarget {
     name: TopicName,
     versions: Option<Arc<TopicVersions>>,
-    target: Option<Result<Arc<Compiled>, BusError>>,
+    target: Option<Result<Arc<CompiledSchema>, BusError>>,
 }
 
-enum Plan {
+/// What to do with an event.
+enum LiftPlan {
     Same,
-    Lift { from: u32, programs: Vec<Program>, target: Arc<Compiled> },
+    Lift { from: u32, programs: Vec<Program>, target: Arc<CompiledSchema> },
     Fail { from: u32, reason: String },
 }
 
-impl Topic {
-    async fn look(schemas: &Schemas, name: &TopicName) -> Self {
+impl LiftTarget {
+    async fn find(schemas: &Schemas, name: &TopicName) -> Self {
         let versions = schemas.catalog.get(name);
         let latest = versions.as_ref().and_then(|versions| versions.latest()).map(|known| known.info.clone());
         let target = match latest {
-            Some(info) => Some(catalog::compiled(schemas, name, &info).await),
+            Some(info) => Some(compiler::compiled(schemas, name, &info).await),
             None => None,
         };
         Self { name: name.clone(), versions, target }
     }
 
-    fn plan(&self, schemas: &Schemas, event: &StoredEvent) -> Plan {
-        let (Some(versions), Some(target)) = (&self.versions, &self.target) else { return Plan::Same };
+    fn plan(&self, schemas: &Schemas, event: &StoredEvent) -> LiftPlan {
+        let (Some(versions), Some(target)) = (&self.versions, &self.target) else { return LiftPlan::Same };
         if event.is_tombstone() {
-            return Plan::Same;
+            return LiftPlan::Same;
         }
         let from = match version_of(event) {
             Ok(from) => from,
-            Err(reason) => return Plan::Fail { from: 0, reason },
+            Err(reason) => return LiftPlan::Fail { from: 0, reason },
         };
         let evolution = schemas.catalog.evolution(&self.name);
-        match (way(versions, evolution.as_deref(), from), target) {
-            (Way::Same, _) => Plan::Same,
-            (Way::Through(programs), Ok(target)) => Plan::Lift { from, programs, target: Arc::clone(target) },
-            (Way::Through(_), Err(error)) => Plan::Fail { from, reason: error.to_string() },
-            (Way::None(reason), _) => Plan::Fail { from, reason },
+        match (lift_path(versions, evolution.as_deref(), from), target) {
+            (LiftPath::Same, _) => LiftPlan::Same,
+            (LiftPath::Through(programs), Ok(target)) => {
+                LiftPlan::Lift { from, programs, target: Arc::clone(target) }
+            }
+            (LiftPath::Through(_), Err(error)) => LiftPlan::Fail { from, reason: error.to_string() },
+            (LiftPath::None(reason), _) => LiftPlan::Fail { from, reason },
         }
     }
 }
 
-/// The version an event is stamped with; 0 if it has none.
+/// The version that an event names in its header; 0 if it names none.
 pub(crate) fn version_of(event: &StoredEvent) -> Result<u32, String> {
     let name = VERSION_HEADER.as_bytes();
-    // Mostly told without decoding.
+    // Most events without a version are told without decoding their meta.
     if !event.meta().windows(name.len()).any(|part| part == name) {
         return Ok(0);
     }
@@ -222,7 +225,7 @@ pub(crate) fn version_of(event: &StoredEvent) -> Result<u32, String> {
 
 /// The event with other headers and another payload.
 fn changed(event: &StoredEvent, headers: &[(&str, String)], payload: &[u8]) -> StoredEvent {
-    // What cannot be read is passed on as it is: a reader that cares finds out by itself.
+    // Meta that cannot be decoded is passed on as it is.
     let mut meta = event.meta().to_vec();
     if let Ok(mut decoded) = EventMeta::decode(&meta) {
         let all = decoded.headers.get_or_insert_default();
@@ -234,8 +237,8 @@ fn changed(event: &StoredEvent, headers: &[(&str, String)], payload: &[u8]) -> S
     event.clone().with_body(body)
 }
 
-/// Fit for a header.
-fn line(reason: &str) -> String {
+/// Makes a reason fit for a header: one line, and not too long.
+fn header_text(reason: &str) -> String {
     let plain = reason.chars().map(|char| if char.is_control() { ' ' } else { char });
     plain
         .scan(0, |bytes, char| {

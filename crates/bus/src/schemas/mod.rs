@@ -1,34 +1,35 @@
-//! JSON Schemas of topics: versions, the check of payloads, and how old events become new ones.
+//! The schemas of topics: their versions, the check of payloads, and how old events become new ones.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `catalog`, `cache`, `flight` | which versions there are; compiled ones; those being compiled |
-//! | `registry`, `compare` | registering, listing, deleting; the comparison with the versions before |
+//! | `catalog` | the versions of every topic, in memory |
+//! | `cache`, `compiler` | compiled schemas; compiling them off the threads that publishers wait for |
+//! | `info`, `registry` | what users see of versions; registering, listing and deleting them |
 //! | `gate` | the check of payloads that are published |
-//! | `evolution`, `lift`, `dual` | upcasters and downcasters; old events lifted on read; new events published in their old form too |
-//! | `folder` | schemas and programs from files |
+//! | `evolution`, `lift`, `dual` | upcasters and downcasters; lifting; dual-write |
+//! | [`folder`] | schemas and programs from files |
 //!
-//! A tombstone is a deletion and no payload: it is accepted whatever the schema says, and gets no version.
+//! A tombstone is a deletion and has no payload: it is accepted whatever the schema says, and gets no version.
 
 mod cache;
 mod catalog;
-mod compare;
+mod compiler;
 mod dual;
 mod evolution;
-mod flight;
 pub mod folder;
 mod gate;
+mod info;
 mod lift;
 mod registry;
 
 pub(crate) use self::catalog::SchemaCatalog;
 pub use self::evolution::{DualWrite, Upcaster};
 pub use self::gate::SchemaVersion;
-pub use self::lift::{LiftOutcome, Lifted};
-pub(crate) use self::lift::{lift, lift_events, version_of};
-pub use self::registry::{
+pub use self::info::{
     RegisterOptions, Registered, SchemaInfo, SchemaTopic, SchemaTopics, StoredSchema, WhichSchema,
 };
+pub use self::lift::{LiftOutcome, Lifted};
+pub(crate) use self::lift::{lift, lift_events, version_of};
 
 use std::sync::Arc;
 
@@ -64,5 +65,5 @@ impl Schemas {
 
 /// The header of an event that could not be lifted, with the reason.
 pub const ERROR_HEADER: &str = "x-normalize-error";
-/// Versions of a topic, at most.
+/// The most versions of a topic.
 pub const VERSIONS_MAX: usize = 1_000;

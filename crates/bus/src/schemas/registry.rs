@@ -3,114 +3,31 @@
 use std::sync::Arc;
 
 use promethean_model::limits::EventParts;
-use promethean_model::{Compat, EventMeta, TopicName, TopicSettings, Undeclared};
+use promethean_model::name::SystemSuffix;
+use promethean_model::{EventMeta, TopicName, TopicSettings};
+use promethean_schema::compat::{self, CompatDirection};
 use promethean_schema::{Compared, SchemaText, judge};
 use promethean_store::port::{Batch, RowOp, Table};
-use serde::Serialize;
+use serde_json::Value;
 
-use super::Schemas;
-use super::cache::Compiled;
-use super::catalog::{self, TopicVersions, VersionEntry};
-use super::compare::compare;
-use super::{VERSIONS_MAX, gate};
+use super::cache::CompiledSchema;
+use super::catalog::{TopicVersions, VersionEntry};
+use super::info::{
+    RegisterOptions, Registered, SchemaInfo, SchemaTopic, SchemaTopics, StoredSchema, WhichSchema,
+};
+use super::{Schemas, VERSIONS_MAX, compiler, gate};
 use crate::error::BusError;
 use crate::rows::{SchemaKey, SchemaRow};
 
-/// Topics of a page.
+/// Topics on a page, at most.
 const PAGE_MAX: usize = 1_000;
-/// How often a schema is compared again because others came or went meanwhile.
+/// How often a schema is compared, at most: again when other versions came or went meanwhile.
 const ROUNDS_MAX: usize = 8;
 
-/// What is known of a version beside its text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SchemaInfo {
-    /// Its number, from 1.
-    pub version: u32,
-    /// The same for schemas that say the same.
-    pub fingerprint: String,
-    /// The rule by which it was compared.
-    pub compat: Compat,
-    /// What that took undeclared properties for.
-    pub undeclared: Undeclared,
-    /// Whether it was registered without an answer to whether it fits.
-    pub forced: bool,
-    /// When it was registered, epoch ms.
-    pub created: i64,
-    /// The length of its text.
-    pub bytes: usize,
-}
-
-/// A version with its text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct StoredSchema {
-    /// What is known of it.
-    #[serde(flatten)]
-    pub info: SchemaInfo,
-    /// As it was given.
-    pub schema: String,
-}
-
-/// Which version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhichSchema {
-    /// The highest.
-    Latest,
-    /// This one.
-    Version(u32),
-}
-
-/// How to register.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RegisterOptions {
-    /// The number to give it, above that of the latest; `None`: the next one.
-    pub version: Option<u32>,
-    /// Whether to register what the comparison cannot decide.
-    pub force: bool,
-    /// Whether only to say what would happen.
-    pub dry_run: bool,
-}
-
-/// What became of a schema.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Registered {
-    /// The topic.
-    pub topic: TopicName,
-    /// Its version.
-    pub version: u32,
-    /// Whether the latest version says the same, so that nothing was written.
-    pub unchanged: bool,
-    /// Whether the comparison could not decide, and it was forced.
-    pub forced: bool,
-    /// Whether nothing was written because that was asked for.
-    pub dry_run: bool,
-    /// The comparisons, the latest version first.
-    pub compared: Vec<Compared>,
-}
-
-/// A topic with schemas.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SchemaTopic {
-    /// The topic.
-    pub topic: TopicName,
-    /// How many versions it has.
-    pub versions: usize,
-    /// The latest of them.
-    pub latest: u32,
-}
-
-/// Topics with schemas, by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SchemaTopics {
-    /// The topics.
-    pub topics: Vec<SchemaTopic>,
-    /// The name to go on after, if there may be more.
-    pub next: Option<TopicName>,
-}
-
 impl Schemas {
-    /// Registers a schema as the topic's next version. It holds for every publish that begins after the answer; one that
-    /// is under way is held to one version or the other, and says which. The schema that the latest version has already
-    /// is not registered again.
+    /// Registers a schema as the topic's next version. Every publish that begins after the answer is held to it; a publish
+    /// under way is held to this version or the one before, and its event says to which. A schema that says the same as
+    /// the latest version is not registered again.
     pub(crate) async fn register(
         self: &Arc<Self>,
         topic: &TopicName,
@@ -118,22 +35,22 @@ impl Schemas {
         options: RegisterOptions,
     ) -> Result<Registered, BusError> {
         check_name(topic)?;
-        let compiled = catalog::compile(self, topic, 0, text.clone()).await?;
+        let compiled = compiler::compile(self, topic, 0, text.clone()).await?;
         for _ in 0..ROUNDS_MAX {
-            // Before the lock, which other topics share, and in the caller's time: nothing is written yet.
-            let seen = Seen::look(self, topic);
-            let compared = match place(topic, &seen.versions, &compiled, options)? {
-                Place::Same(_) => Ok(Vec::new()),
-                Place::New(_) => compare(self, topic, &seen.settings, &seen.versions, &text).await,
+            // Compared before the lock is taken, which other topics share. If the caller is cancelled, nothing is written.
+            let basis = ComparisonBasis::now(self, topic);
+            let compared = match placement(topic, &basis.versions, &compiled, options)? {
+                Placement::Same(_) => Ok(Vec::new()),
+                Placement::New(_) => compare(self, topic, &basis.settings, &basis.versions, &text).await,
             };
             let (schemas, topic) = (Arc::clone(self), topic.clone());
             let (text, compiled) = (text.clone(), Arc::clone(&compiled));
             let registered = self.base.run_to_end(async move {
                 let _lock = schemas.topics.locks.lock(&topic).await;
-                if Seen::look(&schemas, &topic) != seen {
+                if ComparisonBasis::now(&schemas, &topic) != basis {
                     return Ok(None);
                 }
-                register(&schemas, &topic, text, options, compiled, &seen, compared?).await.map(Some)
+                register(&schemas, &topic, text, options, compiled, &basis, compared?).await.map(Some)
             });
             if let Some(registered) = registered.await? {
                 return Ok(registered);
@@ -142,12 +59,13 @@ impl Schemas {
         Err(BusError::Busy { what: "other changes of the topic's schemas" })
     }
 
-    /// What registering a schema would find, written nowhere and refused only if it is no schema.
+    /// Compares a schema with the topic's versions, as registering it would, and writes nothing. Refuses only what is no
+    /// schema.
     pub(crate) async fn check(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
-        catalog::compile(self, topic, 0, text.clone()).await?;
-        let seen = Seen::look(self, topic);
-        compare(self, topic, &seen.settings, &seen.versions, &text).await
+        compiler::compile(self, topic, 0, text.clone()).await?;
+        let basis = ComparisonBasis::now(self, topic);
+        compare(self, topic, &basis.settings, &basis.versions, &text).await
     }
 
     /// The versions of a topic, ascending, without their texts.
@@ -156,14 +74,14 @@ impl Schemas {
         versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone()).collect()
     }
 
-    /// One version with its text.
+    /// Reads one version with its text.
     pub(crate) async fn find(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
         let info = find(self, topic, which)?;
-        let schema = catalog::stored(self, topic, info.version).await?.text().to_owned();
+        let schema = compiler::stored(self, topic, info.version).await?.text().to_owned();
         Ok(StoredSchema { info, schema })
     }
 
-    /// Topics with schemas, by name, after `after`, at most `limit` and 1,000.
+    /// Lists topics with schemas by name, after `after`, at most `limit` and at most 1,000.
     pub(crate) fn page(&self, after: Option<&TopicName>, limit: usize) -> SchemaTopics {
         let limit = limit.clamp(1, PAGE_MAX);
         let page = self.catalog.page(after, limit);
@@ -175,7 +93,7 @@ impl Schemas {
         SchemaTopics { topics: page.into_iter().map(entry).collect(), next }
     }
 
-    /// Deletes a version that no event has: none was published since it was registered.
+    /// Deletes a version that no event can have, because none was published since it was registered.
     pub(crate) async fn delete(self: &Arc<Self>, topic: &TopicName, version: u32) -> Result<(), BusError> {
         let (schemas, topic) = (Arc::clone(self), topic.clone());
         self.base
@@ -186,8 +104,8 @@ impl Schemas {
             .await
     }
 
-    /// Holds a payload against a version, or the latest; which one that was, `None` if the topic has no schema. What is
-    /// set for the topic does not matter. A tombstone fits always.
+    /// Checks a payload against a version, or the latest. Returns the number of that version, `None` if the topic has no
+    /// schema. The topic's `schema` setting does not matter here. A tombstone always fits.
     pub(crate) async fn validate(
         &self,
         topic: &TopicName,
@@ -203,15 +121,14 @@ impl Schemas {
         }
         let info = find(self, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
         if payload != gate::TOMBSTONE {
-            catalog::compiled(self, topic, &info).await?.check(&payload)?;
+            compiler::compiled(self, topic, &info).await?.check(&payload)?;
         }
         Ok(Some(info.version))
     }
 }
 
-/// Users' topics have schemas, and those that events are published to in an old form.
+/// Refuses topics that cannot have schemas: only users' topics can, and the `.vN` topics of dual-write.
 fn check_name(topic: &TopicName) -> Result<(), BusError> {
-    use promethean_model::name::SystemSuffix;
     let user = match (topic.system_suffix(), topic.base()) {
         (Some(SystemSuffix::Version(_)), Some(base)) => base,
         _ => topic.clone(),
@@ -220,6 +137,7 @@ fn check_name(topic: &TopicName) -> Result<(), BusError> {
     Ok(())
 }
 
+/// Finds a version in the catalog.
 pub(super) fn find(schemas: &Schemas, topic: &TopicName, which: WhichSchema) -> Result<SchemaInfo, BusError> {
     let versions = schemas.catalog.get(topic);
     let latest = versions.as_ref().and_then(|versions| versions.latest());
@@ -237,41 +155,75 @@ pub(super) fn find(schemas: &Schemas, topic: &TopicName, which: WhichSchema) -> 
     found.map(|known| known.info.clone()).ok_or_else(unknown)
 }
 
-/// What a comparison depends on. No hold on the versions, which would keep them from being deleted.
+/// Compares a schema with every version that the topic's rule names, the latest first.
+async fn compare(
+    schemas: &Schemas,
+    topic: &TopicName,
+    settings: &TopicSettings,
+    versions: &[SchemaInfo],
+    new: &SchemaText,
+) -> Result<Vec<Compared>, BusError> {
+    let (directions, all) = CompatDirection::asked_by(settings.compat);
+    let numbers = versions.iter().rev().map(|known| known.version).take(if all { usize::MAX } else { 1 });
+    let mut compared = Vec::new();
+    if directions.is_empty() {
+        return Ok(compared);
+    }
+    let undeclared = settings.undeclared;
+    let new = Arc::new(new.value().clone());
+    for version in numbers {
+        if schemas.base.is_closed() {
+            return Err(BusError::Closed);
+        }
+        let old = compiler::stored(schemas, topic, version).await?;
+        let new: Arc<Value> = Arc::clone(&new);
+        let one = move |direction: &CompatDirection| Compared {
+            version,
+            direction: *direction,
+            report: compat::check(old.value(), &new, *direction, undeclared),
+        };
+        compared.extend(
+            compiler::off_thread(schemas, move || directions.iter().map(one).collect::<Vec<_>>()).await?,
+        );
+    }
+    Ok(compared)
+}
+
+/// The facts that a comparison depends on. It holds copies: a hold on the versions would keep them from being deleted.
 #[derive(PartialEq)]
-struct Seen {
+struct ComparisonBasis {
     versions: Vec<SchemaInfo>,
     settings: Arc<TopicSettings>,
 }
 
-impl Seen {
-    fn look(schemas: &Schemas, topic: &TopicName) -> Self {
+impl ComparisonBasis {
+    fn now(schemas: &Schemas, topic: &TopicName) -> Self {
         let versions = schemas.catalog.get(topic);
         let infos = versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone());
         Self { versions: infos.collect(), settings: schemas.topics.settings.get(topic) }
     }
 }
 
-/// Where a schema belongs.
-enum Place {
-    /// It is the latest version already.
+/// The version that a schema becomes.
+enum Placement {
+    /// It says the same as the latest version, which has this number.
     Same(u32),
-    /// It becomes this version.
+    /// It becomes a new version with this number.
     New(u32),
 }
 
-fn place(
+fn placement(
     topic: &TopicName,
     versions: &[SchemaInfo],
-    compiled: &Compiled,
+    compiled: &CompiledSchema,
     options: RegisterOptions,
-) -> Result<Place, BusError> {
+) -> Result<Placement, BusError> {
     let latest = versions.last();
     let number = latest.map_or(0, |latest| latest.version);
     if latest.is_some_and(|latest| latest.fingerprint == compiled.fingerprint)
         && options.version.is_none_or(|version| version == number)
     {
-        return Ok(Place::Same(number));
+        return Ok(Placement::Same(number));
     }
     let given = options.version.unwrap_or(number.saturating_add(1));
     if given <= number {
@@ -280,17 +232,17 @@ fn place(
     if versions.len() >= VERSIONS_MAX {
         return Err(BusError::TooManySchemas { topic: topic.clone(), max: VERSIONS_MAX });
     }
-    Ok(Place::New(given))
+    Ok(Placement::New(given))
 }
 
-/// Under the topic's lock, with what is true now and was compared.
+/// Registers a schema after its comparison. The topic's lock is held, and the basis of the comparison still holds.
 async fn register(
     schemas: &Schemas,
     topic: &TopicName,
     text: SchemaText,
     options: RegisterOptions,
-    compiled: Arc<Compiled>,
-    seen: &Seen,
+    compiled: Arc<CompiledSchema>,
+    basis: &ComparisonBasis,
     compared: Vec<Compared>,
 ) -> Result<Registered, BusError> {
     let RegisterOptions { force, dry_run, .. } = options;
@@ -302,11 +254,11 @@ async fn register(
         dry_run,
         compared,
     };
-    let given = match place(topic, &seen.versions, &compiled, options)? {
-        Place::Same(version) => return Ok(Registered { unchanged: true, ..answer(version, compared) }),
-        Place::New(given) => given,
+    let given = match placement(topic, &basis.versions, &compiled, options)? {
+        Placement::Same(version) => return Ok(Registered { unchanged: true, ..answer(version, compared) }),
+        Placement::New(given) => given,
     };
-    let settings = &seen.settings;
+    let settings = &basis.settings;
     let forced = judge(topic, settings.compat, &compared, force)?;
     if dry_run {
         return Ok(Registered { forced, ..answer(given, compared) });
@@ -322,13 +274,17 @@ async fn register(
     let mut versions =
         versions.map_or_else(TopicVersions::default, |versions| TopicVersions::clone(&versions));
     versions.list.push(VersionEntry::new(given, &row, &text));
-    schemas.catalog.cache.put(&Arc::new(Compiled { version: given, ..Compiled::clone(&compiled) }));
+    schemas
+        .catalog
+        .cache
+        .put(&Arc::new(CompiledSchema { version: given, ..CompiledSchema::clone(&compiled) }));
     schemas.catalog.put(topic, versions);
     Ok(Registered { forced, ..answer(given, compared) })
 }
 
-/// Under the topic's lock. From when it is taken out nobody publishes with it; that nobody did before is what the commit
-/// makes sure of, since every event that was sequenced meanwhile has moved the end.
+/// Deletes a version; the topic's lock is held. Once the version is taken out, no event is published with it. That none
+/// was published before is checked by the commit: every event moves the topic's end, and the commit expects the end of
+/// when the version was registered.
 async fn delete(schemas: &Schemas, topic: &TopicName, version: u32) -> Result<(), BusError> {
     find(schemas, topic, WhichSchema::Version(version))?;
     let since = schemas.catalog.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
@@ -336,7 +292,7 @@ async fn delete(schemas: &Schemas, topic: &TopicName, version: u32) -> Result<()
     if schemas.catalog.configured(topic).contains(&version) {
         return Err(used("the configuration has its file"));
     }
-    // Before it is taken out, or publishes meanwhile would be held to another version, or to none.
+    // Checked before the version is taken out: publishes meanwhile would be held to another version, or to none.
     if since.is_some_and(|end| schemas.base.store.durable_end(topic) > end) {
         return Err(used("events were published since it was registered"));
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use promethean_bus::Bus;
-use promethean_bus::schemas::folder::{Folder, TopicReport};
+use promethean_bus::schemas::folder::{SchemaFolder, TopicReport};
 use promethean_gateway::auth::{Authenticator, Secret};
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};
@@ -188,7 +188,8 @@ impl Server {
 /// event is published in between.
 async fn apply_schemas(bus: &Bus, folder: &Path) -> Result<()> {
     let path = folder.to_owned();
-    let read = tokio::task::spawn_blocking(move || Folder::read(&path)).await.context("read the schemas")?;
+    let read =
+        tokio::task::spawn_blocking(move || SchemaFolder::read(&path)).await.context("read the schemas")?;
     let report = bus.apply_schemas(read?).await?;
     for TopicReport { topic, registered, .. } in &report.topics {
         if !registered.is_empty() {

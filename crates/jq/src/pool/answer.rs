@@ -10,14 +10,14 @@ use super::PoolError;
 
 /// The answer to a job that the pool was given.
 #[derive(Debug)]
-pub struct Answer<T> {
+pub struct JobAnswer<T> {
     slot: Arc<Slot<T>>,
 }
 
-/// The pool's end of an [`Answer`]. Only the first answer counts; dropped without one, it answers
+/// The pool's end of an [`JobAnswer`]. Only the first answer counts; dropped without one, it answers
 /// [`PoolError::NoThread`].
 #[derive(Debug)]
-pub(super) struct Reply<T> {
+pub(super) struct JobReply<T> {
     slot: Arc<Slot<T>>,
 }
 
@@ -35,13 +35,13 @@ struct SlotState<T> {
 }
 
 /// Makes the two ends of an answer.
-pub(super) fn pair<T>() -> (Reply<T>, Answer<T>) {
+pub(super) fn pair<T>() -> (JobReply<T>, JobAnswer<T>) {
     let state = Mutex::new(SlotState { answer: None, is_answered: false, waker: None });
     let slot = Arc::new(Slot { state, answered: Condvar::new() });
-    (Reply { slot: Arc::clone(&slot) }, Answer { slot })
+    (JobReply { slot: Arc::clone(&slot) }, JobAnswer { slot })
 }
 
-impl<T> Answer<T> {
+impl<T> JobAnswer<T> {
     /// Waits for the answer on a thread that may block. Not to be called from an async one.
     pub fn wait(self) -> Result<T, PoolError> {
         let mut state = self.slot.state.lock().ignore_poison();
@@ -54,7 +54,7 @@ impl<T> Answer<T> {
     }
 }
 
-impl<T> Future for Answer<T> {
+impl<T> Future for JobAnswer<T> {
     type Output = Result<T, PoolError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -69,7 +69,7 @@ impl<T> Future for Answer<T> {
     }
 }
 
-impl<T> Reply<T> {
+impl<T> JobReply<T> {
     pub(super) fn send(&self, answer: Result<T, PoolError>) {
         let mut state = self.slot.state.lock().ignore_poison();
         if state.is_answered {
@@ -85,13 +85,13 @@ impl<T> Reply<T> {
         }
     }
 
-    /// Whether the [`Answer`] still exists.
+    /// Whether the [`JobAnswer`] still exists.
     pub(super) fn is_awaited(&self) -> bool {
         Arc::strong_count(&self.slot) > 1
     }
 }
 
-impl<T> Drop for Reply<T> {
+impl<T> Drop for JobReply<T> {
     fn drop(&mut self) {
         self.send(Err(PoolError::NoThread));
     }

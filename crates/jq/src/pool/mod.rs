@@ -20,9 +20,9 @@ use std::time::Duration;
 use promethean_model::IgnorePoison;
 use serde::Serialize;
 
-pub use self::answer::Answer;
+pub use self::answer::JobAnswer;
 use self::clock::ThreadClock;
-use self::state::{Job, Refused, State};
+use self::state::{PoolJob, PoolState, RefusedJob};
 use super::watch::JobWatch;
 
 /// Bytes of a thread's stack. Its pages are touched only as far as a program is nested.
@@ -54,18 +54,18 @@ const IDLE: Duration = Duration::from_secs(10);
 /// done, and then its threads end.
 #[derive(Debug, Clone, Default)]
 pub struct Pool {
-    owner: Arc<Owner>,
+    owner: Arc<PoolOwner>,
 }
 
 /// Tells the threads to end when the last [`Pool`] is dropped.
 #[derive(Debug, Default)]
-struct Owner {
-    shared: Arc<Shared>,
+struct PoolOwner {
+    shared: Arc<PoolShared>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct PoolShared {
+    state: Mutex<PoolState>,
     /// Wakes threads without work.
     work: Condvar,
     /// Wakes the watchdog when a job begins.
@@ -125,14 +125,14 @@ impl Pool {
         lane: Lane,
         time: Duration,
         job: impl FnOnce(&JobWatch) -> T + Send + 'static,
-    ) -> Answer<T> {
+    ) -> JobAnswer<T> {
         let (reply, answer) = answer::pair();
-        self.owner.shared.add(Job::new(lane, time, reply, job));
+        self.owner.shared.add(PoolJob::new(lane, time, reply, job));
         answer
     }
 }
 
-impl Drop for Owner {
+impl Drop for PoolOwner {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
@@ -140,13 +140,13 @@ impl Drop for Owner {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         // No change of the state is left half done by a panic.
         self.state.lock().ignore_poison()
     }
 
-    fn add(self: &Arc<Self>, job: Job) {
+    fn add(self: &Arc<Self>, job: PoolJob) {
         let mut state = self.lock();
         let refused = state.add(job, |state| self.start(state));
         drop(state);
@@ -155,14 +155,14 @@ impl Shared {
     }
 
     /// Frees the place of a job in its lane; the next job of the lane takes it.
-    fn release(self: &Arc<Self>, state: &mut State, lane: Lane) -> Vec<Refused> {
+    fn release(self: &Arc<Self>, state: &mut PoolState, lane: Lane) -> Vec<RefusedJob> {
         let refused = state.release(lane, |state| self.start(state));
         self.work.notify_one();
         refused
     }
 
     /// Starts a thread, and the watchdog before the first one; `false` if the system has none.
-    fn start(self: &Arc<Self>, state: &mut State) -> bool {
+    fn start(self: &Arc<Self>, state: &mut PoolState) -> bool {
         let spawn = |name: &str, stack: usize, run: fn(&Arc<Self>)| {
             let shared = Arc::clone(self);
             let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(stack);
@@ -216,7 +216,7 @@ impl Shared {
         }
     }
 
-    fn end_thread(&self, mut state: MutexGuard<'_, State>) {
+    fn end_thread(&self, mut state: MutexGuard<'_, PoolState>) {
         state.workers -= 1;
         if state.closed {
             self.watch.notify_one();
@@ -257,7 +257,7 @@ impl Shared {
                 && let Some(job) = state.take()
             {
                 refused.extend(self.release(&mut state, job.lane));
-                refused.push(Refused { job, why: PoolError::NoThread });
+                refused.push(RefusedJob { job, why: PoolError::NoThread });
             }
             drop(state);
             for running in given_up {
@@ -271,8 +271,8 @@ impl Shared {
 }
 
 /// Tells the callers, without the lock: what they do then is theirs.
-fn refuse(refused: Vec<Refused>) {
-    for Refused { job, why } in refused {
+fn refuse(refused: Vec<RefusedJob>) {
+    for RefusedJob { job, why } in refused {
         (job.fail)(why);
     }
 }

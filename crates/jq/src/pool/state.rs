@@ -4,21 +4,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::Reply;
+use super::answer::JobReply;
 use super::clock::ThreadClock;
 use super::{
     BULK_MAX, GRACE_TICKS, JobWatch, LOST_MAX, Lane, PUBLISH_MAX, PoolError, READ_MAX, STARVED_MAX, TICK,
     TICK_WORK_NANOS, WORKERS_MAX,
 };
 
-type Work = Box<dyn FnOnce(&JobWatch) + Send>;
-type Fail = Box<dyn FnOnce(PoolError) + Send>;
+type JobWork = Box<dyn FnOnce(&JobWatch) + Send>;
+type JobFailure = Box<dyn FnOnce(PoolError) + Send>;
 
 /// A job that waits.
-pub(super) struct Job {
+pub(super) struct PoolJob {
     pub(super) lane: Lane,
-    pub(super) fail: Fail,
-    work: Work,
+    pub(super) fail: JobFailure,
+    work: JobWork,
     /// Whether the caller still waits for the answer.
     is_awaited: Box<dyn Fn() -> bool + Send>,
     ticks_max: u32,
@@ -28,7 +28,7 @@ pub(super) struct Job {
 pub(super) struct RunningJob {
     pub(super) lane: Lane,
     pub(super) watch: Arc<JobWatch>,
-    pub(super) fail: Fail,
+    pub(super) fail: JobFailure,
     number: u64,
     /// The call that the ticks below are of.
     call: u32,
@@ -43,14 +43,14 @@ pub(super) struct RunningJob {
 }
 
 /// A job that is not done, and why.
-pub(super) struct Refused {
-    pub(super) job: Job,
+pub(super) struct RefusedJob {
+    pub(super) job: PoolJob,
     pub(super) why: PoolError,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) queue: VecDeque<Job>,
+pub(super) struct PoolState {
+    pub(super) queue: VecDeque<PoolJob>,
     pub(super) running: Vec<RunningJob>,
     pub(super) workers: usize,
     pub(super) idle: usize,
@@ -72,14 +72,14 @@ pub(super) struct State {
 #[derive(Default)]
 struct Places {
     taken: usize,
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<PoolJob>,
 }
 
-impl Job {
+impl PoolJob {
     pub(super) fn new<T: Send + 'static>(
         lane: Lane,
         time: Duration,
-        reply: Reply<T>,
+        reply: JobReply<T>,
         work: impl FnOnce(&JobWatch) -> T + Send + 'static,
     ) -> Self {
         let ticks = u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX);
@@ -95,12 +95,12 @@ impl Job {
     }
 }
 
-impl State {
+impl PoolState {
     /// Takes a job in, or lets it wait for a place in its lane; the job itself if it is refused.
-    pub(super) fn add(&mut self, job: Job, start: impl Fn(&mut Self) -> bool) -> Vec<Refused> {
+    pub(super) fn add(&mut self, job: PoolJob, start: impl Fn(&mut Self) -> bool) -> Vec<RefusedJob> {
         let lane = job.lane;
         if lane == Lane::Publish && self.publish >= PUBLISH_MAX {
-            return vec![Refused { job, why: PoolError::Busy }];
+            return vec![RefusedJob { job, why: PoolError::Busy }];
         }
         if let Some((places, max)) = self.places(lane) {
             if places.taken >= max {
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Frees a place in a lane, and gives it to the next job that waits for one; jobs that are refused then.
-    pub(super) fn release(&mut self, lane: Lane, start: impl Fn(&mut Self) -> bool) -> Vec<Refused> {
+    pub(super) fn release(&mut self, lane: Lane, start: impl Fn(&mut Self) -> bool) -> Vec<RefusedJob> {
         let mut refused = Vec::new();
         if let Some((places, _)) = self.places(lane) {
             places.taken -= 1;
@@ -145,13 +145,13 @@ impl State {
     }
 
     /// Puts a job into the queue, and starts a thread for it if need be.
-    fn enqueue(&mut self, job: Job, start: impl Fn(&mut Self) -> bool) -> Result<(), Refused> {
+    fn enqueue(&mut self, job: PoolJob, start: impl Fn(&mut Self) -> bool) -> Result<(), RefusedJob> {
         // One thread for bulk, and one for everything else.
         let workers_min = if job.lane == Lane::Bulk { 2 } else { 1 };
         let before = self.workers;
         while self.workers < workers_min && self.may_start() && start(self) {}
         if self.workers < workers_min {
-            return Err(Refused { job, why: PoolError::NoThread });
+            return Err(RefusedJob { job, why: PoolError::NoThread });
         }
         if self.workers == before && self.idle == 0 && self.may_start() {
             start(self);
@@ -162,15 +162,19 @@ impl State {
     }
 
     /// The next job of the queue.
-    pub(super) fn take(&mut self) -> Option<Job> {
+    pub(super) fn take(&mut self) -> Option<PoolJob> {
         let job = self.queue.pop_front()?;
         self.publish -= usize::from(job.lane == Lane::Publish);
         Some(job)
     }
 
     /// Notes that a job runs from now on.
-    pub(super) fn begin(&mut self, job: Job, clock: Option<Arc<ThreadClock>>) -> (u64, Arc<JobWatch>, Work) {
-        let Job { lane, work, fail, ticks_max, .. } = job;
+    pub(super) fn begin(
+        &mut self,
+        job: PoolJob,
+        clock: Option<Arc<ThreadClock>>,
+    ) -> (u64, Arc<JobWatch>, JobWork) {
+        let PoolJob { lane, work, fail, ticks_max, .. } = job;
         let (number, watch) = (self.next, Arc::new(JobWatch::default()));
         self.next += 1;
         self.running.push(RunningJob {
@@ -240,7 +244,7 @@ impl RunningJob {
     }
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for PoolState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State")
             .field("workers", &self.workers)

@@ -9,7 +9,7 @@ use super::*;
 /// So long that no job is given up.
 const LONG: Duration = Duration::from_secs(3_600);
 
-fn state(pool: &Pool) -> MutexGuard<'_, State> {
+fn state(pool: &Pool) -> MutexGuard<'_, PoolState> {
     pool.owner.shared.lock()
 }
 

@@ -1,1 +1,1 @@
-mod programs;
+mod programs_stay_within_bounds;

@@ -1,29 +1,29 @@
-//! Places in the two documents, and what holds at one place of an instance.
+//! Places in the two documents, and the schemas that apply to one place of an instance.
 
 use std::fmt::Write;
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::types::Types;
+use super::types::TypeSet;
 
 /// Which of the two documents: the one whose instances are looked at, or the one that must accept them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Side {
+pub(super) enum DocumentSide {
     Writes,
     Reads,
 }
 
 /// A schema inside one of the documents.
 #[derive(Debug, Clone)]
-pub(super) struct Node<'a> {
-    pub(super) side: Side,
+pub(super) struct SchemaNode<'a> {
+    pub(super) side: DocumentSide,
     /// Its JSON pointer.
     pub(super) at: Rc<str>,
     pub(super) schema: &'a Value,
 }
 
-impl<'a> Node<'a> {
+impl<'a> SchemaNode<'a> {
     pub(super) fn object(&self) -> Option<&'a Map<String, Value>> {
         self.schema.as_object()
     }
@@ -32,14 +32,14 @@ impl<'a> Node<'a> {
         self.schema.get(keyword)
     }
 
-    /// The schema below a keyword, when one is there.
+    /// The schema under a keyword, if there is one.
     pub(super) fn child(&self, keyword: &str) -> Option<Self> {
         let schema = self.get(keyword)?;
         let fits = schema.is_object() || schema.is_boolean();
         fits.then(|| Self { side: self.side, at: join(&self.at, &[keyword]), schema })
     }
 
-    /// The schemas of a list below a keyword.
+    /// The schemas of the list under a keyword.
     pub(super) fn list(&self, keyword: &str) -> Vec<Self> {
         let Some(Value::Array(list)) = self.get(keyword) else { return Vec::new() };
         let node = |(index, schema)| Self {
@@ -50,14 +50,14 @@ impl<'a> Node<'a> {
         list.iter().enumerate().map(node).collect()
     }
 
-    /// The schema of a name in a map below a keyword.
+    /// The schema of a name in the map under a keyword.
     pub(super) fn entry(&self, keyword: &str, name: &str) -> Option<Self> {
         let schema = self.get(keyword)?.as_object()?.get(name)?;
         let fits = schema.is_object() || schema.is_boolean();
         fits.then(|| Self { side: self.side, at: join(&self.at, &[keyword, name]), schema })
     }
 
-    /// The names of a map below a keyword.
+    /// The names of the map under a keyword.
     pub(super) fn names(&self, keyword: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.get(keyword)
             .and_then(Value::as_object)
@@ -75,12 +75,12 @@ impl<'a> Node<'a> {
         })
     }
 
-    pub(super) fn key(&self) -> (Side, Rc<str>) {
+    pub(super) fn key(&self) -> (DocumentSide, Rc<str>) {
         (self.side, self.at.clone())
     }
 }
 
-/// A JSON pointer with more steps.
+/// Appends steps to a JSON pointer.
 pub(super) fn join(at: &str, steps: &[&str]) -> Rc<str> {
     let mut path = at.to_owned();
     for step in steps {
@@ -91,37 +91,37 @@ pub(super) fn join(at: &str, steps: &[&str]) -> Rc<str> {
     path.into()
 }
 
-/// All of these schemas hold at one place of an instance.
+/// Schemas, values and types that a value at one place of an instance must all satisfy.
 #[derive(Debug, Clone)]
-pub(super) struct All<'a> {
-    pub(super) nodes: Vec<Node<'a>>,
-    /// It is one of these values.
+pub(super) struct Conjunction<'a> {
+    pub(super) nodes: Vec<SchemaNode<'a>>,
+    /// The value must be one of these.
     pub(super) values: Option<Vec<Value>>,
-    /// It is of one of these types.
-    pub(super) types: Types,
+    /// The value must be of one of these types.
+    pub(super) types: TypeSet,
 }
 
-impl<'a> All<'a> {
-    pub(super) fn of(nodes: Vec<Node<'a>>) -> Self {
-        Self { nodes, values: None, types: Types::ALL }
+impl<'a> Conjunction<'a> {
+    pub(super) fn of(nodes: Vec<SchemaNode<'a>>) -> Self {
+        Self { nodes, values: None, types: TypeSet::ALL }
     }
 
-    /// Whether nothing is said.
+    /// Whether every value satisfies it.
     pub(super) fn is_anything(&self) -> bool {
         self.values.is_none()
-            && self.types == Types::ALL
+            && self.types == TypeSet::ALL
             && self.nodes.iter().all(|node| says_nothing(node.schema))
     }
 
-    /// Whether one of the schemas is plainly false.
+    /// Whether it is plain that no value satisfies it.
     pub(super) fn is_nothing(&self) -> bool {
         self.nodes.iter().any(|node| node.schema == &Value::Bool(false))
             || self.values.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Tells it from every other; the order of schemas does not matter.
+    /// A text that identifies it; the order of schemas does not matter.
     pub(super) fn key(&self) -> String {
-        let mut keys: Vec<_> = self.nodes.iter().map(Node::key).collect();
+        let mut keys: Vec<_> = self.nodes.iter().map(SchemaNode::key).collect();
         keys.sort();
         keys.dedup();
         let mut text = format!("{:?}", self.types);

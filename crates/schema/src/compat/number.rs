@@ -9,12 +9,12 @@ const WHOLE_MAX: f64 = 1e30;
 
 /// A number: whole, or a float that is a fraction or huge.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Exact {
+pub(super) enum ExactNumber {
     Whole(i128),
     Float(f64),
 }
 
-impl Exact {
+impl ExactNumber {
     pub(super) fn of(number: &Number) -> Self {
         if let Some(whole) = number.as_i64() {
             return Self::Whole(whole.into());
@@ -46,7 +46,7 @@ impl Exact {
         }
     }
 
-    /// The largest whole number that is not above; `None` for a huge one.
+    /// The largest whole number that is not above it; `None` for a huge number.
     pub(super) fn floor(self) -> Option<i128> {
         match self {
             Self::Whole(whole) => Some(whole),
@@ -62,10 +62,10 @@ impl Exact {
 }
 
 fn compare_mixed(float: f64, whole: i128) -> Ordering {
-    match Exact::Float(float).floor() {
+    match ExactNumber::Float(float).floor() {
         None if float > 0.0 => Ordering::Greater,
         None => Ordering::Less,
-        // A float that is left as one and is not huge has a fraction: it is above its floor.
+        // A number that is kept as a float and is not huge has a fraction, so it is above its floor.
         Some(floor) if whole <= floor => Ordering::Greater,
         Some(_) => Ordering::Less,
     }
@@ -73,12 +73,12 @@ fn compare_mixed(float: f64, whole: i128) -> Ordering {
 
 /// One end of a range. A low end of 3 that is exclusive begins above 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct End {
-    pub(super) at: Exact,
+pub(super) struct RangeEnd {
+    pub(super) at: ExactNumber,
     pub(super) exclusive: bool,
 }
 
-impl End {
+impl RangeEnd {
     /// Whether being above this low end means being above the other.
     pub(super) fn low_implies(self, other: Self, integer: bool) -> bool {
         if integer && let (Some(own), Some(others)) = (self.first_whole(), other.first_whole()) {
@@ -117,7 +117,7 @@ impl End {
 }
 
 /// Whether nothing lies between a low end and a high end.
-pub(super) fn range_is_empty(low: End, high: End, integer: bool) -> bool {
+pub(super) fn range_is_empty(low: RangeEnd, high: RangeEnd, integer: bool) -> bool {
     if integer && let (Some(first), Some(last)) = (low.first_whole(), high.last_whole()) {
         return first > last;
     }
@@ -132,9 +132,9 @@ pub(super) fn range_is_empty(low: End, high: End, integer: bool) -> bool {
 const DIVISOR_MAX: i128 = 1 << 53;
 
 /// Whether every multiple of `step` is one of `divisor`.
-pub(super) fn step_implies(step: Exact, divisor: Exact) -> bool {
+pub(super) fn step_implies(step: ExactNumber, divisor: ExactNumber) -> bool {
     match (step, divisor) {
-        (Exact::Whole(step), Exact::Whole(divisor)) => {
+        (ExactNumber::Whole(step), ExactNumber::Whole(divisor)) => {
             step == divisor || (divisor > 0 && step > 0 && step <= DIVISOR_MAX && step % divisor == 0)
         }
         _ => step.compare(divisor) == Ordering::Equal,
@@ -144,7 +144,9 @@ pub(super) fn step_implies(step: Exact, divisor: Exact) -> bool {
 /// Whether two JSON values are equal, numbers by value.
 pub(super) fn equal(one: &Value, two: &Value) -> bool {
     match (one, two) {
-        (Value::Number(one), Value::Number(two)) => Exact::of(one).compare(Exact::of(two)) == Ordering::Equal,
+        (Value::Number(one), Value::Number(two)) => {
+            ExactNumber::of(one).compare(ExactNumber::of(two)) == Ordering::Equal
+        }
         (Value::Array(one), Value::Array(two)) => {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| equal(one, two))
         }
@@ -162,8 +164,8 @@ mod tests {
 
     use super::*;
 
-    fn exact(value: Value) -> Exact {
-        Exact::of_value(&value).unwrap()
+    fn exact(value: Value) -> ExactNumber {
+        ExactNumber::of_value(&value).unwrap()
     }
 
     #[test]
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn ends_of_whole_numbers_are_rounded() {
-        let end = |at: Value, exclusive| End { at: exact(at), exclusive };
+        let end = |at: Value, exclusive| RangeEnd { at: exact(at), exclusive };
         assert!(end(json!(0.5), false).low_implies(end(json!(1), false), true));
         assert!(!end(json!(0.5), false).low_implies(end(json!(1), false), false));
         assert!(end(json!(0), true).low_implies(end(json!(1), false), true));

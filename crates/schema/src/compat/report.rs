@@ -1,11 +1,11 @@
-//! What a check answers.
+//! The answer of a check: a verdict, with findings.
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Direction, Undeclared};
+use super::{CompatDirection, Undeclared};
 
 /// The answer of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -13,7 +13,7 @@ use super::{Direction, Undeclared};
 pub enum Verdict {
     /// It was proved.
     Compatible,
-    /// An instance refutes it.
+    /// An instance was found that the one schema accepts and the other refuses.
     Incompatible,
     /// Neither a proof nor an instance was found.
     Undecidable,
@@ -31,11 +31,12 @@ impl Verdict {
     }
 }
 
-/// Which rule a finding breaks, from the schema that wrote an instance to the one that reads it. The words are stable.
+/// The rule that a finding is about. The words are stable, and are said from the schema that writes an instance to the one
+/// that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words say it; docs/compatibility.md has a row for each")]
-pub enum Rule {
+pub enum CompatRule {
     TypeNarrowed,
     EnumValueRemoved,
     ConstChanged,
@@ -68,7 +69,7 @@ pub enum Rule {
     TooComplex,
 }
 
-impl Rule {
+impl CompatRule {
     /// The stable word.
     #[must_use]
     pub fn word(self) -> String {
@@ -79,15 +80,15 @@ impl Rule {
     }
 }
 
-/// One thing that stands in the way.
+/// One reason why schemas are not compatible, or why that could not be decided.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
+pub struct CompatFinding {
     /// `incompatible` or `undecidable`.
     pub verdict: Verdict,
-    /// Which way it was checked.
-    pub direction: Direction,
+    /// The direction of the check.
+    pub direction: CompatDirection,
     /// The rule.
-    pub rule: Rule,
+    pub rule: CompatRule,
     /// Where the offending keyword is, as a JSON pointer into the schema that reads: the new one backward, the old
     /// one forward.
     pub path: String,
@@ -106,27 +107,27 @@ pub struct Finding {
     pub example: Option<Value>,
 }
 
-/// The answer with its reasons.
+/// The answer of a check, with its reasons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct CompatReport {
     /// The worst of the findings; compatible when there is none.
     pub verdict: Verdict,
-    /// What stands in the way; empty when compatible.
-    pub findings: Vec<Finding>,
+    /// The reasons; empty when compatible.
+    pub findings: Vec<CompatFinding>,
 }
 
-impl Report {
-    pub(super) fn of(mut findings: Vec<Finding>) -> Self {
+impl CompatReport {
+    pub(super) fn of(mut findings: Vec<CompatFinding>) -> Self {
         findings.sort_by_key(|finding| finding.verdict != Verdict::Incompatible);
         let verdict = findings.first().map_or(Verdict::Compatible, |finding| finding.verdict);
         Self { verdict, findings }
     }
 }
 
-/// Characters of a value that a line shows.
+/// Characters of a value that a line shows, at most.
 const SHOWN_MAX: usize = 160;
 
-impl fmt::Display for Finding {
+impl fmt::Display for CompatFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = if self.path.is_empty() { "the schema" } else { &self.path };
         let verdict = if self.verdict == Verdict::Incompatible { "incompatible" } else { "undecidable" };
@@ -147,7 +148,7 @@ impl fmt::Display for Finding {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CompatReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.findings.is_empty() {
             return out.write_str("compatible");
@@ -172,70 +173,77 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// One sentence on what to change. `name` is the property, word or keyword that it is about.
-pub(super) fn fix(rule: Rule, direction: Direction, undeclared: Undeclared, name: &str) -> String {
+pub(super) fn fix(
+    rule: CompatRule,
+    direction: CompatDirection,
+    undeclared: Undeclared,
+    name: &str,
+) -> String {
     fix_object(rule, direction, undeclared, name)
         .or_else(|| fix_value(rule, direction))
         .unwrap_or_else(|| fix_unseen(rule, name))
 }
 
 /// Only the new schema can still be changed: backward it must accept more, forward it must allow less.
-fn by(direction: Direction, backward: &str, forward: &str) -> String {
+fn by(direction: CompatDirection, backward: &str, forward: &str) -> String {
     match direction {
-        Direction::Backward => backward.to_owned(),
-        Direction::Forward => forward.to_owned(),
+        CompatDirection::Backward => backward.to_owned(),
+        CompatDirection::Forward => forward.to_owned(),
     }
 }
 
-fn fix_value(rule: Rule, direction: Direction) -> Option<String> {
+fn fix_value(rule: CompatRule, direction: CompatDirection) -> Option<String> {
     let (wider, narrower) = direction.sides();
     let by = |backward: &str, forward: &str| by(direction, backward, forward);
     Some(match rule {
-        Rule::TypeNarrowed => by(
+        CompatRule::TypeNarrowed => by(
             "Keep every type of the old schema in the new one.",
             "Allow only types of the old schema in the new one.",
         ),
-        Rule::EnumValueRemoved => {
+        CompatRule::EnumValueRemoved => {
             by("Keep every value of the old schema.", "Add no value that the old schema does not know.")
         }
-        Rule::ConstChanged => by("Keep the old constant, or list both in an enum.", "Keep the old constant."),
-        Rule::NothingAccepted => {
+        CompatRule::ConstChanged => {
+            by("Keep the old constant, or list both in an enum.", "Keep the old constant.")
+        }
+        CompatRule::NothingAccepted => {
             format!("The {narrower} schema accepts nothing here: let it accept what the {wider} one does.")
         }
-        Rule::BoundTightened => {
+        CompatRule::BoundTightened => {
             by("Loosen the bound to the old one.", "Keep the bound at least as tight as the old one.")
         }
-        Rule::MultipleOfChanged => {
+        CompatRule::MultipleOfChanged => {
             by("Use a divisor of the old step, or none.", "Use a multiple of the old step.")
         }
-        Rule::LengthTightened => {
+        CompatRule::LengthTightened => {
             by("Loosen the length to the old one.", "Keep the length at least as tight as the old one.")
         }
-        Rule::PatternChanged => by("Keep the old pattern, or use none.", "Keep the old pattern."),
-        Rule::FormatAdded => by("Keep the old format, or use none.", "Keep the old format."),
-        Rule::ContentChanged => {
+        CompatRule::PatternChanged => by("Keep the old pattern, or use none.", "Keep the old pattern."),
+        CompatRule::FormatAdded => by("Keep the old format, or use none.", "Keep the old format."),
+        CompatRule::ContentChanged => {
             by("Keep the old content keywords, or use none.", "Keep the old content keywords.")
         }
-        Rule::ItemsNarrowed => {
+        CompatRule::ItemsNarrowed => {
             by("Let items be what they were.", "Let items be only what the old schema lets them.")
         }
-        Rule::ItemCountTightened => {
+        CompatRule::ItemCountTightened => {
             by("Loosen the number of items.", "Keep the number of items within the old limits.")
         }
-        Rule::UniqueItemsAdded => by("Do not ask for unique items.", "Keep asking for unique items."),
-        Rule::ContainsChanged => {
+        CompatRule::UniqueItemsAdded => by("Do not ask for unique items.", "Keep asking for unique items."),
+        CompatRule::ContainsChanged => {
             by("Ask no more of contains than before.", "Ask as much of contains as the old schema.")
         }
-        Rule::UnionMemberRemoved => by(
+        CompatRule::UnionMemberRemoved => by(
             "Keep a member of the union for everything that the old schema accepts.",
             "Add no member to the union that the old schema has none for.",
         ),
-        Rule::UnionOverlap => format!(
+        CompatRule::UnionOverlap => format!(
             "An instance may match two members of the {narrower} schema's oneOf: use anyOf, or give each member a constant of its own."
         ),
-        Rule::NotAdded => {
+        CompatRule::NotAdded => {
             by("Do not forbid what was allowed.", "Keep forbidding what the old schema forbids.")
         }
-        Rule::ConditionChanged => by(
+        CompatRule::ConditionChanged => by(
             "Keep if, then and else as they were, or ask for less.",
             "Keep if, then and else as they were, or ask for more.",
         ),
@@ -243,14 +251,19 @@ fn fix_value(rule: Rule, direction: Direction) -> Option<String> {
     })
 }
 
-fn fix_object(rule: Rule, direction: Direction, undeclared: Undeclared, name: &str) -> Option<String> {
+fn fix_object(
+    rule: CompatRule,
+    direction: CompatDirection,
+    undeclared: Undeclared,
+    name: &str,
+) -> Option<String> {
     let by = |backward: &str, forward: &str| by(direction, backward, forward);
     Some(match rule {
-        Rule::RequiredAdded => by(
+        CompatRule::RequiredAdded => by(
             &format!("Make {name} optional in the new schema; a default does not fill it in."),
             &format!("Keep {name} required in the new schema."),
         ),
-        Rule::PropertyAddedToOpenObject if undeclared == Undeclared::Any => by(
+        CompatRule::PropertyAddedToOpenObject if undeclared == Undeclared::Any => by(
             &format!(
                 "The old object is open, so it may hold any {name}: close it with additionalProperties false in a version before this one, or set the topic's undeclared = \"absent\"."
             ),
@@ -258,41 +271,41 @@ fn fix_object(rule: Rule, direction: Direction, undeclared: Undeclared, name: &s
                 "The new object is open, so it may hold any {name}: keep {name} in it, close it with additionalProperties false, or set the topic's undeclared = \"absent\"."
             ),
         ),
-        Rule::PropertyAddedToOpenObject => by(
+        CompatRule::PropertyAddedToOpenObject => by(
             &format!("Let {name} accept every value, or declare it under the old schema's terms."),
             &format!("Keep {name} as the old schema has it."),
         ),
-        Rule::PropertyRemovedFromClosedObject => by(
+        CompatRule::PropertyRemovedFromClosedObject => by(
             &format!("Keep {name} in the new schema, or open the new object."),
             &format!("The old object is closed and does not know {name}: leave it out of the new schema."),
         ),
-        Rule::AdditionalClosed => by(
+        CompatRule::AdditionalClosed => by(
             "Leave the new object open, or close the old one first; undeclared = \"absent\" on the topic says that nobody sends undeclared properties.",
             "Close the new object with additionalProperties false, as the old one is.",
         ),
-        Rule::AdditionalNarrowed => by(
+        CompatRule::AdditionalNarrowed => by(
             "Let additional properties hold what they held.",
             "Let additional properties hold only what the old schema lets them.",
         ),
-        Rule::PropertyNamesNarrowed => {
+        CompatRule::PropertyNamesNarrowed => {
             by("Allow every name that was allowed.", "Allow only names that the old schema allows.")
         }
-        Rule::PropertyCountTightened => {
+        CompatRule::PropertyCountTightened => {
             by("Loosen the number of properties.", "Keep the number of properties within the old limits.")
         }
-        Rule::DependencyAdded => {
+        CompatRule::DependencyAdded => {
             by(&format!("Remove what {name} asks for."), &format!("Keep what {name} asks for."))
         }
         _ => return None,
     })
 }
 
-/// What to change where the check could not look.
-fn fix_unseen(rule: Rule, name: &str) -> String {
+/// What to change where the check could not decide.
+fn fix_unseen(rule: CompatRule, name: &str) -> String {
     match rule {
-        Rule::ReferenceUnresolvable => format!("Point {name} at a part of the same document."),
-        Rule::UnsupportedKeyword => format!("The check cannot see through {name}: keep it and its neighbours unchanged, or say the same with plain keywords."),
-        Rule::TooComplex => "The schemas are too large or too entangled to compare within the limits: simplify unions and references here.".into(),
+        CompatRule::ReferenceUnresolvable => format!("Point {name} at a part of the same document."),
+        CompatRule::UnsupportedKeyword => format!("The check cannot see through {name}: keep it and its neighbours unchanged, or say the same with plain keywords."),
+        CompatRule::TooComplex => "The schemas are too large or too entangled to compare within the limits: simplify unions and references here.".into(),
         _ => name.to_owned(),
     }
 }
@@ -308,7 +321,7 @@ mod tests {
     fn a_finding_reads_as_a_sentence() {
         let old = json!({ "properties": { "id": { "type": "integer" } } });
         let new = json!({ "properties": { "id": { "type": "integer" } }, "required": ["id"] });
-        let report = check(&old, &new, Direction::Backward, Undeclared::Any);
+        let report = check(&old, &new, CompatDirection::Backward, Undeclared::Any);
         let text = report.to_string();
         assert!(
             text.starts_with(
@@ -321,7 +334,7 @@ mod tests {
         assert_eq!(value["verdict"], "incompatible");
         assert_eq!(value["findings"][0]["rule"], "required_added");
         assert_eq!(value["findings"][0]["direction"], "backward");
-        let report = check(&new, &old, Direction::Forward, Undeclared::Any);
+        let report = check(&new, &old, CompatDirection::Forward, Undeclared::Any);
         let text = report.to_string();
         assert!(text.contains("Keep `id` required in the new schema."), "{text}");
         assert!(text.contains("the new schema accepts and the old one refuses"), "{text}");
@@ -329,6 +342,6 @@ mod tests {
 
     #[test]
     fn compatible_is_one_word() {
-        assert_eq!(Report::of(Vec::new()).to_string(), "compatible");
+        assert_eq!(CompatReport::of(Vec::new()).to_string(), "compatible");
     }
 }

@@ -4,9 +4,9 @@ use serde_json::{Number, Value};
 
 /// A set of types. A number is an integer or a fraction; `1.0` is an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Types(u8);
+pub(super) struct TypeSet(u8);
 
-impl Types {
+impl TypeSet {
     pub(super) const NONE: Self = Self(0);
     pub(super) const NULL: Self = Self(1);
     pub(super) const BOOLEAN: Self = Self(2);
@@ -18,7 +18,7 @@ impl Types {
     pub(super) const OBJECT: Self = Self(64);
     pub(super) const ALL: Self = Self(127);
 
-    /// What a union is split into.
+    /// The types that a union is split into.
     pub(super) const EACH: [Self; 6] =
         [Self::NULL, Self::BOOLEAN, Self::NUMBER, Self::STRING, Self::ARRAY, Self::OBJECT];
 
@@ -42,7 +42,7 @@ impl Types {
         self == Self::NONE
     }
 
-    /// What the keyword `type` says.
+    /// The types that the keyword `type` lists; all types without it.
     pub(super) fn of_keyword(keyword: Option<&Value>) -> Self {
         match keyword {
             Some(Value::String(name)) => Self::of_name(name),

@@ -1,15 +1,16 @@
-//! How deep a schema is when its references are followed. Compiling and checking go down that far, on the stack.
+//! How deep a schema is when its references are followed. Compiling and checking recurse that deep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Levels of all that references lead to. Each is gone down once when a schema is compiled.
+/// Levels of all targets of references together, at most. Compiling a schema recurses through each of them once.
 const LEVELS_MAX: usize = 4_096;
-/// Levels of what leads back to itself. Each is gone down once for every level of a payload, which has up to 120.
+/// Levels of the targets that lead back to themselves, at most. Checking recurses through them once for every level of a
+/// payload, which has up to 120.
 const CYCLE_LEVELS_MAX: usize = 160;
 
-/// Ways through references from the root. Each is gone for every payload.
+/// Ways through references from the root, at most. Each is followed for every payload.
 const WAYS_MAX: u64 = 50_000;
 
 /// Refuses a schema that is too deep or branches too often, with the reason.
@@ -47,19 +48,19 @@ pub(super) fn check(schema: &Value) -> Result<(), String> {
 
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// What a reference leads to.
+/// The target of a reference.
 struct Target {
     depth: usize,
     /// The references in it.
     further: BTreeSet<String>,
-    /// Those that are followed without going down in a payload, and how often each occurs.
+    /// The references that apply to the same value of a payload, and how often each occurs.
     in_place: BTreeMap<String, u64>,
 }
 
 type Targets = BTreeMap<String, Target>;
 
-/// How many ways lead on from these references, for one value. One that is being followed already leads no further: whether it does is
-/// up to the payload, which ends.
+/// How many ways lead on from these references, for one value. A reference that is being followed already is not counted
+/// again: the payload ends the recursion.
 fn ways(from: &BTreeMap<String, u64>, targets: &Targets, known: &mut BTreeMap<String, u64>) -> u64 {
     let mut sum: u64 = 1;
     for (reference, times) in from {
@@ -94,8 +95,8 @@ fn leads_to_itself(name: &str, targets: &Targets) -> bool {
     false
 }
 
-/// All references in a value, wherever they are: what is none does no harm. Definitions are looked at where something
-/// refers to them.
+/// All texts in a value that look like references; one that is none does no harm. Definitions are left out: they are read
+/// where a reference leads to them.
 fn references(value: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut next = vec![value];
@@ -119,7 +120,7 @@ fn references(value: &Value) -> BTreeSet<String> {
     found
 }
 
-/// The references that apply to the same value as a schema does.
+/// The references of a schema that apply to the same value of a payload as the schema does.
 fn in_place(schema: &Value) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     let mut next = vec![schema];
@@ -143,13 +144,13 @@ fn in_place(schema: &Value) -> BTreeMap<String, u64> {
     found
 }
 
-/// What a reference leads to; the whole document where that is not plain, which is at least as deep.
+/// The target of a reference. Where it cannot be told, the whole document, which is at least as deep.
 fn resolve<'a>(schema: &'a Value, reference: &str) -> &'a Value {
     let pointer = reference.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
     pointer.and_then(|pointer| schema.pointer(pointer)).unwrap_or(schema)
 }
 
-/// At most as deep as JSON may be.
+/// How deep a value is nested. It recurses, at most as deep as JSON may be.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! What the patterns of a schema take once they are compiled. A short text can be a large one: `\p{L}{20}`.
+//! The memory that the patterns of a schema take once they are compiled. A short pattern such as `\p{L}{20}` can take much.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::{PATTERN_BYTES_MAX, options_with};
 
-/// Sizes that a pattern is weighed with, ascending; the last is the most it may have.
+/// Sizes that a pattern is compiled with to weigh it, ascending; the last is the most it may have.
 const SIZES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 512 << 10, PATTERN_BYTES_MAX];
 /// Bytes that the patterns of one schema may take together.
 const ALL_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that the patterns of a schema take together, rounded up; refuses too many, with the reason.
+/// Weighs the patterns of a schema: bytes that they take together, rounded up. Refuses too many, with the reason.
 pub(super) fn weigh(schema: &Value, draft: Draft) -> Result<usize, String> {
     let mut sum = 0;
     for pattern in all(schema) {
@@ -26,14 +26,15 @@ pub(super) fn weigh(schema: &Value, draft: Draft) -> Result<usize, String> {
     Ok(sum)
 }
 
-/// What a pattern takes. One that is none is the compiler's to refuse.
+/// Bytes that a pattern takes. A malformed pattern is refused later, when the schema is compiled.
 fn size(pattern: &str, draft: Draft) -> usize {
     let schema = json!({ "pattern": pattern });
     let fits = |size: &&usize| options_with(draft, **size).build(&schema).is_ok();
     SIZES.iter().find(fits).copied().unwrap_or(PATTERN_BYTES_MAX)
 }
 
-/// All patterns in a value, wherever they are: what is none does no harm. One that is there twice is compiled once.
+/// All texts in a value that look like patterns; one that is none does no harm. A pattern that occurs twice is compiled
+/// once.
 fn all(schema: &Value) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let mut next = vec![schema];

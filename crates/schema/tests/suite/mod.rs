@@ -1,5 +1,5 @@
-mod make;
-mod official;
-mod only_declared;
-mod property;
-mod table;
+mod compatible_is_never_refuted;
+mod declared_oracle;
+mod known_cases_are_answered;
+mod official_suite_passes;
+mod random_schemas;

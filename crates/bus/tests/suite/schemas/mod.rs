@@ -1,14 +1,14 @@
 //! Schemas: versions, the check of payloads, lifting, old forms, and files.
 
-mod crash;
-mod dual;
-mod folder;
-mod gate;
-mod lifting;
-mod nonsense;
-mod racing;
-mod registry;
-mod sharing;
+mod any_schema_is_answered;
+mod dual_write_publishes_old_forms;
+mod events_fit_their_version_under_races;
+mod folder_sets_schemas_and_programs;
+mod old_events_are_lifted;
+mod power_cut_keeps_schemas_whole;
+mod publish_checks_payloads;
+mod schemas_are_compiled_once;
+mod versions_are_registered_and_deleted;
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ use super::bus::harness::*;
 
 /// An object with a number `n`.
 pub(super) const V1: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#;
-/// The number is called `count`.
+/// An object with a number `count`.
 pub(super) const V2: &str = r#"{"type":"object","properties":{"count":{"type":"integer"}},"required":["count"],"additionalProperties":false}"#;
-/// There is a text too.
+/// An object with a number `count` and a text `unit`.
 pub(super) const V3: &str = r#"{"type":"object","properties":{"count":{"type":"integer"},"unit":{"type":"string"}},"required":["count","unit"],"additionalProperties":false}"#;
 
 pub(super) async fn register(bus: &Bus, on: &str, schema: &str) -> Result<Registered, BusError> {
@@ -40,7 +40,7 @@ pub(super) async fn register_with(
     soon("register", bus.register_schema(&topic(on), SchemaText::parse(schema)?, options)).await
 }
 
-/// Lets any version follow any other.
+/// Sets the topic to compare no versions.
 pub(super) async fn without_compat(bus: &Bus, on: &str) {
     let settings = TopicSettings { compat: Compat::None, ..bus.topic_settings(&topic(on)) };
     bus.set_topic(&topic(on), settings).await.unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use promethean_bus::schemas::folder::Folder;
+use promethean_bus::schemas::folder::SchemaFolder;
 use promethean_model::TopicName;
 use promethean_schema::{SchemaText, validator};
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(super) struct Latest {
 
 /// The latest schemas of a folder. A folder that a server would not start with is refused.
 pub(super) fn from_folder(root: &Path, wanted: impl Fn(&TopicName) -> bool) -> Result<Vec<Latest>> {
-    Folder::read(root)?;
+    SchemaFolder::read(root)?;
     let mut all = Vec::new();
     for (name, files) in SchemaFiles::read(root)?.topics {
         let topic: TopicName = name.parse()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use promethean_model::name::SystemSuffix;
 use promethean_model::{Compat, SchemaRule, TopicName, TopicSettings};
-use promethean_schema::compat::{self, Direction, Report, Verdict};
+use promethean_schema::compat::{self, CompatDirection, CompatReport, Verdict};
 use promethean_schema::validator;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ fn compatibility(
     settings: &TopicSettings,
     findings: &mut Findings,
 ) {
-    let (directions, transitive) = Direction::asked_by(settings.compat);
+    let (directions, transitive) = CompatDirection::asked_by(settings.compat);
     for (version, new) in usable {
         let place = path_of(files, *version);
         let versions = usable.range(..version).rev().take(if transitive { usize::MAX } else { 1 });
@@ -104,8 +104,8 @@ fn compatibility(
 }
 
 fn report_comparison(
-    report: &Report,
-    direction: Direction,
+    report: &CompatReport,
+    direction: CompatDirection,
     before: u32,
     place: &str,
     compat: Compat,
@@ -157,7 +157,7 @@ fn unlifted(
     settings: &TopicSettings,
     findings: &mut Findings,
 ) {
-    if Direction::asked_by(settings.compat).0.contains(&Direction::Backward) {
+    if CompatDirection::asked_by(settings.compat).0.contains(&CompatDirection::Backward) {
         // `compatibility` has reported it as an error.
         return;
     }
@@ -167,7 +167,7 @@ fn unlifted(
         if lifted {
             continue;
         }
-        let report = compat::check(old, new, Direction::Backward, settings.undeclared);
+        let report = compat::check(old, new, CompatDirection::Backward, settings.undeclared);
         if report.verdict == Verdict::Incompatible {
             let what = format!("it refuses payloads of version {before}, and nothing lifts those");
             let fix =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use promethean_bus::Bus;
-use promethean_bus::schemas::folder::Folder;
+use promethean_bus::schemas::folder::SchemaFolder;
 use promethean_model::{Clock, SystemClock};
 use promethean_store::memory::{MemoryStore, Options};
 use promethean_store::port::Store;
@@ -29,7 +29,7 @@ pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut Fin
             );
         }
     }
-    let applied = match Folder::read(root) {
+    let applied = match SchemaFolder::read(root) {
         Ok(folder) => bus.apply_schemas(folder).await.map(|_| ()),
         Err(error) => Err(error),
     };

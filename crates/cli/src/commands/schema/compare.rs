@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use promethean_model::Compat;
-use promethean_schema::compat::{self, Direction, Report, Undeclared, Verdict};
+use promethean_schema::compat::{self, CompatDirection, CompatReport, Undeclared, Verdict};
 use promethean_schema::validator;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<bool> {
         CompatArg::Forward => Compat::Forward,
         CompatArg::Full => Compat::Full,
     };
-    let (directions, _) = Direction::asked_by(compat);
+    let (directions, _) = CompatDirection::asked_by(compat);
     let reports = compared(&old, &new, directions, args.undeclared);
     show(&reports, args.common.json)?;
     Ok(reports.iter().all(|(_, report)| report.verdict == Verdict::Compatible))
@@ -44,7 +44,7 @@ pub(super) fn diff_files(args: &DiffArgs) -> Result<bool> {
 }
 
 pub(super) fn diff(old: &Value, new: &Value, args: &DiffArgs) -> Result<bool> {
-    let reports = compared(old, new, &[Direction::Backward, Direction::Forward], args.undeclared);
+    let reports = compared(old, new, &[CompatDirection::Backward, CompatDirection::Forward], args.undeclared);
     show(&reports, args.common.json)?;
     Ok(true)
 }
@@ -52,11 +52,11 @@ pub(super) fn diff(old: &Value, new: &Value, args: &DiffArgs) -> Result<bool> {
 fn compared(
     old: &Value,
     new: &Value,
-    directions: &[Direction],
+    directions: &[CompatDirection],
     undeclared: UndeclaredArg,
-) -> Vec<(Direction, Report)> {
+) -> Vec<(CompatDirection, CompatReport)> {
     let check =
-        |direction: &Direction| (*direction, compat::check(old, new, *direction, undeclared.undeclared()));
+        |direction: &CompatDirection| (*direction, compat::check(old, new, *direction, undeclared.undeclared()));
     directions.iter().map(check).collect()
 }
 
@@ -66,7 +66,7 @@ fn usable(path: &Path) -> Result<Value> {
     Ok(text.value().clone())
 }
 
-fn show(reports: &[(Direction, Report)], json: bool) -> Result<()> {
+fn show(reports: &[(CompatDirection, CompatReport)], json: bool) -> Result<()> {
     for (direction, report) in reports {
         if json {
             print_line(

@@ -1,13 +1,13 @@
 //! Output as text.
 
-use promethean_schema::compat::{Direction, Verdict};
+use promethean_schema::compat::{CompatDirection, Verdict};
 use serde_json::Value;
 
 /// The heading of a comparison: the question and its answer.
-pub(super) fn heading(direction: Direction, verdict: Verdict) -> String {
+pub(super) fn heading(direction: CompatDirection, verdict: Verdict) -> String {
     let question = match direction {
-        Direction::Backward => "backward (the new schema accepts what the old one accepted)",
-        Direction::Forward => "forward (the old schema accepts what the new one accepts)",
+        CompatDirection::Backward => "backward (the new schema accepts what the old one accepted)",
+        CompatDirection::Forward => "forward (the old schema accepts what the new one accepts)",
     };
     let answer = match verdict {
         Verdict::Compatible => "yes",

@@ -1,48 +1,46 @@
-//! One way in which an instance can be as a schema asks: no unions are left.
+//! Shapes: schemas without unions. A shape is one way in which a value can satisfy a schema.
 //!
-//! A shape accepts at least what the schemas it was made of accept in that way. What it cannot express it leaves out,
-//! so whatever holds for all instances of a shape holds for the schemas' too.
+//! A shape accepts at least the values that its schemas accept in that way. Keywords that it cannot express are left out,
+//! so a fact about all values of a shape is also a fact about all values of its schemas.
 
-mod array;
-mod flatten;
-mod object;
+mod container;
+mod expansion;
 mod scalar;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-pub(super) use array::items_of;
-pub(super) use flatten::flatten;
-pub(super) use object::{additional, dependent_names, dependent_schemas};
+pub(super) use container::{additional, dependent_names, dependent_schemas, items_of};
+pub(super) use expansion::flatten;
 
 use super::Undeclared;
-use super::doc::Doc;
-use super::node::{All, Node, Side};
-use super::types::Types;
+use super::document::SchemaDocument;
+use super::node::{Conjunction, DocumentSide, SchemaNode};
+use super::types::TypeSet;
 
 /// Both documents, and how open objects are read.
-pub(super) struct Docs<'a> {
-    pub(super) writes: Doc<'a>,
-    pub(super) reads: Doc<'a>,
+pub(super) struct SchemaPair<'a> {
+    pub(super) writes: SchemaDocument<'a>,
+    pub(super) reads: SchemaDocument<'a>,
     pub(super) undeclared: Undeclared,
 }
 
-impl<'a> Docs<'a> {
-    pub(super) fn of(&self, side: Side) -> &Doc<'a> {
+impl<'a> SchemaPair<'a> {
+    pub(super) fn of(&self, side: DocumentSide) -> &SchemaDocument<'a> {
         match side {
-            Side::Writes => &self.writes,
-            Side::Reads => &self.reads,
+            DocumentSide::Writes => &self.writes,
+            DocumentSide::Reads => &self.reads,
         }
     }
 
-    pub(super) fn accepts(&self, node: &Node<'a>, value: &Value) -> Option<bool> {
+    pub(super) fn accepts(&self, node: &SchemaNode<'a>, value: &Value) -> Option<bool> {
         self.of(node.side).accepts(node, value)
     }
 
-    /// Whether all of it accepts a value, as far as that can be told.
-    pub(super) fn may_accept(&self, all: &All<'a>, value: &Value) -> bool {
-        Types::of_value(value).within(all.types)
+    /// Whether a value satisfies a conjunction, or that cannot be told.
+    pub(super) fn may_accept(&self, all: &Conjunction<'a>, value: &Value) -> bool {
+        TypeSet::of_value(value).within(all.types)
             && all
                 .values
                 .as_ref()
@@ -53,13 +51,13 @@ impl<'a> Docs<'a> {
 
 /// A conjunction of schemas without unions.
 #[derive(Debug, Clone)]
-pub(super) struct Shape<'a> {
-    /// Schemas that hold; of their keywords about the same place, unions and references are spread out already.
-    pub(super) parts: Vec<Node<'a>>,
-    /// Schemas that do not hold.
-    pub(super) nots: Vec<Node<'a>>,
-    pub(super) types: Types,
-    /// It is one of these values.
+pub(super) struct ValueShape<'a> {
+    /// Schemas that the value satisfies. Their unions and references for the same place are expanded already.
+    pub(super) parts: Vec<SchemaNode<'a>>,
+    /// Schemas that the value does not satisfy.
+    pub(super) nots: Vec<SchemaNode<'a>>,
+    pub(super) types: TypeSet,
+    /// The value is one of these.
     pub(super) values: Option<Vec<Value>>,
     /// Properties that hold one of these values.
     pub(super) fields: BTreeMap<String, Vec<Value>>,
@@ -71,8 +69,8 @@ pub(super) struct Shape<'a> {
     pub(super) lossy: bool,
 }
 
-impl<'a> Shape<'a> {
-    pub(super) fn new(types: Types, values: Option<Vec<Value>>) -> Self {
+impl<'a> ValueShape<'a> {
+    pub(super) fn new(types: TypeSet, values: Option<Vec<Value>>) -> Self {
         Self {
             parts: Vec::new(),
             nots: Vec::new(),
@@ -85,18 +83,18 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// This shape, of fewer types.
-    pub(super) fn only(&self, types: Types) -> Self {
+    /// This shape with fewer types.
+    pub(super) fn only(&self, types: TypeSet) -> Self {
         Self { types: self.types.and(types), ..self.clone() }
     }
 
-    /// Every value that the shape can be, when they are few.
-    pub(super) fn finite(&self, docs: &Docs<'a>) -> Option<Vec<Value>> {
+    /// All values of the shape, if they are few.
+    pub(super) fn finite(&self, docs: &SchemaPair<'a>) -> Option<Vec<Value>> {
         let listed = self.values.clone().or_else(|| self.listed()).or_else(|| self.counted())?;
         Some(listed.into_iter().filter(|value| self.may_be(docs, value)).collect())
     }
 
-    /// The shortest list of values that a part gives.
+    /// The shortest list of values in `const` or `enum` of a part.
     fn listed(&self) -> Option<Vec<Value>> {
         let lists = self.parts.iter().filter_map(|part| match (part.get("const"), part.get("enum")) {
             (Some(value), _) => Some(vec![value.clone()]),
@@ -106,8 +104,8 @@ impl<'a> Shape<'a> {
         lists.min_by_key(Vec::len)
     }
 
-    /// Whether it can be that value, as far as that can be told.
-    pub(super) fn may_be(&self, docs: &Docs<'a>, value: &Value) -> bool {
+    /// Whether a value is of this shape, or that cannot be told.
+    pub(super) fn may_be(&self, docs: &SchemaPair<'a>, value: &Value) -> bool {
         let fits = match value {
             Value::Object(object) => {
                 self.present.iter().all(|name| object.contains_key(name))
@@ -120,7 +118,7 @@ impl<'a> Shape<'a> {
             }
             _ => true,
         };
-        fits && Types::of_value(value).within(self.types)
+        fits && TypeSet::of_value(value).within(self.types)
             && self.parts.iter().all(|part| docs.accepts(part, value) != Some(false))
             && self.nots.iter().all(|not| docs.accepts(not, value) != Some(true))
     }
