@@ -1,4 +1,4 @@
-//! What the binary says about itself.
+//! `--help` and `--version`.
 
 use super::{promethean, stderr, stdout};
 
