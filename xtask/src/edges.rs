@@ -1,4 +1,4 @@
-//! Which crate may know which. The table is the architecture; changing it needs a decision record in `docs/adr`.
+//! Which crate may use which. The table is the architecture; changing it needs a decision record in `docs/adr`.
 
 use anyhow::Result;
 
@@ -144,7 +144,7 @@ fn library_finding(own: &str, library: &str, kind: Kind) -> Option<String> {
     Some(format!("{own} must not link {library}; its home is {}", homes.join(", ")))
 }
 
-/// The testkit depends on the crates it tests, so a unit test in `src/` would meet two copies of its own types.
+/// The testkit depends on the crates it tests, so a unit test in `src/` would see two copies of its own types.
 fn names_testkit_in_sources(file: &TextFile) -> bool {
     file.path.starts_with("crates/")
         && file.path.contains("/src/")

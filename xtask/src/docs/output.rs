@@ -1,4 +1,4 @@
-//! Compares documented output with real output; `...` stands for what varies.
+//! Compares documented output with real output; `...` stands for text that varies.
 
 /// A line `...` matches any number of lines, `...` inside a line any text. Trailing whitespace does not count.
 pub(crate) fn matches(expected: &str, actual: &str) -> bool {
