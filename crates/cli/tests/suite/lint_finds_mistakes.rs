@@ -231,7 +231,7 @@ fn missing_inputs_are_errors_not_findings() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(stderr(&output).contains(reason), "{args:?}: {}", stderr(&output));
     };
-    refused(&[], "nothing to look at");
+    refused(&[], "nothing to check");
     refused(&["--config", "none.toml"], "no file `none.toml`");
     refused(&["--schemas", "none"], "`none`");
     refused(&["--server", "http://127.0.0.1:1"], "cannot reach");
