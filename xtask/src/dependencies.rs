@@ -1,5 +1,5 @@
-//! Checks of third-party packages: their licences, and one version of each. `xtask/policy.json` lists the allowed licences
-//! and the accepted exceptions.
+//! Checks of third-party packages: their licences, and one version of each. `xtask/policy.json` lists the
+//! allowed licences and the accepted exceptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

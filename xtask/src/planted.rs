@@ -1,4 +1,5 @@
-//! The self-check of the test suite: each planted bug must make the suite fail, and a test checks that it does.
+//! The self-check of the test suite: each planted bug must make the suite fail, and a test checks that it
+//! does.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

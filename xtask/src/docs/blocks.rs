@@ -35,7 +35,8 @@ impl Block {
     }
 }
 
-/// The blocks of a document in order. A block with more backticks may contain a fence with fewer; indented fences count.
+/// The blocks of a document in order. A block with more backticks may contain a fence with fewer; indented
+/// fences count.
 pub(crate) fn parse(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<(Block, usize)> = None;

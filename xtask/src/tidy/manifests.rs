@@ -1,6 +1,7 @@
 //! Rules about a member's `Cargo.toml`.
 
-/// The crate that may have unsafe code, each piece expected by name; it cannot inherit the lints that forbid it.
+/// The crate that may have unsafe code, each piece expected by name; it cannot inherit the lints that forbid
+/// it.
 const UNSAFE_CRATE: &str = "name = \"promethean-allocator\"";
 
 /// The faults of the manifest of one crate.

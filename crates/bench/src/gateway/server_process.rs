@@ -40,7 +40,8 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Kills the server and starts another on its directory, at another address; returns the time until it is ready.
+    /// Kills the server and starts another on its directory, at another address; returns the time until it is
+    /// ready.
     pub(super) async fn kill_and_restart(&mut self) -> Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
@@ -123,7 +124,8 @@ fn listens_on(said: &str) -> Option<&str> {
     Some(behind.split_once(';')?.0)
 }
 
-/// Starts the process with port 0: the system chooses a free port, and a port chosen here could be taken meanwhile.
+/// Starts the process with port 0: the system chooses a free port, and a port chosen here could be taken
+/// meanwhile.
 fn spawn(dir: &FreshDir) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     for (name, _) in std::env::vars_os() {

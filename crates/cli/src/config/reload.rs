@@ -59,7 +59,8 @@ impl Reloading {
         Self { file, last, turn, operator, listed, signed, inner }
     }
 
-    /// The new content of the files. `None` if it did not change, or if two reads differ because a file is being written.
+    /// The new content of the files. `None` if it did not change, or if two reads differ because a file is
+    /// being written.
     async fn changed(&self) -> Option<Result<Live, String>> {
         let first = self.read().await?;
         if *self.last.lock().ignore_poison() == first {
@@ -145,8 +146,8 @@ impl Authenticator for Reloading {
     }
 }
 
-/// Reads the parts that take effect without a restart. A list without tokens is allowed here; at the start it is an
-/// error.
+/// Reads the parts that take effect without a restart. A list without tokens is allowed here; at the start it
+/// is an error.
 fn read(path: &Path) -> Result<Live> {
     // A pipe can be read only once.
     ensure!(path.is_file(), "`{}` is not a file that can be read again", path.display());

@@ -32,7 +32,8 @@ fn promethean(dir: &Path, args: &[&str]) -> Output {
 
 /// An address for a server that listens on it again after each restart.
 ///
-/// The loopback address belongs to this process alone, and the system gives none of its ports to other processes.
+/// The loopback address belongs to this process alone, and the system gives none of its ports to other
+/// processes.
 fn own_address() -> SocketAddr {
     static PORT: AtomicU16 = AtomicU16::new(8_090);
     let [_, a, b, c] = std::process::id().to_be_bytes();

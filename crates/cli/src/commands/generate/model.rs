@@ -44,7 +44,8 @@ pub(super) enum ItemKind {
     Object(Object),
     /// An enum of texts.
     Words(Vec<String>),
-    /// Objects that differ by a property: the name of the property, and for each of its values the rest of the object.
+    /// Objects that differ by a property: the name of the property, and for each of its values the rest of
+    /// the object.
     Tagged {
         tag: String,
         branches: Vec<(String, ItemId)>,

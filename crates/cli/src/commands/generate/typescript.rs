@@ -81,7 +81,8 @@ fn write_fields(out: &mut String, model: &Model, object: &Object, indent: &str) 
         out.push_str(&format!("{indent}{name}{optional}: {of};\n"));
     }
     if object.others.is_some() {
-        // The type of an index signature must cover the named properties too, so it cannot be narrower than theirs.
+        // The type of an index signature must cover the named properties too, so it cannot be narrower than
+        // theirs.
         out.push_str(&format!("{indent}[other: string]: unknown;\n"));
     }
 }

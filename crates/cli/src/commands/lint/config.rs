@@ -45,7 +45,8 @@ pub(super) fn section(path: &Path, topic: &str) -> String {
     format!("{} [topics.\"{topic}\"]", path.display())
 }
 
-/// Reads what is readable of a file that the server refuses: the names of all topics, and the settings that are valid.
+/// Reads what is readable of a file that the server refuses: the names of all topics, and the settings that
+/// are valid.
 fn salvage(path: &Path, error: &anyhow::Error, findings: &mut LintFindings) -> Configured {
     let mut configured = Configured::default();
     let text = config::read_text(path).unwrap_or_default();

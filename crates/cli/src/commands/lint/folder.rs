@@ -42,7 +42,8 @@ pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut
     known
 }
 
-/// Checks the name of a topic. A topic for an old form of events, such as `orders.placed.v1`, may have schemas too.
+/// Checks the name of a topic. A topic for an old form of events, such as `orders.placed.v1`, may have
+/// schemas too.
 fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mut LintFindings) {
     let (Some(SystemSuffix::Version(version)), Some(base)) = (topic.system_suffix(), topic.base()) else {
         return names::check(topic, place, findings);
@@ -150,7 +151,8 @@ fn programs(files: &TopicFiles, findings: &mut LintFindings) {
     }
 }
 
-/// Reports versions that refuse payloads of the version before, where the rule allows that and no program lifts them.
+/// Reports versions that refuse payloads of the version before, where the rule allows that and no program
+/// lifts them.
 fn unlifted(
     files: &TopicFiles,
     usable: &BTreeMap<u32, Value>,

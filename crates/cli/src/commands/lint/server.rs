@@ -161,7 +161,8 @@ async fn headers(remote: &Remote, topic: &Topic, place: &str, findings: &mut Lin
     Ok(())
 }
 
-/// Reports a topic that never had an event and has no groups; the caller knows that it is not declared either.
+/// Reports a topic that never had an event and has no groups; the caller knows that it is not declared
+/// either.
 async fn unused(remote: &Remote, topic: &Topic, place: &str, findings: &mut LintFindings) -> Result<()> {
     if topic.end > 0 {
         return Ok(());

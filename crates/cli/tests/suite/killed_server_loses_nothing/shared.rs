@@ -51,8 +51,8 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Records a delivery. An acked event must not be delivered again in the same or a later epoch. A connection of an
-    /// earlier epoch may still hold deliveries that were sent before the ack.
+    /// Records a delivery. An acked event must not be delivered again in the same or a later epoch. A
+    /// connection of an earlier epoch may still hold deliveries that were sent before the ack.
     pub(super) fn delivered(&mut self, name: &Name, epoch: u64) {
         if let Some(acked) = self.acked.get(name).filter(|acked| epoch >= **acked) {
             self.repeated.push(format!("{name:?} was acked in epoch {acked} and delivered again in {epoch}"));
