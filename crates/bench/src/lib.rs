@@ -1,11 +1,11 @@
-//! Everything behind `promethean bench`: each subcommand is a module with its arguments, its plan and its measurements.
+//! Everything behind `promethean bench`: each subcommand is a module with its flags, plan and measurements.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `log`, `bus`, `gateway`, `schema`, `state` | the benches of one layer each, one JSON line per measurement |
+//! | `log`, `bus`, `gateway`, `schema`, `state` | the bench of each layer, a JSON line per measurement |
 //! | `pubsub` | `bench publish` and `bench subscribe` |
 //! | `run` | a run: the flags all benches share, measurements in turn, goals, the summary |
-//! | `load`, `scratch`, `timing`, `local_bus` | events to publish; directories to work in; the stopwatch; a bus to measure |
+//! | `load`, `scratch`, `timing`, `local_bus` | events, directories, the stopwatch, a bus in this process |
 //! | `child` | work in a process of its own |
 //! | `wire` | the client that measures a server |
 //! | [`output`], [`data_dir`] | JSON lines and progress; opening a log: the other commands use them too |

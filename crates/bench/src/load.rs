@@ -19,8 +19,8 @@ pub(crate) struct Load {
     /// Unacknowledged batches of each publisher.
     pub(crate) outstanding: usize,
     pub(crate) batch_events: usize,
-    /// Whether a publisher fills its window in one call, as events that are accepted or refused one by one. Then
-    /// `outstanding` counts events.
+    /// Whether a publisher fills its window in one call, as events that are accepted or refused one by one.
+    /// Then `outstanding` counts events.
     pub(crate) one_call: bool,
     /// Events of all publishers together.
     pub(crate) events: u64,

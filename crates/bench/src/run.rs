@@ -12,8 +12,8 @@ use crate::scratch::Scratch;
 /// The flags of every bench that prints one line per measurement.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs<M: ValueEnum + Send + Sync + 'static> {
-    /// Work in this directory and keep it; `bench log` leaves the log that `read` filled in it [default: a temporary
-    /// directory inside the current one]
+    /// Work in this directory and keep it; `bench log` leaves the log that `read` filled in it [default: a
+    /// temporary directory inside the current one]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Take seconds instead of minutes by measuring less; figures are rough

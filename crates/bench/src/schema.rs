@@ -1,5 +1,5 @@
-//! `promethean bench schema`: the cost of checking a payload against the schema of its topic, beside the same publish
-//! without a schema and beside parsing alone.
+//! `promethean bench schema`: the cost of checking a payload against the schema of its topic, beside the same
+//! publish without a schema and beside parsing alone.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Standard output: lines, JSON objects and tables. The benches print the same lines, so those live in their crate.
+//! Standard output: lines, JSON objects and tables. The benches print the same lines, so those live in their
+//! crate.
 
 use std::io;
 

@@ -8,8 +8,8 @@ use promethean_model::{GroupName, TopicName};
 use promethean_store::port::{CursorReads, Store};
 use tokio::task::JoinSet;
 
-/// Subscriptions that are made at the same time, so that they share syncs. Each reads the store on a thread of the
-/// blocking pool, and every thread takes memory.
+/// Subscriptions that are made at the same time, so that they share syncs. Each reads the store on a thread
+/// of the blocking pool, and every thread takes memory.
 const AT_ONCE: usize = 64;
 
 /// Subscribes the only member of a new group, from the first event on.

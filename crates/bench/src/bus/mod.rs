@@ -1,6 +1,8 @@
-//! `promethean bench bus`: publishing and groups over the embedded store, with the log's append rate beside them.
+//! `promethean bench bus`: publishing and groups over the embedded store, with the log's append rate beside
+//! them.
 //!
-//! `measured_bus` is a bus on a fresh directory, `publish` and `members` are its users; each measurement has a module.
+//! `measured_bus` is a bus on a fresh directory, `publish` and `members` are its users; each measurement has
+//! a module.
 
 mod delivery;
 mod groups;

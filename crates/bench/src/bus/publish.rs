@@ -53,8 +53,8 @@ pub(super) fn topics(name: &str, count: usize) -> Result<Arc<[TopicName]>> {
     (0..count).map(|number| Ok(format!("bench.{name}.{number}").parse()?)).collect()
 }
 
-/// Publishes the load and waits until it is acknowledged. Without `one_call`, a publisher becomes as many callers as it may
-/// have events outstanding, and each waits for one event.
+/// Publishes the load and waits until it is acknowledged. Without `one_call`, a publisher becomes as many
+/// callers as it may have events outstanding, and each waits for one event.
 pub(super) async fn publish(bus: &Bus, topics: &Arc<[TopicName]>, load: Load) -> Result<()> {
     let (publishers, per_call) = match load.one_call {
         true => (load.publishers, load.outstanding),

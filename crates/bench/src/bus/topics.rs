@@ -29,7 +29,8 @@ pub(super) fn run(bench: &mut BusRun) -> Result<()> {
     Ok(())
 }
 
-/// Processor time per event that is published, delivered and acked, in microseconds. Each topic has an event before.
+/// Processor time per event that is published, delivered and acked, in microseconds. Each topic has an event
+/// before.
 fn measure(bench: &BusRun, count: usize, one_topic: Option<f64>) -> Result<f64> {
     let load = bench.load();
     let each = (load.events / 2 / count as u64).max(1);

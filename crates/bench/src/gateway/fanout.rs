@@ -1,4 +1,5 @@
-//! Events at a steady rate: to one subscriber (`latency`), and to many that are groups of their own (`fanout`).
+//! Events at a steady rate: to one subscriber (`latency`), and to many that are groups of their own
+//! (`fanout`).
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `publish` and `publish_batch`: a window of unconfirmed events over one socket and over eight, one or many per frame.
+//! `publish` and `publish_batch`: a window of unconfirmed events over one socket and over eight, one or many
+//! per frame.
 
 use std::time::Instant;
 
@@ -80,8 +81,8 @@ async fn measure(
     Ok(cost.events_per_s())
 }
 
-/// Publishes `events` events over the sockets in even parts, or a few more to fill the last frames; returns the sockets and
-/// how many events were confirmed in time.
+/// Publishes `events` events over the sockets in even parts, or a few more to fill the last frames; returns
+/// the sockets and how many events were confirmed in time.
 pub(super) async fn publish(
     sockets: Vec<ClientSocket>,
     frame: &Template,

@@ -19,17 +19,8 @@ use crate::wire::socket::ClientSocket;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How often `/ready` is asked.
 const ASK_EVERY: Duration = Duration::from_millis(1);
-/// Environment variables that a server reads; they are removed.
-const SETTINGS: [&str; 8] = [
-    "PROMETHEAN_LISTEN",
-    "PROMETHEAN_DATA",
-    "PROMETHEAN_STORE",
-    "PROMETHEAN_TOKEN",
-    "PROMETHEAN_LOG",
-    "WS_PORT",
-    "WS_TOKEN",
-    "MONGO_URL",
-];
+/// Prefixes of the environment variables that a server reads; the measured server must not see them.
+const SETTING_PREFIXES: [&str; 3] = ["PROMETHEAN_", "WS_", "MONGO_"];
 
 /// A running server; killed when dropped.
 #[derive(Debug)]
@@ -49,7 +40,8 @@ impl ServerProcess {
         Ok(server)
     }
 
-    /// Kills the server and starts another on its directory, at another address; returns the time until it is ready.
+    /// Kills the server and starts another on its directory, at another address; returns the time until it is
+    /// ready.
     pub(super) async fn kill_and_restart(&mut self) -> Result<Duration> {
         self.child.kill()?;
         self.child.wait()?;
@@ -132,11 +124,14 @@ fn listens_on(said: &str) -> Option<&str> {
     Some(behind.split_once(';')?.0)
 }
 
-/// Starts the process with port 0: the system chooses a free port, and a port chosen here could be taken meanwhile.
+/// Starts the process with port 0: the system chooses a free port, and a port chosen here could be taken
+/// meanwhile.
 fn spawn(dir: &FreshDir) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    for setting in SETTINGS {
-        command.env_remove(setting);
+    for (name, _) in std::env::vars_os() {
+        if SETTING_PREFIXES.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
     }
     command
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])

@@ -140,7 +140,8 @@ struct AckWriter<'a> {
 }
 
 impl AckWriter<'_> {
-    /// Returns how many events are left; `None` if there were too many. The ack of the last event asks for a reply.
+    /// Returns how many events are left; `None` if there were too many. The ack of the last event asks for a
+    /// reply.
     fn write<'i>(self, ids: impl Iterator<Item = &'i [u8]>, left: u64, acks: Acks) -> Option<u64> {
         let AckWriter { out, text, before } = self;
         let mut left = left;

@@ -81,7 +81,8 @@ fn measure(
     Ok(rate)
 }
 
-/// Publishes a tenth of the load untimed, which creates journal files and the first segment of each topic, then the load.
+/// Publishes a tenth of the load untimed, which creates journal files and the first segment of each topic,
+/// then the load.
 pub(crate) fn publish_in(dir: &Path, load: Load, topics: usize) -> Result<AppendCost> {
     let (log, _) = data_dir::open(dir, LogOptions::default())?;
     let topics = load::topics(&log, "append", topics, load)?;

@@ -62,7 +62,8 @@ async fn run_publishers(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Re
     Ok(samples)
 }
 
-/// State that a publisher shares with its acknowledgements, which run on threads of the log and must be cheap.
+/// State that a publisher shares with its acknowledgements, which run on threads of the log and must be
+/// cheap.
 struct AckWindow {
     outstanding: AtomicUsize,
     empty: Notify,

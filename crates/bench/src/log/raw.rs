@@ -45,7 +45,8 @@ fn write_rate(path: &Path, chunk: usize, file_bytes: usize) -> Result<f64> {
     Ok(file_bytes as f64 / 1e6 / took.as_secs_f64())
 }
 
-/// Times one write and one `fdatasync` in a file that was filled with zeros before, as the files of the journal are.
+/// Times one write and one `fdatasync` in a file that was filled with zeros before, as the files of the
+/// journal are.
 pub(crate) fn sync_latency(dir: &Path, bytes: usize, count: usize) -> Result<Samples> {
     let path = dir.join("fdatasync");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
@@ -67,7 +68,8 @@ fn read_latency(path: &Path, file_bytes: usize, count: usize) -> Result<Samples>
     let mut page = [0; PREAD_BYTES];
     let pages = file_bytes / PREAD_BYTES;
     Samples::take(count, |number| {
-        // The step has no common divisor with the number of pages, so it visits each page once, far from the last.
+        // The step has no common divisor with the number of pages, so it visits each page once, far from the
+        // last.
         let at = number * 7919 % pages * PREAD_BYTES;
         Ok(file.read_exact_at(&mut page, at as u64)?)
     })

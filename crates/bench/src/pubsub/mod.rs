@@ -1,4 +1,5 @@
-//! `promethean bench publish` and `promethean bench subscribe`: publish N events `{i, t0}` and print one line.
+//! `promethean bench publish` and `promethean bench subscribe`: publish N events `{i, t0}` and print one
+//! line.
 //!
 //! `local` uses a bus inside this process, `remote` a server.
 

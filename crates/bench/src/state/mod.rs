@@ -1,7 +1,8 @@
-//! `promethean bench state`: projectors, documents over HTTP, time travel and compaction, over the embedded store.
+//! `promethean bench state`: projectors, documents over HTTP, time travel and compaction, over the embedded
+//! store.
 //!
-//! `project` compares with the rate at which the topic can be read, `snap` whole answers with those of unchanged
-//! documents, `travel` topics of growing size; `compact` measures the memory it takes.
+//! `project` compares with the rate at which the topic can be read, `snap` whole answers with those of
+//! unchanged documents, `travel` topics of growing size; `compact` measures the memory it takes.
 
 mod compact;
 mod filled_bus;

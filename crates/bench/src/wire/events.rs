@@ -17,8 +17,8 @@ const EVENT_ID: &[u8] = br#""event":{"id":""#;
 /// Least number of bytes of an event before its payload.
 const BEFORE_PAYLOAD: usize = 64;
 
-/// A JSON text of `bytes` bytes, or of the least possible number: the time it is due, its number, and text that does not
-/// repeat itself.
+/// A JSON text of `bytes` bytes, or of the least possible number: the time it is due, its number, and text
+/// that does not repeat itself.
 pub(crate) fn payload(bytes: usize) -> String {
     let mut text = format!("{{{STAMP}{ANY_STAMP},{NUMBER}{FIRST_NUMBER}{PAD}");
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;

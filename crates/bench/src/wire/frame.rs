@@ -9,7 +9,8 @@ pub(super) const PONG: u8 = 10;
 
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
-/// A mask that changes nothing. Masks protect proxies from bytes that a browser sends; there is no proxy here.
+/// A mask that changes nothing. Masks protect proxies from bytes that a browser sends; there is no proxy
+/// here.
 const MASK: [u8; 4] = [0; 4];
 
 /// Appends a frame of the client.

@@ -1,8 +1,9 @@
-//! A client for measurements only. It shares the machine with the server, so it uses as little processor time as possible:
-//! one thread, many frames in one write, and replies that are recognised by their bytes instead of being parsed.
+//! A client for measurements only. It shares the machine with the server, so it uses as little processor time
+//! as possible: one thread, many frames in one write, and replies that are recognised by their bytes instead
+//! of being parsed.
 //!
-//! `frame` encodes frames, `socket` is a WebSocket, `events` makes publishes and finds events in messages, `pump` publishes
-//! with a window or at a rate, `http` reads pages.
+//! `frame` encodes frames, `socket` is a WebSocket, `events` makes publishes and finds events in messages,
+//! `pump` publishes with a window or at a rate, `http` reads pages.
 
 pub(crate) mod events;
 mod frame;

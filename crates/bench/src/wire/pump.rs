@@ -19,7 +19,8 @@ pub(crate) struct PublishWindow {
     pub(crate) until: Instant,
 }
 
-/// Publishes frames with a window until all are confirmed or the time is over; returns how many were confirmed.
+/// Publishes frames with a window until all are confirmed or the time is over; returns how many were
+/// confirmed.
 pub(crate) async fn pump(
     socket: &mut ClientSocket,
     window: PublishWindow,
@@ -68,9 +69,9 @@ pub(crate) struct PublishPace {
     pub(crate) events: u64,
 }
 
-/// Publishes at a rate without waiting for confirmations; each event carries the time it was due. The thread sleeps in
-/// between, so it must not have other work. Returns by how many microseconds the latest event was late because of the
-/// client.
+/// Publishes at a rate without waiting for confirmations; each event carries the time it was due. The thread
+/// sleeps in between, so it must not have other work. Returns by how many microseconds the latest event was
+/// late because of the client.
 pub(crate) async fn paced(
     socket: &mut ClientSocket,
     pace: PublishPace,

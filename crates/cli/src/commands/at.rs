@@ -22,7 +22,8 @@ pub(crate) struct AtArgs {
     /// Print all documents of a collection that keeps its history, instead of one key of a topic
     #[arg(long, value_name = "NAME", conflicts_with_all = ["topic", "key"])]
     collection: Option<CollectionName>,
-    /// The time: a date such as 2027-01-31T12:00:00Z, milliseconds since 1970, or how long ago, such as "5m ago"
+    /// The time: a date such as 2027-01-31T12:00:00Z, milliseconds since 1970, or how long ago, such as "5m
+    /// ago"
     #[arg(long, value_name = "TIME", default_value = "now", allow_hyphen_values = true)]
     at: String,
     /// With --collection: print the differences between this earlier time and --at

@@ -1,4 +1,5 @@
-//! `promethean dev`: a server in memory with the example configuration and a sample service that reports to it.
+//! `promethean dev`: a server in memory with the example configuration and a sample service that reports to
+//! it.
 
 use std::net::SocketAddr;
 use std::path::Path;

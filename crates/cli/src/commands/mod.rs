@@ -66,7 +66,8 @@ impl Command {
     }
 }
 
-/// The exit code of a command that did its work: 0 for a good answer, 1 for a bad one (nothing found, a check failed).
+/// The exit code of a command that did its work: 0 for a good answer, 1 for a bad one (nothing found, a check
+/// failed).
 fn exit_code(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

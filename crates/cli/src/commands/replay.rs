@@ -1,7 +1,8 @@
 //! `promethean replay`: publishes the events of one topic to another, filtered and mapped.
 //!
-//! The id of a published event is derived from its source, so that a second replay adds nothing as long as the target topic
-//! remembers ids (its `dedupe_window`). `--resume` keeps the position in a file, to continue from there.
+//! The id of a published event is derived from its source, so that a second replay adds nothing as long as
+//! the target topic remembers ids (its `dedupe_window`). `--resume` keeps the position in a file, to continue
+//! from there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -296,8 +297,8 @@ fn begin(args: &ReplayArgs) -> Result<u64> {
     Ok(position.next)
 }
 
-/// Writes the position after everything before it was published. A crash in between publishes those events again, which
-/// adds nothing.
+/// Writes the position after everything before it was published. A crash in between publishes those events
+/// again, which adds nothing.
 fn keep(args: &ReplayArgs, next: u64) -> Result<()> {
     let Some(path) = args.resume.as_deref().filter(|_| !args.dry_run) else { return Ok(()) };
     let position = ReplayPosition { from: args.from.clone(), to: args.to.clone(), next };

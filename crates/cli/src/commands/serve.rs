@@ -1,4 +1,5 @@
-//! `promethean serve`: opens store, bus, projectors and gateway, and closes them in the opposite order on a signal.
+//! `promethean serve`: opens store, bus, projectors and gateway, and closes them in the opposite order on a
+//! signal.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -26,8 +27,8 @@ use crate::config::{self, Config, Overrides};
 /// How long clients may take to close their connections when the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
-/// The flags of `promethean serve`. A key without a flag is taken from the environment, then from the file, then its
-/// default.
+/// The flags of `promethean serve`. A key without a flag is taken from the environment, then from the file,
+/// then its default.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Listen on this address; can be given several times [env: PROMETHEAN_LISTEN] [default: 127.0.0.1:8090]
@@ -36,8 +37,8 @@ pub(crate) struct ServeArgs {
     /// Keep data in this directory [env: PROMETHEAN_DATA] [default: promethean-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Store events in `embedded` (files in the data directory) or in `memory` (lost when the server stops) [env:
-    /// PROMETHEAN_STORE] [default: embedded]
+    /// Store events in `embedded` (files in the data directory) or in `memory` (lost when the server stops)
+    /// [env: PROMETHEAN_STORE] [default: embedded]
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
     /// Read more settings from this file
@@ -184,8 +185,8 @@ impl Server {
     }
 }
 
-/// Registers the schemas of a folder that the topics do not have yet. It runs before anything is served, so that no
-/// event is published in between.
+/// Registers the schemas of a folder that the topics do not have yet. It runs before anything is served, so
+/// that no event is published in between.
 async fn apply_schemas(bus: &Bus, folder: &Path) -> Result<()> {
     let path = folder.to_owned();
     let read =

@@ -36,8 +36,8 @@ pub(crate) struct NewArgs {
     /// The name of its owner, as logs show it
     #[arg(long)]
     name: String,
-    /// What it allows: publish:TOPIC, subscribe:TOPIC or subscribe:TOPIC@GROUP, read:COLLECTION, manage:TOPIC, admin, or ! and one of
-    /// these to deny; can be given several times
+    /// What it allows: publish:TOPIC, subscribe:TOPIC or subscribe:TOPIC@GROUP, read:COLLECTION,
+    /// manage:TOPIC, admin, or ! and one of these to deny; can be given several times
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<String>,
     /// How long it is valid, such as 30d [default: for ever, with --jwt 1h]

@@ -53,7 +53,8 @@ impl Verification {
     }
 }
 
-/// Exits with 0 if nothing is damaged and with 1 otherwise; an error means that the directory could not be read.
+/// Exits with 0 if nothing is damaged and with 1 otherwise; an error means that the directory could not be
+/// read.
 pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode> {
     let findings = verify(&args.data)?;
     if args.json {

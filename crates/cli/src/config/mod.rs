@@ -1,7 +1,8 @@
 //! The configuration: a TOML file, then the environment, then flags; each replaces what the one before says.
 //!
-//! A key of the file is a field of `file::File` (or of one of its sections) and is used in `options`; its default is that
-//! of the option. A key with a flag or an environment variable is a field of [`Overrides`] and [`Config`] too.
+//! A key of the file is a field of `file::File` (or of one of its sections) and is used in `options`; its
+//! default is that of the option. A key with a flag or an environment variable is a field of [`Overrides`] and
+//! [`Config`] too.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -139,8 +140,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// An error with its line and reason. It leaves out the text of the line and any text of a wrong type, which may be a
-/// secret.
+/// An error with its line and reason. It leaves out the text of the line and any text of a wrong type, which
+/// may be a secret.
 fn explain(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let message = error.message();
     let message = match (message.split_once("string \""), message.rsplit_once('"')) {

@@ -24,8 +24,8 @@ pub(crate) struct Overrides {
 }
 
 impl Overrides {
-    /// Reads `PROMETHEAN_LISTEN`, `_DATA`, `_STORE` and `_TOKEN`, and `WS_PORT` and `WS_TOKEN` where those are missing.
-    /// An empty variable counts as missing, because many programs set one that way.
+    /// Reads `PROMETHEAN_LISTEN`, `_DATA`, `_STORE` and `_TOKEN`, and `WS_PORT` and `WS_TOKEN` where those
+    /// are missing. An empty variable counts as missing, because many programs set one that way.
     pub(crate) fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| get(name).filter(|value| !value.is_empty());
         let mut listen = Vec::new();

@@ -59,7 +59,8 @@ impl Reloading {
         Self { file, last, turn, operator, listed, signed, inner }
     }
 
-    /// The new content of the files. `None` if it did not change, or if two reads differ because a file is being written.
+    /// The new content of the files. `None` if it did not change, or if two reads differ because a file is
+    /// being written.
     async fn changed(&self) -> Option<Result<Live, String>> {
         let first = self.read().await?;
         if *self.last.lock().ignore_poison() == first {
@@ -145,8 +146,8 @@ impl Authenticator for Reloading {
     }
 }
 
-/// Reads the parts that take effect without a restart. A list without tokens is allowed here; at the start it is an
-/// error.
+/// Reads the parts that take effect without a restart. A list without tokens is allowed here; at the start it
+/// is an error.
 fn read(path: &Path) -> Result<Live> {
     // A pipe can be read only once.
     ensure!(path.is_file(), "`{}` is not a file that can be read again", path.display());
@@ -163,7 +164,12 @@ fn read(path: &Path) -> Result<Live> {
 
 #[cfg(test)]
 mod tests {
+    use promethean_gateway::auth::TokenHash;
+    use promethean_gateway::auth::jwt::sign;
+
     use super::*;
+    use crate::config::tests::{ENTRY, clock};
+    use crate::config::{Overrides, load};
 
     #[test]
     fn only_keys_at_hand_count_without_a_restart() {
@@ -184,5 +190,93 @@ mod tests {
         );
         assert!(!needs_restart(&of(url("http://127.0.0.1/a")), &of(url("http://127.0.0.1/a"))));
         assert!(needs_restart(&of(url("http://127.0.0.1/a")), &of(url("http://127.0.0.1/b"))));
+    }
+
+    /// A configuration in a folder, with tokens `test` and, in a file of their own, `more`.
+    fn with_files() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[auth]\ntokens_file = \"tokens.toml\"\n{ENTRY}");
+        std::fs::write(dir.path().join("c.toml"), text).unwrap();
+        more_tokens(dir.path(), &["more"]);
+        let path = dir.path().join("c.toml");
+        (dir, path)
+    }
+
+    fn more_tokens(dir: &Path, tokens: &[&str]) {
+        let hash = TokenHash::of;
+        let entry = |token: &&str| {
+            format!("[[tokens]]\nname = \"{token}\"\nscopes = [\"admin\"]\nsha256 = \"{}\"\n", hash(token))
+        };
+        let text = tokens.iter().map(entry).collect::<String>();
+        std::fs::write(
+            dir.join("tokens.toml"),
+            if text.is_empty() { "tokens = []".to_owned() } else { text },
+        )
+        .unwrap();
+    }
+
+    #[tokio::test]
+    async fn added_and_removed_tokens_take_effect_without_a_restart() {
+        let (dir, path) = with_files();
+        let mut config = load(&path).unwrap();
+        config.apply(Overrides { token: Some("mine".into()), ..Overrides::default() }).unwrap();
+        let auth = config.authenticator(&clock()).unwrap();
+        let known = async || {
+            let mut known = Vec::new();
+            for token in ["test", "more", "new", "mine"] {
+                known.extend(auth.authenticate(Some(token)).await.is_ok().then_some(token));
+            }
+            known
+        };
+        assert_eq!(known().await, ["test", "more", "mine"]);
+        auth.refresh().await;
+        assert_eq!((known().await.len(), auth.generation()), (3, 0));
+        more_tokens(dir.path(), &["new"]);
+        auth.refresh().await;
+        assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1));
+        // A broken file changes nothing.
+        for (file, text) in
+            [("tokens.toml", "tokens = 7"), ("c.toml", "[auth]\nno_such_key = 1"), ("c.toml", "[[[")]
+        {
+            let good = std::fs::read(dir.path().join(file)).unwrap();
+            std::fs::write(dir.path().join(file), text).unwrap();
+            auth.refresh().await;
+            assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1), "{file} {text}");
+            std::fs::write(dir.path().join(file), good).unwrap();
+        }
+        std::fs::remove_file(dir.path().join("tokens.toml")).unwrap();
+        auth.refresh().await;
+        assert_eq!(known().await, ["test", "new", "mine"]);
+        // An empty list accepts no client but the one with the token of the flag.
+        more_tokens(dir.path(), &[]);
+        std::fs::write(&path, "[auth]\ntokens_file = \"tokens.toml\"").unwrap();
+        auth.refresh().await;
+        assert_eq!((known().await, auth.generation()), (vec!["mine"], 2));
+        std::fs::write(&path, "").unwrap();
+        auth.refresh().await;
+        assert_eq!((known().await, auth.is_open()), (vec!["mine"], false));
+    }
+
+    #[tokio::test]
+    async fn keys_in_files_take_effect_without_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, secret) = (dir.path().join("c.toml"), dir.path().join("secret"));
+        std::fs::write(&path, "[auth.jwt]\nsecret_file = \"secret\"").unwrap();
+        let (first, second) =
+            ("0123456789012345678901234567890123456789", "9876543210987654321098765432109876543210");
+        std::fs::write(&secret, first).unwrap();
+        let auth = load(&path).unwrap().authenticator(&clock()).unwrap();
+        let claims = serde_json::json!({"sub": "s", "exp": 4_000_000_000_i64, "scope": "admin"});
+        let by = |secret: &str| sign::hs256(&secret.into(), &claims).unwrap();
+        let known = async |secret: &str| auth.authenticate(by(secret).reveal_text()).await.is_ok();
+        assert!(known(first).await && !known(second).await);
+        for bad in ["short", ""] {
+            std::fs::write(&secret, bad).unwrap();
+            auth.refresh().await;
+            assert!(known(first).await && auth.generation() == 0, "{bad}");
+        }
+        std::fs::write(&secret, second).unwrap();
+        auth.refresh().await;
+        assert!(!known(first).await && known(second).await && auth.generation() == 1);
     }
 }

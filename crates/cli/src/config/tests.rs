@@ -6,7 +6,7 @@ use promethean_model::{Clock, SystemClock};
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../examples/promethean.toml");
-const ENTRY: &str = "[[auth.tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \
+pub(super) const ENTRY: &str = "[[auth.tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \
     \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
 
 fn read(text: &str) -> Result<Config> {
@@ -21,7 +21,7 @@ fn refused(text: &str, parts: &[&str]) {
     }
 }
 
-fn clock() -> Arc<dyn Clock> {
+pub(super) fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
 }
 
@@ -289,91 +289,6 @@ fn no_secret_is_in_messages_or_debug_output() {
     }
     assert!(seen.contains("[redacted]"));
     assert!(!seen.contains("canary"), "{seen}");
-}
-
-/// A configuration in a folder, with tokens `test` and, in a file of their own, `more`.
-fn with_files() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let text = format!("[auth]\ntokens_file = \"tokens.toml\"\n{ENTRY}");
-    std::fs::write(dir.path().join("c.toml"), text).unwrap();
-    more_tokens(dir.path(), &["more"]);
-    let path = dir.path().join("c.toml");
-    (dir, path)
-}
-
-fn more_tokens(dir: &Path, tokens: &[&str]) {
-    let hash = promethean_gateway::auth::TokenHash::of;
-    let entry = |token: &&str| {
-        format!("[[tokens]]\nname = \"{token}\"\nscopes = [\"admin\"]\nsha256 = \"{}\"\n", hash(token))
-    };
-    let text = tokens.iter().map(entry).collect::<String>();
-    std::fs::write(dir.join("tokens.toml"), if text.is_empty() { "tokens = []".to_owned() } else { text })
-        .unwrap();
-}
-
-#[tokio::test]
-async fn added_and_removed_tokens_take_effect_without_a_restart() {
-    let (dir, path) = with_files();
-    let mut config = load(&path).unwrap();
-    config.apply(Overrides { token: Some("mine".into()), ..Overrides::default() }).unwrap();
-    let auth = config.authenticator(&clock()).unwrap();
-    let known = async || {
-        let mut known = Vec::new();
-        for token in ["test", "more", "new", "mine"] {
-            known.extend(auth.authenticate(Some(token)).await.is_ok().then_some(token));
-        }
-        known
-    };
-    assert_eq!(known().await, ["test", "more", "mine"]);
-    auth.refresh().await;
-    assert_eq!((known().await.len(), auth.generation()), (3, 0));
-    more_tokens(dir.path(), &["new"]);
-    auth.refresh().await;
-    assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1));
-    // A broken file changes nothing.
-    for (file, text) in
-        [("tokens.toml", "tokens = 7"), ("c.toml", "[auth]\nno_such_key = 1"), ("c.toml", "[[[")]
-    {
-        let good = std::fs::read(dir.path().join(file)).unwrap();
-        std::fs::write(dir.path().join(file), text).unwrap();
-        auth.refresh().await;
-        assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1), "{file} {text}");
-        std::fs::write(dir.path().join(file), good).unwrap();
-    }
-    std::fs::remove_file(dir.path().join("tokens.toml")).unwrap();
-    auth.refresh().await;
-    assert_eq!(known().await, ["test", "new", "mine"]);
-    // An empty list accepts no client but the one with the token of the flag.
-    more_tokens(dir.path(), &[]);
-    std::fs::write(&path, "[auth]\ntokens_file = \"tokens.toml\"").unwrap();
-    auth.refresh().await;
-    assert_eq!((known().await, auth.generation()), (vec!["mine"], 2));
-    std::fs::write(&path, "").unwrap();
-    auth.refresh().await;
-    assert_eq!((known().await, auth.is_open()), (vec!["mine"], false));
-}
-
-#[tokio::test]
-async fn keys_in_files_take_effect_without_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, secret) = (dir.path().join("c.toml"), dir.path().join("secret"));
-    std::fs::write(&path, "[auth.jwt]\nsecret_file = \"secret\"").unwrap();
-    let (first, second) =
-        ("0123456789012345678901234567890123456789", "9876543210987654321098765432109876543210");
-    std::fs::write(&secret, first).unwrap();
-    let auth = load(&path).unwrap().authenticator(&clock()).unwrap();
-    let claims = serde_json::json!({"sub": "s", "exp": 4_000_000_000_i64, "scope": "admin"});
-    let by = |secret: &str| promethean_gateway::auth::jwt::sign::hs256(&secret.into(), &claims).unwrap();
-    let known = async |secret: &str| auth.authenticate(by(secret).reveal_text()).await.is_ok();
-    assert!(known(first).await && !known(second).await);
-    for bad in ["short", ""] {
-        std::fs::write(&secret, bad).unwrap();
-        auth.refresh().await;
-        assert!(known(first).await && auth.generation() == 0, "{bad}");
-    }
-    std::fs::write(&secret, second).unwrap();
-    auth.refresh().await;
-    assert!(!known(first).await && known(second).await && auth.generation() == 1);
 }
 
 #[test]

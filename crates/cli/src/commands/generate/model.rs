@@ -36,15 +36,16 @@ pub(super) struct ItemId(pub(super) usize);
 pub(super) struct Item {
     pub(super) name: String,
     pub(super) doc: Vec<String>,
-    pub(super) kind: Kind,
+    pub(super) kind: ItemKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Object(Object),
     /// An enum of texts.
     Words(Vec<String>),
-    /// Objects that differ by a property: the name of the property, and for each of its values the rest of the object.
+    /// Objects that differ by a property: the name of the property, and for each of its values the rest of
+    /// the object.
     Tagged {
         tag: String,
         branches: Vec<(String, ItemId)>,
@@ -120,11 +121,11 @@ impl Model {
     /// Adds an item whose kind is filled in later, so that it can refer to itself.
     pub(super) fn reserve(&mut self, wish: &str) -> ItemId {
         let name = self.names.take(wish);
-        self.items.push(Item { name, doc: Vec::new(), kind: Kind::Alias(Type::Any) });
+        self.items.push(Item { name, doc: Vec::new(), kind: ItemKind::Alias(Type::Any) });
         ItemId(self.items.len() - 1)
     }
 
-    pub(super) fn fill(&mut self, id: ItemId, doc: Vec<String>, kind: Kind) {
+    pub(super) fn fill(&mut self, id: ItemId, doc: Vec<String>, kind: ItemKind) {
         if let Some(item) = self.items.get_mut(id.0) {
             (item.doc, item.kind) = (doc, kind);
         }

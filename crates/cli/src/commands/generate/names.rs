@@ -61,9 +61,9 @@ impl Names {
     }
 }
 
-/// Splits a name into words: at every character that is not a letter or digit, before a capital that follows a small
-/// letter, and before the last capital of a run that a small letter follows. A character that is not ASCII becomes its
-/// number.
+/// Splits a name into words: at every character that is not a letter or digit, before a capital that follows
+/// a small letter, and before the last capital of a run that a small letter follows. A character that is not
+/// ASCII becomes its number.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use promethean_model::TopicName;
 use serde_json::Value;
 
-use super::model::{Field, ItemId, Kind, Model, Object, Topic, Type};
+use super::model::{Field, ItemId, ItemKind, Model, Object, Topic, Type};
 use super::names::{pascal, words};
 use super::shape::{Document, Parts, STEPS_MAX, Shape};
 
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
             shape => {
                 self.under_way.push("#".to_owned());
                 // With another name, because the payload has this one.
-                Kind::Alias(self.of_shape(shape, &doc, &format!("{wish}Value")))
+                ItemKind::Alias(self.of_shape(shape, &doc, &format!("{wish}Value")))
             }
         };
         self.model.fill(id, doc, kind);
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
             return of;
         }
         let id = self.model.reserve(&short(wish));
-        self.model.fill(id, Vec::new(), Kind::Alias(of));
+        self.model.fill(id, Vec::new(), ItemKind::Alias(of));
         Type::Named(id)
     }
 
@@ -128,22 +128,26 @@ impl<'a> Reader<'a> {
     }
 
     /// The kind of a named type; only objects, texts and tagged objects come here.
-    fn kind(&mut self, shape: Shape<'a>, wish: &str) -> Kind {
+    fn kind(&mut self, shape: Shape<'a>, wish: &str) -> ItemKind {
         match shape {
-            Shape::Object(parts) => Kind::Object(self.object(parts, wish)),
-            Shape::Words(words) => Kind::Words(words.into_iter().map(str::to_owned).collect()),
+            Shape::Object(parts) => ItemKind::Object(self.object(parts, wish)),
+            Shape::Words(words) => ItemKind::Words(words.into_iter().map(str::to_owned).collect()),
             Shape::Tagged { tag, branches } => {
                 let mut tagged = Vec::new();
                 for (word, parts) in branches {
                     let wish = format!("{wish}{}", pascal(&words(word)));
                     let id = self.model.reserve(&short(&wish));
                     let object = self.object(parts, &wish);
-                    self.model.fill(id, vec![format!("Where `{tag}` is `{word}`.")], Kind::Object(object));
+                    self.model.fill(
+                        id,
+                        vec![format!("Where `{tag}` is `{word}`.")],
+                        ItemKind::Object(object),
+                    );
                     tagged.push((word.to_owned(), id));
                 }
-                Kind::Tagged { tag: tag.to_owned(), branches: tagged }
+                ItemKind::Tagged { tag: tag.to_owned(), branches: tagged }
             }
-            _ => Kind::Alias(Type::Any),
+            _ => ItemKind::Alias(Type::Any),
         }
     }
 

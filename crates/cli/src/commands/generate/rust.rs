@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::model::{Field, Item, ItemId, Kind, Model, Object, Topic, Type};
+use super::model::{Field, Item, ItemId, ItemKind, Model, Object, Topic, Type};
 use super::names::{Names, pascal, snake, upper, words};
 use super::text::{json_escaped, shown};
 
@@ -83,10 +83,10 @@ impl Writer<'_> {
     fn item(&mut self, item: &Item) {
         self.doc("", &item.doc);
         match &item.kind {
-            Kind::Object(object) => self.object(&item.name, object),
-            Kind::Words(listed) => self.words(&item.name, listed),
-            Kind::Tagged { tag, branches } => self.tagged(&item.name, tag, branches),
-            Kind::Alias(of) => {
+            ItemKind::Object(object) => self.object(&item.name, object),
+            ItemKind::Words(listed) => self.words(&item.name, listed),
+            ItemKind::Tagged { tag, branches } => self.tagged(&item.name, tag, branches),
+            ItemKind::Alias(of) => {
                 self.note("", of);
                 let (begin, of) = (format!("pub type {} =", item.name), self.text(of, false));
                 let fits = begin.len() + of.len() + 2 <= LINE_MAX;
@@ -302,12 +302,12 @@ impl Reach {
     }
 }
 
-fn held(kind: &Kind) -> BTreeSet<ItemId> {
+fn held(kind: &ItemKind) -> BTreeSet<ItemId> {
     match kind {
-        Kind::Object(object) => object.fields.iter().filter_map(|field| direct(&field.of)).collect(),
-        Kind::Tagged { branches, .. } => branches.iter().map(|(_, id)| *id).collect(),
-        Kind::Alias(of) => direct(of).into_iter().collect(),
-        Kind::Words(_) => BTreeSet::new(),
+        ItemKind::Object(object) => object.fields.iter().filter_map(|field| direct(&field.of)).collect(),
+        ItemKind::Tagged { branches, .. } => branches.iter().map(|(_, id)| *id).collect(),
+        ItemKind::Alias(of) => direct(of).into_iter().collect(),
+        ItemKind::Words(_) => BTreeSet::new(),
     }
 }
 

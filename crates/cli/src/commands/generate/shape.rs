@@ -1,7 +1,7 @@
 //! The shape of a schema, as far as a type can express it.
 //!
-//! Types accept more than schemas: bounds, patterns and conditions are left to a validator. A schema that names properties
-//! and no `type` is read as one of objects.
+//! Types accept more than schemas: bounds, patterns and conditions are left to a validator. A schema that
+//! names properties and no `type` is read as one of objects.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +105,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The shape of `allOf` and of a reference with siblings: only objects without common properties can be combined.
+    /// The shape of `allOf` and of a reference with siblings: only objects without common properties can be
+    /// combined.
     fn all(self, schema: &'a Value) -> Shape<'a> {
         if let Some(Value::Array(all)) = schema.get("allOf")
             && let [only] = all.as_slice()
@@ -225,7 +226,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The properties of an object and of its `$ref` and `allOf`; `None` if one of them is not a plain object.
+    /// The properties of an object and of its `$ref` and `allOf`; `None` if one of them is not a plain
+    /// object.
     fn parts(self, schema: &'a Value, hops: usize) -> Option<Parts<'a>> {
         let hops = hops.checked_sub(1).filter(|_| self.step())?;
         let kind = schema.get("type").is_none_or(|kind| {

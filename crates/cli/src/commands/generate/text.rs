@@ -13,8 +13,8 @@ pub(super) fn shown(line: &str) -> String {
     line.chars().filter(|char| !is_hidden(*char)).collect::<String>().trim_end().to_owned()
 }
 
-/// JSON with the same meaning, in which every line ends with a line feed and hidden characters are written as numbers.
-/// JSON has hidden characters only inside of its strings, and line ends only outside of them.
+/// JSON with the same meaning, in which every line ends with a line feed and hidden characters are written as
+/// numbers. JSON has hidden characters only inside of its strings, and line ends only outside of them.
 pub(super) fn json_escaped(json: &str) -> String {
     let json = json.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ");
     let lines: Vec<&str> = json.trim().lines().map(|line| line.trim_end_matches(' ')).collect();

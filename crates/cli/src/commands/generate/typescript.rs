@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::model::{Item, Kind, Model, Object, Topic, Type};
+use super::model::{Item, ItemKind, Model, Object, Topic, Type};
 use super::names::{Names, camel};
 use super::text::shown;
 
@@ -52,16 +52,16 @@ fn write_item(out: &mut String, model: &Model, item: &Item) {
     write_doc(out, "", &item.doc);
     let name = &item.name;
     match &item.kind {
-        Kind::Object(object) => {
+        ItemKind::Object(object) => {
             out.push_str(&format!("export interface {name} {{\n"));
             write_fields(out, model, object, "  ");
             out.push_str("}\n");
         }
-        Kind::Words(words) => {
+        ItemKind::Words(words) => {
             let words: Vec<String> = words.iter().map(|word| literal(word)).collect();
             out.push_str(&format!("export type {name} = {};\n", words.join(" | ")));
         }
-        Kind::Tagged { tag, branches } => {
+        ItemKind::Tagged { tag, branches } => {
             out.push_str(&format!("export type {name} ="));
             for (word, id) in branches {
                 let (tag, word) = (property(tag), literal(word));
@@ -69,7 +69,7 @@ fn write_item(out: &mut String, model: &Model, item: &Item) {
             }
             out.push_str(";\n");
         }
-        Kind::Alias(of) => out.push_str(&format!("export type {name} = {};\n", text(model, of))),
+        ItemKind::Alias(of) => out.push_str(&format!("export type {name} = {};\n", text(model, of))),
     }
 }
 
@@ -81,7 +81,8 @@ fn write_fields(out: &mut String, model: &Model, object: &Object, indent: &str) 
         out.push_str(&format!("{indent}{name}{optional}: {of};\n"));
     }
     if object.others.is_some() {
-        // The type of an index signature must cover the named properties too, so it cannot be narrower than theirs.
+        // The type of an index signature must cover the named properties too, so it cannot be narrower than
+        // theirs.
         out.push_str(&format!("{indent}[other: string]: unknown;\n"));
     }
 }

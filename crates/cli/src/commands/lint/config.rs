@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use promethean_model::{Clock, SchemaRule, SystemClock, TopicName, TopicSettings};
 
-use super::finding::{Findings, Rule};
+use super::finding::{LintFindings, LintRule};
 use super::names;
 use crate::config::{self, Config};
 
@@ -20,7 +20,7 @@ pub(super) struct Configured {
     pub(super) options: promethean_bus::BusOptions,
 }
 
-pub(super) fn check(path: &Path, findings: &mut Findings) -> Result<Configured> {
+pub(super) fn check(path: &Path, findings: &mut LintFindings) -> Result<Configured> {
     if !path.is_file() {
         bail!("there is no file `{}`; check --config", path.display());
     }
@@ -45,8 +45,9 @@ pub(super) fn section(path: &Path, topic: &str) -> String {
     format!("{} [topics.\"{topic}\"]", path.display())
 }
 
-/// Reads what is readable of a file that the server refuses: the names of all topics, and the settings that are valid.
-fn salvage(path: &Path, error: &anyhow::Error, findings: &mut Findings) -> Configured {
+/// Reads what is readable of a file that the server refuses: the names of all topics, and the settings that
+/// are valid.
+fn salvage(path: &Path, error: &anyhow::Error, findings: &mut LintFindings) -> Configured {
     let mut configured = Configured::default();
     let text = config::read_text(path).unwrap_or_default();
     let table: toml::Table = toml::from_str(&text).unwrap_or_default();
@@ -65,7 +66,7 @@ fn salvage(path: &Path, error: &anyhow::Error, findings: &mut Findings) -> Confi
     let message = format!("{error:#}");
     if !(reported && (message.contains("topic name") || message.contains("[topics."))) {
         findings.add(
-            Rule::ConfigInvalid,
+            LintRule::ConfigInvalid,
             path.display().to_string(),
             message,
             "the server would not start; correct it",
@@ -77,7 +78,7 @@ fn salvage(path: &Path, error: &anyhow::Error, findings: &mut Findings) -> Confi
 }
 
 /// Reports settings that contradict each other.
-fn contradictions(settings: &TopicSettings, place: &str, findings: &mut Findings) {
+fn contradictions(settings: &TopicSettings, place: &str, findings: &mut LintFindings) {
     let retention = &settings.retention;
     let limits = [
         ("age", retention.age.is_some()),
@@ -88,7 +89,7 @@ fn contradictions(settings: &TopicSettings, place: &str, findings: &mut Findings
         let what =
             format!("`compacted` keeps the latest event of each key, and `retention.{limit}` drops it");
         findings.add(
-            Rule::SettingsContradict,
+            LintRule::SettingsContradict,
             place,
             what,
             format!("leave out one of them, best `retention.{limit}`"),
@@ -99,24 +100,24 @@ fn contradictions(settings: &TopicSettings, place: &str, findings: &mut Findings
         && (settings.compat, settings.undeclared) != (default.compat, default.undeclared)
     {
         let what = "`schema` is `off`, so no payload is checked, and still `compat` or `undeclared` is set";
-        findings.add(Rule::SettingsContradict, place, what, "leave out `schema`, or the others");
+        findings.add(LintRule::SettingsContradict, place, what, "leave out `schema`, or the others");
     }
 }
 
 /// Reports a server that other machines could reach without authentication or TLS, and missing TLS files.
-fn exposure(config: &Config, path: &Path, findings: &mut Findings) {
+fn exposure(config: &Config, path: &Path, findings: &mut LintFindings) {
     let place = path.display().to_string();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let options = config.gateway_options();
     match config.authenticator(&clock) {
         Err(error) => {
             let what = format!("authentication cannot be set up: {error:#}");
-            findings.add(Rule::ConfigInvalid, &place, what, "the server would not start; correct [auth]");
+            findings.add(LintRule::ConfigInvalid, &place, what, "the server would not start; correct [auth]");
         }
         Ok(auth) => {
             if let Err(error) = config.check_exposure(&*auth) {
                 let (what, fix) = split(&error.to_string());
-                findings.add(Rule::Exposure, &place, what, fix);
+                findings.add(LintRule::Exposure, &place, what, fix);
             }
         }
     }
@@ -125,7 +126,7 @@ fn exposure(config: &Config, path: &Path, findings: &mut Findings) {
             "{address} can be reached from other machines without TLS, so tokens and events can be read on the way"
         );
         findings.add(
-            Rule::ExposurePlain,
+            LintRule::ExposurePlain,
             &place,
             what,
             "add [tls], or listen on 127.0.0.1 behind a proxy that has it",
@@ -135,7 +136,7 @@ fn exposure(config: &Config, path: &Path, findings: &mut Findings) {
         if !file.is_file() {
             let what = format!("[tls] names `{}`, which is not there", file.display());
             findings.add(
-                Rule::FileMissing,
+                LintRule::FileMissing,
                 &place,
                 what,
                 "correct the path, which is relative to the configuration",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use promethean_model::{SchemaRule, TopicName};
 
-use super::finding::{Findings, Rule};
+use super::finding::{LintFindings, LintRule};
 
 /// Reports a topic without a schema, as its setting `schema` asks for.
 pub(super) fn check(
@@ -12,7 +12,7 @@ pub(super) fn check(
     rule: SchemaRule,
     known: &BTreeSet<TopicName>,
     place: &str,
-    findings: &mut Findings,
+    findings: &mut LintFindings,
 ) {
     if known.contains(topic) || topic.is_system() {
         return;
@@ -25,12 +25,12 @@ pub(super) fn check(
         SchemaRule::Required => {
             let what =
                 format!("`{topic}` has `schema = \"required\"` and no schema, so every publish is refused");
-            findings.add(Rule::SchemaRequired, place, what, fix);
+            findings.add(LintRule::SchemaRequired, place, what, fix);
         }
         SchemaRule::Optional => {
             let what = format!("`{topic}` has no schema, so every payload is accepted");
             let fix = format!("{fix}; or set `schema = \"off\"` if that is meant");
-            findings.add(Rule::SchemaMissing, place, what, fix);
+            findings.add(LintRule::SchemaMissing, place, what, fix);
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How severe a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Severity {
+pub(super) enum LintSeverity {
     Error,
     Warning,
 }
@@ -13,7 +13,7 @@ pub(super) enum Severity {
 /// The rules of `lint`. Their names are stable; docs/schema-tools.md has a row for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Rule {
+pub(super) enum LintRule {
     ConfigInvalid,
     SettingsContradict,
     Exposure,
@@ -42,8 +42,8 @@ pub(super) enum Rule {
     NotAllSeen,
 }
 
-impl Rule {
-    pub(super) fn severity(self) -> Severity {
+impl LintRule {
+    pub(super) fn severity(self) -> LintSeverity {
         match self {
             Self::SettingsContradict
             | Self::ExposurePlain
@@ -56,8 +56,21 @@ impl Rule {
             | Self::UpcasterMissing
             | Self::HeaderName
             | Self::TopicUnused
-            | Self::NotAllSeen => Severity::Warning,
-            _ => Severity::Error,
+            | Self::NotAllSeen => LintSeverity::Warning,
+            Self::ConfigInvalid
+            | Self::Exposure
+            | Self::FileMissing
+            | Self::TopicName
+            | Self::TopicSystem
+            | Self::TopicVersion
+            | Self::SchemaFile
+            | Self::SchemaInvalid
+            | Self::SchemaIncompatible
+            | Self::SchemaRequired
+            | Self::SchemaDiffers
+            | Self::UpcasterInvalid
+            | Self::UpcasterDangling
+            | Self::FolderRefused => LintSeverity::Error,
         }
     }
 
@@ -69,9 +82,9 @@ impl Rule {
 
 /// One mistake or warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    pub(super) severity: Severity,
-    pub(super) rule: Rule,
+pub(super) struct LintFinding {
+    pub(super) severity: LintSeverity,
+    pub(super) rule: LintRule,
     /// The file, section, topic or server it is about.
     #[serde(rename = "where")]
     pub(super) place: String,
@@ -81,22 +94,22 @@ pub(super) struct Finding {
 
 /// All findings of a run.
 #[derive(Debug, Default)]
-pub(super) struct Findings(Vec<Finding>);
+pub(super) struct LintFindings(Vec<LintFinding>);
 
-impl Findings {
+impl LintFindings {
     pub(super) fn add(
         &mut self,
-        rule: Rule,
+        rule: LintRule,
         place: impl Into<String>,
         what: impl Into<String>,
         fix: impl Into<String>,
     ) {
         let (place, what, fix) = (place.into(), what.into(), fix.into());
-        self.0.push(Finding { severity: rule.severity(), rule, place, what, fix });
+        self.0.push(LintFinding { severity: rule.severity(), rule, place, what, fix });
     }
 
     /// The findings without repetitions, errors first, then by place.
-    pub(super) fn sorted(mut self) -> Vec<Finding> {
+    pub(super) fn sorted(mut self) -> Vec<LintFinding> {
         self.0.sort_by(|one, other| {
             (one.severity, &one.place, one.rule).cmp(&(other.severity, &other.place, other.rule))
         });
@@ -105,15 +118,15 @@ impl Findings {
     }
 
     pub(super) fn has_errors(&self) -> bool {
-        self.0.iter().any(|finding| finding.severity == Severity::Error)
+        self.0.iter().any(|finding| finding.severity == LintSeverity::Error)
     }
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for LintFinding {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let severity = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
+            LintSeverity::Error => "error",
+            LintSeverity::Warning => "warning",
         };
         write!(out, "{severity}[{}] {}: {}; {}", self.rule.name(), self.place, self.what, self.fix)
     }

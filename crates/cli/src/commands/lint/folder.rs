@@ -10,18 +10,18 @@ use promethean_schema::validator;
 use serde_json::Value;
 
 use super::config::Configured;
-use super::finding::{Findings, Rule};
+use super::finding::{LintFindings, LintRule};
 use super::names;
 use crate::schema_files::{SchemaFiles, TopicFiles};
 
 /// The valid schemas of a folder, by topic and version.
 pub(super) type Known = BTreeMap<TopicName, BTreeMap<u32, Value>>;
 
-pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut Findings) -> Known {
+pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut LintFindings) -> Known {
     for path in &files.strays {
         let what = "the name is neither that of a schema nor that of a program";
         let fix = "use a folder with the topic's name, and in it v1.json, v1-to-v2.jq, or v2-to-v1.jq";
-        findings.add(Rule::SchemaFile, path.display().to_string(), what, fix);
+        findings.add(LintRule::SchemaFile, path.display().to_string(), what, fix);
     }
     let mut known = Known::new();
     for (name, topic_files) in &files.topics {
@@ -31,7 +31,7 @@ pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut
         let settings = configured.topics.get(&topic).cloned().unwrap_or_default();
         if settings.schema == SchemaRule::Off && !topic_files.versions.is_empty() {
             let what = format!("`{topic}` has schemas, and its setting `schema` is `off`");
-            findings.add(Rule::SchemaIgnored, &place, what, "remove the setting, or the schemas");
+            findings.add(LintRule::SchemaIgnored, &place, what, "remove the setting, or the schemas");
         }
         let usable = usable(topic_files, findings);
         compatibility(topic_files, &usable, &settings, findings);
@@ -42,8 +42,9 @@ pub(super) fn check(files: &SchemaFiles, configured: &Configured, findings: &mut
     known
 }
 
-/// Checks the name of a topic. A topic for an old form of events, such as `orders.placed.v1`, may have schemas too.
-fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mut Findings) {
+/// Checks the name of a topic. A topic for an old form of events, such as `orders.placed.v1`, may have
+/// schemas too.
+fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mut LintFindings) {
     let (Some(SystemSuffix::Version(version)), Some(base)) = (topic.system_suffix(), topic.base()) else {
         return names::check(topic, place, findings);
     };
@@ -55,11 +56,11 @@ fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mu
         let fix = format!(
             "add {base}/v{version}.json, or give the topic a name that does not end in `.v{version}`"
         );
-        findings.add(Rule::TopicVersion, place, what, fix);
+        findings.add(LintRule::TopicVersion, place, what, fix);
     }
 }
 
-fn usable(files: &TopicFiles, findings: &mut Findings) -> BTreeMap<u32, Value> {
+fn usable(files: &TopicFiles, findings: &mut LintFindings) -> BTreeMap<u32, Value> {
     let mut usable = BTreeMap::new();
     for (version, file) in &files.versions {
         let compiled = match &file.text {
@@ -72,7 +73,7 @@ fn usable(files: &TopicFiles, findings: &mut Findings) -> BTreeMap<u32, Value> {
             Ok(schema) => _ = usable.insert(*version, schema.clone()),
             Err(what) => {
                 findings.add(
-                    Rule::SchemaInvalid,
+                    LintRule::SchemaInvalid,
                     file.path.display().to_string(),
                     what,
                     "correct the schema",
@@ -88,7 +89,7 @@ fn compatibility(
     files: &TopicFiles,
     usable: &BTreeMap<u32, Value>,
     settings: &TopicSettings,
-    findings: &mut Findings,
+    findings: &mut LintFindings,
 ) {
     let (directions, transitive) = CompatDirection::asked_by(settings.compat);
     for (version, new) in usable {
@@ -109,12 +110,12 @@ fn report_comparison(
     before: u32,
     place: &str,
     compat: Compat,
-    findings: &mut Findings,
+    findings: &mut LintFindings,
 ) {
     let (rule, verdict) = match report.verdict {
         Verdict::Compatible => return,
-        Verdict::Incompatible => (Rule::SchemaIncompatible, "is not"),
-        Verdict::Undecidable => (Rule::SchemaUndecidable, "cannot be shown to be"),
+        Verdict::Incompatible => (LintRule::SchemaIncompatible, "is not"),
+        Verdict::Undecidable => (LintRule::SchemaUndecidable, "cannot be shown to be"),
     };
     let compat = serde_json::to_value(compat).ok();
     let compat = compat.as_ref().and_then(Value::as_str).unwrap_or_default();
@@ -127,35 +128,36 @@ fn report_comparison(
 }
 
 /// Reports programs that do not compile, and programs between versions that do not exist.
-fn programs(files: &TopicFiles, findings: &mut Findings) {
+fn programs(files: &TopicFiles, findings: &mut LintFindings) {
     let latest = files.versions.keys().next_back();
     for program in &files.programs {
         let place = program.path.display().to_string();
         if let Some(fault) = &program.fault {
-            findings.add(Rule::UpcasterInvalid, &place, fault, "correct the program");
+            findings.add(LintRule::UpcasterInvalid, &place, fault, "correct the program");
         }
         let ends = [program.from, program.to];
         for version in ends.iter().filter(|version| !files.versions.contains_key(version)) {
             let what = format!("there is no version {version}");
             let fix = format!("add v{version}.json, or rename or remove the program");
-            findings.add(Rule::UpcasterDangling, &place, what, fix);
+            findings.add(LintRule::UpcasterDangling, &place, what, fix);
         }
         if program.to < program.from
             && Some(&program.from) != latest
             && files.versions.contains_key(&program.from)
         {
             let what = "it makes an old form of a version that is not the latest";
-            findings.add(Rule::UpcasterDangling, &place, what, "rename or remove the program");
+            findings.add(LintRule::UpcasterDangling, &place, what, "rename or remove the program");
         }
     }
 }
 
-/// Reports versions that refuse payloads of the version before, where the rule allows that and no program lifts them.
+/// Reports versions that refuse payloads of the version before, where the rule allows that and no program
+/// lifts them.
 fn unlifted(
     files: &TopicFiles,
     usable: &BTreeMap<u32, Value>,
     settings: &TopicSettings,
-    findings: &mut Findings,
+    findings: &mut LintFindings,
 ) {
     if CompatDirection::asked_by(settings.compat).0.contains(&CompatDirection::Backward) {
         // `compatibility` has reported it as an error.
@@ -172,7 +174,7 @@ fn unlifted(
             let what = format!("it refuses payloads of version {before}, and nothing lifts those");
             let fix =
                 format!("add v{before}-to-v{version}.jq, or readers of old events get them as they were");
-            findings.add(Rule::UpcasterMissing, path_of(files, *version), what, fix);
+            findings.add(LintRule::UpcasterMissing, path_of(files, *version), what, fix);
         }
     }
 }

@@ -19,7 +19,7 @@ use promethean_model::TopicName;
 use serde_json::json;
 
 use self::config::Configured;
-use self::finding::{Finding, Findings, Severity};
+use self::finding::{LintFinding, LintFindings, LintSeverity};
 use self::folder::Known;
 use super::exit_code;
 use crate::output::print_line;
@@ -58,12 +58,12 @@ pub(crate) fn run(args: &LintArgs) -> Result<ExitCode> {
     }
     let found = block_on(check(args))?;
     print(&found, args.json)?;
-    let fails = |finding: &Finding| args.strict || finding.severity == Severity::Error;
+    let fails = |finding: &LintFinding| args.strict || finding.severity == LintSeverity::Error;
     Ok(exit_code(!found.iter().any(fails)))
 }
 
-async fn check(args: &LintArgs) -> Result<Vec<Finding>> {
-    let mut findings = Findings::default();
+async fn check(args: &LintArgs) -> Result<Vec<LintFinding>> {
+    let mut findings = LintFindings::default();
     let configured = match &args.config {
         Some(path) => config::check(path, &mut findings)?,
         None => Configured::default(),
@@ -95,8 +95,8 @@ async fn check(args: &LintArgs) -> Result<Vec<Finding>> {
     Ok(findings.sorted())
 }
 
-fn print(found: &[Finding], as_json: bool) -> Result<()> {
-    let errors = found.iter().filter(|finding| finding.severity == Severity::Error).count();
+fn print(found: &[LintFinding], as_json: bool) -> Result<()> {
+    let errors = found.iter().filter(|finding| finding.severity == LintSeverity::Error).count();
     let warnings = found.len() - errors;
     if as_json {
         let report = json!({"errors": errors, "warnings": warnings, "findings": found});

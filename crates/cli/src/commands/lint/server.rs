@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::coverage;
-use super::finding::{Findings, Rule};
+use super::finding::{LintFindings, LintRule};
 use super::folder::Known;
 use crate::remote::{Remote, ServerArgs};
 
@@ -42,7 +42,7 @@ pub(super) async fn check(
     args: &ServerArgs,
     folder: &Known,
     declared: &BTreeSet<TopicName>,
-    findings: &mut Findings,
+    findings: &mut LintFindings,
 ) -> Result<BTreeSet<TopicName>> {
     let remote = Remote::new(args)?;
     let topics: Vec<Topic> = remote.pages("/topics", "topics").await?;
@@ -70,7 +70,7 @@ pub(super) async fn check(
     if users.len() > TOPICS_MAX {
         let what =
             format!("of {} topics, only the events of the first {TOPICS_MAX} were checked", users.len());
-        findings.add(Rule::NotAllSeen, &args.server, what, "no change is needed");
+        findings.add(LintRule::NotAllSeen, &args.server, what, "no change is needed");
     }
     Ok(covered)
 }
@@ -80,7 +80,7 @@ fn place(server: &str, topic: &TopicName) -> String {
 }
 
 /// Reports schemas of the folder that the server does not have, or has in another form.
-async fn differences(remote: &Remote, folder: &Known, findings: &mut Findings) -> Result<()> {
+async fn differences(remote: &Remote, folder: &Known, findings: &mut LintFindings) -> Result<()> {
     for (topic, versions) in folder {
         let body = remote.get(&format!("/schemas/{topic}")).await?;
         let registered = body.get("versions").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -90,7 +90,7 @@ async fn differences(remote: &Remote, folder: &Known, findings: &mut Findings) -
             let Some(known) = known else {
                 let what = format!("the server does not have version {version} of `{topic}`");
                 findings.add(
-                    Rule::SchemaUnregistered,
+                    LintRule::SchemaUnregistered,
                     place,
                     what,
                     "start it with this folder, or register the file",
@@ -101,7 +101,7 @@ async fn differences(remote: &Remote, folder: &Known, findings: &mut Findings) -
             if known.get("fingerprint").and_then(Value::as_str) != Some(&print) {
                 let what = format!("the server has another schema as version {version} of `{topic}`");
                 findings.add(
-                    Rule::SchemaDiffers,
+                    LintRule::SchemaDiffers,
                     place,
                     what,
                     "a version never changes; give the file a new number",
@@ -113,7 +113,12 @@ async fn differences(remote: &Remote, folder: &Known, findings: &mut Findings) -
 }
 
 /// Reports a topic for an old form of events whose base topic has no such version.
-async fn version(remote: &Remote, server: &str, topic: &TopicName, findings: &mut Findings) -> Result<()> {
+async fn version(
+    remote: &Remote,
+    server: &str,
+    topic: &TopicName,
+    findings: &mut LintFindings,
+) -> Result<()> {
     let (Some(SystemSuffix::Version(version)), Some(base)) = (topic.system_suffix(), topic.base()) else {
         return Ok(());
     };
@@ -124,7 +129,7 @@ async fn version(remote: &Remote, server: &str, topic: &TopicName, findings: &mu
             "it is for events of `{base}` in the form of version {version}, which `{base}` does not have"
         );
         findings.add(
-            Rule::TopicVersion,
+            LintRule::TopicVersion,
             place(server, topic),
             what,
             "delete the topic when it has no readers any more",
@@ -134,7 +139,7 @@ async fn version(remote: &Remote, server: &str, topic: &TopicName, findings: &mu
 }
 
 /// Reports headers of the latest events that are not standard and do not begin with `x-`.
-async fn headers(remote: &Remote, topic: &Topic, place: &str, findings: &mut Findings) -> Result<()> {
+async fn headers(remote: &Remote, topic: &Topic, place: &str, findings: &mut LintFindings) -> Result<()> {
     if topic.end <= topic.earliest {
         return Ok(());
     }
@@ -151,20 +156,21 @@ async fn headers(remote: &Remote, topic: &Topic, place: &str, findings: &mut Fin
     for name in odd {
         let what = format!("events have the header `{}`, which is not a standard one", name.escape_debug());
         let fix = format!("publish it as `x-{}`", name.to_lowercase().escape_debug());
-        findings.add(Rule::HeaderName, place, what, fix);
+        findings.add(LintRule::HeaderName, place, what, fix);
     }
     Ok(())
 }
 
-/// Reports a topic that never had an event and has no groups; the caller knows that it is not declared either.
-async fn unused(remote: &Remote, topic: &Topic, place: &str, findings: &mut Findings) -> Result<()> {
+/// Reports a topic that never had an event and has no groups; the caller knows that it is not declared
+/// either.
+async fn unused(remote: &Remote, topic: &Topic, place: &str, findings: &mut LintFindings) -> Result<()> {
     if topic.end > 0 {
         return Ok(());
     }
     let body = remote.get(&format!("/groups?topic={}", topic.topic)).await?;
     if body.get("groups").and_then(Value::as_array).is_none_or(Vec::is_empty) {
         let what = "it never had an event and has no groups";
-        findings.add(Rule::TopicUnused, place, what, "delete it, or publish to it");
+        findings.add(LintRule::TopicUnused, place, what, "delete it, or publish to it");
     }
     Ok(())
 }

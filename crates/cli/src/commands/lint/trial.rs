@@ -11,10 +11,10 @@ use promethean_store::memory::{MemoryStore, Options};
 use promethean_store::port::Store;
 
 use super::config::Configured;
-use super::finding::{Findings, Rule};
+use super::finding::{LintFindings, LintRule};
 
 /// Reports refusals of the bus that no other rule finds.
-pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut Findings) -> Result<()> {
+pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut LintFindings) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), Options::default()));
     let bus = Bus::open(Arc::clone(&store), clock, configured.options.clone()).await.context("open a bus")?;
@@ -22,7 +22,7 @@ pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut Fin
         if let Err(error) = bus.set_topic(topic, settings.clone()).await {
             let place = format!("[topics.\"{topic}\"]");
             findings.add(
-                Rule::ConfigInvalid,
+                LintRule::ConfigInvalid,
                 place,
                 error.to_string(),
                 "the server would not start; correct it",
@@ -35,7 +35,7 @@ pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut Fin
     };
     if let Err(error) = applied {
         let place = error.path.display().to_string();
-        findings.add(Rule::FolderRefused, place, error.reason, "the server would not start; correct it");
+        findings.add(LintRule::FolderRefused, place, error.reason, "the server would not start; correct it");
     }
     bus.close().await;
     store.close().await;

@@ -24,7 +24,8 @@ pub(crate) enum SchemaCommand {
     List(ListArgs),
     /// Print a version of a schema
     Show(ShowArgs),
-    /// Check whether a schema is compatible with the versions of a topic, or with another file; exits with 1 if it is not
+    /// Check whether a schema is compatible with the versions of a topic, or with another file; exits with 1
+    /// if it is not
     Check(CheckArgs),
     /// Print what one of two versions, or of two files, accepts and the other does not
     Diff(DiffArgs),

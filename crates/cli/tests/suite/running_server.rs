@@ -1,30 +1,40 @@
-//! A server in memory, for commands that ask one.
+//! A server as a process, for commands that talk to one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-pub(crate) struct Served {
+pub(crate) struct RunningServer {
     child: Child,
     address: String,
-    /// What it says after the first line; kept open, so that it can.
-    _says: BufReader<ChildStderr>,
+    /// Kept open, so that the server can write to it.
+    _stderr: BufReader<ChildStderr>,
 }
 
-impl Served {
-    /// Starts it in `dir`, and waits until it listens.
+impl RunningServer {
+    /// Starts a server in memory, and waits until it listens.
+    pub(crate) fn in_memory(dir: &Path, args: &[&str]) -> Self {
+        Self::start(dir, &[&["--store", "memory"], args].concat())
+    }
+
+    /// Starts a server in `dir`, and waits until it listens.
     pub(crate) fn start(dir: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
-        command.current_dir(dir).args(["serve", "--store", "memory", "--listen", "127.0.0.1:0"]).args(args);
+        command.current_dir(dir).args(["serve", "--listen", "127.0.0.1:0"]).args(args);
         command.env_remove("PROMETHEAN_LISTEN").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        let mut says = BufReader::new(child.stderr.take().unwrap());
-        says.read_line(&mut line).unwrap();
-        let said = line.strip_prefix("promethean listens on ").unwrap_or_else(|| panic!("{line}"));
-        let address = said.split_once(';').unwrap().0.to_owned();
-        Self { child, address, _says: says }
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        stderr.read_line(&mut line).unwrap();
+        let listens = line.strip_prefix("promethean listens on ").unwrap_or_else(|| panic!("{line}"));
+        let address = listens.split_once(';').unwrap().0.to_owned();
+        Self { child, address, _stderr: stderr }
+    }
+
+    /// `HOST:PORT`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn url(&self) -> String {
@@ -41,17 +51,23 @@ impl Served {
         answer.split(' ').nth(1).unwrap().to_owned()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Asks, and demands that it is done.
+    /// Stops the server and checks that it ends well.
+    pub(crate) fn stop(mut self) {
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    /// Sends a request and checks that the answer is 200.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
-        // HTTP/1.0 ends an answer by closing, so that nothing has to be taken apart.
+        // With HTTP/1.0 the body ends with the connection, so it needs no parsing.
         let media = if path.ends_with("/batch") { "application/x-ndjson" } else { "application/json" };
         let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\ncontent-type: {media}\r\n");
         write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
@@ -63,8 +79,8 @@ impl Served {
     }
 }
 
-/// A test that fails leaves no server behind.
-impl Drop for Served {
+/// Kills the server, also when a test fails.
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

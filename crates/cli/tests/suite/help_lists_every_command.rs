@@ -1,4 +1,4 @@
-//! What the binary says about itself.
+//! `--help` and `--version`.
 
 use super::{promethean, stderr, stdout};
 
@@ -7,9 +7,19 @@ fn help_names_the_commands_and_hides_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let help = promethean(dir.path(), &["--help"]);
     assert!(help.status.success());
-    for word in
-        ["at", "bench", "collections", "dev", "generate", "lint", "replay", "schema", "token", "verify"]
-    {
+    for word in [
+        "at",
+        "bench",
+        "collections",
+        "dev",
+        "generate",
+        "lint",
+        "replay",
+        "schema",
+        "serve",
+        "token",
+        "verify",
+    ] {
         assert!(stdout(&help).contains(word), "{word}");
     }
     let help = promethean(dir.path(), &["bench", "--help"]);

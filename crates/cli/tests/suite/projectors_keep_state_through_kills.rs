@@ -1,16 +1,15 @@
-//! State beside the log: the examples, the commands, and a server that is killed again and again.
+//! Projectors of the examples, the commands that read their state, and a server that is killed many times.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::served::Served;
-use super::{own_address, promethean, stderr, stdout};
+use super::running_server::RunningServer;
+use super::{own_address, promethean, stderr, stdout, until};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -18,19 +17,6 @@ fn examples() -> PathBuf {
 
 fn example(name: &str) -> String {
     examples().join(name).to_str().unwrap().to_owned()
-}
-
-/// Looks again and again, since what is waited for happens in another process.
-#[expect(clippy::disallowed_methods, reason = "another process cannot be waited for in another way")]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < Duration::from_secs(120), "too long: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 fn beat(pid: u64) -> String {
@@ -41,28 +27,28 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// As the documents that the example grew out of want it: a heartbeat is published, and soon its projector has read it.
+/// A heartbeat is published, and its projector writes the process that it is about.
 #[test]
 fn a_heartbeat_becomes_a_process() {
     let dir = tempfile::tempdir().unwrap();
-    let served = Served::start(dir.path(), &["--config", &example("processes.toml")]);
-    served.ask(
+    let server = RunningServer::in_memory(dir.path(), &["--config", &example("processes.toml")]);
+    server.ask(
         "POST",
         "/publish/heartbeat.received",
         r#"{"pid":1,"name":"stt","host":"local","cpu_pct":1,"mem_mb":2}"#,
     );
     until("the projector's cursor", || {
-        let lag = parsed(&served.ask("GET", "/lag?topic=heartbeat.received&group=process-projector", ""));
+        let lag = parsed(&server.ask("GET", "/lag?topic=heartbeat.received&group=process-projector", ""));
         (lag["floor"] == 1).then_some(())
     });
     let list = until("the process", || {
-        let list = parsed(&served.ask("GET", "/list?status=alive&host=local", ""));
+        let list = parsed(&server.ask("GET", "/list?status=alive&host=local", ""));
         (list["count"] == 1).then_some(list)
     });
     assert_eq!(list["items"][0]["processId"], "local:stt:1");
-    let host = parsed(&served.ask("GET", "/collections/host_stats/snap/local", ""));
+    let host = parsed(&server.ask("GET", "/collections/host_stats/snap/local", ""));
     assert_eq!(host["seen"], 1);
-    let url = served.url();
+    let url = server.url();
     let said = |args: &[&str]| {
         let mut all = args.to_vec();
         all.extend(["--server", &url]);
@@ -81,15 +67,15 @@ fn a_heartbeat_becomes_a_process() {
     assert!(stderr(&said(&["collections", "drop", "processes"])).contains("collection_in_use"));
     let replay = ["replay", "--from", "process.state", "--to", "copies", "--resume", "place.json"];
     assert_eq!(parsed(&stdout(&said(&replay)))["published"], 1);
-    served.ask("POST", "/publish/heartbeat.received", &beat(2));
+    server.ask("POST", "/publish/heartbeat.received", &beat(2));
     until("the second", || {
-        (parsed(&served.ask("GET", "/topics/process.state", ""))["end"] == 2).then_some(())
+        (parsed(&server.ask("GET", "/topics/process.state", ""))["end"] == 2).then_some(())
     });
     let again = parsed(&stdout(&said(&replay)));
     assert_eq!(
         (again["read"].clone(), again["published"].clone()),
         (json!(1), json!(1)),
-        "it goes on where it was"
+        "it continues where it stopped"
     );
     let other = said(&["replay", "--from", "copies", "--to", "more", "--resume", "place.json"]);
     assert!(stderr(&other).contains("name another file"), "{}", stderr(&other));
@@ -100,23 +86,23 @@ fn a_heartbeat_becomes_a_process() {
 #[test]
 fn the_changelog_example_keeps_the_same_collection() {
     let dir = tempfile::tempdir().unwrap();
-    let served = Served::start(dir.path(), &["--config", &example("processes-changelog.toml")]);
+    let server = RunningServer::in_memory(dir.path(), &["--config", &example("processes-changelog.toml")]);
     let state = json!({"processId": "a", "name": "n", "host": "h", "pid": 1, "cpu_pct": 1, "mem_mb": 2,
         "last_seen_ts": 5, "status": "alive"});
-    served.ask("POST", "/publish/process.state?key=a", &state.to_string());
+    server.ask("POST", "/publish/process.state?key=a", &state.to_string());
     let doc = until("the document", || {
-        let list = parsed(&served.ask("GET", "/list", ""));
+        let list = parsed(&server.ask("GET", "/list", ""));
         list["items"].get(0).cloned()
     });
     assert_eq!((doc["_key"].clone(), doc["status"].clone()), (json!("a"), json!("alive")));
-    served.ask("POST", "/publish/process.state?key=a", r#"null"#);
-    until("the document goes", || (parsed(&served.ask("GET", "/list", ""))["count"] == 0).then_some(()));
-    let groups = served.ask("GET", "/groups", "");
+    server.ask("POST", "/publish/process.state?key=a", r#"null"#);
+    until("the document goes", || (parsed(&server.ask("GET", "/list", ""))["count"] == 0).then_some(()));
+    let groups = server.ask("GET", "/groups", "");
     assert!(groups.contains("changelog:processes"), "{groups}");
 }
 
 #[test]
-fn dev_says_where_to_look_and_has_something_to_see() {
+fn dev_prints_a_guide_and_has_a_sample_service() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
     command.current_dir(dir.path()).args(["dev", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
@@ -133,6 +119,7 @@ fn dev_says_where_to_look_and_has_something_to_see() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "it leaves nothing behind");
 }
 
+/// A process that is killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -159,12 +146,12 @@ fn send(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str
     head.contains(" 200 ").then(|| serde_json::from_str(body).ok()).flatten()
 }
 
-/// How often the server is killed. By hand, `PROMETHEAN_KILLS` is for more.
+/// How often the server is killed; `PROMETHEAN_KILLS` sets another number.
 fn kills() -> u64 {
     std::env::var("PROMETHEAN_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(6)
 }
 
-/// Under load, whenever it is killed: `seen` counts each event once, and a rebuild gives the same.
+/// The server is killed under load: `seen` counts each event once, and a rebuild gives the same.
 #[test]
 fn a_killed_server_counts_each_event_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -223,7 +210,7 @@ fn a_killed_server_counts_each_event_once() {
 }
 
 #[test]
-fn what_cannot_work_is_said_before_anything_is_served() {
+fn wrong_projectors_stop_the_server_at_its_start() {
     let dir = tempfile::tempdir().unwrap();
     let serve = |config: &str| {
         std::fs::write(dir.path().join("c.toml"), config).unwrap();

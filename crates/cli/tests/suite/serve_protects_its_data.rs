@@ -1,10 +1,10 @@
-//! `promethean serve`, before it serves anybody.
+//! `promethean serve` refuses other machines without tokens, and keeps its data private.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-/// With a time, after which it would have served.
+/// Runs a server that is expected to fail; after 60 s it has started by mistake and is killed.
 fn serve(args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", env!("CARGO_BIN_EXE_promethean"), "serve", "--store", "memory"]);
@@ -14,7 +14,7 @@ fn serve(args: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn strangers_are_not_served_without_tokens() {
+fn other_machines_are_not_served_without_tokens() {
     for address in ["0.0.0.0:0", "[::]:0"] {
         let (code, said) = serve(&["--listen", address]);
         assert_eq!(code, Some(2), "{said}");
@@ -23,7 +23,7 @@ fn strangers_are_not_served_without_tokens() {
 }
 
 #[test]
-fn what_is_stored_is_the_servers_alone() {
+fn only_the_user_of_the_server_can_read_its_data() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_promethean"))
         .current_dir(dir.path())

@@ -1,4 +1,4 @@
-//! What all clients share.
+//! State that all clients share, and one connection.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -16,46 +16,46 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 pub(super) struct Shared {
     address: SocketAddr,
     pub(super) ledger: Ledger,
-    pub(super) book: Mutex<Book>,
-    /// How often the server has ended.
+    pub(super) deliveries: Mutex<Deliveries>,
+    /// How often the server was ended.
     pub(super) epoch: AtomicU64,
     /// Connections that were made.
     pub(super) connected: AtomicU64,
     pub(super) acknowledged: AtomicU64,
     /// Publishes that were not answered.
     pub(super) unknown: AtomicU64,
-    /// Publishes that were written before, and not answered then.
+    /// Publishes that were stored before without an answer, and acknowledged as duplicates.
     pub(super) doubled: AtomicU64,
     /// Connections that were closed with 1001.
     pub(super) goodbyes: AtomicU64,
-    /// Connections that ended without a word.
+    /// Connections that ended without a close frame.
     pub(super) broken: AtomicU64,
-    /// Whether nothing more is to be published.
+    /// Set when publishers must stop.
     pub(super) done: AtomicBool,
 }
 
 /// A group, a topic and an event's id.
 type Name = (String, String, String);
 
-/// What became of deliveries.
+/// The deliveries and acks of all consumers.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    /// Acks that were answered, and in which life of the server.
+pub(super) struct Deliveries {
+    /// Answered acks, with the epoch of the server that answered.
     acked: HashMap<Name, u64>,
     /// Acks that are not answered yet.
     pub(super) waiting: usize,
-    /// What was delivered again after its ack was answered.
+    /// Events that were delivered again after their ack was answered.
     pub(super) repeated: Vec<String>,
     /// Acks whose answer was lost with the connection.
-    perhaps: BTreeSet<Name>,
+    perhaps_acked: BTreeSet<Name>,
 }
 
-impl Book {
-    /// A delivery. What was acked is not delivered again: neither in this life of the server nor in a later one. A
-    /// connection of an earlier life may still hold what was sent before.
+impl Deliveries {
+    /// Records a delivery. An acked event must not be delivered again in the same or a later epoch. A
+    /// connection of an earlier epoch may still hold deliveries that were sent before the ack.
     pub(super) fn delivered(&mut self, name: &Name, epoch: u64) {
         if let Some(acked) = self.acked.get(name).filter(|acked| epoch >= **acked) {
-            self.repeated.push(format!("{name:?} was acked in life {acked} and delivered again in {epoch}"));
+            self.repeated.push(format!("{name:?} was acked in epoch {acked} and delivered again in {epoch}"));
         }
         self.waiting += 1;
     }
@@ -67,17 +67,17 @@ impl Book {
 
     pub(super) fn unanswered(&mut self, names: impl ExactSizeIterator<Item = Name>) {
         self.waiting -= names.len();
-        self.perhaps.extend(names);
+        self.perhaps_acked.extend(names);
     }
 
-    /// The ids that a group settled, as far as it can know.
+    /// The ids of events that a group acked, with or without an answer.
     pub(super) fn settled(&self, group: &str, topic: &str) -> BTreeSet<&str> {
         let of = |name: &&Name| name.0 == group && name.1 == topic;
-        self.acked.keys().chain(&self.perhaps).filter(of).map(|name| name.2.as_str()).collect()
+        self.acked.keys().chain(&self.perhaps_acked).filter(of).map(|name| name.2.as_str()).collect()
     }
 }
 
-/// A connection and the life of the server it belongs to.
+/// A connection and the epoch of the server it belongs to.
 pub(super) struct Client {
     socket: WebSocketStream<TcpStream>,
     pub(super) epoch: u64,
@@ -88,7 +88,7 @@ impl Shared {
         Self {
             address,
             ledger: Ledger::new(),
-            book: Mutex::default(),
+            deliveries: Mutex::default(),
             epoch: AtomicU64::new(0),
             connected: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// Connects, as often as it takes.
+    /// Connects; tries again until it succeeds.
     pub(super) async fn connect(&self) -> Client {
         let mut often = tokio::time::interval(Duration::from_millis(20));
         loop {
@@ -118,7 +118,7 @@ impl Shared {
 }
 
 impl Client {
-    /// Sends a frame. Whether it arrives is told by what comes back, a goodbye perhaps.
+    /// Sends a frame. A failure shows when the next frame is read.
     pub(super) async fn send(&mut self, frame: &Value) {
         let _ = self.socket.send(Message::text(frame.to_string())).await;
     }

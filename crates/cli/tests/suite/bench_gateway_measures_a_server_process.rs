@@ -1,9 +1,8 @@
-//! `promethean bench gateway` at its smallest, with a real server.
+//! `promethean bench gateway` with the smallest load.
 
 use std::collections::BTreeMap;
 
-use super::bench::lines;
-use super::{promethean, stderr, stdout};
+use super::{json_lines, promethean, stderr, stdout};
 
 #[test]
 fn a_server_is_measured_and_gone_afterwards() {
@@ -12,7 +11,7 @@ fn a_server_is_measured_and_gone_afterwards() {
     let few = ["--subscribers", "3", "--rate", "5000", "--fanout-rate", "2000"];
     let output = promethean(dir.path(), &[&args[..], &few].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    let lines = lines(&stdout(&output));
+    let lines = json_lines(&stdout(&output));
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for line in &lines {
         *names.entry(line["bench"].as_str().unwrap()).or_default() += 1;
@@ -45,7 +44,7 @@ fn a_server_is_measured_and_gone_afterwards() {
     for target in summary["targets"].as_array().unwrap() {
         assert!(target["measured"].is_number() && target["met"].is_boolean(), "{target}");
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
 }
 
 #[test]
@@ -55,11 +54,11 @@ fn measurements_can_be_chosen() {
     let args = ["bench", "gateway", "--quick", "--events", "1000"];
     let output = promethean(dir.path(), &[&args[..], &only].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    let lines = lines(&stdout(&output));
+    let lines = json_lines(&stdout(&output));
     let names: Vec<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
     assert_eq!(
         names,
         ["publish_batch", "publish_batch", "publish_batch", "publish_batch", "single", "summary"]
     );
-    assert_eq!(std::fs::read_dir(dir.path().join("kept")).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(dir.path().join("kept")).unwrap().count(), 0, "files were left behind");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::served::Served;
+use super::running_server::RunningServer;
 use super::{promethean, stderr, stdout};
 
 /// A folder with these files.
@@ -20,7 +20,7 @@ fn files(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
-/// Runs it and gives the exit code and `rule where` of everything found.
+/// Runs `promethean lint`; returns the exit code and `rule where` of each finding.
 fn lint(dir: &Path, args: &[&str]) -> (i32, BTreeSet<String>) {
     let output = promethean(dir, &[&["lint", "--json"], args].concat());
     let code = output.status.code().unwrap();
@@ -52,7 +52,7 @@ const NARROWER: &str =
     r#"{"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a", "b"]}"#;
 
 #[test]
-fn what_is_fine_is_fine() {
+fn correct_files_have_no_findings() {
     let dir = files(&[
         ("c.toml", "schemas = \"s\"\n[topics.\"orders.placed\"]\nschema = \"required\"\n"),
         ("s/orders.placed/v1.json", OBJECT),
@@ -69,7 +69,7 @@ fn what_is_fine_is_fine() {
 }
 
 #[test]
-fn names_of_topics() {
+fn wrong_topic_names_are_found() {
     let long = "a.".repeat(86);
     let config = format!(
         "schemas = \"s\"\n[topics.\"Orders\"]\n[topics.\"a..b\"]\n[topics.\"a.dlq\"]\n[topics.\"{long}a\"]\n"
@@ -100,7 +100,7 @@ fn names_of_topics() {
 }
 
 #[test]
-fn configurations() {
+fn wrong_configurations_are_found() {
     let dir = files(&[
         (
             "unknown.toml",
@@ -135,7 +135,7 @@ fn configurations() {
 }
 
 #[test]
-fn schemas_and_programs() {
+fn wrong_schemas_and_programs_are_found() {
     let dir = files(&[
         (
             "c.toml",
@@ -177,7 +177,7 @@ fn schemas_and_programs() {
         "schema_file s/jq.bad/v01.json",
     ];
     expect(dir.path(), &["--config", "c.toml"], 1, &expected);
-    // What no rule knows of, a server in memory finds.
+    // Mistakes that no rule finds are found by the trial in memory.
     let dir = files(&[
         ("s/a.b/v1.json", OBJECT),
         ("s/a.b/v2.json", OBJECT),
@@ -189,11 +189,11 @@ fn schemas_and_programs() {
 }
 
 #[test]
-fn a_server_is_asked_if_it_is_named() {
+fn a_named_server_is_checked() {
     let dir = files(&[("s/orders.placed/v1.json", OBJECT), ("s/orders.placed/v2.json", WIDER)]);
-    let server = Served::start(dir.path(), &[]);
+    let server = RunningServer::in_memory(dir.path(), &[]);
     server.ask("POST", "/schemas/orders.placed", WIDER);
-    // What comes with the request is filtered at the door; a batch says all of an event itself.
+    // Headers of a request are filtered by the server; the lines of a batch can carry any header.
     let event =
         r#"{"payload": {"a": 1}, "opts": {"headers": {"x-a": "1", "Trace": "2", "traceparent": "3"}}}"#;
     server.ask("POST", "/publish/orders.placed/batch", event);
@@ -224,14 +224,14 @@ fn a_server_is_asked_if_it_is_named() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_no_finding() {
+fn missing_inputs_are_errors_not_findings() {
     let dir = files(&[]);
     let refused = |args: &[&str], reason: &str| {
         let output = promethean(dir.path(), &[&["lint"], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(stderr(&output).contains(reason), "{args:?}: {}", stderr(&output));
     };
-    refused(&[], "nothing to look at");
+    refused(&[], "nothing to check");
     refused(&["--config", "none.toml"], "no file `none.toml`");
     refused(&["--schemas", "none"], "`none`");
     refused(&["--server", "http://127.0.0.1:1"], "cannot reach");

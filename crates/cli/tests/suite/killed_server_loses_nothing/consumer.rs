@@ -1,4 +1,4 @@
-//! A client that acks everything it is given, and wants to hear that each ack is durable.
+//! A client that acks every event and waits for the answer that the ack is durable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ pub(super) async fn run(shared: Arc<Shared>, number: usize) {
         let mut waiting = BTreeSet::new();
         consume(&shared, &mut client, &topic, &group, &mut waiting).await;
         let lost = waiting.into_iter().map(|id| (group.clone(), topic.clone(), id));
-        shared.book.lock().unwrap().unanswered(lost);
+        shared.deliveries.lock().unwrap().unanswered(lost);
     }
 }
 
-/// Until the connection is over. `waiting` are the acks that are not answered.
+/// Consumes until the connection ends. `waiting` holds the ids of unanswered acks.
 async fn consume(
     shared: &Shared,
     client: &mut Client,
@@ -27,7 +27,7 @@ async fn consume(
     group: &str,
     waiting: &mut BTreeSet<String>,
 ) -> Option<()> {
-    // Every kill costs an attempt, and none of them is the event's fault.
+    // Each kill uses up an attempt, so the default number would not be enough.
     let opts = json!({"from": "earliest", "maxInFlight": 20, "maxAttempts": 100});
     let subscribe = json!({"op": "SUBSCRIBE", "topic": topic, "group": group, "opts": opts});
     client.send(&subscribe).await;
@@ -39,18 +39,18 @@ async fn consume(
         match frame["op"].as_str() {
             Some("EVENT") => {
                 let id = frame["event"]["id"].as_str().unwrap();
-                shared.book.lock().unwrap().delivered(&name(id), client.epoch);
+                shared.deliveries.lock().unwrap().delivered(&name(id), client.epoch);
                 waiting.insert(id.to_owned());
                 let ack = json!({"op": "ACK", "topic": topic, "group": group, "id": id, "corr": id});
                 client.send(&ack).await;
             }
             Some("OK") => {
                 let id = frame["corr"].as_str().unwrap();
-                assert!(waiting.remove(id), "an answer to nothing: {frame}");
+                assert!(waiting.remove(id), "an answer without an ack: {frame}");
                 assert_eq!(frame.get("stale"), None, "{frame}");
-                shared.book.lock().unwrap().acked(name(id), client.epoch);
+                shared.deliveries.lock().unwrap().acked(name(id), client.epoch);
             }
-            // It stops: the ack may or may not be in its last commit.
+            // The server stops: the ack may or may not be in its last commit.
             Some("ERR") if frame["code"] == "closed" => {}
             _ => panic!("{frame}"),
         }

@@ -1,18 +1,18 @@
 //! `promethean bench publish` and `promethean bench subscribe`.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
-use super::bench::lines;
-use super::{promethean, stderr, stdout};
+use super::running_server::RunningServer;
+use super::{json_lines, promethean, stderr, stdout};
 
-/// The only line, after checking that it has exactly these fields and a number in each.
+/// The only line of output; it must have exactly these fields, in this order, with a number in each.
 fn figures(dir: &Path, args: &[&str], fields: &[&str]) -> Value {
     let output = promethean(dir, args);
     assert!(output.status.success(), "{}", stderr(&output));
-    let mut lines = lines(&stdout(&output));
+    let mut lines = json_lines(&stdout(&output));
     assert_eq!(lines.len(), 1);
     let line = lines.remove(0);
     let text = stdout(&output);
@@ -35,7 +35,7 @@ fn a_bus_inside_the_process_is_measured_on_either_store() {
         let line = figures(dir.path(), &args, &RECEIVED);
         assert_eq!(line["n"], 300);
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
 }
 
 #[test]
@@ -46,44 +46,20 @@ fn the_number_and_the_topic_may_come_from_the_environment() {
         command.current_dir(dir.path()).args(["bench", "publish"]).env("N", "7").env("TOPIC", topic);
         command.output().unwrap()
     };
-    assert_eq!(lines(&stdout(&run("a.b")))[0]["published"], 7);
+    assert_eq!(json_lines(&stdout(&run("a.b")))[0]["published"], 7);
     let refused = run("no spaces");
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-}
-
-/// Killed at the end of a test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A server with a token, and its address.
-fn serve(dir: &Path) -> (Server, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_promethean"))
-        .current_dir(dir)
-        .args(["serve", "--listen", "127.0.0.1:0", "--token", "let me in"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = child.stderr.take().unwrap();
-    let server = Server(child);
-    let line = std::io::BufRead::lines(std::io::BufReader::new(said)).next().unwrap().unwrap();
-    let address = line.split(&[' ', ';']).find(|word| word.starts_with("127.0.0.1:")).unwrap();
-    (server, format!("ws://{address}/"))
 }
 
 #[test]
 fn a_server_is_measured_over_the_wire() {
     let dir = tempfile::tempdir().unwrap();
-    let (_server, url) = serve(dir.path());
+    let server = RunningServer::start(dir.path(), &["--token", "let me in"]);
+    let url = format!("ws://{}/", server.address());
     let to = ["--url", url.as_str(), "--token", "let me in"];
     let publish = [&["bench", "publish", "--n", "200", "--window", "32"][..], &to].concat();
     assert_eq!(figures(dir.path(), &publish, &PUBLISHED)["published"], 200);
-    // Twice: what earlier runs left in the topic does not count.
+    // Twice, because events of earlier runs in the topic must not count.
     for _ in 0..2 {
         let subscribe = [&["bench", "subscribe", "--n", "200"][..], &to].concat();
         assert_eq!(figures(dir.path(), &subscribe, &RECEIVED)["n"], 200);

@@ -26,7 +26,7 @@ fn open(data: &Path) -> Log {
     Log::open(args).unwrap().0
 }
 
-/// A data directory `data` with one topic, left open.
+/// A data directory `data` with one topic; the log is still open.
 fn filled(dir: &Path) -> Log {
     let log = open(&dir.join("data"));
     let topic = log.topic_or_create(&"orders.placed".parse().unwrap()).unwrap();
@@ -105,7 +105,7 @@ fn a_directory_in_use_is_left_alone() {
 }
 
 #[test]
-fn what_is_no_data_directory_stays_as_it_is() {
+fn other_directories_are_refused_and_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     for data in ["missing", "."] {
         let output = promethean(dir.path(), &["verify", "--data", data]);
@@ -116,7 +116,7 @@ fn what_is_no_data_directory_stays_as_it_is() {
 }
 
 #[test]
-fn state_is_looked_at_where_there_is_some() {
+fn state_is_verified_if_there_is_any() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

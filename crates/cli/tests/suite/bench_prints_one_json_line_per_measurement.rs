@@ -1,15 +1,8 @@
-//! `promethean bench` at its smallest.
+//! `promethean bench log`, `bus` and `schema` with the smallest load.
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use super::{promethean, stderr, stdout};
-
-/// The objects of a run, one per line.
-pub(crate) fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
+use super::{json_lines, promethean, stderr, stdout};
 
 #[test]
 fn prints_json_lines_and_cleans_up() {
@@ -17,7 +10,7 @@ fn prints_json_lines_and_cleans_up() {
     let args = ["bench", "log", "--quick", "--events", "2000", "--publishers", "4", "--topics", "1,10"];
     let output = promethean(dir.path(), &args);
     assert!(output.status.success(), "{}", stderr(&output));
-    let lines = lines(&stdout(&output));
+    let lines = json_lines(&stdout(&output));
     let names: BTreeSet<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
     let expected = ["append", "checkpoint", "lookup", "memory", "raw", "read", "reopen", "single", "summary"];
     assert_eq!(names, BTreeSet::from(expected));
@@ -29,7 +22,7 @@ fn prints_json_lines_and_cleans_up() {
     for target in summary["targets"].as_array().unwrap() {
         assert!(target["measured"].is_number() && target["met"].is_boolean(), "{target}");
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
 }
 
 #[test]
@@ -52,7 +45,7 @@ fn the_bus_is_measured_beside_the_log() {
     args.extend(few);
     let output = promethean(dir.path(), &args);
     assert!(output.status.success(), "{}", stderr(&output));
-    let lines = lines(&stdout(&output));
+    let lines = json_lines(&stdout(&output));
     let names: BTreeSet<&str> = lines.iter().map(|line| line["bench"].as_str().unwrap()).collect();
     let expected =
         ["append", "drain", "groups", "idle", "latency", "publish", "publish_to_ack", "summary", "topics"];
@@ -65,7 +58,7 @@ fn the_bus_is_measured_beside_the_log() {
     for target in summary["targets"].as_array().unwrap() {
         assert!(target["measured"].is_number() && target["met"].is_boolean(), "{target}");
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
 }
 
 #[test]
@@ -73,10 +66,10 @@ fn schemas_are_measured_beside_publishing_without() {
     let dir = tempfile::tempdir().unwrap();
     let output = promethean(dir.path(), &["bench", "schema", "--events", "2000"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let lines = lines(&stdout(&output));
+    let lines = json_lines(&stdout(&output));
     let steps: Vec<&str> = lines.iter().filter_map(|line| line["step"].as_str()).collect();
     assert_eq!(steps, ["parse", "validate", "prepare", "publish"]);
     assert!(lines[2]["us_with"].as_f64().unwrap() > lines[2]["us_without"].as_f64().unwrap(), "{}", lines[2]);
     assert_eq!((&lines[4]["bench"], &lines[4]["of"]), (&"summary".into(), &2.into()));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
 }

@@ -1,4 +1,4 @@
-//! The server is killed under load, or told to stop, and nothing that it promised is lost.
+//! The server is killed or stopped under load, and no acknowledged publish or ack is lost.
 
 mod consumer;
 mod publisher;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
 
-use self::server::Server;
+use self::server::KillableServer;
 use self::shared::Shared;
 
 const TOPICS: usize = 4;
@@ -36,7 +36,7 @@ fn group(number: usize) -> String {
     format!("g{}", number / TOPICS % GROUPS)
 }
 
-/// Looks again and again, since what is waited for happens in other processes.
+/// Polls until a condition holds, because it depends on other processes.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let mut often = tokio::time::interval(Duration::from_millis(10));
     let all = async {
@@ -44,7 +44,9 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             often.tick().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(120), all).await.unwrap_or_else(|_| panic!("too long: {what}"));
+    tokio::time::timeout(Duration::from_secs(120), all)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long: {what}"));
 }
 
 struct Load {
@@ -53,7 +55,7 @@ struct Load {
     consumers: JoinSet<()>,
 }
 
-async fn start_load(server: &Server) -> Load {
+async fn start_load(server: &KillableServer) -> Load {
     let shared = Arc::new(Shared::new(server.address));
     let (mut publishers, mut consumers) = (JoinSet::new(), JoinSet::new());
     for number in 0..PUBLISHERS {
@@ -74,8 +76,8 @@ impl Load {
         until("publishes are acknowledged", reached).await;
     }
 
-    /// Stops publishing, and returns when all groups have everything.
-    async fn finish(mut self, server: &Server) -> Arc<Shared> {
+    /// Stops publishing, and waits until all groups have acked every event.
+    async fn finish(mut self, server: &KillableServer) -> Arc<Shared> {
         self.shared.done.store(true, Ordering::Relaxed);
         while let Some(ended) = self.publishers.join_next().await {
             ended.unwrap();
@@ -89,8 +91,8 @@ impl Load {
                     return false;
                 }
             }
-            // The server has them; do those who sent them know?
-            self.shared.book.lock().unwrap().waiting == 0
+            // The server has all acks; the clients must have their answers too.
+            self.shared.deliveries.lock().unwrap().waiting == 0
         };
         until("all groups have everything", drained).await;
         self.consumers.shutdown().await;
@@ -98,8 +100,8 @@ impl Load {
     }
 }
 
-/// What the server gives out of a topic.
-async fn export(server: &Server, topic: &str) -> ObservedTopic {
+/// Reads a whole topic from the server.
+async fn export(server: &KillableServer, topic: &str) -> ObservedTopic {
     #[derive(Deserialize)]
     struct Event {
         id: String,
@@ -114,8 +116,8 @@ async fn export(server: &Server, topic: &str) -> ObservedTopic {
     ObservedTopic { events: text.lines().map(read).collect(), ..ObservedTopic::default() }
 }
 
-/// Everything that was promised, against what is there.
-async fn check(server: &Server, shared: &Shared) {
+/// Checks that every acknowledged publish is in its topic once, and every answered ack was kept.
+async fn check(server: &KillableServer, shared: &Shared) {
     let mut observed = ObservedTopics::new();
     for number in 0..TOPICS {
         observed.insert(topic(number), export(server, &topic(number)).await);
@@ -126,12 +128,17 @@ async fn check(server: &Server, shared: &Shared) {
         let path = format!("/dlq?topic={}&group={}", topic(number), group(number));
         assert_eq!(server.get(&path).await, "{\"letters\":[]}");
     }
-    let book = shared.book.lock().unwrap();
-    assert!(book.repeated.is_empty(), "{}: {:#?}", book.repeated.len(), book.repeated.first());
+    let deliveries = shared.deliveries.lock().unwrap();
+    assert!(
+        deliveries.repeated.is_empty(),
+        "{}: {:#?}",
+        deliveries.repeated.len(),
+        deliveries.repeated.first()
+    );
     for number in 0..TOPICS * GROUPS {
         let (topic, group) = (topic(number), group(number));
         let there: BTreeSet<&str> = observed[&topic].events.iter().map(|event| event.id.as_str()).collect();
-        let settled = book.settled(&group, &topic);
+        let settled = deliveries.settled(&group, &topic);
         let missing: Vec<_> = there.difference(&settled).collect();
         assert!(missing.is_empty(), "{group} on {topic} never acked {missing:?}");
         let invented: Vec<_> = settled.difference(&there).collect();
@@ -140,15 +147,15 @@ async fn check(server: &Server, shared: &Shared) {
 }
 
 #[tokio::test]
-async fn killed_under_load_it_loses_nothing_and_repeats_nothing_acked() {
+async fn a_killed_server_loses_nothing_and_repeats_nothing_acked() {
     let run = async {
-        let mut server = Server::start().await;
+        let mut server = KillableServer::start().await;
         let load = start_load(&server).await;
         for _ in 0..KILLS {
             load.acknowledged(BETWEEN_KILLS).await;
             server.kill();
             load.shared.epoch.fetch_add(1, Ordering::SeqCst);
-            server.again().await;
+            server.restart().await;
         }
         load.acknowledged(BETWEEN_KILLS).await;
         let shared = load.finish(&server).await;
@@ -161,24 +168,23 @@ async fn killed_under_load_it_loses_nothing_and_repeats_nothing_acked() {
 }
 
 #[tokio::test]
-async fn told_to_stop_it_says_goodbye_and_loses_nothing() {
+async fn a_stopped_server_closes_its_connections_and_loses_nothing() {
     let run = async {
-        let mut server = Server::start().await;
+        let mut server = KillableServer::start().await;
         let load = start_load(&server).await;
         load.acknowledged(BETWEEN_KILLS).await;
-        // Ten seconds are what it has; `terminate` waits no longer.
         assert!(server.terminate().await.success());
         load.shared.epoch.fetch_add(1, Ordering::SeqCst);
         let all = (PUBLISHERS + CONSUMERS) as u64;
         let (goodbyes, broken) = (&load.shared.goodbyes, &load.shared.broken);
         let over = async || goodbyes.load(Ordering::Relaxed) + broken.load(Ordering::Relaxed) >= all;
         until("every connection is over", over).await;
-        assert_eq!(broken.load(Ordering::Relaxed), 0, "some were not told");
-        server.again().await;
+        assert_eq!(broken.load(Ordering::Relaxed), 0, "some connections ended without a close frame");
+        server.restart().await;
         load.acknowledged(BETWEEN_KILLS).await;
         let shared = load.finish(&server).await;
         let doubled = shared.doubled.load(Ordering::Relaxed);
-        assert_eq!(doubled, 0, "what was written was answered before the goodbye");
+        assert_eq!(doubled, 0, "every publish is answered before the connection is closed");
         assert_eq!(shared.goodbyes.load(Ordering::Relaxed), all);
         check(&server, &shared).await;
         assert!(server.terminate().await.success());

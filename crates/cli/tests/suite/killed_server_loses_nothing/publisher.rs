@@ -1,4 +1,4 @@
-//! A client that publishes, each event with an id of its own until it is acknowledged.
+//! A client that publishes each event with its own id until it is acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub(super) async fn run(shared: Arc<Shared>, number: usize) {
     }
 }
 
-/// Whether it was acknowledged; if not, the connection is of no more use.
+/// Returns whether the event was acknowledged; if not, the connection is over.
 async fn publish(shared: &Shared, client: &mut Client, number: usize, id: &str) -> bool {
     let payload = json!({"by": number, "id": id});
     let invocation = Invocation {
@@ -45,7 +45,7 @@ async fn publish(shared: &Shared, client: &mut Client, number: usize, id: &str) 
             shared.doubled.fetch_add(u64::from(answer["duplicate"] == true), Ordering::Relaxed);
             true
         }
-        // It stops, and has not taken this.
+        // The server stops and has refused the event.
         Some(answer) if answer["code"] == "closed" => {
             shared.ledger.record_fail(op);
             let end: Option<Value> = client.next(shared).await;

@@ -1,4 +1,4 @@
-//! The server as a process.
+//! A server process that can be killed and started again on its data.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::super::own_address;
 use super::until;
 
-pub(super) struct Server {
+pub(super) struct KillableServer {
     dir: TempDir,
     pub(super) address: SocketAddr,
     child: Child,
@@ -23,10 +23,10 @@ fn spawn(dir: &TempDir, address: SocketAddr) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// The body of an answer, if there is one.
+/// The body of an answer with status 200.
 async fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.ok()?;
-    // HTTP/1.0 ends an answer by closing, so that nothing has to be taken apart.
+    // With HTTP/1.0 the body ends with the connection, so it needs no parsing.
     stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await.ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.ok()?;
@@ -34,7 +34,7 @@ async fn get(address: SocketAddr, path: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.trim_end().to_owned())
 }
 
-impl Server {
+impl KillableServer {
     pub(super) async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let address = own_address();
@@ -47,19 +47,19 @@ impl Server {
         until("the server is ready", async || get(self.address, "/ready").await.is_some()).await;
     }
 
-    /// Starts it on the same data.
-    pub(super) async fn again(&mut self) {
+    /// Starts the server on the same data.
+    pub(super) async fn restart(&mut self) {
         self.child = spawn(&self.dir, self.address);
         self.ready().await;
     }
 
-    /// Ends the process at once.
+    /// Kills the process.
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to end, which it has ten seconds for; a busy machine may take longer.
+    /// Sends SIGTERM and waits for the end, which takes at most ten seconds unless the machine is busy.
     pub(super) async fn terminate(&mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -80,8 +80,8 @@ impl Server {
     }
 }
 
-/// A test that fails leaves no server behind.
-impl Drop for Server {
+/// Kills the server, also when a test fails.
+impl Drop for KillableServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! `promethean token`.
+//! `promethean token new`, `hash` and `check`.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{} {}", stdout(output), stderr(output)))
 }
 
-/// With something on standard input.
+/// Runs the binary with text on standard input.
 fn piped(dir: &Path, args: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
     command.current_dir(dir).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -100,7 +100,7 @@ fn a_signed_token_needs_no_entry() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn wrong_arguments_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("open.toml"), "").unwrap();
     let refused = |args: &[&str], reason: &str| {

@@ -2,66 +2,34 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
 
-use super::{own_address, promethean, stderr, stdout};
+use super::running_server::RunningServer;
+use super::{promethean, stderr, stdout};
 
 const ONE: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#;
 const WIDER: &str =
     r#"{"type":"object","properties":{"n":{"type":"number"}},"required":["n"],"additionalProperties":false}"#;
 const OTHER: &str = r#"{"type":"object","properties":{"count":{"type":"integer"}},"required":["count"]}"#;
 
-/// A server on memory, ended with the test.
-struct Server {
-    child: Child,
-    url: String,
+/// Starts a server with this configuration.
+fn start(dir: &Path, config: &str) -> RunningServer {
+    fs::write(dir.join("c.toml"), config).unwrap();
+    RunningServer::start(dir, &["--config", "c.toml"])
 }
 
-impl Server {
-    fn start(dir: &Path, config: &str) -> Self {
-        fs::write(dir.join("c.toml"), config).unwrap();
-        let address = own_address();
-        let child = Command::new(env!("CARGO_BIN_EXE_promethean"))
-            .current_dir(dir)
-            .args(["serve", "--config", "c.toml", "--listen", &address.to_string()])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { child, url: format!("http://{address}") };
-        // Each try is a process of its own, which takes some milliseconds.
-        let ready = (0..2_000).any(|_| server.schema(dir, &["list"]).status.success());
-        assert!(ready, "the server does not start");
-        server
-    }
-
+impl RunningServer {
     fn schema(&self, dir: &Path, args: &[&str]) -> Output {
-        let mut all = vec!["schema"];
-        all.extend(args);
-        all.extend(["--server", &self.url]);
-        promethean(dir, &all)
+        promethean(dir, &[&["schema"], args, &["--server", &self.url()]].concat())
     }
 
-    /// What it prints, if it exits as it should.
+    /// The output of `promethean schema`, which must exit with `code`.
     fn says(&self, dir: &Path, args: &[&str], code: i32) -> String {
         let output = self.schema(dir, args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {} {}", stdout(&output), stderr(&output));
         stdout(&output)
-    }
-
-    fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-/// A test that fails leaves no server behind.
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -74,7 +42,7 @@ fn schemas_are_added_shown_compared_and_deleted() {
     {
         fs::write(dir.join(name), text).unwrap();
     }
-    let server = Server::start(dir, "store = \"memory\"");
+    let server = start(dir, "store = \"memory\"");
     assert!(server.says(dir, &["add", "t", "one.json"], 0).contains("version 1"));
     assert!(server.says(dir, &["add", "t", "one.json"], 0).contains("already"));
     assert!(server.says(dir, &["check", "t", "wider.json"], 0).contains("compatible"));
@@ -95,7 +63,7 @@ fn schemas_are_added_shown_compared_and_deleted() {
     assert!(server.says(dir, &["delete", "t", "5"], 0).contains("gone"));
     let json = server.says(dir, &["list", "t", "--json"], 0);
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["versions"][0]["version"], 1);
-    // What cannot be done says why, with another code.
+    // Requests that cannot be done exit with another code and a reason.
     let failed = server.schema(dir, &["show", "t", "5"]);
     assert_eq!(failed.status.code(), Some(2));
     assert!(stderr(&failed).contains("unknown_schema"), "{}", stderr(&failed));
@@ -137,15 +105,15 @@ fn a_folder_is_applied_at_every_start() {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("v1.json"), ONE).unwrap();
     let config = "data = \"data\"\nschemas = \"schemas\"\n[topics.t]\ncompat = \"none\"\n";
-    let server = Server::start(dir, config);
+    let server = start(dir, config);
     assert_eq!(server.says(dir, &["list"], 0), "t  v1  1 version(s)\n");
     server.stop();
     fs::write(folder.join("v2.json"), OTHER).unwrap();
     fs::write(folder.join("v1-to-v2.jq"), "{count: .n}").unwrap();
-    let server = Server::start(dir, config);
+    let server = start(dir, config);
     assert_eq!(server.says(dir, &["list"], 0), "t  v2  2 version(s)\n");
     server.stop();
-    // A version that is registered cannot be another one all of a sudden.
+    // The schema of a registered version must not change.
     fs::write(folder.join("v1.json"), WIDER).unwrap();
     let refused = promethean(dir, &["serve", "--config", "c.toml", "--listen", "127.0.0.1:0"]);
     assert!(!refused.status.success());
