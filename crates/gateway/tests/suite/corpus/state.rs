@@ -7,7 +7,7 @@ use promethean_bus::subscription::Subscribe;
 use promethean_delivery::Subject;
 use promethean_model::TopicSettings;
 
-use super::super::ws::world::World;
+use crate::suite::world::World;
 
 /// The event that the cases know by its id.
 const KNOWN: &str = "00000000-0000-7000-8000-000000000001";
