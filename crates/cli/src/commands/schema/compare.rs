@@ -55,8 +55,9 @@ fn compared(
     directions: &[CompatDirection],
     undeclared: UndeclaredArg,
 ) -> Vec<(CompatDirection, CompatReport)> {
-    let check =
-        |direction: &CompatDirection| (*direction, compat::check(old, new, *direction, undeclared.undeclared()));
+    let check = |direction: &CompatDirection| {
+        (*direction, compat::check(old, new, *direction, undeclared.undeclared()))
+    };
     directions.iter().map(check).collect()
 }
 
