@@ -20,7 +20,7 @@ const QUARTERS: [u64; 3] = [0, 2, 3];
 pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     let (log, _) = data_dir::open(bench.scratch.kept(), LogOptions::default())?;
     let ours = log.topics().iter().all(|topic| topic.name().as_str().starts_with("bench."));
-    ensure!(ours, "the directory holds topics of someone else: give `--data` another one");
+    ensure!(ours, "the directory holds topics that no bench made; give `--data` another one");
     let load = Load { batch_events: 16, ..bench.load() };
     let topics = load::topics(&log, "read", 1, load)?;
     publish(&log, &topics, load)?;

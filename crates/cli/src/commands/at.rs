@@ -15,8 +15,10 @@ use crate::remote::{Remote, ServerArgs, block_on, escape};
 /// The flags of `promethean at`.
 #[derive(Debug, Args)]
 pub(crate) struct AtArgs {
+    /// The topic
     #[arg(required_unless_present = "collection")]
     topic: Option<TopicName>,
+    /// The key
     #[arg(required_unless_present = "collection")]
     key: Option<String>,
     /// Print all documents of a collection that keeps its history, instead of one key of a topic

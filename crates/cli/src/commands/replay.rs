@@ -48,7 +48,7 @@ pub(crate) struct ReplayArgs {
     /// Start at this offset
     #[arg(long, value_name = "N", default_value_t = 0)]
     offset: u64,
-    /// Keep the place in this file, and go on from there if it exists
+    /// Keep the position in this file, and continue from it if the file exists
     #[arg(long, value_name = "FILE", conflicts_with = "offset")]
     resume: Option<PathBuf>,
     /// Only count what would be published

@@ -44,7 +44,8 @@ pub(crate) struct ServeArgs {
     /// Read more settings from this file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Accept only clients that send this token [env: PROMETHEAN_TOKEN]
+    /// Accept clients that send this token, which allows everything; without a token clients are refused [env:
+    /// PROMETHEAN_TOKEN]
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// Serve other machines without authentication: every client may do everything

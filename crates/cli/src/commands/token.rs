@@ -46,13 +46,13 @@ pub(crate) struct NewArgs {
     /// Create a JSON web token, signed with HS256, which needs no entry in the configuration
     #[arg(long, requires = "secret_file")]
     jwt: bool,
-    /// The secret that signs it, at least 32 bytes
+    /// The file with the secret that signs the JSON web token, at least 32 bytes
     #[arg(long, value_name = "FILE", requires = "jwt")]
     secret_file: Option<PathBuf>,
-    /// Its `iss`
+    /// The issuer (`iss`) of the JSON web token
     #[arg(long, requires = "jwt")]
     issuer: Option<String>,
-    /// Its `aud`; can be given several times
+    /// The audience (`aud`) of the JSON web token; can be given several times
     #[arg(long, requires = "jwt")]
     audience: Vec<String>,
     /// Print one JSON object
