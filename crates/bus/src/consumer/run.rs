@@ -52,7 +52,7 @@ where
 
     /// Runs until it is told to stop, the bus closes or the subscription ends.
     pub(super) async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<(), BusError> {
-        let mut shutdown = self.subscription.link.groups.base.shutdown.subscribe();
+        let mut shutdown = self.subscription.membership.groups.base.shutdown.subscribe();
         let result = loop {
             self.ack();
             // No more than can begin at once: what waits is better in the inbox, where it can be revoked.
@@ -120,8 +120,8 @@ where
         let mut leases = std::mem::take(&mut self.handled);
         // Those of one topic are acked together.
         leases.sort_by(|a, b| a.event.topic.cmp(&b.event.topic));
-        let link = Arc::clone(&self.subscription.link);
-        self.acking = Some(Box::pin(async move { link.ack(&leases).await }));
+        let membership = Arc::clone(&self.subscription.membership);
+        self.acking = Some(Box::pin(async move { membership.ack(&leases).await }));
     }
 
     /// An ack that failed leaves its events to be delivered again; if the group cannot go on, the subscription ends.

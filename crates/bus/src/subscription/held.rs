@@ -76,7 +76,7 @@ impl Drop for Held {
 impl Subscription {
     /// Says that leases will be kept, so that [`super::SubscriptionItem::Over`] tells which of them are over.
     pub fn keep(&self) {
-        self.link.inbox.keep();
+        self.membership.inbox.keep();
     }
 
     /// Keeps a lease. It counts as in flight to a socket while it is kept.
@@ -87,8 +87,8 @@ impl Subscription {
 
     /// Finishes events; that becomes durable soon. Never waits: there are no more such letters than leases.
     pub fn ack_held(&self, held: &[Held]) {
-        self.link.observe_latency(held);
-        let member = self.link.member;
+        self.membership.observe_latency(held);
+        let member = self.membership.member;
         for (owner, leases) in by_owner(held) {
             // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
             let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Ack { member, leases, reply: None }));
@@ -100,8 +100,8 @@ impl Subscription {
         &self,
         held: &[Held],
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        self.link.observe_latency(held);
-        Arc::clone(&self.link).answers(self.link.ask_now(held, OwnerRequest::Ack))
+        self.membership.observe_latency(held);
+        Arc::clone(&self.membership).answers(self.membership.ask_now(held, OwnerRequest::Ack))
     }
 
     /// Gives events back, which is told to the group now: they are delivered again after `delay_ms`, or after the
@@ -111,8 +111,9 @@ impl Subscription {
         held: &[Held],
         delay_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked = self.link.ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, delay_ms));
-        Arc::clone(&self.link).answers(asked)
+        let asked =
+            self.membership.ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, delay_ms));
+        Arc::clone(&self.membership).answers(asked)
     }
 
     /// Keeps events for `by_ms` more, at least 1000, or for another ack timeout.
@@ -121,8 +122,9 @@ impl Subscription {
         held: &[&Held],
         by_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked = self.link.ask_now(held, |member, leases| OwnerRequest::Extend(member, leases, by_ms));
-        Arc::clone(&self.link).answers(asked)
+        let asked =
+            self.membership.ask_now(held, |member, leases| OwnerRequest::Extend(member, leases, by_ms));
+        Arc::clone(&self.membership).answers(asked)
     }
 }
 

@@ -42,7 +42,7 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     let Inside { entered, row, pass } = groups.base.run_to_end(entering).await?;
     let name = name_of(&request.member, &row)?;
     let terms = Arc::new(MemberTerms::new(groups, &request.member, row));
-    let link = Arc::new(Membership {
+    let membership = Arc::new(Membership {
         credit: terms.allowance.credit.clone(),
         groups: Arc::clone(groups),
         group: request.group.clone(),
@@ -55,32 +55,32 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         left: tokio::sync::Notify::new(),
     });
     if let Some(backlog) = &request.member.backlog {
-        backlog.attach(&link);
+        backlog.attach(&membership);
     }
     // From here on dropping it leaves whatever was joined.
     let mut subscription = Subscription {
-        link: Arc::clone(&link),
+        membership: Arc::clone(&membership),
         leaving: Leaving::Released,
         entered: Mutex::new(Some(entered)),
     };
     match &request.subject {
-        Subject::Topic(topic) => terms.join(&link, topic).await?,
-        Subject::Pattern(pattern) => join_pattern(groups, &link, &terms, pattern).await?,
+        Subject::Topic(topic) => terms.join(&membership, topic).await?,
+        Subject::Pattern(pattern) => join_pattern(groups, &membership, &terms, pattern).await?,
     }
     // A deletion of the topic finds its owner from here on.
     drop(pass);
-    if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &link.name) {
-        let epoch = reserve_epochs(groups, &link).await?;
+    if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &membership.name) {
+        let epoch = reserve_epochs(groups, &membership).await?;
         let joining = Joining {
             member: name.clone(),
-            session: link.member,
+            session: membership.member,
             liveness: request.member.liveness,
             meta: request.member.meta.clone(),
         };
-        let member = PartitionMember { joining, inbox: Arc::clone(&link.inbox), partitions, epoch };
-        groups.coordinators.join(&link.key(), member, groups.base.now())?;
-        for owner in link.owners() {
-            groups.coordinators.attach(&link.key(), &owner);
+        let member = PartitionMember { joining, inbox: Arc::clone(&membership.inbox), partitions, epoch };
+        groups.coordinators.join(&membership.key(), member, groups.base.now())?;
+        for owner in membership.owners() {
+            groups.coordinators.attach(&membership.key(), &owner);
         }
         if request.member.liveness == Liveness::Heartbeat {
             groups.coordinators.keep_ticking(groups);
@@ -154,24 +154,25 @@ impl MemberTerms {
         Self { row, limits, allowance }
     }
 
-    async fn join(&self, link: &Arc<Membership>, topic: &TopicName) -> Result<(), BusError> {
-        let groups = &link.groups;
-        let wanted = WantedOwner { topic: topic.clone(), group: link.group.clone(), row: self.row.clone() };
+    async fn join(&self, membership: &Arc<Membership>, topic: &TopicName) -> Result<(), BusError> {
+        let groups = &membership.groups;
+        let wanted =
+            WantedOwner { topic: topic.clone(), group: membership.group.clone(), row: self.row.clone() };
         let (answer, answered) = oneshot::channel();
         {
             // Under the lock: a pause or a leave comes before this and is seen here, or after and reaches the owner.
-            let mut joined = link.joined();
+            let mut joined = membership.joined();
             if joined.left {
                 return Err(BusError::Closed);
             }
-            let joiner = NewMember {
-                member: link.member,
+            let new_member = NewMember {
+                member: membership.member,
                 limits: MemberLimits { paused: joined.paused, ..self.limits.clone() },
                 allowance: self.allowance.clone(),
-                inbox: Arc::clone(&link.inbox),
-                shared: matches!(link.subject, Subject::Pattern(_)).then(|| Arc::downgrade(link)),
+                inbox: Arc::clone(&membership.inbox),
+                shared: matches!(membership.subject, Subject::Pattern(_)).then(|| Arc::downgrade(membership)),
             };
-            let owner = groups.owners.send(groups, &wanted, OwnerMessage::Join(joiner, answer))?;
+            let owner = groups.owners.send(groups, &wanted, OwnerMessage::Join(new_member, answer))?;
             joined.owners.insert(topic.clone(), owner);
         }
         answered.await.unwrap_or(Err(BusError::Closed))
@@ -182,14 +183,14 @@ impl MemberTerms {
 /// listed, so none falls between.
 async fn join_pattern(
     groups: &Arc<Groups>,
-    link: &Arc<Membership>,
+    membership: &Arc<Membership>,
     terms: &Arc<MemberTerms>,
     pattern: &Pattern,
 ) -> Result<(), BusError> {
     let births = groups.topics.births.subscribe();
-    join_all(groups, link, terms, pattern).await?;
+    join_all(groups, membership, terms, pattern).await?;
     let watch = PatternWatch {
-        link: Arc::downgrade(link),
+        membership: Arc::downgrade(membership),
         terms: Arc::clone(terms),
         pattern: pattern.clone(),
         groups: Arc::clone(groups),
@@ -200,53 +201,61 @@ async fn join_pattern(
 
 async fn join_all(
     groups: &Arc<Groups>,
-    link: &Arc<Membership>,
+    membership: &Arc<Membership>,
     terms: &MemberTerms,
     pattern: &Pattern,
 ) -> Result<(), BusError> {
     for topic in groups.topics.matching(pattern).await? {
-        join_one(link, terms, &topic).await?;
+        join_one(membership, terms, &topic).await?;
     }
     Ok(())
 }
 
 /// Joins one topic of a pattern. One that is being deleted is no topic of it: should it be born again, that is told.
-async fn join_one(link: &Arc<Membership>, terms: &MemberTerms, topic: &TopicName) -> Result<(), BusError> {
-    if link.joined().owners.get(topic).is_some() {
+async fn join_one(
+    membership: &Arc<Membership>,
+    terms: &MemberTerms,
+    topic: &TopicName,
+) -> Result<(), BusError> {
+    if membership.joined().owners.get(topic).is_some() {
         return Ok(());
     }
-    match join_now(link, terms, topic).await {
+    match join_now(membership, terms, topic).await {
         Err(BusError::TopicDeleted { .. }) => {
-            link.joined().owners.remove(topic);
+            membership.joined().owners.remove(topic);
             Ok(())
         }
         joined => joined,
     }
 }
 
-async fn join_now(link: &Arc<Membership>, terms: &MemberTerms, topic: &TopicName) -> Result<(), BusError> {
+async fn join_now(
+    membership: &Arc<Membership>,
+    terms: &MemberTerms,
+    topic: &TopicName,
+) -> Result<(), BusError> {
     let _pass = {
         // Whoever deletes the group holds the lock too, and finds this member or all of its cursors.
-        let _lock = link.groups.locks.lock(&link.group).await;
-        if link.joined().left {
+        let _lock = membership.groups.locks.lock(&membership.group).await;
+        if membership.joined().left {
             return Err(BusError::Closed);
         }
-        let pass = TopicEntry::new(&link.groups.topics, topic)?;
-        cursor_for_newborn(&link.groups, &link.group, topic).await?;
+        let pass = TopicEntry::new(&membership.groups.topics, topic)?;
+        cursor_for_newborn(&membership.groups, &membership.group, topic).await?;
         pass
     };
-    terms.join(link, topic).await?;
-    if link.name.is_some()
-        && let Some(owner) = link.owners().into_iter().find(|owner| owner.topic == *topic)
+    terms.join(membership, topic).await?;
+    if membership.name.is_some()
+        && let Some(owner) = membership.owners().into_iter().find(|owner| owner.topic == *topic)
     {
-        link.groups.coordinators.attach(&link.key(), &owner);
+        membership.groups.coordinators.attach(&membership.key(), &owner);
     }
     Ok(())
 }
 
 /// Joins topics as they are born, while the subscription lives.
 struct PatternWatch {
-    link: Weak<Membership>,
+    membership: Weak<Membership>,
     terms: Arc<MemberTerms>,
     pattern: Pattern,
     groups: Arc<Groups>,
@@ -256,28 +265,30 @@ impl PatternWatch {
     async fn run(self, mut births: broadcast::Receiver<TopicName>) {
         loop {
             let born = {
-                let Some(link) = self.link.upgrade() else { return };
+                let Some(membership) = self.membership.upgrade() else { return };
                 let mut shutdown = self.groups.base.shutdown.subscribe();
                 tokio::select! {
-                    () = link.left.notified() => return,
+                    () = membership.left.notified() => return,
                     _ = shutdown.wait_for(|closing| *closing) => {
                         // Without topics there is no owner that would say so.
-                        link.inbox.end(BusError::Closed);
+                        membership.inbox.end(BusError::Closed);
                         return;
                     }
                     born = births.recv() => born,
                 }
             };
-            let Some(link) = self.link.upgrade() else { return };
+            let Some(membership) = self.membership.upgrade() else { return };
             let joined = match born {
-                Ok(topic) if self.pattern.matches(&topic) => join_one(&link, &self.terms, &topic).await,
+                Ok(topic) if self.pattern.matches(&topic) => join_one(&membership, &self.terms, &topic).await,
                 Ok(_) => Ok(()),
-                Err(RecvError::Lagged(_)) => join_all(&self.groups, &link, &self.terms, &self.pattern).await,
+                Err(RecvError::Lagged(_)) => {
+                    join_all(&self.groups, &membership, &self.terms, &self.pattern).await
+                }
                 Err(RecvError::Closed) => return,
             };
             if let Err(error) = joined {
                 // It would miss events without knowing: better that it starts anew.
-                link.inbox.end(error);
+                membership.inbox.end(error);
                 return;
             }
         }
@@ -285,14 +296,14 @@ impl PatternWatch {
 }
 
 /// The last epoch that may have been used before; those after it are put aside durably.
-async fn reserve_epochs(groups: &Groups, link: &Membership) -> Result<u64, BusError> {
-    let _lock = groups.locks.lock(&link.group).await;
-    let used = groups.coordinators.epoch(&link.key());
-    let last = require_group(groups, &link.group, &link.subject).await?;
+async fn reserve_epochs(groups: &Groups, membership: &Membership) -> Result<u64, BusError> {
+    let _lock = groups.locks.lock(&membership.group).await;
+    let used = groups.coordinators.epoch(&membership.key());
+    let last = require_group(groups, &membership.group, &membership.subject).await?;
     let needed = used.map_or(last.epoch, |used| used + EPOCHS_SPARE);
     if used.is_none() || needed > last.epoch {
         let row = GroupRow { epoch: last.epoch.max(needed) + EPOCHS_RESERVED, ..last.clone() };
-        let key = GroupKey::encode(&link.group, &link.subject);
+        let key = GroupKey::encode(&membership.group, &membership.subject);
         let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
         groups.base.store.commit(Batch::new().with(op)).await?;
     }

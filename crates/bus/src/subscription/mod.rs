@@ -23,7 +23,7 @@ use crate::groups::{
 /// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
 #[derive(Debug)]
 pub struct Subscription {
-    pub(crate) link: Arc<Membership>,
+    pub(crate) membership: Arc<Membership>,
     /// What a drop counts as.
     pub(crate) leaving: Leaving,
     /// Until it leaves.
@@ -39,7 +39,7 @@ pub struct Lease {
     pub attempt: u32,
     lease: LeaseRef,
     owner: Arc<ClaimOwner>,
-    link: Arc<Membership>,
+    membership: Arc<Membership>,
 }
 
 /// What a subscription is given.
@@ -75,12 +75,12 @@ impl Leased for Lease {
 impl Subscription {
     /// The group.
     pub fn group(&self) -> &GroupName {
-        &self.link.group
+        &self.membership.group
     }
 
     /// The topic or pattern as it was asked for.
     pub fn subject(&self) -> &Subject {
-        &self.link.subject
+        &self.membership.subject
     }
 
     /// Waits for the next events; their leases begin now. Cancel-safe.
@@ -100,20 +100,20 @@ impl Subscription {
 
     /// As [`Subscription::take`], for who looks at many subscriptions. The last one to look is woken.
     pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<SubscriptionItem, BusError>> {
-        let link = &self.link;
-        let item = match &link.lifter {
-            Some(lifter) => lifter.poll_take(link, cx, leases_max),
-            None => link.inbox.poll_take(cx, leases_max),
+        let membership = &self.membership;
+        let item = match &membership.lifter {
+            Some(lifter) => lifter.poll_take(membership, cx, leases_max),
+            None => membership.inbox.poll_take(cx, leases_max),
         };
         item.map_ok(|item| self.given(item))
     }
 
     /// What is there now, if anything. Events that are to be lifted are there once they are.
     pub fn try_take(&self, leases_max: usize) -> Option<Result<SubscriptionItem, BusError>> {
-        let link = &self.link;
-        let item = match &link.lifter {
-            Some(lifter) => lifter.try_take(link, leases_max),
-            None => link.inbox.take(leases_max),
+        let membership = &self.membership;
+        let item = match &membership.lifter {
+            Some(lifter) => lifter.try_take(membership, leases_max),
+            None => membership.inbox.take(leases_max),
         };
         item.map(|item| item.map(|item| self.given(item)))
     }
@@ -126,7 +126,7 @@ impl Subscription {
                     attempt: delivery.attempt,
                     lease: delivery.lease,
                     owner: Arc::clone(&owner),
-                    link: Arc::clone(&self.link),
+                    membership: Arc::clone(&self.membership),
                 };
                 SubscriptionItem::Leases(deliveries.into_iter().map(lease).collect())
             }
@@ -137,7 +137,7 @@ impl Subscription {
 
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
     pub fn written(&self, leases: &[Lease]) {
-        let member = self.link.member;
+        let member = self.membership.member;
         // Never waits, or whoever gives up waiting would hold leases whose time never begins; there are no more of
         // these letters than leases.
         for (owner, leases) in by_owner(leases) {
@@ -148,18 +148,18 @@ impl Subscription {
 
     /// Finishes events, and waits until that is durable.
     pub async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
-        self.link.ack(leases).await
+        self.membership.ack(leases).await
     }
 
     /// Finishes events; that becomes durable soon. Waits only if the group has too much to do.
     pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
         self.observe_latency(leases);
-        let member = self.link.member;
+        let member = self.membership.member;
         let mut failed = Ok(());
         for (owner, leases) in by_owner(leases) {
             let sent =
                 owner.mailbox.send(OwnerMessage::Tell(Input::Ack { member, leases, reply: None })).await;
-            failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
+            failed = failed.and(sent.or_else(|error| self.membership.unless_over(error)));
         }
         failed
     }
@@ -176,29 +176,34 @@ impl Subscription {
 
     /// Delivers nothing until resumed. What is in flight stays so.
     pub async fn pause(&self) -> Result<(), BusError> {
-        self.link.joined().paused = true;
+        self.membership.joined().paused = true;
         self.tell_all(|member| Input::Pause(Some(member))).await
     }
 
     /// Delivers again.
     pub async fn resume(&self) -> Result<(), BusError> {
-        self.link.joined().paused = false;
+        self.membership.joined().paused = false;
         self.tell_all(|member| Input::Resume(Some(member))).await
     }
 
     /// Says that the member lives, if it is to say so by heartbeats: at least every 15 seconds, better every 5. One that
     /// came too late, or whose name was taken over, has lost its partitions and must subscribe again.
     pub fn heartbeat(&self) -> Result<(), BusError> {
-        let link = &self.link;
-        let Some(name) = &link.name else { return Ok(()) };
-        link.groups.coordinators.heartbeat(&link.key(), name, link.member, link.groups.base.now())
+        let membership = &self.membership;
+        let Some(name) = &membership.name else { return Ok(()) };
+        membership.groups.coordinators.heartbeat(
+            &membership.key(),
+            name,
+            membership.member,
+            membership.groups.base.now(),
+        )
     }
 
     /// For a member that pulls: lets it be given so many events more.
     pub fn grant(&self, count: usize) {
-        if self.link.credit.is_pulled() {
-            self.link.credit.grant(count);
-            for owner in self.link.owners() {
+        if self.membership.credit.is_pulled() {
+            self.membership.credit.grant(count);
+            for owner in self.membership.owners() {
                 // One that has ended delivers nothing.
                 let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Credit));
             }
@@ -208,20 +213,20 @@ impl Subscription {
     /// For a member that pulls: takes back what was granted and not used. When it is done, whatever was delivered for
     /// the grant is there to be taken.
     pub fn ungrant(&self) -> impl Future<Output = ()> + Send + use<> {
-        if self.link.credit.is_pulled() {
-            self.link.credit.ungrant();
+        if self.membership.credit.is_pulled() {
+            self.membership.credit.ungrant();
         }
-        let link = Arc::clone(&self.link);
+        let membership = Arc::clone(&self.membership);
         async move {
-            for owner in link.owners() {
+            for owner in membership.owners() {
                 let (answer, answered) = oneshot::channel();
                 // An owner answers after what it did before; one that has ended did all it will do.
                 if owner.mailbox.send_now(OwnerMessage::Look(answer)).is_ok() {
                     let _ = answered.await;
                 }
             }
-            if let Some(lifter) = &link.lifter {
-                lifter.lift_all(&link).await;
+            if let Some(lifter) = &membership.lifter {
+                lifter.lift_all(&membership).await;
             }
         }
     }
@@ -238,9 +243,9 @@ impl Subscription {
 
     async fn tell_all(&self, input: impl Fn(MemberNo) -> Input) -> Result<(), BusError> {
         let mut failed = Ok(());
-        for owner in self.link.owners() {
-            let sent = owner.mailbox.send(OwnerMessage::Tell(input(self.link.member))).await;
-            failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
+        for owner in self.membership.owners() {
+            let sent = owner.mailbox.send(OwnerMessage::Tell(input(self.membership.member))).await;
+            failed = failed.and(sent.or_else(|error| self.membership.unless_over(error)));
         }
         failed
     }
@@ -250,11 +255,11 @@ impl Subscription {
         leases: &[Lease],
         ask: impl Fn(MemberNo, Vec<LeaseRef>) -> OwnerRequest + Send,
     ) -> Result<Settled, BusError> {
-        self.link.ask_all(leases, ask).await
+        self.membership.ask_all(leases, ask).await
     }
 
     fn observe_latency(&self, leases: &[Lease]) {
-        self.link.observe_latency(leases);
+        self.membership.observe_latency(leases);
     }
 }
 
@@ -265,20 +270,25 @@ impl Subscription {
         if entered.is_none() {
             return;
         }
-        let link = &self.link;
-        link.inbox.end(BusError::Closed);
-        link.left.notify_one();
-        if let Some(name) = &link.name {
-            link.groups.coordinators.leave(&link.key(), name, link.member, link.groups.base.now());
+        let membership = &self.membership;
+        membership.inbox.end(BusError::Closed);
+        membership.left.notify_one();
+        if let Some(name) = &membership.name {
+            membership.groups.coordinators.leave(
+                &membership.key(),
+                name,
+                membership.member,
+                membership.groups.base.now(),
+            );
         }
         let owners = {
-            let mut joined = link.joined();
+            let mut joined = membership.joined();
             joined.left = true;
             std::mem::take(&mut joined.owners)
         };
         for owner in owners.into_values() {
             // One that has ended has no members.
-            let _ = owner.mailbox.send_now(OwnerMessage::Leave(link.member, how));
+            let _ = owner.mailbox.send_now(OwnerMessage::Leave(membership.member, how));
         }
     }
 }
@@ -292,33 +302,33 @@ impl Drop for Subscription {
 impl Lease {
     /// The group it was given to.
     pub fn group(&self) -> &GroupName {
-        &self.link.group
+        &self.membership.group
     }
 
     /// Begins the lease of an event that reached its worker.
     pub(crate) async fn begin(&self) -> Result<(), BusError> {
-        let input = Input::Written { member: self.link.member, leases: vec![self.lease] };
+        let input = Input::Written { member: self.membership.member, leases: vec![self.lease] };
         self.owner.mailbox.send(OwnerMessage::Tell(input)).await
     }
 
     /// Finishes the event, and waits until that is durable.
     pub async fn ack(&self) -> Result<Settled, BusError> {
-        let now = self.link.groups.base.clock.wall_ms();
+        let now = self.membership.groups.base.clock.wall_ms();
         self.owner.metrics.latency_ms.observe(u64::try_from(now - self.event.ts).unwrap_or(0));
-        self.ask(OwnerRequest::Ack(self.link.member, vec![self.lease])).await
+        self.ask(OwnerRequest::Ack(self.membership.member, vec![self.lease])).await
     }
 
     /// Gives the event back: it is delivered again after `delay_ms`, or after the server's backoff.
     pub async fn nack(&self, delay_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(OwnerRequest::Nack(self.link.member, vec![self.lease], delay_ms)).await
+        self.ask(OwnerRequest::Nack(self.membership.member, vec![self.lease], delay_ms)).await
     }
 
     /// Keeps the event for `by_ms` more, at least 1000, or for another ack timeout.
     pub async fn extend(&self, by_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(OwnerRequest::Extend(self.link.member, vec![self.lease], by_ms)).await
+        self.ask(OwnerRequest::Extend(self.membership.member, vec![self.lease], by_ms)).await
     }
 
     async fn ask(&self, ask: OwnerRequest) -> Result<Settled, BusError> {
-        Ok(Settled { stale: self.link.ask(&self.owner, ask, 1).await? })
+        Ok(Settled { stale: self.membership.ask(&self.owner, ask, 1).await? })
     }
 }
