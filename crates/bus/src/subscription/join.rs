@@ -1,4 +1,4 @@
-//! A member joins the owners of its topics.
+//! Subscribing: a member enters its group and joins the owners of its topics.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -21,13 +21,13 @@ use crate::limits::MemberRate;
 use crate::rows::{GroupKey, GroupRow};
 use crate::topics::TopicEntry;
 
-/// Epochs put aside at once, so that they grow over restarts without a commit for each rebalance.
+/// How many epochs one commit reserves. So epochs grow over restarts without a commit for each rebalance.
 const EPOCHS_RESERVED: u64 = 1000;
-/// Rebalances between two joins that are surely enough: each member that joined can leave once.
+/// More epochs than rebalances can happen between two joins: each member that joined can leave once.
 const EPOCHS_SPARE: u64 = 500;
 
 impl Bus {
-    /// Becomes a member of a group, which is created if need be.
+    /// Becomes a member of a group. Creates the group if it does not exist.
     pub async fn subscribe(&self, request: Subscribe) -> Result<Subscription, BusError> {
         subscribe(&self.groups, request).await
     }
@@ -39,7 +39,7 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     }
     request.validate()?;
     let entering = enter(Arc::clone(groups), request.clone());
-    let Inside { entered, row, pass } = groups.base.run_to_end(entering).await?;
+    let EnteredGroup { entered, row, topic_entry } = groups.base.run_to_end(entering).await?;
     let name = name_of(&request.member, &row)?;
     let terms = Arc::new(MemberTerms::new(groups, &request.member, row));
     let membership = Arc::new(Membership {
@@ -57,7 +57,7 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     if let Some(backlog) = &request.member.backlog {
         backlog.attach(&membership);
     }
-    // From here on dropping it leaves whatever was joined.
+    // From here on, dropping the subscription leaves all owners that were joined.
     let mut subscription = Subscription {
         membership: Arc::clone(&membership),
         leaving: Leaving::Released,
@@ -67,8 +67,8 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         Subject::Topic(topic) => terms.join(&membership, topic).await?,
         Subject::Pattern(pattern) => join_pattern(groups, &membership, &terms, pattern).await?,
     }
-    // A deletion of the topic finds its owner from here on.
-    drop(pass);
+    // The owner runs now, so a deletion of the topic finds it.
+    drop(topic_entry);
     if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &membership.name) {
         let epoch = reserve_epochs(groups, &membership).await?;
         let joining = Joining {
@@ -90,7 +90,7 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     Ok(subscription)
 }
 
-/// What a member is called, in a partitioned group.
+/// The name of a member in a partitioned group; `None` in other groups.
 fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, BusError> {
     match (row.options.partitions, &member.member_id) {
         (None, _) if member.liveness == Liveness::Heartbeat => Err(BusError::BadOption {
@@ -108,28 +108,30 @@ fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, B
     }
 }
 
-/// Who has entered a group and has yet to join its owners.
-struct Inside {
+/// The state of a member that has entered its group and has not joined its owners yet.
+struct EnteredGroup {
     entered: GroupEntry,
     row: GroupRow,
-    /// Into the one topic there is; a pattern's are entered one by one.
-    pass: Option<TopicEntry>,
+    /// The entry into the topic, if the subject is one topic. The topics of a pattern are entered one by one.
+    topic_entry: Option<TopicEntry>,
 }
 
-/// Finds or makes the group and counts as one of its members, so that nobody deletes it or its topic in between.
-async fn enter(groups: Arc<Groups>, request: Subscribe) -> Result<Inside, BusError> {
+/// Finds or creates the group and counts the caller as one of its members, so that neither the group nor its
+/// topic is deleted before the member has joined.
+async fn enter(groups: Arc<Groups>, request: Subscribe) -> Result<EnteredGroup, BusError> {
     let _lock = groups.locks.lock(&request.group).await;
     let entered = GroupEntry::new(&groups, (request.group.clone(), request.subject.clone()));
-    // Whoever has a pass never waits for a group's lock: a deletion holds that while it waits for passes.
-    let pass = match &request.subject {
+    // The group's lock is taken before the topic is entered, never after: a deletion holds the lock while it
+    // waits until no entries are left.
+    let topic_entry = match &request.subject {
         Subject::Topic(topic) => Some(TopicEntry::new(&groups.topics, topic)?),
         Subject::Pattern(_) => None,
     };
     let row = find_or_create(&groups, &request).await?;
-    Ok(Inside { entered, row, pass })
+    Ok(EnteredGroup { entered, row, topic_entry })
 }
 
-/// What a member brings to each of its topics.
+/// The options and limits that a member has on each of its topics.
 struct MemberTerms {
     row: GroupRow,
     limits: MemberLimits,
@@ -160,7 +162,8 @@ impl MemberTerms {
             WantedOwner { topic: topic.clone(), group: membership.group.clone(), row: self.row.clone() };
         let (answer, answered) = oneshot::channel();
         {
-            // Under the lock: a pause or a leave comes before this and is seen here, or after and reaches the owner.
+            // Under the lock: a pause or a leave either comes before this and is seen here, or comes after it
+            // and reaches the owner.
             let mut joined = membership.joined();
             if joined.left {
                 return Err(BusError::Closed);
@@ -179,8 +182,8 @@ impl MemberTerms {
     }
 }
 
-/// Joins the topics that match, and a task joins those that come to be. Births are listened to before the topics are
-/// listed, so none falls between.
+/// Joins the topics that match, and starts a task that joins matching topics when they are created. It
+/// subscribes to births before it lists the topics, so that it misses none.
 async fn join_pattern(
     groups: &Arc<Groups>,
     membership: &Arc<Membership>,
@@ -211,7 +214,8 @@ async fn join_all(
     Ok(())
 }
 
-/// Joins one topic of a pattern. One that is being deleted is no topic of it: should it be born again, that is told.
+/// Joins one topic of a pattern. A topic that is being deleted is skipped: if it is created again, its birth
+/// is announced.
 async fn join_one(
     membership: &Arc<Membership>,
     terms: &MemberTerms,
@@ -234,15 +238,16 @@ async fn join_now(
     terms: &MemberTerms,
     topic: &TopicName,
 ) -> Result<(), BusError> {
-    let _pass = {
-        // Whoever deletes the group holds the lock too, and finds this member or all of its cursors.
+    let _topic_entry = {
+        // A deletion of the group holds this lock too, so it finds this member, or it finds all cursors that
+        // the member made.
         let _lock = membership.groups.locks.lock(&membership.group).await;
         if membership.joined().left {
             return Err(BusError::Closed);
         }
-        let pass = TopicEntry::new(&membership.groups.topics, topic)?;
+        let topic_entry = TopicEntry::new(&membership.groups.topics, topic)?;
         cursor_for_newborn(&membership.groups, &membership.group, topic).await?;
-        pass
+        topic_entry
     };
     terms.join(membership, topic).await?;
     if membership.name.is_some()
@@ -253,7 +258,7 @@ async fn join_now(
     Ok(())
 }
 
-/// Joins topics as they are born, while the subscription lives.
+/// The task that joins new topics of a pattern while the subscription lives.
 struct PatternWatch {
     membership: Weak<Membership>,
     terms: Arc<MemberTerms>,
@@ -270,7 +275,7 @@ impl PatternWatch {
                 tokio::select! {
                     () = membership.left.notified() => return,
                     _ = shutdown.wait_for(|closing| *closing) => {
-                        // Without topics there is no owner that would say so.
+                        // Without topics there is no owner that would end the inbox.
                         membership.inbox.end(BusError::Closed);
                         return;
                     }
@@ -287,7 +292,8 @@ impl PatternWatch {
                 Err(RecvError::Closed) => return,
             };
             if let Err(error) = joined {
-                // It would miss events without knowing: better that it starts anew.
+                // The member would miss events without knowing it, so its subscription ends and it must
+                // subscribe again.
                 membership.inbox.end(error);
                 return;
             }
@@ -295,7 +301,7 @@ impl PatternWatch {
     }
 }
 
-/// The last epoch that may have been used before; those after it are put aside durably.
+/// Reserves epochs durably. Returns the last epoch that may have been used before.
 async fn reserve_epochs(groups: &Groups, membership: &Membership) -> Result<u64, BusError> {
     let _lock = groups.locks.lock(&membership.group).await;
     let used = groups.coordinators.epoch(&membership.key());

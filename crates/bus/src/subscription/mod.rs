@@ -1,4 +1,4 @@
-//! A member's hold on a group: leases come out, acks go in.
+//! A member of a group: it takes leases from its subscription, and acks them.
 
 mod create;
 mod held;
@@ -20,17 +20,18 @@ use crate::groups::{
     ClaimOwner, GroupEntry, InboxItem, Leased, Membership, OwnerMessage, OwnerRequest, Settled, by_owner,
 };
 
-/// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
+/// A member of a group. Dropping it leaves the group; the events that it has leased are delivered to other
+/// members at once.
 #[derive(Debug)]
 pub struct Subscription {
     pub(crate) membership: Arc<Membership>,
-    /// What a drop counts as.
+    /// How the member leaves if the subscription is dropped.
     pub(crate) leaving: Leaving,
-    /// Until it leaves.
+    /// Counts as one subscription of the group; `None` after the member has left.
     pub(crate) entered: Mutex<Option<GroupEntry>>,
 }
 
-/// One event to be worked on until its lease is over. A clone is the same lease.
+/// One event that a worker handles until its lease is over. A clone is the same lease.
 #[derive(Debug, Clone)]
 pub struct Lease {
     /// The event.
@@ -42,7 +43,7 @@ pub struct Lease {
     membership: Arc<Membership>,
 }
 
-/// What a subscription is given.
+/// One item that a subscription receives.
 #[derive(Debug)]
 pub enum SubscriptionItem {
     /// Events of one topic.
@@ -54,7 +55,7 @@ pub enum SubscriptionItem {
         /// What changed.
         change: MemberChange,
     },
-    /// Leases that are kept with [`Subscription::hold`] and are over.
+    /// Leases that were kept with [`Subscription::hold`] and are over.
     Over(Over),
 }
 
@@ -92,13 +93,14 @@ impl Subscription {
         Ok(given)
     }
 
-    /// Waits for the next events without beginning their leases: [`Subscription::written`] does that, for those who
-    /// pass them on first. Cancel-safe.
+    /// Waits for the next events without beginning their leases. A caller that first passes the events on
+    /// begins the leases later with [`Subscription::written`]. Cancel-safe.
     pub async fn take(&mut self, leases_max: usize) -> Result<SubscriptionItem, BusError> {
         std::future::poll_fn(|cx| self.poll_take(cx, leases_max)).await
     }
 
-    /// As [`Subscription::take`], for who looks at many subscriptions. The last one to look is woken.
+    /// Like [`Subscription::take`], for callers that poll many subscriptions. Only the task that polled last
+    /// is woken.
     pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<SubscriptionItem, BusError>> {
         let membership = &self.membership;
         let item = match &membership.lifter {
@@ -108,7 +110,7 @@ impl Subscription {
         item.map_ok(|item| self.given(item))
     }
 
-    /// What is there now, if anything. Events that are to be lifted are there once they are.
+    /// Takes an item if there is one now. Events that must be lifted count as present when they are lifted.
     pub fn try_take(&self, leases_max: usize) -> Option<Result<SubscriptionItem, BusError>> {
         let membership = &self.membership;
         let item = match &membership.lifter {
@@ -138,20 +140,22 @@ impl Subscription {
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
     pub fn written(&self, leases: &[Lease]) {
         let member = self.membership.member;
-        // Never waits, or whoever gives up waiting would hold leases whose time never begins; there are no more of
-        // these letters than leases.
+        // `send_now` does not wait: a cancelled wait would leave leases whose time never begins. The number
+        // of these messages is bounded by the number of leases.
         for (owner, leases) in by_owner(leases) {
-            // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
+            // The leases of an owner that has ended are over. If its end ends the subscription, the next
+            // `take` returns the error.
             let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Written { member, leases }));
         }
     }
 
-    /// Finishes events, and waits until that is durable.
+    /// Acks events, and waits until the ack is durable.
     pub async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
         self.membership.ack(leases).await
     }
 
-    /// Finishes events; that becomes durable soon. Waits only if the group has too much to do.
+    /// Acks events without waiting until the ack is durable, which it soon is. Waits only while the owner's
+    /// mailbox is full.
     pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
         self.observe_latency(leases);
         let member = self.membership.member;
@@ -174,20 +178,21 @@ impl Subscription {
         self.ask(leases, |member, leases| OwnerRequest::Extend(member, leases, by_ms)).await
     }
 
-    /// Delivers nothing until resumed. What is in flight stays so.
+    /// Pauses the member: it gets no events until it is resumed. Its leases stay as they are.
     pub async fn pause(&self) -> Result<(), BusError> {
         self.membership.joined().paused = true;
         self.tell_all(|member| Input::Pause(Some(member))).await
     }
 
-    /// Delivers again.
+    /// Resumes the member: it gets events again.
     pub async fn resume(&self) -> Result<(), BusError> {
         self.membership.joined().paused = false;
         self.tell_all(|member| Input::Resume(Some(member))).await
     }
 
-    /// Says that the member lives, if it is to say so by heartbeats: at least every 15 seconds, better every 5. One that
-    /// came too late, or whose name was taken over, has lost its partitions and must subscribe again.
+    /// Sends a heartbeat, for a member that shows by heartbeats that it lives: at least every 15 seconds,
+    /// better every 5. An error means that the heartbeat came too late, or that another session took the
+    /// member's name: the member has lost its partitions and must subscribe again.
     pub fn heartbeat(&self) -> Result<(), BusError> {
         let membership = &self.membership;
         let Some(name) = &membership.name else { return Ok(()) };
@@ -199,19 +204,19 @@ impl Subscription {
         )
     }
 
-    /// For a member that pulls: lets it be given so many events more.
+    /// Lets a member that pulls receive `count` more events.
     pub fn grant(&self, count: usize) {
         if self.membership.credit.is_pulled() {
             self.membership.credit.grant(count);
             for owner in self.membership.owners() {
-                // One that has ended delivers nothing.
+                // An error means that the owner has ended; it delivers nothing.
                 let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Credit));
             }
         }
     }
 
-    /// For a member that pulls: takes back what was granted and not used. When it is done, whatever was delivered for
-    /// the grant is there to be taken.
+    /// Takes back the unused part of the grants of a member that pulls. When the future is done, all events
+    /// that were delivered for the grants can be taken.
     pub fn ungrant(&self) -> impl Future<Output = ()> + Send + use<> {
         if self.membership.credit.is_pulled() {
             self.membership.credit.ungrant();
@@ -220,7 +225,8 @@ impl Subscription {
         async move {
             for owner in membership.owners() {
                 let (answer, answered) = oneshot::channel();
-                // An owner answers after what it did before; one that has ended did all it will do.
+                // An owner answers after all its earlier deliveries. An owner that has ended delivers nothing
+                // more.
                 if owner.mailbox.send_now(OwnerMessage::Look(answer)).is_ok() {
                     let _ = answered.await;
                 }
@@ -231,12 +237,13 @@ impl Subscription {
         }
     }
 
-    /// Leaves the group. What it holds did not fail, and is delivered to others at once.
+    /// Leaves the group. The events that it has leased do not count as failed, and are delivered to other
+    /// members at once.
     pub fn unsubscribe(&self) {
         self.leave(Leaving::Released);
     }
 
-    /// Says that the member is lost: what had reached it counts as failed.
+    /// Leaves the group as a lost member: the events that had reached it count as failed attempts.
     pub fn lost(&self) {
         self.leave(Leaving::Lost);
     }
@@ -264,7 +271,7 @@ impl Subscription {
 }
 
 impl Subscription {
-    /// Leaves the group. The first call counts; what there was to read is gone.
+    /// Leaves the group. Only the first call has an effect. Items that were not taken are dropped.
     fn leave(&self, how: Leaving) {
         let entered = self.entered.lock().ignore_poison().take();
         if entered.is_none() {
@@ -287,7 +294,7 @@ impl Subscription {
             std::mem::take(&mut joined.owners)
         };
         for owner in owners.into_values() {
-            // One that has ended has no members.
+            // An error means that the owner has ended; it has no members.
             let _ = owner.mailbox.send_now(OwnerMessage::Leave(membership.member, how));
         }
     }
@@ -300,7 +307,7 @@ impl Drop for Subscription {
 }
 
 impl Lease {
-    /// The group it was given to.
+    /// The group that holds the lease.
     pub fn group(&self) -> &GroupName {
         &self.membership.group
     }
@@ -311,7 +318,7 @@ impl Lease {
         self.owner.mailbox.send(OwnerMessage::Tell(input)).await
     }
 
-    /// Finishes the event, and waits until that is durable.
+    /// Acks the event, and waits until the ack is durable.
     pub async fn ack(&self) -> Result<Settled, BusError> {
         let now = self.membership.groups.base.clock.wall_ms();
         self.owner.metrics.latency_ms.observe(u64::try_from(now - self.event.ts).unwrap_or(0));
