@@ -54,9 +54,9 @@
 //! | [`user_event`](mod@user_event) | a stored event as users see it |
 //! | [`error`] | the errors of the bus |
 //!
-//! Each module uses only modules that stand before it in this order, from the bottom: `error`, `rows`, `limits`, `metrics`,
-//! `base`, `topics`, `schemas`, `publish` and `dead_letters`, `groups`, `bus`, then `subscription`, `read` and
-//! `topic_deletion`, then `consumer` and `exactly_once`. `cargo xtask edges` refuses a cycle.
+//! Each module uses only modules that come before it in this order: `error`, `rows`, `limits`, `metrics`,
+//! `base`, `topics`, `schemas`, `publish` and `dead_letters`, `groups`, `bus`, then `subscription`, `read`
+//! and `topic_deletion`, then `consumer` and `exactly_once`. `cargo xtask edges` refuses a cycle.
 
 mod base;
 pub mod bus;

@@ -21,9 +21,9 @@ use crate::topics::ClosedGate;
 impl Bus {
     /// Deletes a topic with its events, settings, schemas and groups, and all rows of these groups.
     ///
-    /// Schemas of the configuration stay, for the next topic of this name. Subscriptions to the topic end with
-    /// `topic_deleted`, and new ones are refused with it meanwhile. Groups of patterns stay; if the topic is
-    /// created again, they start at its beginning. The deletion runs to its end even if the caller stops
+    /// Schemas of the configuration stay, for the next topic of this name. Subscriptions to the topic end
+    /// with `topic_deleted`, and new ones are refused with it meanwhile. Groups of patterns stay; if the
+    /// topic is created again, they start at its beginning. The deletion runs to its end even if the caller stops
     /// waiting. If it fails half-way, the topic still exists.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
         let (groups, topic) = (Arc::clone(&self.groups), topic.clone());
@@ -101,7 +101,7 @@ async fn configure(groups: &Groups, topic: &TopicName) {
     groups.topics.settings.put(topic, Some(settings.clone()));
     let put = SettingsOp::Put(topic.clone(), settings.clone());
     if let Err(error) = groups.base.store.commit(Batch::new().with(put)).await {
-        warn!(%topic, %error, "cannot store the configured settings of a deleted topic; the next start stores them");
+        warn!(%topic, %error, "the configured settings of a deleted topic are stored at the next start");
     }
 }
 

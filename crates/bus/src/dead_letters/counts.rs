@@ -53,8 +53,8 @@ impl DeadLetters {
         }
     }
 
-    /// Locks the letters of a group on a topic. A task that reads letters in order to change them holds this until the
-    /// change is committed and the group's owner knows it.
+    /// Locks the letters of a group on a topic. A task that reads letters in order to change them holds this
+    /// lock until the change is committed and the group's owner knows it.
     pub(crate) async fn lock(&self, topic: &TopicName, group: &GroupName) -> MutexGuard<'_, ()> {
         self.locks.lock(&(topic, group)).await
     }

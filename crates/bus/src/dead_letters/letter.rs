@@ -27,8 +27,8 @@ pub struct Letter {
 }
 
 /// Makes the letter to append and the row of the open letter. `redrives` is how often the event was redriven
-/// to the group before. There is only a row for an event of a dead-letter topic, and for a topic whose name is
-/// too long to add `.dlq`.
+/// to the group before. There is only a row for an event of a dead-letter topic, and for a topic whose name
+/// is too long to add `.dlq`.
 pub fn post(
     group: &GroupName,
     event: &StoredEvent,

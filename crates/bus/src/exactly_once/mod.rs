@@ -3,11 +3,11 @@
 //! Delivery is at least once: an ack can be lost, and a lease can expire while its handler still works. Two
 //! helpers give stronger promises:
 //!
-//! - [`Bus::subscribe_exactly_once`] marks an event after its handler and skips marked ones. A crash between handler and
-//!   mark, or two handlers of one event at the same time, run the handler twice: its effects are somewhere else, and
-//!   nothing commits them together with the mark.
-//! - [`Bus::transform_exactly_once`] takes the handler's effects as a value and commits them with the mark, in one
-//!   commit that is refused if the mark is there. So they happen once, whatever is lost.
+//! - [`Bus::subscribe_exactly_once`] marks an event after its handler, and skips marked events. The handler
+//!   can still run twice for one event: after a crash between handler and mark, or if two handlers get the
+//!   event at the same time. Its effects are outside the bus, and nothing commits them with the mark.
+//! - [`Bus::transform_exactly_once`] takes the handler's effects as a value and commits them with the mark,
+//!   in one commit that is refused if the mark exists. So they happen once, even after a crash or a lost ack.
 
 mod dedupe;
 mod effects;

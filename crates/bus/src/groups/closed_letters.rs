@@ -79,7 +79,8 @@ pub(super) async fn close_later(
             Ok(()) => later = rest,
             Err(error) if error.is_final() => return Err(error),
             Err(error) => {
-                warn!(topic = %owner.topic, group = %owner.group, %error, "dead letters could not be closed after a seek; the group tries again");
+                let (topic, group) = (&owner.topic, &owner.group);
+                warn!(%topic, %group, %error, "dead letters are not closed after a seek yet; trying again");
                 break;
             }
         }

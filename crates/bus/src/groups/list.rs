@@ -77,19 +77,19 @@ impl Groups {
     }
 
     async fn progress_of(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
-        if let Some(seen) = view_owner(self, topic, group).await {
-            let Status { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
+        if let Some(view) = view_owner(self, topic, group).await {
+            let Status { floor, end, lag, in_flight, expired, blocked_keys, .. } = view.status;
             return Ok(GroupProgress {
                 topic: topic.clone(),
                 floor,
                 end,
                 lag,
                 in_flight,
-                members: seen.members,
-                reason: seen.reason,
+                members: view.members,
+                reason: view.reason,
                 expired,
                 blocked_keys,
-                failure: seen.failure.map(|failure| failure.to_string()),
+                failure: view.failure.map(|failure| failure.to_string()),
             });
         }
         let (floor, end, lag) = self.committed_progress(topic, group).await?;

@@ -109,8 +109,8 @@ async fn letters(
     floor: Offset,
     finished: &[OffsetRange],
 ) -> Result<Letters, BusError> {
-    // A redrive holds this lock until the owner has its message. So what is read here may also come as a
-    // message, but before the first delivery, never after the ack.
+    // A redrive holds this lock until the owner has its message. So a letter that is read here may also come
+    // as a message, but only before the first delivery, never after the ack.
     let _changing = groups.dead_letters.lock(&owner.topic, &owner.group).await;
     let is_finished = |offset: Offset| {
         let next = finished.partition_point(|range| range.end <= offset);

@@ -33,7 +33,8 @@ pub(super) fn run(groups: &Arc<Groups>, owner: &Arc<ClaimOwner>, row: &GroupRow)
     OwnerFuture::Starting(Box::pin(take_over(Arc::clone(groups), Arc::clone(owner), row.clone())))
 }
 
-/// Loads the claim's state and makes the task. `None` if loading failed; then all waiting senders got the error.
+/// Loads the claim's state and makes the task. `None` if loading failed; then all waiting senders have the
+/// error.
 async fn take_over(groups: Arc<Groups>, owner: Arc<ClaimOwner>, row: GroupRow) -> Option<Box<OwnerTask>> {
     let watch = groups.base.store.watch(&owner.topic);
     let loaded = match load::load(&groups, &owner, &row).await {
@@ -101,8 +102,8 @@ pub(super) struct OwnerTask {
     pub(super) counted: Counts,
     pub(super) expired: u64,
     pub(super) timer: Timer,
-    /// The time of the last wake-up. It is used until the task waits again, because a turn takes almost no
-    /// time.
+    /// The time of the last wake-up. It is used until the task waits again, because the work in between takes
+    /// almost no time.
     pub(super) now: Now,
 }
 
@@ -311,7 +312,7 @@ impl OwnerTask {
         }
         for member_here in self.members.values() {
             match &member_here.shared {
-                // The other topics of the pattern go on.
+                // The other topics of the pattern stay joined.
                 Some(shared) if matches!(why, BusError::TopicDeleted { .. }) => {
                     if let Some(membership) = shared.membership.upgrade() {
                         membership.forget(&self.owner);

@@ -100,7 +100,7 @@ async fn finish(groups: &Arc<Groups>, group: GroupName, subject: Subject) {
             let before = groups.unfinished.lock().insert(place, left);
             // Logged once for each new reason, not at every try.
             if before.is_none_or(|before| before.reason != reason) {
-                warn!(%group, %subject, %reason, "the deletion of a group cannot be finished yet; it is tried again");
+                warn!(%group, %subject, %reason, "cannot finish the deletion of a group yet; trying again");
             }
         }
     }

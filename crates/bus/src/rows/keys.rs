@@ -7,7 +7,7 @@ use promethean_store::port::ROW_KEY_BYTES_MAX;
 
 use super::{RowError, bad};
 
-/// The key of a row about one event: `group 0 topic 0 offset(be64)`. So the rows of a group's topic are in offset order.
+/// The key of a row about one event: `group 0 topic 0 offset(be64)`. Rows of a topic are in offset order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventKey {
     /// The group.

@@ -86,11 +86,11 @@ impl Subscription {
 
     /// Waits for the next events; their leases begin now. Cancel-safe.
     pub async fn next(&mut self, leases_max: usize) -> Result<SubscriptionItem, BusError> {
-        let given = self.take(leases_max).await?;
-        if let SubscriptionItem::Leases(leases) = &given {
+        let item = self.take(leases_max).await?;
+        if let SubscriptionItem::Leases(leases) = &item {
             self.written(leases);
         }
-        Ok(given)
+        Ok(item)
     }
 
     /// Waits for the next events without beginning their leases. A caller that first passes the events on
@@ -107,7 +107,7 @@ impl Subscription {
             Some(lifter) => lifter.poll_take(membership, cx, leases_max),
             None => membership.inbox.poll_take(cx, leases_max),
         };
-        item.map_ok(|item| self.given(item))
+        item.map_ok(|item| self.subscription_item(item))
     }
 
     /// Takes an item if there is one now. Events that must be lifted count as present when they are lifted.
@@ -117,10 +117,10 @@ impl Subscription {
             Some(lifter) => lifter.try_take(membership, leases_max),
             None => membership.inbox.take(leases_max),
         };
-        item.map(|item| item.map(|item| self.given(item)))
+        item.map(|item| item.map(|item| self.subscription_item(item)))
     }
 
-    fn given(&self, item: InboxItem) -> SubscriptionItem {
+    fn subscription_item(&self, item: InboxItem) -> SubscriptionItem {
         match item {
             InboxItem::Leases(owner, deliveries) => {
                 let lease = |delivery: promethean_delivery::Delivery| Lease {
