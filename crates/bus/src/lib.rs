@@ -1,4 +1,4 @@
-//! Publishing, consumer groups and delivery, as a library: no network.
+//! Publishing, consumer groups and delivery as a library, without a network.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,25 +38,25 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`bus`], [`options`] | the handle that users hold, and how it is opened |
-//! | `base` | what every part needs: store, clock, metrics, tasks |
+//! | `base` | the parts that every layer needs: store, clock, metrics, tasks |
 //! | `topics` | settings, gates and births of topics |
 //! | [`schemas`] | versions of schemas, the check of payloads, lifting |
-//! | [`publish`] | from a publisher's request to events in the log |
-//! | [`dead_letters`] | events that a group gave up, and their way back |
+//! | [`publish`] | turns a publisher's request into events in the log |
+//! | [`dead_letters`] | events that a group gave up, and their redrive |
 //! | [`groups`] | consumer groups: owners, members, progress |
-//! | [`subscription`] | becoming a member of a group, and being one |
+//! | [`subscription`] | joining a group, taking leases and acking them |
 //! | [`consumer`], [`exactly_once`] | running a handler for every event, and for each event once |
 //! | [`read`] | reading events without a group |
 //! | `topic_deletion` | deleting a topic with its groups and schemas |
-//! | [`rows`] | bytes of what is kept in small tables |
-//! | [`limits`], [`metrics`] | token buckets; counters and their page |
-//! | `sweep`, `tasks`, `locks` | removing what has expired; the tasks of a bus; locks by name |
+//! | [`rows`] | the bytes of rows in the store's small tables |
+//! | [`limits`], [`metrics`] | token buckets; counters and the metrics page |
+//! | `sweep`, `tasks`, `locks` | removing expired data; the tasks of a bus; locks by name |
 //! | [`user_event`](mod@user_event) | a stored event as users see it |
-//! | [`error`] | every refusal |
+//! | [`error`] | the errors of the bus |
 //!
-//! Each module uses only modules that stand before it in this order, from the bottom: `error`, `rows`, `limits`, `metrics`,
-//! `base`, `topics`, `schemas`, `publish` and `dead_letters`, `groups`, `bus`, then `subscription`, `read` and
-//! `topic_deletion`, then `consumer` and `exactly_once`. `cargo xtask edges` refuses a cycle.
+//! Each module uses only modules that come before it in this order: `error`, `rows`, `limits`, `metrics`,
+//! `base`, `topics`, `schemas`, `publish` and `dead_letters`, `groups`, `bus`, then `subscription`, `read`
+//! and `topic_deletion`, then `consumer` and `exactly_once`. `cargo xtask edges` refuses a cycle.
 
 mod base;
 pub mod bus;

@@ -1,4 +1,4 @@
-//! How a bus is opened.
+//! The options of a bus.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use promethean_model::{Limits, TopicName, TopicSettings};
 use crate::limits::Rate;
 use crate::metrics::BusMetrics;
 
-/// Bounds and rules of a bus. `Default` suits a server.
+/// The limits and rules of a bus. The defaults suit a server.
 #[derive(Debug, Clone)]
 pub struct BusOptions {
-    /// Caps on what is published.
+    /// The limits of published events.
     pub limits: Limits,
-    /// Whether a topic comes into being when something is published to it. Default: true.
+    /// Whether publishing to a topic that does not exist creates it. Default: true.
     pub auto_create: bool,
-    /// How fast any one topic may be published to. Default: any.
+    /// The publish rate of each topic. Default: no limit.
     pub topic_rate: Option<Rate>,
-    /// Topics whose rate is counted apart; a topic beyond waits for an idle one to be forgotten. Default: 10,000.
+    /// How many topics have a rate limit of their own. Topics beyond this number share one, until the limit
+    /// of an idle topic is dropped. Default: 10,000.
     pub rated_topics_max: usize,
-    /// What is set for topics by name, also for another of that name after one is deleted. Setting it when the bus is opened
-    /// is up to the caller. Default: nothing.
+    /// Configured settings by topic name. They are stored again when a topic of this name is deleted, for the
+    /// next topic of the name. Storing them when the bus is opened is the caller's task. Default: none.
     pub topics: BTreeMap<TopicName, TopicSettings>,
-    /// Topics, and groups, that get metrics of their own. Default: 1,000.
+    /// How many topics, and how many groups, get metrics of their own. Default: 1,000.
     pub series_max: usize,
 }
 

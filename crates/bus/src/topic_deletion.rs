@@ -1,7 +1,7 @@
 //! Deleting a topic with its events, settings, schemas and groups, a bounded step at a time.
 //!
-//! The topic itself goes last, after all that its groups noted. So a crash or a failure between two steps leaves a topic
-//! that can be deleted again.
+//! The topic itself is deleted last, after the rows of its groups. So after a crash or a failure between two
+//! steps the topic still exists and can be deleted again.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ use crate::schemas::VERSIONS_MAX;
 use crate::topics::ClosedGate;
 
 impl Bus {
-    /// Deletes a topic with its events, settings, schemas, and groups with all they noted.
+    /// Deletes a topic with its events, settings, schemas and groups, and all rows of these groups.
     ///
-    /// Schemas of the configuration stay, for another topic of this name. Subscriptions of the topic end with
-    /// `topic_deleted`, and so does subscribing to it meanwhile. Groups of patterns stay, and begin anew should the topic be
-    /// born again. Done to the end even if the caller stops waiting; if it fails half-way the topic is still there.
+    /// Schemas of the configuration stay, for the next topic of this name. Subscriptions to the topic end
+    /// with `topic_deleted`, and new ones are refused with it meanwhile. Groups of patterns stay; if the
+    /// topic is created again, they start at its beginning. The deletion runs to its end even if the caller stops
+    /// waiting. If it fails half-way, the topic still exists.
     pub async fn delete_topic(&self, topic: &TopicName) -> Result<(), BusError> {
         let (groups, topic) = (Arc::clone(&self.groups), topic.clone());
         let delete = async move {
@@ -33,8 +34,8 @@ impl Bus {
             let closed = ClosedGate::new(topics, &topic, None).await;
             let result = delete_topic(&groups, &topic).await;
             drop(closed);
-            // Members of patterns have forgotten the topic. If it is still there, or there again, they must hear of it, but
-            // not before they may enter.
+            // Members of patterns have removed the topic. If it still exists, or exists again, it is
+            // announced to them, after the gate is open so that they can join.
             if groups.base.store.topic_info(&topic).await?.is_some() {
                 topics.announce(topic);
             }
@@ -46,20 +47,21 @@ impl Bus {
 
 /// Called with the topic's gate closed.
 async fn delete_topic(groups: &Arc<Groups>, topic: &TopicName) -> Result<(), BusError> {
-    // Before the look at cursors: what owners write meanwhile would stay.
+    // Before the cursors are read: rows that owners write after that would stay.
     end_owners(groups, topic).await;
     for cursor in groups.base.store.cursors_of_topic(topic).await? {
         let group = &cursor.group;
         let _lock = groups.locks.lock(group).await;
-        // Another topic of this name would inherit the notes.
+        // Else the next topic of this name would inherit these rows.
         clear_notes(groups, topic, group).await?;
         let subject = Subject::Topic(topic.clone());
-        // The row of a follower stays: it keeps consumers out also while the topic is away.
+        // The row of a follower stays: it keeps consumers out, even while the topic does not exist.
         if stored_row(groups, group, &subject).await?.is_some_and(|row| !row.follower) {
             let key = GroupKey::encode(group, &subject);
             let mut batch = Batch::new().with(RowOp::Delete { table: Table::Groups, key });
             if topics_alone(groups, &subject, group).await?.contains(topic) {
-                // Otherwise the topic's own commit would remove the cursors of all its groups.
+                // Deleted group by group: else the commit that deletes the topic would have to remove the
+                // cursors of all its groups at once.
                 let (group, topic) = (group.clone(), topic.clone());
                 batch = batch.with(CursorOp::Delete { group, topic, expected_epoch: None });
             }
@@ -76,9 +78,9 @@ async fn delete_topic(groups: &Arc<Groups>, topic: &TopicName) -> Result<(), Bus
             state.push(RowOp::Delete { table: Table::Schemas, key: row.key }.into());
         }
     }
-    // With its schemas, in one commit: half of the versions would be another history.
+    // The topic and its schemas are deleted in one commit: a part of the versions would be a wrong history.
     state.push(TopicOp::Delete(topic.clone()).into());
-    // Before the commit: an event must not be stamped with a version that is gone.
+    // Before the commit: an event must not get a version that is deleted.
     let known = catalog.get(topic);
     catalog.begin_anew(topic);
     if let Err(error) = groups.base.store.commit(Batch { state, ..Batch::new() }).await {
@@ -92,19 +94,19 @@ async fn delete_topic(groups: &Arc<Groups>, topic: &TopicName) -> Result<(), Bus
     Ok(())
 }
 
-/// What the configuration says of a topic is true also of the next one of its name. If the store cannot be told now, it is
-/// at the next start: the topic is deleted all the same.
+/// Stores the configured settings again, for the next topic of this name. If that fails, the next start
+/// stores them; the topic counts as deleted all the same.
 async fn configure(groups: &Groups, topic: &TopicName) {
     let Some(settings) = groups.base.options.topics.get(topic) else { return };
     groups.topics.settings.put(topic, Some(settings.clone()));
     let put = SettingsOp::Put(topic.clone(), settings.clone());
     if let Err(error) = groups.base.store.commit(Batch::new().with(put)).await {
-        warn!(%topic, %error, "the configured settings of a deleted topic are not stored");
+        warn!(%topic, %error, "the configured settings of a deleted topic are stored at the next start");
     }
 }
 
-/// Notes that any event of the topic may be of this version, as is true of a topic that begins anew. Said of one that
-/// stays after all it does no harm.
+/// Records that any event of the topic may have this version, which is true for a topic that starts again. It
+/// does no harm if the deletion fails and the topic stays.
 async fn from_the_beginning(groups: &Groups, row: Row) -> Result<(), BusError> {
     let mut schema = SchemaRow::decode(&row.value)?;
     schema.end = Offset::ZERO;
@@ -114,12 +116,13 @@ async fn from_the_beginning(groups: &Groups, row: Row) -> Result<(), BusError> {
     Ok(())
 }
 
-/// Ends the subscriptions to a topic. Until its owners have ended, they are in the way of another of its name.
+/// Ends the owners of a topic, and with them its subscriptions. Owners that still run would block the next
+/// topic of this name.
 async fn end_owners(groups: &Groups, topic: &TopicName) {
     for owner in groups.owners.all().into_iter().filter(|owner| owner.topic == *topic) {
         let (answer, ended) = oneshot::channel();
         if owner.mailbox.send_now(OwnerMessage::TopicDeleted(answer)).is_ok() {
-            // Whatever the answer, it has ended.
+            // Every result means that the owner has ended.
             let _ = ended.await;
         }
     }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::error::BusError;
 
-/// The whole event, its payload's bytes as they were stored.
+/// Decodes a stored event. Its payload keeps the stored bytes.
 pub fn user_event(stored: &StoredEvent) -> Result<Event, BusError> {
     let unreadable = |what: String| BusError::StorageFailed {
         reason: format!("event {} of topic `{}` cannot be read ({what})", stored.offset, stored.topic),

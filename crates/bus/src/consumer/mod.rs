@@ -1,4 +1,4 @@
-//! A handler that is run for every event of a subscription.
+//! Consumers: they run a handler for every event of a subscription.
 
 mod panics;
 mod run;
@@ -15,16 +15,17 @@ use crate::error::BusError;
 use crate::subscription::Lease;
 use crate::subscription::Subscribe;
 
-/// The most handlers of a consumer at a time.
+/// The most handlers that a consumer runs at a time.
 const CONCURRENCY_MAX: usize = 10_000;
 
 /// How a consumer runs its handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerOptions {
-    /// Events handled at a time. With more than one, events finish out of order, but for those of one key in a group
-    /// that keeps the order of keys. Default: 1. Minimum: 1. Maximum: 10,000.
+    /// How many events are handled at a time. With more than one, events finish out of order, except events
+    /// of one key in a group with the order `key`. Default: 1. Minimum: 1. Maximum: 10,000.
     pub concurrency: usize,
-    /// Whether the handler acks by itself; if not, an event is acked when its handler returns `Ok`. Default: false.
+    /// Whether the handler acks events itself. If not, an event is acked when its handler returns `Ok`.
+    /// Default: false.
     pub manual_ack: bool,
 }
 
@@ -34,22 +35,23 @@ impl Default for ConsumerOptions {
     }
 }
 
-/// What a handler returns for an event that it could not handle. Every error is one, so `?` works in handlers.
+/// The error that a handler returns for an event that it could not handle. Every error converts to it, so `?`
+/// works in handlers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nack {
-    /// Why, for [`Consumer::last_failure`].
+    /// Why the handler failed, for [`Consumer::last_failure`].
     pub reason: String,
-    /// When to deliver the event again; `None`: after the server's backoff.
+    /// How long to wait before the event is delivered again; `None` means the server's backoff.
     pub delay_ms: Option<u64>,
 }
 
 impl Nack {
-    /// Tries again after the server's backoff.
+    /// A nack whose event is delivered again after the server's backoff.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), delay_ms: None }
     }
 
-    /// Tries again after so long.
+    /// Sets how long to wait before the event is delivered again.
     #[must_use]
     pub fn after_ms(mut self, delay_ms: u64) -> Self {
         self.delay_ms = Some(delay_ms);
@@ -71,14 +73,14 @@ pub struct Consumer {
     last_failure: LastFailure,
 }
 
-/// Shared between a consumer and its handle.
+/// The reason of the last failed event, shared between a consumer and its handle.
 #[derive(Debug, Clone, Default)]
 struct LastFailure(Arc<Mutex<Option<String>>>);
 
 impl Bus {
-    /// Becomes a member of a group and runs `handler` for every event it is given: `Ok` acks the event, `Err` and a
-    /// panic nack it. An event's lease begins when its handler does. The `manual_ack` of the member is not looked at;
-    /// that of `options` is.
+    /// Becomes a member of a group and runs `handler` for every event that it receives: `Ok` acks the event,
+    /// `Err` and a panic nack it. An event's lease begins when its handler starts. The `manual_ack` of the
+    /// member's options is ignored; the one of `options` counts.
     pub async fn consume<H, F, E>(
         &self,
         mut request: Subscribe,
@@ -97,7 +99,7 @@ impl Bus {
                 fix: "give a number from 1 to 10000",
             });
         }
-        // An automatic ack comes before the handler, which may fail.
+        // An automatic ack would come before the handler runs, and the handler may fail.
         request.member.manual_ack = true;
         let subscription = self.subscribe(request).await?;
         let last_failure = LastFailure::default();
@@ -106,7 +108,7 @@ impl Bus {
         let runner = Runner::new(subscription, handler, options, last_failure.clone());
         self.groups.base.consumers.spawn(async move {
             let result = runner.run(stopped).await;
-            // Nobody may wait for it.
+            // A failed send means that no caller waits for the end.
             let _ = end.send(result);
         });
         Ok(Consumer { stop, ended, last_failure })
@@ -114,21 +116,21 @@ impl Bus {
 }
 
 impl Consumer {
-    /// Lets the handlers that run finish, acks what they did, gives the rest back without counting it as failed, and
-    /// leaves the group. The error is why the consumer had ended before.
+    /// Waits until the running handlers finish, acks their events, gives all other events back without
+    /// counting them as failed, and leaves the group. An error says why the consumer had already ended.
     pub async fn stop(self) -> Result<(), BusError> {
-        // One that has ended cannot be told.
+        // A failed send means that the consumer has ended already.
         let _ = self.stop.send(());
         self.ended.await.unwrap_or(Err(BusError::Closed))
     }
 
-    /// Waits until the consumer ends by itself: because its topic or group is gone, the store failed, or the bus was
-    /// closed, which is no error.
+    /// Waits until the consumer ends by itself: because its topic or group is gone, the store failed, or the
+    /// bus was closed. A closed bus is no error.
     pub async fn ended(&mut self) -> Result<(), BusError> {
         (&mut self.ended).await.unwrap_or(Err(BusError::Closed))
     }
 
-    /// Why the last event that failed did.
+    /// Why the last failed event failed.
     pub fn last_failure(&self) -> Option<String> {
         self.last_failure.0.lock().ignore_poison().clone()
     }

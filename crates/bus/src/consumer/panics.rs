@@ -1,12 +1,12 @@
-//! A handler's panic is a failure of its event, not the end of its consumer.
+//! Catches the panics of handlers: a panic fails its event and does not end the consumer.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
-/// What the future gives, or the message of its panic. The future is dropped after a panic, so that nobody sees the
-/// state the panic left it in.
+/// Runs the future and returns its output, or the message of its panic. After a panic the future is dropped,
+/// so that its broken state is never used.
 pub(super) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = Box::pin(future);
     poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

@@ -21,9 +21,9 @@ pub(super) struct Runner<H> {
     options: ConsumerOptions,
     last_failure: LastFailure,
     handlers: JoinSet<Option<Lease>>,
-    /// Handled, to be acked. Bounded by the member's credit.
+    /// Handled events that must be acked. Their number is bounded by the member's credit.
     handled: Vec<Lease>,
-    /// The ack that is out. Those handled meanwhile go out together when it is durable.
+    /// The ack in flight. Events that are handled meanwhile are acked together when it is durable.
     acking: Option<Acking>,
 }
 
@@ -52,14 +52,15 @@ where
 
     /// Runs until it is told to stop, the bus closes or the subscription ends.
     pub(super) async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<(), BusError> {
-        let mut shutdown = self.subscription.link.groups.base.shutdown.subscribe();
+        let mut shutdown = self.subscription.membership.groups.base.shutdown.subscribe();
         let result = loop {
             self.ack();
-            // No more than can begin at once: what waits is better in the inbox, where it can be revoked.
+            // Takes no more events than handlers can start now: events that wait in the inbox can still be
+            // revoked.
             let free = self.options.concurrency - self.handlers.len().min(self.options.concurrency);
             tokio::select! {
                 biased;
-                // Dropping the handle stops as well.
+                // Also ready when the handle is dropped.
                 _ = &mut stopped => break Ok(()),
                 _ = shutdown.wait_for(|closing| *closing) => break Ok(()),
                 Some(joined) = self.handlers.join_next() => self.finished(joined),
@@ -88,7 +89,7 @@ where
         let (handler, last_failure) = (Arc::clone(&self.handler), self.last_failure.clone());
         let manual_ack = self.options.manual_ack;
         self.handlers.spawn(async move {
-            // An owner that has ended has taken the event back.
+            // If the owner has ended, its leases are over.
             lease.begin().await.ok()?;
             let given = lease.clone();
             let handled = caught(async move { handler(given).await.map_err(Into::into) }).await;
@@ -98,7 +99,7 @@ where
                 Err(panic) => Nack::new(panic),
             };
             last_failure.set(nack.reason);
-            // A nack that cannot be told is a lease that runs out.
+            // If the nack cannot be sent, the lease expires instead.
             let _ = lease.nack(nack.delay_ms).await;
             None
         });
@@ -107,24 +108,26 @@ where
     fn finished(&mut self, joined: Result<Option<Lease>, JoinError>) {
         match joined {
             Ok(handled) => self.handled.extend(handled),
-            // Only dropping what a handler left behind can still panic: its lease runs out.
+            // `caught` catches panics of the handler; only a drop after it can still panic. Then the lease
+            // expires.
             Err(error) => self.last_failure.set(error.to_string()),
         }
     }
 
-    /// Acks what is handled, unless an ack is out.
+    /// Acks the handled events, unless an ack is in flight.
     fn ack(&mut self) {
         if self.acking.is_some() || self.handled.is_empty() {
             return;
         }
         let mut leases = std::mem::take(&mut self.handled);
-        // Those of one topic are acked together.
+        // Sorted by topic, so that the events of one topic are acked together.
         leases.sort_by(|a, b| a.event.topic.cmp(&b.event.topic));
-        let link = Arc::clone(&self.subscription.link);
-        self.acking = Some(Box::pin(async move { link.ack(&leases).await }));
+        let membership = Arc::clone(&self.subscription.membership);
+        self.acking = Some(Box::pin(async move { membership.ack(&leases).await }));
     }
 
-    /// An ack that failed leaves its events to be delivered again; if the group cannot go on, the subscription ends.
+    /// Records the error of an ack. Its events are delivered again; if the owner cannot continue, the
+    /// subscription ends.
     fn settled(&mut self, settled: Result<Settled, BusError>) {
         if let Err(error) = settled {
             self.last_failure.set(error.to_string());
@@ -132,7 +135,7 @@ where
     }
 }
 
-/// Waits for the future and forgets it; for ever if there is none.
+/// Waits for the future and then removes it. Without a future it waits forever.
 async fn ready<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     let output = match future {
         Some(future) => future.await,

@@ -1,4 +1,4 @@
-//! From the ids of events to the offsets of their letters.
+//! Finds the offsets of letters from the ids that a user names.
 
 use std::collections::HashSet;
 
@@ -14,17 +14,18 @@ use crate::rows::topic_prefix;
 /// Rows read at once.
 const ROWS_PAGE: usize = 500;
 
-/// What ids came to.
+/// The events that were found for a list of ids.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// Events that have these ids. Not all need to have a letter.
+    /// The offsets of the events with these ids. Not every event has a letter.
     pub(super) offsets: Vec<Offset>,
-    /// Ids that neither the topic nor a letter of the group knows.
+    /// Ids that neither the topic nor a letter of the group has.
     pub(super) unknown: Vec<EventId>,
 }
 
-/// An id is that of an event in the topic, of a letter in the dead-letter topic, or of an event that is in a letter
-/// only. To find the last kind every letter of the group is read, so it is tried last.
+/// Finds the events that ids name. An id can be that of an event in the topic, of a letter in the dead-letter
+/// topic, or of an event that only a letter still has. The last kind is tried last, because it reads every
+/// letter of the group.
 pub(super) async fn by_ids(
     base: &Base,
     topic: &TopicName,

@@ -1,4 +1,4 @@
-//! How many dead letters are open, and the locks of their groups.
+//! The number of open dead letters of each group, and the locks of their letters.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,8 @@ use crate::topics::Topics;
 /// Rows read at once.
 const ROWS_PAGE: usize = 1000;
 
-/// The dead-letter layer of one bus. It counts open letters also of groups that no task serves now, as the gauge must.
+/// The dead-letter layer of one bus. It counts the open letters of all groups, because the gauge must include
+/// groups whose owner does not run.
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
     pub(crate) base: Arc<Base>,
@@ -36,7 +37,7 @@ struct OpenLetters {
 }
 
 impl DeadLetters {
-    /// Counts the stored letters.
+    /// Opens the layer and counts the stored letters.
     pub(crate) async fn load(schemas: Arc<Schemas>) -> Result<Self, BusError> {
         let (base, topics) = (Arc::clone(&schemas.base), Arc::clone(&schemas.topics));
         let letters = Self { base, topics, schemas, locks: StripedLock::default(), open: Mutex::default() };
@@ -52,13 +53,13 @@ impl DeadLetters {
         }
     }
 
-    /// Locks the letters of a group on a topic. A task that reads letters in order to change them holds this until the
-    /// change is committed and the group's owner knows it.
+    /// Locks the letters of a group on a topic. A task that reads letters in order to change them holds this
+    /// lock until the change is committed and the group's owner knows it.
     pub(crate) async fn lock(&self, topic: &TopicName, group: &GroupName) -> MutexGuard<'_, ()> {
         self.locks.lock(&(topic, group)).await
     }
 
-    /// Counts so many more open letters, or fewer.
+    /// Changes the count of open letters.
     pub(crate) fn add(&self, topic: &TopicName, group: &GroupName, change: i64) {
         if change == 0 {
             return;
@@ -74,7 +75,7 @@ impl DeadLetters {
         }
     }
 
-    /// Counts nothing any more for a deleted group, or for all groups of a deleted topic.
+    /// Removes the count of a deleted group, or of all groups of a deleted topic.
     pub(crate) fn forget(&self, topic: &TopicName, group: Option<&GroupName>) {
         let mut open = self.open.lock().ignore_poison();
         open.retain(|key, _| key.0 != *topic || group.is_some_and(|group| key.1 != *group));

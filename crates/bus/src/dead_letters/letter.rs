@@ -1,4 +1,4 @@
-//! Letters, their ids, and where they go.
+//! Letters: their payload, their ids and their topic.
 
 use promethean_delivery::{Attempts, Failure};
 use promethean_model::{Event, EventId, EventMeta, GroupName, SystemSuffix, TopicName};
@@ -20,15 +20,15 @@ pub struct Letter {
     pub reason: String,
     /// How many attempts failed.
     pub attempts: u32,
-    /// When the first one did, epoch ms.
+    /// When the first attempt failed, epoch ms.
     pub first_ts: i64,
-    /// When the last one did, epoch ms.
+    /// When the last attempt failed, epoch ms.
     pub last_ts: i64,
 }
 
-/// Makes the letter to append and the row that says it is open. `redrives` is how often the event was redriven to the
-/// group before. A dead-letter topic has no dead letters of its own, nor has a topic whose name leaves no room for
-/// `.dlq`: then there is a row only.
+/// Makes the letter to append and the row of the open letter. `redrives` is how often the event was redriven
+/// to the group before. There is only a row for an event of a dead-letter topic, and for a topic whose name
+/// is too long to add `.dlq`.
 pub fn post(
     group: &GroupName,
     event: &StoredEvent,
@@ -38,7 +38,7 @@ pub fn post(
     post_because(group, event, attempts, redrives, reason_word(attempts.last_failure))
 }
 
-/// As [`post`], with a reason in more than a word.
+/// Like [`post`], with a longer reason than one word.
 pub(crate) fn post_because(
     group: &GroupName,
     event: &StoredEvent,
@@ -53,8 +53,9 @@ pub(crate) fn post_because(
     Ok((letter, row))
 }
 
-/// The id of a letter. It follows from the event and everything in the letter that can differ between two letters about
-/// it, so the same letter committed again is a duplicate and never a conflict, and an event that dies again is a new letter.
+/// The id of a letter. It is computed from the event and from everything that can differ between two letters
+/// of one event. So the same letter committed again is a duplicate, never a conflict, and an event that is
+/// given up again gets a new letter.
 pub fn letter_id(
     group: &GroupName,
     topic: &TopicName,
@@ -68,7 +69,7 @@ pub fn letter_id(
     name.extend_from_slice(topic.as_str().as_bytes());
     name.push(0);
     name.extend_from_slice(&attempts.offset.get().to_be_bytes());
-    // A topic that was deleted and born again has other events at its offsets.
+    // A topic that was deleted and created again has other events at the same offsets.
     name.extend_from_slice(event.as_bytes());
     name.extend_from_slice(&redrives.to_be_bytes());
     name.extend_from_slice(&attempts.failed.to_be_bytes());
@@ -78,7 +79,7 @@ pub fn letter_id(
     EventId::derive(b"dead_letter", &name)
 }
 
-/// The id of the event that a redrive to the topic publishes: the same for the same letter, however often it is tried.
+/// The id of the event that a redrive to the topic publishes. Every try for one letter gives the same id.
 pub fn redrive_id(group: &GroupName, event: &StoredEvent, row: &LetterRow) -> EventId {
     let attempts = Attempts {
         offset: event.offset,
@@ -91,7 +92,7 @@ pub fn redrive_id(group: &GroupName, event: &StoredEvent, row: &LetterRow) -> Ev
     EventId::derive(b"redrive", letter_id(group, &event.topic, event.id, &attempts, row.redrives).as_bytes())
 }
 
-/// The word users see.
+/// The word for a failure that users see.
 pub const fn reason_word(failure: Failure) -> &'static str {
     match failure {
         Failure::Nack => "nack",
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_original_is_inside_whole() {
+    fn a_letter_holds_the_whole_original_event() {
         let (letter, row) = post(&group(), &event("a", "{\"n\":1.50,\"m\":2}"), &attempts(), 0).unwrap();
         let letter = letter.unwrap();
         assert_eq!(letter.topic.as_str(), "a.dlq");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn no_letters_about_letters_nor_without_room_for_the_name() {
+    fn no_letters_for_dead_letter_topics_or_names_without_room() {
         for topic in ["a.dlq".to_owned(), "x".repeat(178)] {
             let (letter, row) = post(&group(), &event(&topic, "1"), &attempts(), 0).unwrap();
             assert_eq!((letter, row.letter), (None, None));
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_those_of_the_letter() {
+    fn ids_depend_on_all_parts_of_the_letter() {
         let topic: TopicName = "a".parse().unwrap();
         let event = EventId::from_bytes([9; 16]);
         let id = |group: &str, attempts: Attempts, redrives| {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_event_says_so() {
+    fn an_unreadable_event_is_an_error_that_names_it() {
         let body = EventBody { key: None, meta: &[9, 9], payload: b"1" };
         let event = StoredEvent::new("a".parse().unwrap(), Offset(7), EventId::from_bytes([9; 16]), 0)
             .with_body(body);
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_store_takes_a_letter_once_and_a_second_death_as_another() {
+    async fn a_letter_is_stored_once_and_a_second_failure_is_a_new_letter() {
         let store = MemoryStore::new(Arc::new(SystemClock::new()), Options::default());
         let event = event("a", "{\"n\":1}");
         let commit = async |attempts: Attempts, redrives| {
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(commit(attempts(), 0).await, (Offset(0), false));
         assert_eq!(commit(attempts(), 0).await, (Offset(0), true));
         assert_eq!(commit(attempts(), 1).await, (Offset(1), false));
-        // A seek back lets it die again without a redrive.
+        // After a seek back the event can be given up again without a redrive.
         assert_eq!(
             commit(Attempts { first_ms: 900, last_ms: 950, ..attempts() }, 0).await,
             (Offset(2), false)

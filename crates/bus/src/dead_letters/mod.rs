@@ -1,16 +1,16 @@
-//! Dead letters: events that a group gave up, and their way back.
+//! Dead letters: events that a group gave up, and their redrive.
 //!
-//! Open dead letters are rows of a table; `<topic>.dlq` is their history. Groups open letters and close them in the commits
-//! of their progress; redriving and dropping are here.
+//! Open dead letters are rows of a table; `<topic>.dlq` is their history. Groups open and close letters in
+//! the commits of their progress. This module redrives and drops letters.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `letter` | the event in `<topic>.dlq` that tells of a given-up event |
+//! | `letter` | the event in `<topic>.dlq` that records a given-up event |
 //! | `row` | the bytes of an open letter |
 //! | `counts` | how many letters are open, and the locks of their groups |
 //! | `originals` | the events that letters are about |
-//! | `choice` | the letters that a user names |
-//! | `redrive` | delivering letters again and dropping them, a batch at a time |
+//! | `choice` | finds the letters that a user names |
+//! | `redrive` | redrives and drops letters, a batch at a time |
 
 mod choice;
 mod counts;
@@ -33,7 +33,7 @@ pub use self::row::LetterRow;
 use crate::error::BusError;
 use crate::rows::{EventKey, topic_prefix};
 
-/// Letters of a page, at most.
+/// The most letters of a page.
 const PAGE_LETTERS_MAX: usize = 1000;
 /// Bytes of events after which a page ends early.
 const PAGE_BYTES: usize = 4 << 20;
@@ -41,68 +41,71 @@ const PAGE_BYTES: usize = 4 << 20;
 /// An open dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LetterInfo {
-    /// The place of its event in the topic.
+    /// The offset of its event in the topic.
     pub offset: Offset,
     /// Why and when the event was given up, how often it was redriven, and whether it is being redriven now.
     pub row: LetterRow,
-    /// Its event, whole: from the topic, or from the letter if the topic no longer has it; `None` if neither does.
+    /// Its whole event: from the topic, or from the letter if the topic no longer has it; `None` if neither
+    /// has it.
     pub event: Option<StoredEvent>,
     /// Whether the topic still has the event. If not, it cannot be redriven to the group.
     pub in_topic: bool,
 }
 
-/// Letters in offset order.
+/// A page of letters, in offset order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LetterPage {
     /// The letters.
     pub letters: Vec<LetterInfo>,
-    /// The offset to go on after, if there may be more.
+    /// The offset after which the next page starts, if there may be more letters.
     pub next: Option<Offset>,
 }
 
-/// Which open letters of a group on a topic.
+/// Selects open letters of a group on a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LetterChoice {
-    /// All that are open when they are come to.
+    /// All letters that are open when the redrive reaches them.
     All,
-    /// Those about these events, or those with these ids in the dead-letter topic.
+    /// The letters of the events with these ids, or the letters with these ids in the dead-letter topic.
     Ids(Vec<EventId>),
-    /// Those about the events at these offsets.
+    /// The letters of the events at these offsets.
     Offsets(Vec<Offset>),
-    /// Those about events that pass. An event that neither the topic nor the letter has does not.
+    /// The letters of events that pass the filter. If neither the topic nor the letter has the event, it does
+    /// not pass.
     Filter(Filter),
 }
 
-/// Where a redrive goes.
+/// The target of a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedriveTo {
-    /// The group is given the event again, with all its attempts; nobody else is. The letter is closed when the event
-    /// is acked.
+    /// Only the group gets the event again, with a full number of attempts. The letter is closed when the
+    /// event is acked.
     Group,
-    /// A copy is published, for every group of the topic, and the letter closed.
+    /// A copy of the event is published, for every group of the topic, and the letter is closed.
     Topic,
 }
 
-/// What became of the letters that were chosen.
+/// The result of a redrive or drop: counts of the selected letters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LetterReport {
-    /// Open letters that were chosen: those redriven, dropped, gone and already redriving.
+    /// Open letters that were selected: the sum of redriven, dropped, gone and already redriving.
     pub selected: u64,
-    /// Redriven now.
+    /// Letters that were redriven now.
     pub redriven: u64,
-    /// Dropped now.
+    /// Letters that were dropped now.
     pub dropped: u64,
-    /// Left open because their event is gone: from the topic for a redrive to the group, from the dead-letter topic
-    /// too for one to the topic.
+    /// Letters that stay open because their event is gone: for a redrive to the group, gone from the topic;
+    /// for a redrive to the topic, gone from the dead-letter topic too.
     pub gone: u64,
-    /// Left as they are because they are being delivered to the group again at this moment.
+    /// Letters that were left alone because the group is getting their event again at this moment.
     pub already_redriving: u64,
-    /// Named, but not open. An error instead if none of those named is.
+    /// Named letters that are not open. If no named letter is open, the request is an error instead.
     pub unknown: u64,
 }
 
 impl DeadLetters {
-    /// Open dead letters of a group on a topic after an offset, at most `limit` and 1,000.
+    /// The open dead letters of a group on a topic after an offset: at most `limit`, and never more than
+    /// 1,000.
     pub(crate) async fn page(
         &self,
         topic: &TopicName,
@@ -135,7 +138,7 @@ impl DeadLetters {
     }
 }
 
-/// Rows of letters, in offset order.
+/// Decodes the rows of letters, in their order.
 fn decode(rows: Vec<Row>) -> Result<Vec<(Offset, LetterRow)>, BusError> {
     let letter = |row: Row| {
         let key = EventKey::decode(&row.key, "DeadLetters")?;

@@ -1,4 +1,4 @@
-//! The events that letters are about.
+//! Finding the original events of letters.
 
 use promethean_delivery::Failure;
 use promethean_model::{Offset, TopicName};
@@ -11,33 +11,34 @@ use crate::error::BusError;
 
 /// Letters closer together than this are read in one page.
 const SPAN_MAX: u64 = 256;
-/// Bytes of a page, and of what is kept of it.
+/// The most bytes of a page, which is kept in memory.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Finds the events of a list of letters, which are asked for in offset order.
+/// Finds the events of a list of letters. The caller asks for them in offset order.
 pub(crate) struct Originals<'a> {
     base: &'a Base,
     topic: &'a TopicName,
     wanted: Vec<Offset>,
-    /// Events of the topic from `from` to `next`: one that is not among them is gone.
+    /// The events of the topic from `from` to `next`. An event of this range that is not here is gone.
     page: Vec<StoredEvent>,
     from: Offset,
     next: Offset,
 }
 
 impl<'a> Originals<'a> {
-    /// `wanted` ascends.
+    /// `wanted` must be ascending.
     pub(crate) fn new(base: &'a Base, topic: &'a TopicName, wanted: Vec<Offset>) -> Self {
         Self { base, topic, wanted, page: Vec::new(), from: Offset::ZERO, next: Offset::ZERO }
     }
 
-    /// The event of a letter, wherever it still is.
+    /// The event of a letter, from the topic or from the letter.
     pub(super) async fn find(
         &mut self,
         offset: Offset,
         row: &LetterRow,
     ) -> Result<Option<StoredEvent>, BusError> {
-        // A projector may have given up a snapshot, which stands for more than the event at its offset.
+        // A projector may have given up a snapshot, which holds more than the event at its offset. Only the
+        // letter has it.
         let letter_first = row.reason == Failure::Projection;
         if letter_first && let Some(event) = self.in_letter(offset, row).await? {
             return Ok(Some(event));
@@ -54,7 +55,7 @@ impl<'a> Originals<'a> {
         Ok(event.map(|event| stored(&event)))
     }
 
-    /// The event if its topic still has it. One that cannot be read for damage is as good as gone.
+    /// The event, if its topic still has it. A damaged event that cannot be read counts as gone.
     pub(crate) async fn in_topic(&mut self, offset: Offset) -> Result<Option<StoredEvent>, BusError> {
         if !(self.from..self.next).contains(&offset) {
             match self.read(offset, self.span(offset)).await {
@@ -76,7 +77,7 @@ impl<'a> Originals<'a> {
         Ok(())
     }
 
-    /// How many events to read for this one and those wanted soon after it.
+    /// How many events to read to get this one and the wanted ones shortly after it.
     fn span(&self, offset: Offset) -> usize {
         let start = self.wanted.partition_point(|wanted| *wanted < offset);
         let end = self.wanted.partition_point(|wanted| wanted.since(offset) < SPAN_MAX);
@@ -99,7 +100,8 @@ pub(super) async fn in_letter(
     }
 }
 
-/// What a letter says. Letters are the system's, so one that cannot be read was written by another release.
+/// Decodes a letter. Only the system writes letters, so one that cannot be decoded was written by another
+/// release.
 pub(super) fn read_letter(letter: &StoredEvent) -> Option<Letter> {
     serde_json::from_slice(letter.payload()).ok()
 }

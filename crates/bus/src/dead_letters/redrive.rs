@@ -1,4 +1,4 @@
-//! Redriving and dropping, a batch at a time.
+//! Redriving and dropping letters, a batch at a time.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::error::BusError;
 use crate::rows::{EventKey, topic_prefix};
 use crate::topics::PublishCounts;
 
-/// Letters of one commit, at most.
+/// The most letters of one commit.
 const BATCH_LETTERS_MAX: usize = 500;
-/// Bytes of events of one commit, but for the last event.
+/// The most bytes of events in one commit; the last event may exceed it.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// What is done with the chosen letters.
+/// What a request does with the selected letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedriveAction {
     /// The group gets the events again.
@@ -37,7 +37,7 @@ pub(crate) struct Redrive {
     pub(crate) topic: TopicName,
     pub(crate) group: GroupName,
     pub(crate) action: RedriveAction,
-    /// Tells the group's owner which events it must deliver again, once that is durable.
+    /// Tells the group's owner which events it must deliver again. Called when the redrive is durable.
     pub(crate) tell_owner: Box<dyn Fn(Vec<Offset>) + Send + Sync>,
     pub(crate) report: LetterReport,
 }
@@ -54,7 +54,8 @@ struct RedriveStep {
 }
 
 impl Redrive {
-    /// Works through the chosen letters. Between two batches it asks `is_stopped` whether the caller is gone.
+    /// Redrives or drops the selected letters. Before each batch it asks `is_stopped` whether the caller is
+    /// gone.
     pub(crate) async fn run(
         mut self,
         which: LetterChoice,
@@ -78,12 +79,13 @@ impl Redrive {
         Ok(self.report)
     }
 
-    /// Every open letter, or those of them whose event passes.
+    /// Handles every open letter, or with a filter every one whose event passes.
     async fn each(&mut self, filter: Option<&Filter>, is_stopped: impl Fn() -> bool) -> Result<(), BusError> {
         let dead_letters = Arc::clone(&self.dead_letters);
         let prefix = topic_prefix(&self.group, &self.topic);
         let mut after: Option<Vec<u8>> = None;
-        // Copies that are published and die again meanwhile are beyond; else this might never end.
+        // Letters at or after this end are left out: copies that are published now may become dead letters
+        // again, and then the loop might never end.
         let end = dead_letters.base.store.durable_end(&self.topic);
         loop {
             self.check_stopped(&is_stopped)?;
@@ -104,7 +106,7 @@ impl Redrive {
         }
     }
 
-    /// Letters by their offsets; the error for the first one that is not open.
+    /// Handles letters by their offsets. Returns the error for the first one that is not open.
     async fn named(
         &mut self,
         mut offsets: Vec<Offset>,
@@ -133,7 +135,8 @@ impl Redrive {
         Ok(unknown)
     }
 
-    /// Where none of those named is open, they were meant for something else, or all is done already.
+    /// Returns the error if no named letter is open: then the names are wrong, or the letters were handled
+    /// before.
     fn refuse_unknown(&self, unknown: Option<BusError>) -> Result<(), BusError> {
         match unknown {
             Some(error) if self.report.selected == 0 => Err(error),
@@ -145,7 +148,7 @@ impl Redrive {
         if self.dead_letters.base.is_closed() || is_stopped() { Err(BusError::Closed) } else { Ok(()) }
     }
 
-    /// Works on letters in offset order, while nobody else changes any of the group.
+    /// Handles letters in offset order. Called under the lock of the group's letters.
     async fn letters(
         &mut self,
         letters: Vec<(Offset, LetterRow)>,
@@ -213,8 +216,8 @@ impl Redrive {
         Ok(())
     }
 
-    /// The event as it is published again. Its id follows from the letter, so that it is one event however often this
-    /// is tried.
+    /// The copy of the event that is published again. Its id is computed from the letter, so that a repeated
+    /// try publishes the same event.
     fn copy(&self, event: &StoredEvent, row: &LetterRow) -> Result<AppendEvent, BusError> {
         let unreadable = |reason: String| BusError::StorageFailed { reason };
         let decoded = EventMeta::decode(event.meta()).map_err(|error| unreadable(error.to_string()))?;

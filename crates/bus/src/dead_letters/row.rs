@@ -1,4 +1,4 @@
-//! Open dead letters.
+//! The bytes of an open dead letter.
 
 use promethean_delivery::{Attempts, Failure};
 use promethean_model::EventId;
@@ -10,7 +10,7 @@ const VERSION: u8 = 1;
 const REDRIVING: u8 = 1;
 const POSTED: u8 = 2;
 
-/// The value of a row; group, topic and offset of the event are in its key. All numbers little-endian.
+/// The value of a row; group, topic and offset of the event are in its key. All numbers are little-endian.
 ///
 /// ```text
 /// 0         1       2         3          7          11         19        27
@@ -23,19 +23,19 @@ const POSTED: u8 = 2;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LetterRow {
-    /// The letter in the dead-letter topic, where the topic has one.
+    /// The id of the letter in the dead-letter topic, if there is one.
     pub letter: Option<EventId>,
     /// Why the last attempt failed.
     pub reason: Failure,
     /// How many attempts failed.
     pub attempts: u32,
-    /// When the first one did, epoch ms.
+    /// When the first attempt failed, epoch ms.
     pub first_ms: i64,
-    /// When the last one did, epoch ms.
+    /// When the last attempt failed, epoch ms.
     pub last_ms: i64,
-    /// How often it was redriven to the group.
+    /// How often the event was redriven to the group.
     pub redrives: u32,
-    /// Whether it is being delivered again now.
+    /// Whether the event is being redriven to the group now.
     pub redriving: bool,
 }
 
@@ -53,7 +53,7 @@ impl LetterRow {
         }
     }
 
-    /// The letter as it is when a redrive begins.
+    /// The row at the start of a redrive.
     #[must_use]
     pub const fn redriven(mut self) -> Self {
         self.redrives = self.redrives.saturating_add(1);
@@ -61,14 +61,14 @@ impl LetterRow {
         self
     }
 
-    /// The letter as it is when its redrive came to nothing.
+    /// The row after a redrive that failed.
     #[must_use]
     pub const fn reopened(mut self) -> Self {
         self.redriving = false;
         self
     }
 
-    /// The bytes.
+    /// Encodes the row.
     pub fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(self.redriving, REDRIVING) | flag(self.letter.is_some(), POSTED);
@@ -84,7 +84,7 @@ impl LetterRow {
         value
     }
 
-    /// Reads what `encode` wrote.
+    /// Decodes a row that `encode` wrote.
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
         let malformed = || bad(TABLE, "malformed value");
         let (version, rest) = value.split_first().ok_or_else(malformed)?;

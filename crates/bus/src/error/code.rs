@@ -1,11 +1,11 @@
-//! What programs ask of a refusal.
+//! Error codes, and properties of errors that programs need.
 
 use promethean_model::limits::Limited;
 
 use super::BusError;
 
 impl BusError {
-    /// A stable word.
+    /// The stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Name(error) => error.code(),
@@ -52,7 +52,7 @@ impl BusError {
         }
     }
 
-    /// Says which event of a batch it is about, where the error has a place for that.
+    /// Adds the index of the event in its batch, if the error has a field for it.
     pub(crate) fn in_batch(mut self, index: usize) -> Self {
         if let Self::SchemaRejected(rejected) = &mut self {
             rejected.index = Some(index);
@@ -60,7 +60,7 @@ impl BusError {
         self
     }
 
-    /// Whether nothing was or will be written.
+    /// Whether it is certain that nothing was or will be written.
     pub const fn has_no_side_effects(&self) -> bool {
         !matches!(self, Self::UnknownOutcome { .. })
     }
@@ -80,7 +80,7 @@ impl BusError {
         )
     }
 
-    /// Whether an owner that hears it from the store cannot go on.
+    /// Whether an owner that gets this error from the store must end.
     pub(crate) const fn is_final(&self) -> bool {
         matches!(
             self,
@@ -92,7 +92,7 @@ impl BusError {
         )
     }
 
-    /// When to try again, if that is known.
+    /// After how many milliseconds to try again, if that is known.
     pub const fn retry_after_ms(&self) -> Option<u64> {
         match self {
             Self::RateLimited { retry_after_ms } => Some(*retry_after_ms),
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_for_too_much_work_may_try_again() {
+    fn a_request_refused_as_busy_may_be_tried_again() {
         let busy = BusError::Busy { what: "programs" };
         assert!(busy.is_retryable() && busy.has_no_side_effects() && !busy.is_final());
         assert_eq!(busy.retry_after_ms(), Some(1_000));

@@ -1,4 +1,5 @@
-//! The store's refusals in the words of the bus. Both matches are exhaustive, so that a new one is placed on purpose.
+//! Converts errors of the store to errors of the bus. Both matches are exhaustive, so a new error of the
+//! store must be mapped here.
 
 use promethean_store::port::{CommitError, Damage, ReadError};
 
@@ -47,7 +48,7 @@ impl From<CommitError> for BusError {
 impl From<ReadError> for BusError {
     fn from(error: ReadError) -> Self {
         match error {
-            // The detail names files, which are the operator's to see, in the log.
+            // The detail names files. It goes to the log, for the operator, and not to clients.
             ReadError::CorruptRange(Damage { topic, range, .. }) => Self::CorruptRange { topic, range },
             ReadError::Storage { reason } => Self::StorageFailed { reason },
             ReadError::Closed => Self::Closed,
@@ -98,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn the_stores_codes_and_answers_are_kept() {
+    fn codes_and_properties_of_store_errors_are_kept() {
         for error in commit_errors() {
             let (code, retryable) = (error.code(), error.is_retryable());
             let no_side_effects = error.has_no_side_effects();
             let fenced = matches!(error, CommitError::Fenced { .. });
             let bus = BusError::from(error);
             assert_eq!(bus.code(), code);
-            // To the owner of a cursor fencing is final; whoever asks the bus may ask again.
+            // For the owner of a cursor, fencing is final; a caller of the bus may try again.
             assert_eq!(bus.is_retryable(), retryable || fenced, "{bus}");
             assert_eq!(bus.has_no_side_effects(), no_side_effects);
         }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_limits_have_words_of_their_own() {
+    fn names_and_limits_have_their_own_codes() {
         let name = |text: &str| BusError::from(TopicName::parse_user(text).unwrap_err()).code();
         assert_eq!(name("A"), "bad_name");
         assert_eq!(name("a.dlq"), "reserved_name");

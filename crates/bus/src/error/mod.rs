@@ -1,4 +1,4 @@
-//! Why the bus did not do what it was asked. Messages are for people and say what to do; `code()` is for programs.
+//! The errors of the bus. Messages are for people and say what to do; `code()` is for programs.
 
 use promethean_delivery::DeliveryError;
 use promethean_model::json::JsonError;
@@ -12,13 +12,13 @@ use promethean_schema::{BadSchema, Incompatible, SchemaRejected};
 mod code;
 mod from_store;
 
-/// Every refusal of the bus.
+/// The reason why the bus refused a request or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BusError {
-    /// A name that cannot be, or is kept for the system.
+    /// A name that is not allowed, or is reserved for the system.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Something is over its cap.
+    /// A value is larger than its limit.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// Settings of a topic that cannot work.
@@ -27,27 +27,28 @@ pub enum BusError {
     /// The payload is not JSON.
     #[error("the payload is not valid JSON: {0}")]
     InvalidJson(#[from] JsonError),
-    /// A header's name or value, or a session id, that could break a line of a protocol or of a log.
+    /// A header's name or value, or a session id, has a control character, which could break a line of a
+    /// protocol or of a log.
     #[error("{what} has a control character; remove it")]
     ControlCharacter {
-        /// Which text.
+        /// The text that has it.
         what: String,
     },
-    /// A label outside the topic's partitions.
+    /// The partition number is too large for the topic.
     #[error("partition {given} is not one of the topic's; give a number below {partitions}, or none")]
     BadPartition {
-        /// What was given.
+        /// The partition that was given.
         given: u32,
-        /// How many there are.
+        /// How many partitions the topic has.
         partitions: u32,
     },
-    /// A key is needed: the topic is compacted.
+    /// The event needs a key, because the topic is compacted.
     #[error("topic `{topic}` is compacted; give the event a key")]
     KeyRequired {
         /// The topic.
         topic: TopicName,
     },
-    /// A key is needed: the publisher expects something of it.
+    /// The publisher gave an expected offset of a key, but no key.
     #[error("`expected_key_offset` was given without a key; give the key it is about")]
     ExpectationWithoutKey,
     /// The id is taken by another event.
@@ -57,20 +58,20 @@ pub enum BusError {
         topic: TopicName,
         /// The id.
         id: EventId,
-        /// Where the other event is.
+        /// The offset of the other event.
         offset: Offset,
     },
-    /// The topic is not where the publisher expected it.
+    /// The next offset of the topic is not the one that the publisher expected.
     #[error("topic `{topic}` is at offset {actual}, not {expected}; read what was added and try again")]
     Conflict {
         /// The topic.
         topic: TopicName,
-        /// What its next offset was expected to be.
+        /// The expected next offset.
         expected: Offset,
-        /// What it is.
+        /// The actual next offset.
         actual: Offset,
     },
-    /// The key's latest event is not the one the publisher expected.
+    /// The key's latest event is not the one that the publisher expected.
     #[error(
         "the latest event of the key in topic `{topic}` is {}, not {}; read it and try again",
         at(*actual),
@@ -79,12 +80,12 @@ pub enum BusError {
     KeyConflict {
         /// The topic.
         topic: TopicName,
-        /// What was expected.
+        /// The expected offset of the key's latest event; `None` if none was expected.
         expected: Option<Offset>,
-        /// What it is.
+        /// The actual offset of the key's latest event; `None` if the key has no event.
         actual: Option<Offset>,
     },
-    /// The group exists with another option.
+    /// The group exists with a different value of an option.
     #[error(
         "group `{group}` has `{option}` = {actual}, not {asked}; leave the option out to keep it, or use another group"
     )]
@@ -93,42 +94,42 @@ pub enum BusError {
         group: GroupName,
         /// The option.
         option: &'static str,
-        /// What was asked for.
+        /// The value that was asked for.
         asked: String,
-        /// What the group was created with.
+        /// The value that the group was created with.
         actual: String,
     },
-    /// An option of a group or member that cannot work.
+    /// An option of a group or member has a value that cannot work.
     #[error("`{option}` is {given}; {fix}")]
     BadOption {
         /// The option.
         option: &'static str,
-        /// What was given.
+        /// The value that was given.
         given: String,
-        /// What to give.
+        /// What to give instead.
         fix: &'static str,
     },
-    /// Too fast.
+    /// The rate limit is reached.
     #[error("too many events in too short a time; try again in {retry_after_ms} ms")]
     RateLimited {
-        /// When the same request will be let through, if nothing else is.
+        /// After how many milliseconds the same request will be accepted, if no other request comes first.
         retry_after_ms: u64,
     },
-    /// More at once than the rate limit ever lets through.
+    /// The request is larger than the rate limit ever accepts at once.
     #[error("{asked} events at once, but the rate limit lets at most {burst} through; send smaller batches")]
     OverBurst {
         /// How many were asked for.
         asked: u32,
-        /// How many there can ever be at once.
+        /// The most events that are accepted at once.
         burst: u32,
     },
-    /// No such topic.
+    /// The topic does not exist.
     #[error("topic `{topic}` does not exist; publish to it first, or check the spelling")]
     UnknownTopic {
         /// The name asked for.
         topic: TopicName,
     },
-    /// No such group.
+    /// The group does not exist.
     #[error("group `{group}` does not exist on `{subject}`; subscribe with it first, or check the spelling")]
     UnknownGroup {
         /// The name asked for.
@@ -136,7 +137,7 @@ pub enum BusError {
         /// The topic or pattern.
         subject: String,
     },
-    /// No such event.
+    /// The event does not exist, or no longer.
     #[error("topic `{topic}` has no event with id {id}; it may have expired, use an offset or a time")]
     UnknownEvent {
         /// The topic.
@@ -144,7 +145,7 @@ pub enum BusError {
         /// The id asked for.
         id: EventId,
     },
-    /// The group has no such dead letter.
+    /// The group has no open dead letter for this offset.
     #[error("the group has no open dead letter for offset {offset} of topic `{topic}`; list them again")]
     UnknownLetter {
         /// The topic.
@@ -152,13 +153,13 @@ pub enum BusError {
         /// The offset asked for.
         offset: Offset,
     },
-    /// A place to start or go on from that makes no sense.
+    /// A start position that cannot be used.
     #[error("cannot seek there: {reason}")]
     BadSeek {
         /// What is wrong and what to change.
         reason: String,
     },
-    /// A place behind the end of the topic.
+    /// The position is beyond the end of the topic.
     #[error(
         "group `{group}` cannot be at offset {floor} of topic `{topic}`, which ends at {end}; use at most {end}"
     )]
@@ -167,7 +168,7 @@ pub enum BusError {
         group: GroupName,
         /// The topic.
         topic: TopicName,
-        /// What was asked for.
+        /// The offset that was asked for.
         floor: Offset,
         /// The topic's durable end.
         end: Offset,
@@ -175,7 +176,7 @@ pub enum BusError {
     /// A filter, a pattern or a request about partitions and their members was refused.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
-    /// The group is the server's own.
+    /// The group is a follower: only the server may use it.
     #[error(
         "group `{group}` belongs to a projector, which alone moves it; use another group, or rebuild the projector"
     )]
@@ -183,7 +184,7 @@ pub enum BusError {
         /// The group.
         group: GroupName,
     },
-    /// The group is in use.
+    /// The group has members, so the request is refused.
     #[error("group `{group}` has {members} members; stop them first")]
     GroupBusy {
         /// The group.
@@ -191,35 +192,35 @@ pub enum BusError {
         /// How many members it has.
         members: usize,
     },
-    /// As many topics as there may be.
+    /// The number of topics is at its limit.
     #[error("there are already {max} topics; delete some or raise `topics_max`")]
     TooManyTopics {
         /// The limit.
         max: u64,
     },
-    /// Topics are not created on first use.
+    /// The topic does not exist, and topics are not created on first use.
     #[error("topic `{topic}` does not exist and `topics.auto_create` is off; create it first")]
     AutoCreateOff {
         /// The name asked for.
         topic: TopicName,
     },
-    /// The topic is being deleted.
+    /// The topic is being deleted, or was deleted during the request.
     #[error("topic `{topic}` was deleted meanwhile; try again to create it anew")]
     TopicDeleted {
         /// The topic.
         topic: TopicName,
     },
-    /// The store has a cap of its own.
+    /// A value is larger than a limit of the store.
     #[error("{what} has {size}; the limit is {max}")]
     TooLarge {
-        /// What.
+        /// The value that is too large.
         what: &'static str,
         /// Its size.
         size: u64,
         /// The limit.
         max: u64,
     },
-    /// Someone else owns the cursor now.
+    /// A later owner has taken the cursor over.
     #[error("group `{group}` on topic `{topic}` is served by another owner now; subscribe again")]
     Fenced {
         /// The group.
@@ -232,7 +233,7 @@ pub enum BusError {
     CorruptRange {
         /// The topic.
         topic: TopicName,
-        /// The offsets concerned.
+        /// The damaged offsets.
         range: OffsetRange,
     },
     /// The disk is nearly full.
@@ -240,12 +241,12 @@ pub enum BusError {
         "storage is full ({free} bytes free, {reserve} kept in reserve); free some space or add retention, then try again"
     )]
     StorageFull {
-        /// Bytes left.
+        /// How many bytes are free.
         free: u64,
-        /// Bytes kept back.
+        /// How many bytes are reserved.
         reserve: u64,
     },
-    /// Disk or engine failed.
+    /// The disk or the state engine failed.
     #[error("storage failed: {reason}; see the server's log, and run `promethean verify`")]
     StorageFailed {
         /// What failed.
@@ -257,19 +258,19 @@ pub enum BusError {
         /// The failure.
         reason: String,
     },
-    /// It may or may not have been written.
+    /// The batch may or may not have been written.
     #[error("the outcome is unknown ({reason}); after the server is back, try again with the same ids")]
     UnknownOutcome {
         /// The failure.
         reason: String,
     },
-    /// A text that is no schema, or none that is taken.
+    /// The text is not a schema, or uses something that is not supported.
     #[error(transparent)]
     BadSchema(#[from] BadSchema),
-    /// A payload that does not fit.
+    /// A payload does not fit the topic's schema.
     #[error(transparent)]
     SchemaRejected(#[from] Box<SchemaRejected>),
-    /// A new version that does not fit the versions before.
+    /// A new schema version is not compatible with the versions before.
     #[error(transparent)]
     SchemaIncompatible(#[from] Box<Incompatible>),
     /// The topic has no such version.
@@ -277,12 +278,12 @@ pub enum BusError {
     UnknownSchema {
         /// The topic.
         topic: TopicName,
-        /// What was asked for, as it was.
+        /// The version asked for, exactly as it was given.
         version: String,
         /// The latest one there is.
         latest: Option<u32>,
     },
-    /// The topic wants a schema and has none.
+    /// The topic requires a schema and has none.
     #[error(
         "topic `{topic}` takes only events with a schema and has none; register one, or set `schema` to optional"
     )]
@@ -290,7 +291,7 @@ pub enum BusError {
         /// The topic.
         topic: TopicName,
     },
-    /// Events of this version are there, or may be.
+    /// The topic has, or may have, events of this version.
     #[error(
         "schema version {version} of topic `{topic}` is in use: {reason}; register a further version instead"
     )]
@@ -299,20 +300,20 @@ pub enum BusError {
         topic: TopicName,
         /// The version.
         version: u32,
-        /// Why it is taken to be.
+        /// Why the version counts as in use.
         reason: &'static str,
     },
-    /// The number is not above that of the latest version.
+    /// The version number is not larger than that of the latest version.
     #[error("topic `{topic}` has schema version {latest} already; give a number above it, or none")]
     VersionTaken {
         /// The topic.
         topic: TopicName,
-        /// What was given.
+        /// The version that was given.
         given: u32,
         /// The latest one there is.
         latest: u32,
     },
-    /// As many versions as there may be.
+    /// The number of schema versions of the topic is at its limit.
     #[error("topic `{topic}` has {max} schema versions already; use a new topic")]
     TooManySchemas {
         /// The topic.
@@ -320,7 +321,7 @@ pub enum BusError {
         /// The limit.
         max: usize,
     },
-    /// The old form of an event, for those who still read it, could not be made.
+    /// A downcaster could not make the old version of an event for dual-write.
     #[error(
         "the event has no form of version {version} for `{topic}.v{version}`: {reason}; repair the downcaster or the event"
     )]
@@ -332,21 +333,21 @@ pub enum BusError {
         /// What went wrong.
         reason: String,
     },
-    /// Nothing is wrong, but there is too much to do.
+    /// The server has too much work of one kind; the request may succeed later.
     #[error("the server is busy with {what}; try again")]
     Busy {
-        /// What there is too much of.
+        /// The work that there is too much of.
         what: &'static str,
     },
     /// The bus is shutting down.
     #[error("the server is shutting down; connect again")]
     Closed,
-    /// A refusal of the store that is not about publishing or groups, in its own words.
+    /// An error of the store that has no variant here; with the store's code and message.
     #[error("{message}")]
     Store {
-        /// Its stable word.
+        /// The store's error code.
         code: &'static str,
-        /// Its message.
+        /// The store's message.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What is remembered of events that were handled.
+//! Marks of events that were handled.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::error::BusError;
 use crate::groups::Groups;
 use crate::rows::dedupe_scope;
 
-/// Remembers which events a group has handled. Best kept where the handler's effects are.
+/// Stores which events a group has handled. It is best kept in the same database as the handler's effects.
 #[async_trait]
 pub trait DedupeStore: Send + Sync + 'static {
     /// Whether the event is marked.
     async fn seen(&self, topic: &TopicName, group: &GroupName, id: EventId) -> Result<bool, BusError>;
-    /// Marks the event for so long, durably.
+    /// Marks the event durably for `ttl_ms` milliseconds.
     async fn mark(
         &self,
         topic: &TopicName,
@@ -25,7 +25,7 @@ pub trait DedupeStore: Send + Sync + 'static {
     ) -> Result<(), BusError>;
 }
 
-/// The marks of the bus's own store.
+/// Keeps the marks in the bus's own store.
 #[derive(Debug, Clone)]
 pub struct StoreDedupe {
     groups: Arc<Groups>,

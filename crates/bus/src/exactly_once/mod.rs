@@ -1,13 +1,13 @@
-//! Consumers whose events count once, however often they are delivered.
+//! Consumers that process each event once, however often it is delivered.
 //!
-//! Delivery is at least once: an ack can be lost, a lease can run out while its handler works on. Two helpers make
-//! something better of it:
+//! Delivery is at least once: an ack can be lost, and a lease can expire while its handler still works. Two
+//! helpers give stronger promises:
 //!
-//! - [`Bus::subscribe_exactly_once`] marks an event after its handler and skips marked ones. A crash between handler and
-//!   mark, or two handlers of one event at the same time, run the handler twice: its effects are somewhere else, and
-//!   nothing commits them together with the mark.
-//! - [`Bus::transform_exactly_once`] takes the handler's effects as a value and commits them with the mark, in one
-//!   commit that is refused if the mark is there. So they happen once, whatever is lost.
+//! - [`Bus::subscribe_exactly_once`] marks an event after its handler, and skips marked events. The handler
+//!   can still run twice for one event: after a crash between handler and mark, or if two handlers get the
+//!   event at the same time. Its effects are outside the bus, and nothing commits them with the mark.
+//! - [`Bus::transform_exactly_once`] takes the handler's effects as a value and commits them with the mark,
+//!   in one commit that is refused if the mark exists. So they happen once, even after a crash or a lost ack.
 
 mod dedupe;
 mod effects;
@@ -23,16 +23,16 @@ use crate::error::BusError;
 use crate::subscription::Lease;
 use crate::subscription::Subscribe;
 
-/// How long an event is remembered as done where nothing else is asked for: 7 days.
+/// How long a handled event stays marked by default: 7 days.
 pub const DEDUPE_TTL_MS_DEFAULT: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// How events are remembered.
+/// Options of an exactly-once consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExactlyOnce {
-    /// How long a mark lasts: longer than an event can be redelivered, redriven or sought back to. Default: 7 days.
-    /// Minimum: 1 ms.
+    /// How long a mark lasts. It must be longer than the time in which an event can be redelivered, redriven
+    /// or reached by a seek. Default: 7 days. Minimum: 1 ms.
     pub ttl_ms: u64,
-    /// Events handled at a time, as in [`ConsumerOptions`]. Default: 1.
+    /// How many events are handled at a time, as in [`ConsumerOptions`]. Default: 1.
     pub concurrency: usize,
 }
 
@@ -58,8 +58,8 @@ impl Bus {
         StoreDedupe::new(Arc::clone(&self.groups))
     }
 
-    /// Consumes events, skipping those that `marks` knows. An event is marked after its handler returned `Ok`, and acked
-    /// only then.
+    /// Consumes events, and skips events that are marked in `marks`. An event is marked after its handler
+    /// returned `Ok`, and acked after that.
     pub async fn subscribe_exactly_once<H, F, E>(
         &self,
         request: Subscribe,
@@ -89,8 +89,9 @@ impl Bus {
         self.consume(request, consumer, once).await
     }
 
-    /// Consumes events whose handler returns what is to be written. That and the mark of the event are one commit, so
-    /// what is written is written once for each event, also where acks are lost or the process dies.
+    /// Consumes events with a handler that returns its effects as a value. The effects and the mark of the
+    /// event are written in one commit, so they are written once for each event, even if acks are lost or the
+    /// process dies.
     pub async fn transform_exactly_once<H, F, E>(
         &self,
         request: Subscribe,

@@ -1,4 +1,4 @@
-//! Letters that a commit closes.
+//! Closing the letters that a commit of progress settles.
 
 use promethean_delivery::Progress;
 use promethean_model::Offset;
@@ -16,9 +16,10 @@ pub(super) fn are_changed(progress: &Progress) -> bool {
     !(dead.is_empty() && redriven.is_empty() && reopened.is_empty() && seek.is_none())
 }
 
-/// Open letters that are settled: their redriven event is finished, or their event is delivered since a durable seek.
-/// That is as true before the commit as after it. What is too much for it is closed here, before the cursor passes events
-/// that would look like letters then; the rest is for the commit.
+/// Finds the open letters that are settled: their redriven event is finished, or an earlier durable seek
+/// delivers their event again. They are settled before this commit as well as after it, so those that do not
+/// fit into the commit are closed here at once, before the cursor passes their events: a finished event with
+/// an open letter would count as dead. Returns the rest, for the commit to close.
 pub(super) async fn close_settled(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -26,7 +27,7 @@ pub(super) async fn close_settled(
     progress: &Progress,
 ) -> Result<Vec<Offset>, BusError> {
     let mut settled = Vec::new();
-    // From a seek on, the seek closes them.
+    // Letters at or after the offset of a seek are closed by the seek.
     for offset in progress.redriven.iter().filter(|offset| progress.seek.is_none_or(|to| **offset < to)) {
         if letter_at(groups, owner, *offset).await?.is_some() {
             settled.push(*offset);
@@ -42,9 +43,10 @@ pub(super) async fn close_settled(
     Ok(last)
 }
 
-/// Open letters whose event a seek delivers again. One whose event is gone is all that is left of it, and stays open, which
-/// goes to `rows`.
-pub(super) async fn sought(
+/// Finds the open letters that a seek closes because it delivers their events again. A letter whose event is
+/// gone stays open, as the only trace of it; if it was being redriven, `rows` gets the change that opens it
+/// again.
+pub(super) async fn closed_by_seek(
     groups: &Groups,
     owner: &ClaimOwner,
     seek: Option<Offset>,
@@ -63,8 +65,8 @@ pub(super) async fn sought(
     Ok(there)
 }
 
-/// Closes letters beside a seek that is durable; those that are left. Whoever finds these open, after a crash, closes
-/// them: their events are not finished.
+/// Closes letters after the commit of their seek, and returns those that could not be closed. After a crash
+/// the next owner finds these letters open, sees that their events are not finished, and closes them.
 pub(super) async fn close_later(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -77,7 +79,8 @@ pub(super) async fn close_later(
             Ok(()) => later = rest,
             Err(error) if error.is_final() => return Err(error),
             Err(error) => {
-                warn!(topic = %owner.topic, group = %owner.group, %error, "dead letters are closed later");
+                let (topic, group) = (&owner.topic, &owner.group);
+                warn!(%topic, %group, %error, "dead letters are not closed after a seek yet; trying again");
                 break;
             }
         }
@@ -98,7 +101,7 @@ async fn close(
     Ok(())
 }
 
-/// Those of these ascending offsets whose event the topic has and can read.
+/// Filters ascending offsets: keeps those whose event is in the topic and readable.
 pub(super) async fn existing(
     groups: &Groups,
     owner: &ClaimOwner,

@@ -1,8 +1,8 @@
-//! Commits of many owners as one.
+//! Joins the commits of many owners into one.
 //!
-//! A commit takes a frame of the journal, a place in the order of all commits and a wake-up, however little it says.
-//! So only one is on its way at a time: those that come meanwhile wait, and go together when it is back. An owner that
-//! is alone commits at once and by itself.
+//! Every commit costs a frame of the journal, a place in the order of all commits and a wake-up, however
+//! small it is. So only one commit is in flight at a time. Batches that come meanwhile wait in a queue, and
+//! go together in the next commit. If no commit is in flight, an owner commits its batch at once and alone.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,37 +16,37 @@ use tokio::sync::oneshot;
 
 use crate::tasks::Tasks;
 
-/// Changes that go together at most, so that the store plans them where they are asked for.
+/// The most changes in one joined commit. The store plans a commit of this size on the caller's thread.
 const CHANGES_MAX: usize = 64;
-/// Bytes that go together at most: a commit must fit a file of the journal, and one that is waited for must not wait
-/// for long.
+/// The most bytes in one joined commit: it must fit into a file of the journal, and must not take long.
 const BYTES_MAX: usize = 256 << 10;
 
-/// Who commits, and what waits. Clones share it.
+/// Commits the progress of owners, and holds the queue of waiting batches. Clones share both.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgressCommitter(Arc<Shared>);
 
-/// How a batch is committed.
+/// The function that commits one batch.
 type Commit = Box<dyn Fn(Batch) -> Committing + Send + Sync>;
 type Committing = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send>>;
 
 struct Shared {
     commit: Commit,
-    line: Mutex<Line>,
-    /// What commits for those that wait.
+    queue: Mutex<CommitQueue>,
+    /// The tasks that commit queued batches.
     tasks: Tasks,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    /// Whether somebody commits; whoever it is goes on with what waits, or sees to it that somebody does.
+struct CommitQueue {
+    /// Whether a commit is in flight. Its caller or task commits the queued batches next, or starts a task
+    /// that does.
     busy: bool,
-    /// No more than there are owners: each waits for its commit before it makes the next.
-    waiting: VecDeque<Waiting>,
+    /// At most one batch for each owner, because an owner waits for its commit before it makes the next.
+    waiting: VecDeque<QueuedBatch>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedBatch {
     batch: Batch,
     answer: oneshot::Sender<Result<(), CommitError>>,
 }
@@ -60,77 +60,79 @@ impl ProgressCommitter {
     }
 
     fn over(commit: Commit) -> Self {
-        Self(Arc::new(Shared { commit, line: Mutex::default(), tasks: Tasks::default() }))
+        Self(Arc::new(Shared { commit, queue: Mutex::default(), tasks: Tasks::default() }))
     }
 
-    /// Commits changes of state: all of them, or nothing, as if they were committed alone. To be called for an owner
-    /// when what it committed before is answered. A call that is dropped while it waits commits nothing.
+    /// Commits changes of state: all of them or none, as if they were committed alone. An owner calls it
+    /// again only after its last commit is answered. A call that is dropped while its batch is queued commits
+    /// nothing.
     pub(crate) async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
-        debug_assert!(batch.events.is_empty(), "events are not combined");
-        match self.wait_in_line(batch) {
-            Ok(answered) => answered.await.unwrap_or_else(|_| Err(unheard())),
+        debug_assert!(batch.events.is_empty(), "batches with events are not joined");
+        match self.enqueue(batch) {
+            Ok(answered) => answered.await.unwrap_or_else(|_| Err(unknown_outcome())),
             Err(batch) => {
-                let _turn = Turn(self);
+                let _direct = DirectCommit(self);
                 (self.0.commit)(batch).await
             }
         }
     }
 
-    /// Gives the batch back if nobody commits: then it is the caller's turn.
-    fn wait_in_line(&self, batch: Batch) -> Result<oneshot::Receiver<Result<(), CommitError>>, Batch> {
-        let mut line = self.lock();
-        if !line.busy {
-            line.busy = true;
+    /// Queues the batch and returns the receiver of its result. If no commit is in flight, gives the batch
+    /// back as `Err`: then the caller commits it.
+    fn enqueue(&self, batch: Batch) -> Result<oneshot::Receiver<Result<(), CommitError>>, Batch> {
+        let mut queue = self.lock();
+        if !queue.busy {
+            queue.busy = true;
             return Err(batch);
         }
         let (answer, answered) = oneshot::channel();
-        line.waiting.push_back(Waiting { batch, answer });
+        queue.waiting.push_back(QueuedBatch { batch, answer });
         Ok(answered)
     }
 
-    /// Waits until nothing is on its way. For when there are no owners any more.
+    /// Waits until no commit is in flight. Called when all owners have ended.
     pub(crate) async fn join(&self) {
         self.0.tasks.join().await;
     }
 
-    /// What goes together next. `None`, and nobody is busy any more, if nothing waits.
-    fn next(&self) -> Option<Vec<Waiting>> {
+    /// Takes the batches that go together next. If none wait, returns `None` and marks the committer as free.
+    fn next(&self) -> Option<Vec<QueuedBatch>> {
         let (mut taken, mut changes, mut bytes) = (Vec::new(), 0, 0);
-        let mut line = self.lock();
-        while let Some(first) = line.waiting.front() {
+        let mut queue = self.lock();
+        while let Some(first) = queue.waiting.front() {
             changes += first.batch.state.len();
             bytes += first.batch.bytes();
             if !taken.is_empty() && (changes > CHANGES_MAX || bytes > BYTES_MAX) {
                 break;
             }
-            // Whoever went away is to have changed nothing.
-            taken.extend(line.waiting.pop_front().filter(|waiting| !waiting.answer.is_closed()));
+            // A batch whose caller was dropped must not be committed.
+            taken.extend(queue.waiting.pop_front().filter(|waiting| !waiting.answer.is_closed()));
         }
-        line.busy = !taken.is_empty();
-        line.busy.then_some(taken)
+        queue.busy = !taken.is_empty();
+        queue.busy.then_some(taken)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Line> {
+    fn lock(&self) -> MutexGuard<'_, CommitQueue> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.0.line.lock().ignore_poison()
+        self.0.queue.lock().ignore_poison()
     }
 }
 
-/// Commits all of it in one batch. Where that is refused the halves are tried, down to the one that is to blame: the
-/// others are not concerned.
-async fn commit_together(commit: &Commit, all: Vec<Waiting>) {
+/// Commits all batches as one. If that is refused, tries each half, and so on down to the single batch that
+/// is the cause, so that only its caller gets the error.
+async fn commit_together(commit: &Commit, all: Vec<QueuedBatch>) {
     let mut parts = vec![all];
     while let Some(mut part) = parts.pop() {
         let changes = part.iter().flat_map(|waiting| &waiting.batch.state).cloned();
         let batch = Batch { state: changes.collect(), ..Batch::new() };
         match commit(batch).await {
-            Err(error) if part.len() > 1 && may_be_of_one(&error) => {
+            Err(error) if part.len() > 1 && may_concern_one_batch(&error) => {
                 let rest = part.split_off(part.len() / 2);
                 parts.extend([rest, part]);
             }
             result => {
                 for waiting in part {
-                    // Whoever asked may have gone away.
+                    // A failed send means that the caller no longer waits.
                     let _ = waiting.answer.send(result.clone());
                 }
             }
@@ -138,63 +140,65 @@ async fn commit_together(commit: &Commit, all: Vec<Waiting>) {
     }
 }
 
-/// Whether a refusal may concern one change, and the others not. Nothing must have been written.
-fn may_be_of_one(error: &CommitError) -> bool {
-    let of_all = matches!(error, CommitError::Closed | CommitError::Poisoned { .. });
-    error.has_no_side_effects() && !of_all
+/// Whether a refusal may have its cause in one batch only. False if anything may have been written.
+fn may_concern_one_batch(error: &CommitError) -> bool {
+    let concerns_all = matches!(error, CommitError::Closed | CommitError::Poisoned { .. });
+    error.has_no_side_effects() && !concerns_all
 }
 
-fn unheard() -> CommitError {
+fn unknown_outcome() -> CommitError {
     CommitError::UnknownOutcome { reason: "the runtime shuts down".to_owned() }
 }
 
-/// The turn of one who commits for itself; when it is over, or given up, a task goes on with those that wait.
-struct Turn<'a>(&'a ProgressCommitter);
+/// Guard of a caller that commits its own batch. When it is dropped, after the commit or because the call was
+/// cancelled, a task commits the queued batches.
+struct DirectCommit<'a>(&'a ProgressCommitter);
 
-impl Drop for Turn<'_> {
+impl Drop for DirectCommit<'_> {
     fn drop(&mut self) {
         let Self(committer) = self;
-        let mut line = committer.lock();
-        if line.waiting.is_empty() {
-            line.busy = false;
+        let mut queue = committer.lock();
+        if queue.waiting.is_empty() {
+            queue.busy = false;
             return;
         }
-        drop(line);
+        drop(queue);
         match Handle::try_current() {
-            Ok(_) => committer.0.tasks.spawn(Rounds::new(committer).work_off()),
-            // There is no runtime any more that could.
-            Err(_) => drop(Rounds::new(committer)),
+            Ok(_) => committer.0.tasks.spawn(QueueDrain::new(committer).run()),
+            // No runtime is left to run a task: dropping the drain answers the waiting callers.
+            Err(_) => drop(QueueDrain::new(committer)),
         }
     }
 }
 
-/// The rounds of a task. If it ends before its time, even before it began, whoever waits hears of that.
-struct Rounds {
-    of: ProgressCommitter,
-    over: bool,
+/// The task that commits queued batches until none is left. If it is dropped before that, even before its
+/// first poll, all waiting callers get an error.
+struct QueueDrain {
+    committer: ProgressCommitter,
+    finished: bool,
 }
 
-impl Rounds {
-    fn new(of: &ProgressCommitter) -> Self {
-        Self { of: of.clone(), over: false }
+impl QueueDrain {
+    fn new(committer: &ProgressCommitter) -> Self {
+        Self { committer: committer.clone(), finished: false }
     }
 
-    /// Commits what waits until nothing does.
-    async fn work_off(mut self) {
-        while let Some(taken) = self.of.next() {
-            commit_together(&self.of.0.commit, taken).await;
+    /// Commits the queued batches until the queue is empty.
+    async fn run(mut self) {
+        while let Some(taken) = self.committer.next() {
+            commit_together(&self.committer.0.commit, taken).await;
         }
-        self.over = true;
+        self.finished = true;
     }
 }
 
-impl Drop for Rounds {
+impl Drop for QueueDrain {
     fn drop(&mut self) {
-        if !self.over {
-            let mut line = self.of.lock();
-            line.busy = false;
-            let unanswered = std::mem::take(&mut line.waiting);
-            drop(line);
+        if !self.finished {
+            let mut queue = self.committer.lock();
+            queue.busy = false;
+            let unanswered = std::mem::take(&mut queue.waiting);
+            drop(queue);
             drop(unanswered);
         }
     }
@@ -202,7 +206,7 @@ impl Drop for Rounds {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProgressCommitter").field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("ProgressCommitter").field("queue", &self.queue).finish_non_exhaustive()
     }
 }
 
@@ -218,31 +222,31 @@ mod tests {
 
     use super::*;
 
-    type Said = [(String, u64)];
-    type Answers = dyn Fn(&Said) -> Result<(), CommitError> + Send + Sync;
+    type Floors = [(String, u64)];
+    type Answers = dyn Fn(&Floors) -> Result<(), CommitError> + Send + Sync;
 
-    /// A store that commits when it is let to, and remembers what.
-    struct Fake {
-        /// What each batch said: topic and floor of every cursor.
+    /// A store that commits when it has a permit, and remembers each batch.
+    struct FakeStore {
+        /// For each batch, the topic and floor of every cursor in it.
         batches: Mutex<Vec<Vec<(String, u64)>>>,
-        let_go: Semaphore,
+        permits: Semaphore,
         answer: Box<Answers>,
     }
 
-    impl Fake {
+    impl FakeStore {
         fn new(
-            answer: impl Fn(&Said) -> Result<(), CommitError> + Send + Sync + 'static,
+            answer: impl Fn(&Floors) -> Result<(), CommitError> + Send + Sync + 'static,
         ) -> (Arc<Self>, ProgressCommitter) {
-            let (batches, let_go) = (Mutex::default(), Semaphore::new(0));
-            let fake = Arc::new(Self { batches, let_go, answer: Box::new(answer) });
+            let (batches, permits) = (Mutex::default(), Semaphore::new(0));
+            let fake = Arc::new(Self { batches, permits, answer: Box::new(answer) });
             let store = Arc::clone(&fake);
             let committer = ProgressCommitter::over(Box::new(move |batch| {
                 let store = Arc::clone(&store);
                 Box::pin(async move {
-                    let said = said(&batch);
-                    store.batches.lock().unwrap().push(said.clone());
-                    store.let_go.acquire().await.unwrap().forget();
-                    (store.answer)(&said)
+                    let floors = floors(&batch);
+                    store.batches.lock().unwrap().push(floors.clone());
+                    store.permits.acquire().await.unwrap().forget();
+                    (store.answer)(&floors)
                 })
             }));
             (fake, committer)
@@ -253,7 +257,7 @@ mod tests {
         }
     }
 
-    fn said(batch: &Batch) -> Vec<(String, u64)> {
+    fn floors(batch: &Batch) -> Vec<(String, u64)> {
         let cursor = |op: &StateOp| match op {
             StateOp::Cursor(CursorOp::Put { topic, cursor, .. }) => (topic.to_string(), cursor.floor.get()),
             other => panic!("{other:?}"),
@@ -272,7 +276,8 @@ mod tests {
         CommitError::Fenced { group: "g".parse().unwrap(), topic, expected: 1, actual: 2 }
     }
 
-    /// Begins a commit for each topic; returns when all of them have asked. The first is on its way, the others wait.
+    /// Begins a commit for each topic. When it returns, the first commit is in flight and the others are
+    /// queued.
     async fn begin(
         committer: &ProgressCommitter,
         topics: &[String],
@@ -281,7 +286,7 @@ mod tests {
         for topic in topics {
             let (committer, topic) = (committer.clone(), topic.clone());
             asked.spawn(async move { (topic.clone(), committer.commit(batch(&topic, 7)).await) });
-            // On one thread: it runs until it waits.
+            // The runtime has one thread, so the task runs until it waits.
             tokio::task::yield_now().await;
         }
         assert_eq!(committer.lock().waiting.len(), topics.len() - 1);
@@ -299,22 +304,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_that_come_during_a_commit_go_together_and_hear_only_then() {
-        let (fake, committer) = Fake::new(|_| Ok(()));
+    async fn batches_queued_during_a_commit_go_together_and_are_answered_once_durable() {
+        let (fake, committer) = FakeStore::new(|_| Ok(()));
         let mut asked = begin(&committer, &names(4)).await;
         assert_eq!(fake.batches().len(), 1, "one at a time");
-        fake.let_go.add_permits(1);
+        fake.permits.add_permits(1);
         assert_eq!(asked.join_next().await.unwrap().unwrap(), ("t0".to_owned(), Ok(())));
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
         assert_eq!(fake.batches().get(1).map(Vec::len), Some(3));
         assert!(asked.try_join_next().is_none(), "answered before it is durable");
-        fake.let_go.add_permits(1);
+        fake.permits.add_permits(1);
         assert!(answers(asked).await.values().all(Result::is_ok));
         committer.join().await;
         assert!(!committer.lock().busy);
-        fake.let_go.add_permits(1);
+        fake.permits.add_permits(1);
         assert_eq!(committer.commit(batch("alone", 1)).await, Ok(()));
         assert_eq!(fake.batches().last().unwrap(), &[("alone".to_owned(), 1)]);
     }
@@ -322,19 +327,19 @@ mod tests {
     #[tokio::test]
     async fn a_refusal_reaches_only_its_owner() {
         for culprit in ["t1", "t5", "t9"] {
-            let refuse = move |said: &Said| match said.iter().any(|(topic, _)| topic == culprit) {
+            let refuse = move |floors: &Floors| match floors.iter().any(|(topic, _)| topic == culprit) {
                 true => Err(fenced(culprit)),
                 false => Ok(()),
             };
-            let (fake, committer) = Fake::new(refuse);
+            let (fake, committer) = FakeStore::new(refuse);
             let asked = begin(&committer, &names(10)).await;
-            fake.let_go.add_permits(100);
+            fake.permits.add_permits(100);
             let answers = answers(asked).await;
             for (topic, answer) in &answers {
                 let expected = if topic == culprit { Err(fenced(culprit)) } else { Ok(()) };
                 assert_eq!(*answer, expected, "{topic}");
             }
-            let accepted = fake.batches().into_iter().filter(|said| refuse(said).is_ok()).flatten();
+            let accepted = fake.batches().into_iter().filter(|floors| refuse(floors).is_ok()).flatten();
             let mut accepted: Vec<_> = accepted.map(|(topic, _)| topic).collect();
             accepted.sort();
             let expected: Vec<_> = names(10).into_iter().filter(|topic| topic != culprit).collect();
@@ -350,9 +355,9 @@ mod tests {
             CommitError::Closed,
         ] {
             let failing = error.clone();
-            let (fake, committer) = Fake::new(move |_| Err(failing.clone()));
+            let (fake, committer) = FakeStore::new(move |_| Err(failing.clone()));
             let asked = begin(&committer, &names(5)).await;
-            fake.let_go.add_permits(100);
+            fake.permits.add_permits(100);
             let answers = answers(asked).await;
             assert!(answers.values().all(|answer| *answer == Err(error.clone())), "{answers:?}");
             assert_eq!(fake.batches().len(), 2);
@@ -360,15 +365,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_together_is_bounded() {
-        let (fake, committer) = Fake::new(|_| Ok(()));
+    async fn joined_commits_are_bounded() {
+        let (fake, committer) = FakeStore::new(|_| Ok(()));
         let asked = begin(&committer, &names(1 + CHANGES_MAX + 1)).await;
-        fake.let_go.add_permits(100);
+        fake.permits.add_permits(100);
         assert!(answers(asked).await.values().all(Result::is_ok));
         let sizes: Vec<_> = fake.batches().iter().map(Vec::len).collect();
         assert_eq!(sizes, [1, CHANGES_MAX, 1]);
 
-        let (fake, committer) = Fake::new(|_| Ok(()));
+        let (fake, committer) = FakeStore::new(|_| Ok(()));
         let large = |topic: &str| {
             let mut batch = batch(topic, 1);
             let Some(StateOp::Cursor(CursorOp::Put { cursor, .. })) = batch.state.first_mut() else {
@@ -384,25 +389,25 @@ mod tests {
         }
         tokio::task::yield_now().await;
         assert_eq!(committer.lock().waiting.len(), 2);
-        fake.let_go.add_permits(100);
+        fake.permits.add_permits(100);
         assert!(asked.join_all().await.iter().all(Result::is_ok));
-        assert!(fake.batches().iter().all(|said| said.len() == 1));
+        assert!(fake.batches().iter().all(|floors| floors.len() == 1));
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_waiting_commits_nothing_and_holds_up_nobody() {
-        let (fake, committer) = Fake::new(|_| Ok(()));
+    async fn a_dropped_call_commits_nothing_and_delays_no_other() {
+        let (fake, committer) = FakeStore::new(|_| Ok(()));
         let mut asked = begin(&committer, &names(3)).await;
-        // The one whose turn it is, and the first of those that wait.
+        // `asked` holds the call in flight and the first two in the queue; all three are dropped.
         let mut others = begin_one(&committer, "t3");
         tokio::task::yield_now().await;
         asked.abort_all();
         while asked.join_next().await.is_some() {}
-        fake.let_go.add_permits(100);
+        fake.permits.add_permits(100);
         assert_eq!(others.join_next().await.unwrap().unwrap(), Ok(()));
         committer.join().await;
-        let said: Vec<_> = fake.batches().into_iter().flatten().map(|(topic, _)| topic).collect();
-        assert_eq!(said, ["t0", "t3"]);
+        let committed: Vec<_> = fake.batches().into_iter().flatten().map(|(topic, _)| topic).collect();
+        assert_eq!(committed, ["t0", "t3"]);
         assert!(!committer.lock().busy);
     }
 
@@ -412,16 +417,16 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_ends_leaves_nobody_waiting() {
+    fn a_runtime_that_ends_leaves_no_caller_waiting() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (fake, committer) = Fake::new(|_| Ok(()));
+        let (fake, committer) = FakeStore::new(|_| Ok(()));
         let first = runtime();
         let asked = first.block_on(begin(&committer, &names(3)));
         drop(first);
         drop(asked);
-        let line = format!("{:?}", committer.lock());
-        assert!(!committer.lock().busy && committer.lock().waiting.is_empty(), "{line}");
-        fake.let_go.add_permits(1);
+        let queue = format!("{:?}", committer.lock());
+        assert!(!committer.lock().busy && committer.lock().waiting.is_empty(), "{queue}");
+        fake.permits.add_permits(1);
         let second = runtime();
         let again = second.block_on(async {
             let within = Duration::from_secs(120);
@@ -430,18 +435,18 @@ mod tests {
         assert_eq!(again, Ok(Ok(())));
     }
 
-    /// ClaimOwners that commit one floor after the other, against a store that refuses some for a while: what the store has is
-    /// what each was told, in its order.
+    /// Owners commit one floor after the other to a store that refuses some of them. The store must hold
+    /// exactly the floors that each owner was told are committed, in order.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn commits_of_an_owner_keep_their_order_and_none_is_lost() {
         const OWNERS: usize = 100;
         const FLOORS: u64 = 30;
-        let refuse = |said: &Said| {
+        let refuse = |floors: &Floors| {
             let of = |(topic, floor): &(String, u64)| floor % 7 == 3 && topic.ends_with('4');
-            said.iter().find(|one| of(one)).map_or(Ok(()), |(topic, _)| Err(fenced(topic)))
+            floors.iter().find(|one| of(one)).map_or(Ok(()), |(topic, _)| Err(fenced(topic)))
         };
-        let (fake, committer) = Fake::new(refuse);
-        fake.let_go.add_permits(Semaphore::MAX_PERMITS / 2);
+        let (fake, committer) = FakeStore::new(refuse);
+        fake.permits.add_permits(Semaphore::MAX_PERMITS / 2);
         let mut owners = JoinSet::new();
         for topic in names(OWNERS) {
             let committer = committer.clone();
@@ -460,7 +465,7 @@ mod tests {
         committer.join().await;
         let batches = fake.batches();
         let mut there: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (topic, floor) in batches.iter().filter(|said| refuse(said).is_ok()).flatten() {
+        for (topic, floor) in batches.iter().filter(|floors| refuse(floors).is_ok()).flatten() {
             there.entry(topic.clone()).or_default().push(*floor);
         }
         assert_eq!(there, told);

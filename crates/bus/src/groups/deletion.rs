@@ -1,7 +1,8 @@
 //! Deleting a group, a bounded step at a time.
 //!
-//! The group's row first says that the group is being deleted, and goes last, when all that the group noted is gone. So a
-//! crash or a failure between two steps leaves a row by which the deletion is finished later: see `unfinished`.
+//! The first commit marks the group's row as being deleted, and the last removes the row, after all other
+//! rows of the group. So after a crash or a failure between two steps the row is still there, and the
+//! deletion is finished later: see `unfinished`.
 
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use crate::error::BusError;
 use crate::rows::{GroupKey, GroupRow, dedupe_scope, group_prefix, topic_prefix};
 use crate::topics::ClosedGate;
 
-/// Changes of one commit.
+/// The most changes in one commit.
 const CHANGES_MAX: usize = 500;
 
 impl Groups {
-    /// Deletes a group without members, to the end even if the caller stops waiting.
+    /// Deletes a group without members. Runs to its end even if the caller stops waiting.
     pub(crate) async fn delete(
         self: &Arc<Self>,
         subject: &Subject,
@@ -65,8 +66,8 @@ async fn delete_group(groups: &Arc<Groups>, subject: &Subject, group: &GroupName
     finish_group(groups, subject, group).await
 }
 
-/// Deletes what is left of a group whose row says that it is being deleted. Under the group's lock; there are no owners,
-/// since nobody finds the row.
+/// Deletes the rest of a group whose row is marked as being deleted. Called under the group's lock. No owner
+/// runs, because lookups hide the row.
 pub(super) async fn finish_group(
     groups: &Arc<Groups>,
     subject: &Subject,
@@ -87,8 +88,8 @@ pub(super) async fn finish_group(
     Ok(())
 }
 
-/// The topics that the group has by this subject only: one that it reaches by another name or pattern too stays that
-/// one's.
+/// The topics that the group reaches by this subject only. A topic that it also reaches by another subject
+/// stays with that subject.
 pub(crate) async fn topics_alone(
     groups: &Groups,
     subject: &Subject,
@@ -102,7 +103,7 @@ pub(crate) async fn topics_alone(
     Ok(cursors.into_iter().map(|cursor| cursor.topic).filter(alone).collect())
 }
 
-/// Removes all that a group noted about the events of a topic, but for the cursor.
+/// Removes a group's attempts, dead letters and dedupe marks on a topic. The cursor stays.
 pub(crate) async fn clear_notes(
     groups: &Groups,
     topic: &TopicName,
@@ -112,7 +113,7 @@ pub(crate) async fn clear_notes(
     for table in [Table::Attempts, Table::DeadLetters] {
         loop {
             let _changing = groups.dead_letters.lock(topic, group).await;
-            // From the first one each time: those before are gone.
+            // Always from the first row: the rows before were deleted.
             let rows = groups.base.store.rows(table, &prefix, None, CHANGES_MAX).await?;
             if rows.is_empty() {
                 break;
@@ -146,7 +147,7 @@ async fn retire(groups: &Groups, topic: &TopicName, group: &GroupName) -> Result
         return Ok(());
     }
     match answered.await {
-        // It ended by itself.
+        // The owner ended by itself.
         Err(_) | Ok(Err(BusError::Closed)) => Ok(()),
         Ok(result) => result,
     }

@@ -10,7 +10,7 @@ use super::Groups;
 
 type GroupAndSubject = (GroupName, Subject);
 
-/// Counts the subscriptions of groups, also those that are about to be made.
+/// Counts the subscriptions of each group, including subscriptions that are being made.
 #[derive(Debug, Default)]
 pub(crate) struct GroupEntries {
     counts: Mutex<HashMap<GroupAndSubject, usize>>,

@@ -1,8 +1,9 @@
-//! Groups that the server itself works for: projectors and compactors.
+//! Groups whose consumer is the server itself: projectors and compactors.
 //!
-//! A follower reads its topic alone and in order, and commits its cursor together with what it derives, so there is no
-//! delivery, no lease and no owner. It is a group for everyone who looks: listed, with its lag and its dead letters. Its
-//! row says what it is, also while nothing runs it, so that no consumer ever moves its cursor.
+//! A follower reads its topic alone and in order, and commits its cursor together with the data that it
+//! derives, so it has no delivery, no leases and no owner. Users see it as a group: it is listed, with its
+//! lag and its dead letters. Its row marks it as a follower, also while it does not run, so that no consumer
+//! ever moves its cursor.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,15 +21,15 @@ use crate::error::BusError;
 use crate::publish::{self, Publish, Published};
 use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, StartPosition, group_prefix, topic_prefix};
 
-/// Those that run now, and why they do not get on, if so.
+/// The followers of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     running: Mutex<HashMap<(GroupName, TopicName), Option<String>>>,
-    /// Those whose events may be held.
+    /// The followers for which retention may hold events back.
     stored: Mutex<Vec<(GroupName, TopicName)>>,
 }
 
-/// Holds the events of all followers there ever were, until it is known which of them go on.
+/// Holds the events of all stored followers back from retention, until it is known which of them run again.
 pub(crate) async fn hold_stored(groups: &Groups, rows: &[(GroupKey, GroupRow)]) -> Result<(), BusError> {
     for (GroupKey { group, subject }, _) in rows.iter().filter(|(_, row)| row.follower) {
         let Subject::Topic(topic) = subject else { continue };
@@ -39,7 +40,7 @@ pub(crate) async fn hold_stored(groups: &Groups, rows: &[(GroupKey, GroupRow)]) 
     Ok(())
 }
 
-/// A group of the server's own on a topic, for as long as it is held.
+/// A running follower: it reserves the group on the topic until it is dropped.
 #[derive(Debug)]
 pub struct Follower {
     groups: Arc<Groups>,
@@ -50,22 +51,22 @@ pub struct Follower {
 /// Why and how often a follower failed at an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenUp {
-    /// What went wrong the last time.
+    /// The error of the last attempt.
     pub reason: String,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// When it failed first, epoch ms.
+    /// When the first attempt failed, epoch ms.
     pub first_ms: i64,
 }
 
 impl Followers {
-    /// Whether it runs, and what is wrong with it.
+    /// `None` if the follower does not run; else the failure that stops it, if there is one.
     pub(crate) fn get(&self, group: &GroupName, topic: &TopicName) -> Option<Option<String>> {
         self.lock().get(&(group.clone(), topic.clone())).cloned()
     }
 
     fn stored(&self) -> MutexGuard<'_, Vec<(GroupName, TopicName)>> {
-        // As below.
+        // Each change is one operation, so a panic elsewhere leaves it whole.
         self.stored.lock().ignore_poison()
     }
 
@@ -76,8 +77,8 @@ impl Followers {
 }
 
 impl Groups {
-    /// Takes a group for the server itself, which is created if need be. `from` is for those who look at the group: the
-    /// cursor is the caller's to keep. Refused if consumers have a group of this name, or if it is taken already.
+    /// Starts a follower, and creates its group if it is new. `from` is only shown to users: the caller keeps
+    /// the cursor. Refused if consumers have a group of this name, or if the follower runs already.
     pub(crate) async fn follow(
         self: &Arc<Self>,
         group: &GroupName,
@@ -112,14 +113,15 @@ impl Groups {
             }
             running.insert((group.clone(), topic.clone()), None);
             drop(running);
-            // So that what it holds can be let go when it does not come again.
+            // `release_absent_followers` uses this list to end the hold of a follower that does not run
+            // again.
             groups.followers.stored().push((group.clone(), topic.clone()));
             Ok(Follower { groups: Arc::clone(&groups), group, topic })
         };
         self.base.run_to_end(follow).await
     }
 
-    /// All followers that go on are there: retention no longer waits for the others.
+    /// Ends the hold of followers that do not run. Called when all followers that continue have been started.
     pub(crate) fn release_absent_followers(&self) {
         self.followers.stored().retain(|(group, topic)| {
             let runs = self.followers.get(group, topic).is_some();
@@ -132,8 +134,8 @@ impl Groups {
 }
 
 impl Follower {
-    /// Retention is to leave events at and after this offset alone, for as long as there is space. Stays so when the
-    /// follower is dropped: whoever follows next has not read them either.
+    /// Holds events at and after this offset back from retention, as long as there is space. The hold stays
+    /// when the follower is dropped, because the next follower has not read these events either.
     pub fn hold_from(&self, offset: Offset) {
         self.groups.base.store.hold(&self.topic, &self.group, Some(offset));
     }
@@ -148,25 +150,27 @@ impl Follower {
         &self.topic
     }
 
-    /// Says why it does not get on, or that it does.
+    /// Sets the failure that stops the follower, or clears it with `None`. Users see it in the group's
+    /// progress.
     pub fn set_failure(&self, failure: Option<String>) {
         if let Some(shown) = self.groups.followers.lock().get_mut(&(self.group.clone(), self.topic.clone())) {
             *shown = failure;
         }
     }
 
-    /// The threads that jq programs of this bus run on.
+    /// The thread pool on which this bus runs jq programs.
     pub fn jq_pool(&self) -> &Pool {
         &self.groups.schemas.jq_pool
     }
 
-    /// Publishes what was derived, each event by itself and in order: to topics of the system too, and whatever their
-    /// rate. Give the events ids that follow from what they are derived from, so that doing it again adds nothing.
+    /// Publishes derived events, each by itself and in order, also to system topics and without the rate
+    /// limit. The id of each event should be computed from the event that it is derived from, so that
+    /// publishing it again adds nothing.
     pub async fn publish_each(&self, events: Vec<Publish<'_>>) -> Vec<Result<Published, BusError>> {
         publish::publish_derived(&self.groups.schemas, events).await
     }
 
-    /// Gives an event up: it becomes an open dead letter of the group. One that is there already stays as it is.
+    /// Gives an event up: it becomes an open dead letter of the group. If it is one already, nothing changes.
     pub async fn bury(&self, event: &StoredEvent, given_up: &GivenUp) -> Result<(), BusError> {
         let groups = &self.groups;
         let _changing = groups.dead_letters.lock(&self.topic, &self.group).await;
@@ -194,7 +198,7 @@ impl Follower {
         batch.events.extend(letter);
         match groups.base.store.commit(batch).await.map_err(BusError::from) {
             Ok(_) => {}
-            // The dead-letter topic takes no letter; the row is what is left to see.
+            // The dead-letter topic refuses the letter, so only the row is written.
             Err(
                 BusError::TooLarge { .. } | BusError::TooManyTopics { .. } | BusError::KeyRequired { .. },
             ) => {
@@ -208,7 +212,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Counts events that were worked on, and says how many are left.
+    /// Adds processed events to the metrics, and sets the lag.
     pub fn count(&self, events: u64, lag: u64) {
         let metrics = self.groups.base.metrics.group(&self.topic, &self.group);
         metrics.delivered.add(events);
@@ -216,7 +220,7 @@ impl Follower {
         metrics.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));
     }
 
-    /// Events at or after an offset that were given up and are open dead letters still, at most 1,000.
+    /// The offsets of the group's open dead letters at or after `offset`; at most 1,000.
     pub async fn buried_from(&self, offset: Offset) -> Result<Vec<Offset>, BusError> {
         let prefix = topic_prefix(&self.group, &self.topic);
         let after = offset.prev().map(|before| EventKey::encode(&self.group, &self.topic, before));

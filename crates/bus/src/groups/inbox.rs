@@ -1,4 +1,4 @@
-//! What a subscription has been given and not looked at yet.
+//! The inbox of a member: events and changes that wait until its subscription takes them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,47 +6,48 @@ use std::task::{Context, Poll, Waker};
 
 use super::ClaimOwner;
 use super::backlog::Backlog;
-use super::mailbox::note;
+use super::mailbox::remember_waker;
 use crate::error::BusError;
 use promethean_delivery::{Delivery, LeaseRef, MemberChange};
 use promethean_model::IgnorePoison;
 
-/// Bytes of the events that are taken at once, unless one is larger.
+/// The most bytes of events in one `take`; a single larger event is taken alone.
 const TAKEN_BYTES_MAX: usize = 256 << 10;
 
-/// Filled by the owners of the subscription's topics. Its length is bounded by the member's credit, and one change of
-/// partitions; its bytes by the backlog, if there is one.
+/// The queue that the owners of a subscription's topics fill. Its length is bounded by the member's credit
+/// plus one rebalance, its bytes by the backlog, if there is one.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     backlog: Option<Backlog>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InboxState {
     items: VecDeque<InboxItem>,
-    /// Whether the reader keeps leases, and so must hear which of them are over.
+    /// Whether the reader keeps the leases that it took, and so must be told which of them are over.
     keeps: bool,
-    /// Whoever waits for the next item.
+    /// Wakes the reader, if it waits for the next item.
     reader: Option<Waker>,
-    /// On the heap, as most have not.
+    /// The error that ended the inbox. Boxed, because most inboxes have not ended.
     ended: Option<Box<BusError>>,
 }
 
-/// What a subscription hears.
+/// One item that a subscription takes from its inbox.
 #[derive(Debug)]
 pub(crate) enum InboxItem {
     /// Leases of one topic.
     Leases(Arc<ClaimOwner>, VecDeque<Delivery>),
-    /// Partitions changed hands, with the epoch.
+    /// A rebalance changed the member's partitions; with its epoch.
     Rebalance(u64, MemberChange),
-    /// Leases that a reader who keeps them looked at, and that are over; ascending, or all.
+    /// Leases that the reader took and keeps, and that are over: those listed, ascending, or with `None` all
+    /// of this owner.
     Over(Arc<ClaimOwner>, Option<Vec<LeaseRef>>),
 }
 
-impl State {
-    /// Partitions that changed hands again before the member looked are one change, in the place of the first: it hears
-    /// of them before it is given their events.
+impl InboxState {
+    /// Adds an item. A second rebalance that the member has not taken yet is merged into the first and stays
+    /// at the place of the first, so that the member learns of its partitions before it gets their events.
     fn put(&mut self, item: InboxItem) {
         if let InboxItem::Rebalance(epoch, change) = &item {
             let unread = self.items.iter_mut().find_map(|item| match item {
@@ -85,7 +86,7 @@ impl State {
     }
 }
 
-/// How many are taken at once: at least one.
+/// How many deliveries one `take` returns: at least one.
 fn first_few(deliveries: &VecDeque<Delivery>, count_max: usize) -> usize {
     let mut bytes = 0;
     let fit = deliveries.iter().take(count_max).take_while(|delivery| {
@@ -96,7 +97,7 @@ fn first_few(deliveries: &VecDeque<Delivery>, count_max: usize) -> usize {
 }
 
 impl InboxItem {
-    /// Of the events in it.
+    /// The bytes of the events in this item.
     fn bytes(&self) -> usize {
         match self {
             Self::Leases(_, deliveries) => deliveries.iter().map(|delivery| delivery.event.bytes()).sum(),
@@ -110,14 +111,14 @@ impl Inbox {
         Self { state: Mutex::default(), backlog }
     }
 
-    /// From now on the reader keeps leases.
+    /// Says that from now on the reader keeps leases.
     pub(crate) fn keep(&self) {
         self.lock().keeps = true;
     }
 
     pub(crate) fn put(&self, item: InboxItem) {
         let mut state = self.lock();
-        // Nobody will look at it.
+        // An ended inbox is not read any more.
         if state.ended.is_some() {
             return;
         }
@@ -128,13 +129,14 @@ impl Inbox {
         wake(state);
     }
 
-    /// Removes leases, ascending, that ended before anybody looked at them; tells of the others whoever keeps them.
+    /// Removes leases that are over. `leases` is ascending. Leases that were not taken yet just vanish; if
+    /// the reader keeps leases, an `Over` item names the ones that it has taken.
     pub(crate) fn revoke(&self, owner: &Arc<ClaimOwner>, leases: &[LeaseRef]) {
         let mut state = self.lock();
         if state.ended.is_some() {
             return;
         }
-        let mut seen: Vec<LeaseRef> = if state.keeps { leases.to_vec() } else { Vec::new() };
+        let mut taken: Vec<LeaseRef> = if state.keeps { leases.to_vec() } else { Vec::new() };
         let mut unread = 0;
         state.items.retain_mut(|item| match item {
             InboxItem::Leases(from, deliveries) if Arc::ptr_eq(from, owner) => {
@@ -142,7 +144,7 @@ impl Inbox {
                     let over = leases.binary_search(&delivery.lease).is_ok();
                     if over {
                         unread += delivery.event.bytes();
-                        seen.retain(|lease| *lease != delivery.lease);
+                        taken.retain(|lease| *lease != delivery.lease);
                     }
                     !over
                 });
@@ -150,10 +152,10 @@ impl Inbox {
             }
             _ => true,
         });
-        if seen.is_empty() {
+        if taken.is_empty() {
             drop(state);
         } else {
-            state.items.push_back(InboxItem::Over(Arc::clone(owner), Some(seen)));
+            state.items.push_back(InboxItem::Over(Arc::clone(owner), Some(taken)));
             wake(state);
         }
         self.removed(unread);
@@ -180,7 +182,8 @@ impl Inbox {
         self.removed(unread);
     }
 
-    /// Nothing more will come. Whoever looks hears it, also before what is there: its leases are worth nothing.
+    /// Ends the inbox. The reader gets the error at its next look; items it has not taken are dropped, as
+    /// their leases are over.
     pub(crate) fn end(&self, why: BusError) {
         let mut state = self.lock();
         let unread = state.items.iter().map(InboxItem::bytes).sum();
@@ -190,7 +193,8 @@ impl Inbox {
         self.removed(unread);
     }
 
-    /// The next item with at most `leases_max` leases, or the end; `None` if there is nothing now.
+    /// Takes the next item, with at most `leases_max` leases. An error if the inbox has ended, `None` if it
+    /// is empty.
     pub(crate) fn take(&self, leases_max: usize) -> Option<Result<InboxItem, BusError>> {
         let taken = self.lock().take(leases_max);
         if let Some(Ok(item)) = &taken {
@@ -205,30 +209,30 @@ impl Inbox {
         }
     }
 
-    /// As [`Inbox::take`], and wakes the reader when there is something. For one reader.
+    /// Like [`Inbox::take`], but wakes the reader when there is an item. There may be only one reader.
     pub(crate) fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<InboxItem, BusError>> {
         if let Some(item) = self.take(leases_max) {
             return Poll::Ready(item);
         }
         let mut state = self.lock();
         if state.ended.is_none() && state.items.is_empty() {
-            note(&mut state.reader, cx);
+            remember_waker(&mut state.reader, cx);
             return Poll::Pending;
         }
         drop(state);
-        // Something came between the two looks.
+        // An item came between `take` and the lock.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Why nothing more will come.
+    /// Why the inbox has ended, if it has.
     pub(crate) fn ended(&self) -> Option<BusError> {
         self.lock().ended.as_deref().cloned()
     }
 
-    /// Has the reader woken by whatever comes next.
-    pub(crate) fn note_reader(&self, cx: &Context<'_>) {
-        note(&mut self.lock().reader, cx);
+    /// Stores the reader's waker: the next item wakes it.
+    pub(crate) fn remember_reader(&self, cx: &Context<'_>) {
+        remember_waker(&mut self.lock().reader, cx);
     }
 
     /// Wakes the reader if it waits.
@@ -236,14 +240,14 @@ impl Inbox {
         wake(self.lock());
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.state.lock().ignore_poison()
     }
 }
 
-/// Wakes the reader if it waits, without the lock, which it takes next.
-fn wake(mut state: MutexGuard<'_, State>) {
+/// Wakes the reader if it waits. Releases the lock first, because the reader takes it next.
+fn wake(mut state: MutexGuard<'_, InboxState>) {
     let reader = state.reader.take();
     drop(state);
     if let Some(reader) = reader {
@@ -285,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_unseen_takes_no_room() {
+    fn leases_that_end_before_they_are_taken_use_no_room() {
         let (inbox, owner) = (Inbox::new(None), owner());
         for n in 0..100 {
             inbox.put(InboxItem::Leases(Arc::clone(&owner), [delivery(n)].into()));
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_partitions_that_nobody_looked_at_are_one() {
+    fn rebalances_that_are_not_taken_yet_are_merged() {
         let (inbox, owner) = (Inbox::new(None), owner());
         inbox.put(InboxItem::Rebalance(1, change(&[0, 1, 2], &[])));
         inbox.put(InboxItem::Leases(owner, [delivery(0)].into()));
@@ -303,7 +307,8 @@ mod tests {
         inbox.put(InboxItem::Rebalance(3, change(&[3, 1], &[0])));
         let Some(Ok(InboxItem::Rebalance(epoch, told))) = inbox.take(10) else { panic!("not first") };
         assert_eq!((epoch, told), (3, change(&[1, 2, 3], &[])));
-        // From here on it had them: what went and came again was others' in between.
+        // The member knows its partitions now, so a partition that went and came back was another member's in
+        // between.
         inbox.put(InboxItem::Rebalance(4, change(&[], &[1, 2])));
         inbox.put(InboxItem::Rebalance(5, change(&[2], &[3])));
         inbox.put(InboxItem::Rebalance(6, change(&[], &[2])));

@@ -1,4 +1,4 @@
-//! Events on their way to a member that wants them in their topic's latest schema version.
+//! Lifting the events of a member that wants them in their topic's latest schema version.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,20 +14,20 @@ use super::membership::Membership;
 use crate::error::BusError;
 use crate::schemas::lift_events;
 
-/// Between a member's inbox and the member. Takes one item at a time, so that their order stays; a task of the bus lifts
-/// its events, so that nobody waits for a program. What it holds the member has taken, as far as the group knows: its
-/// length is bounded by the member's credit.
+/// Stands between a member's inbox and the member. It takes one item at a time, so that the order stays; a
+/// task of the bus lifts the events, so that no reader blocks on a jq program. For the group, the member has
+/// already taken the items held here, so their number is bounded by the member's credit.
 #[derive(Debug, Default)]
 pub(crate) struct Lifter {
     state: Mutex<LifterState>,
-    /// Signals that an item is done.
+    /// Signals that an item is lifted.
     done: Notify,
 }
 
 #[derive(Debug, Default)]
 struct LifterState {
     ready: VecDeque<InboxItem>,
-    /// Whether a task has an item.
+    /// Whether a task is lifting an item.
     busy: bool,
 }
 
@@ -36,29 +36,29 @@ impl Lifter {
         Arc::default()
     }
 
-    /// As [`crate::groups::Inbox::poll_take`].
+    /// Like [`crate::groups::Inbox::poll_take`], for lifted items.
     pub(crate) fn poll_take(
         self: &Arc<Self>,
-        link: &Arc<Membership>,
+        membership: &Arc<Membership>,
         cx: &Context<'_>,
         leases_max: usize,
     ) -> Poll<Result<InboxItem, BusError>> {
-        // Before the look: what is done after it must wake the reader.
-        link.inbox.note_reader(cx);
-        match self.try_take(link, leases_max) {
+        // Before we look: an item that is lifted after the look must wake the reader.
+        membership.inbox.remember_reader(cx);
+        match self.try_take(membership, leases_max) {
             Some(item) => Poll::Ready(item),
             None => Poll::Pending,
         }
     }
 
-    /// What is ready. If nothing is, the next item is taken to be lifted.
+    /// Takes the next lifted item. If there is none, takes an item from the inbox and starts to lift it.
     pub(crate) fn try_take(
         self: &Arc<Self>,
-        link: &Arc<Membership>,
+        membership: &Arc<Membership>,
         leases_max: usize,
     ) -> Option<Result<InboxItem, BusError>> {
         let mut state = self.lock();
-        if let Some(why) = link.inbox.ended() {
+        if let Some(why) = membership.inbox.ended() {
             state.ready.clear();
             return Some(Err(why));
         }
@@ -68,11 +68,11 @@ impl Lifter {
         if state.busy {
             return None;
         }
-        match link.inbox.take(leases_max)? {
+        match membership.inbox.take(leases_max)? {
             Ok(InboxItem::Leases(owner, deliveries)) => {
                 state.busy = true;
                 drop(state);
-                self.start(link, owner, deliveries);
+                self.start(membership, owner, deliveries);
                 None
             }
             other => Some(other),
@@ -80,20 +80,20 @@ impl Lifter {
     }
 
     /// Lifts everything that is in the inbox now.
-    pub(crate) async fn lift_all(self: &Arc<Self>, link: &Arc<Membership>) {
+    pub(crate) async fn lift_all(self: &Arc<Self>, membership: &Arc<Membership>) {
         loop {
             let done = self.done.notified();
             tokio::pin!(done);
-            // Before the look: what is done after it must wake us.
+            // Enabled before we look: an item that is lifted after the look must wake us.
             done.as_mut().enable();
             {
                 let mut state = self.lock();
                 if !state.busy {
-                    match link.inbox.take(usize::MAX) {
+                    match membership.inbox.take(usize::MAX) {
                         Some(Ok(InboxItem::Leases(owner, deliveries))) => {
                             state.busy = true;
                             drop(state);
-                            self.start(link, owner, deliveries);
+                            self.start(membership, owner, deliveries);
                         }
                         Some(Ok(item)) => {
                             state.ready.push_back(item);
@@ -107,10 +107,17 @@ impl Lifter {
         }
     }
 
-    /// The task holds no link: a member that goes away is not kept.
-    fn start(self: &Arc<Self>, link: &Membership, owner: Arc<ClaimOwner>, deliveries: VecDeque<Delivery>) {
-        let (lifter, groups, inbox) = (Arc::clone(self), Arc::clone(&link.groups), Arc::clone(&link.inbox));
-        link.groups.base.tasks.spawn(async move {
+    /// Starts the task that lifts one item. It holds no `Membership`, so that it does not keep a dropped
+    /// member alive.
+    fn start(
+        self: &Arc<Self>,
+        membership: &Membership,
+        owner: Arc<ClaimOwner>,
+        deliveries: VecDeque<Delivery>,
+    ) {
+        let (lifter, groups, inbox) =
+            (Arc::clone(self), Arc::clone(&membership.groups), Arc::clone(&membership.inbox));
+        membership.groups.base.tasks.spawn(async move {
             let events = deliveries.iter().map(|delivery| delivery.event.clone()).collect();
             let lifted = lift_events(&groups.schemas, events).await;
             let lifted = deliveries.into_iter().zip(lifted);

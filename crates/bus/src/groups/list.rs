@@ -1,4 +1,4 @@
-//! Groups and how far they are.
+//! Lists groups with their progress.
 
 use promethean_delivery::{BlockedKey, DeliveryStatus, Reason, Subject, decode_finished};
 use promethean_model::{GroupName, Offset, TopicName};
@@ -11,38 +11,38 @@ use crate::rows::GroupRow;
 /// A group.
 #[derive(Debug, Clone)]
 pub struct GroupInfo {
-    /// Its name.
+    /// The group's name.
     pub group: GroupName,
-    /// What it is subscribed to.
+    /// The topic or pattern that it is subscribed to.
     pub subject: Subject,
-    /// Its options, whether it is paused, and since when it exists.
+    /// Its stored row: options, whether it is paused, and when it was created.
     pub row: GroupRow,
-    /// How far it is on each of its topics, by name.
+    /// Its progress on each of its topics, ordered by name.
     pub topics: Vec<GroupProgress>,
 }
 
-/// How far a group is on one topic.
+/// The progress of a group on one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupProgress {
     /// The topic.
     pub topic: TopicName,
-    /// Every offset below is finished.
+    /// Every offset below this one is finished.
     pub floor: Offset,
     /// The topic's durable end.
     pub end: Offset,
-    /// Events not finished.
+    /// How many events are not finished.
     pub lag: u64,
-    /// Events leased.
+    /// How many events are leased.
     pub in_flight: usize,
-    /// Members in this process.
+    /// How many members the group has in this process.
     pub members: usize,
-    /// Why nothing is delivered at this moment; `None` while something is.
+    /// Why nothing is delivered at this moment; `None` while events are delivered.
     pub reason: Option<Reason>,
-    /// Events that retention dropped before the group was given them, since its owner began.
+    /// How many events retention removed before the group got them, since its owner started.
     pub expired: u64,
-    /// Keys whose events wait, and for which.
+    /// Keys whose events wait, each with the event that blocks it.
     pub blocked_keys: Vec<BlockedKey>,
-    /// What the store said last, if it failed.
+    /// The last error of the store or of the follower, if there is one.
     pub failure: Option<String>,
 }
 
@@ -77,19 +77,19 @@ impl Groups {
     }
 
     async fn progress_of(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
-        if let Some(seen) = view_owner(self, topic, group).await {
-            let DeliveryStatus { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
+        if let Some(view) = view_owner(self, topic, group).await {
+            let DeliveryStatus { floor, end, lag, in_flight, expired, blocked_keys, .. } = view.status;
             return Ok(GroupProgress {
                 topic: topic.clone(),
                 floor,
                 end,
                 lag,
                 in_flight,
-                members: seen.members,
-                reason: seen.reason,
+                members: view.members,
+                reason: view.reason,
                 expired,
                 blocked_keys,
-                failure: seen.failure.map(|failure| failure.to_string()),
+                failure: view.failure.map(|failure| failure.to_string()),
             });
         }
         let (floor, end, lag) = self.committed_progress(topic, group).await?;
@@ -113,14 +113,14 @@ impl Groups {
         })
     }
 
-    /// Floor, end and lag as they are in the store.
+    /// Floor, end and lag as the store has them.
     async fn committed_progress(
         &self,
         topic: &TopicName,
         group: &GroupName,
     ) -> Result<(Offset, Offset, u64), BusError> {
         let cursor = self.base.store.cursor(group, topic).await?;
-        // A topic that the group has no cursor on yet is delivered from its beginning.
+        // A group without a cursor on a topic starts at offset 0.
         let cursor = cursor.unwrap_or_default();
         let end = self.base.store.durable_end(topic).max(cursor.floor);
         let finished = decode_finished(&cursor.data, cursor.floor)

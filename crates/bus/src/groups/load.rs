@@ -1,4 +1,5 @@
-//! From the store to the machine: the state of a group when it is taken over, and pages of events.
+//! Reads from the store for the machine: the state of a group when an owner takes it over, and pages of
+//! events.
 
 use std::sync::Arc;
 
@@ -17,26 +18,27 @@ use crate::rows::{EventKey, GroupRow, decode_attempts, topic_prefix};
 
 /// Rows read at once.
 const ROWS_PAGE: usize = 1000;
-/// How long acks that nobody waits for may wait to be committed: a stream of them takes a few commits, not one each.
+/// How long acks may wait to be committed when their sender does not wait for an answer. So a stream of such
+/// acks takes few commits instead of one for each.
 const COMMIT_EVERY_MS: u64 = 5;
-/// Lease numbers of one epoch.
+/// The bits of a lease serial that count leases within one epoch.
 const SERIALS_PER_EPOCH_BITS: u32 = 40;
 
-/// A group taken over.
+/// The state of a group on a topic after it was taken over.
 pub(super) struct Loaded {
     pub(super) machine: Machine,
-    /// What the cursor's epoch is now; writes name it.
+    /// The cursor's epoch from now on; every write names it.
     pub(super) epoch: u64,
     pub(super) paused: bool,
 }
 
-/// Takes the group over on the owner's topic: from now on, what an earlier owner writes is refused.
+/// Takes the group over on the owner's topic: from now on, the store refuses the writes of earlier owners.
 pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) -> Result<Loaded, BusError> {
     let (topic, group) = (&owner.topic, &owner.group);
     let cursor = match groups.base.store.cursor(group, topic).await? {
         Some(cursor) => cursor,
         None => {
-            // A group that is there begins a topic it has no cursor on at its beginning.
+            // An existing group starts at offset 0 of a topic on which it has no cursor.
             group_on(groups, group, topic).await?;
             Cursor::default()
         }
@@ -52,7 +54,8 @@ pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) ->
         expected_epoch: cursor.epoch,
     };
     groups.base.store.commit(Batch::new().with(take_over)).await?;
-    // Read now that owners are told of changes: the row at hand may be older than a pause.
+    // Read again, because the row given may be older than a pause. Every later pause reaches this owner as a
+    // message.
     let paused = group_on(groups, group, topic).await?.1.paused;
     let letters = letters(groups, owner, cursor.floor, &finished).await?;
     let start = SavedProgress {
@@ -92,13 +95,13 @@ async fn attempts(groups: &Groups, owner: &ClaimOwner) -> Result<Vec<Attempts>, 
     Ok(found)
 }
 
-/// What an owner has to do about letters.
+/// The events with open letters that an owner must handle at its start.
 #[derive(Default)]
 struct Letters {
-    /// Their events are to be delivered: redriven ones, and those that a seek delivers again and whose letter it could not
-    /// close any more.
+    /// Events to deliver: redriven ones, and ones that a seek delivers again but whose letter it did not get
+    /// to close.
     redriven: Vec<Offset>,
-    /// Redriven ones whose event is gone.
+    /// Redriven letters whose event is gone: they become open again.
     reopened: Vec<Offset>,
 }
 
@@ -108,8 +111,8 @@ async fn letters(
     floor: Offset,
     finished: &[OffsetRange],
 ) -> Result<Letters, BusError> {
-    // Whoever redrives holds it until the owner is told: what is read here it has been or will be told again, before
-    // anything is delivered, and not once it is acked.
+    // A redrive holds this lock until the owner has its message. So a letter that is read here may also come
+    // as a message, but only before the first delivery, never after the ack.
     let _changing = groups.dead_letters.lock(&owner.topic, &owner.group).await;
     let is_finished = |offset: Offset| {
         let next = finished.partition_point(|range| range.end <= offset);
@@ -128,7 +131,7 @@ async fn letters(
     .await?;
     let there = existing(groups, owner, unfinished.iter().map(|(offset, _)| *offset).collect()).await?;
     for (offset, redriving) in unfinished {
-        // If it is gone, the letter is all that is left of it.
+        // If the event is gone, its letter stays, as the only trace of it.
         match there.binary_search(&offset) {
             Ok(_) => letters.redriven.push(offset),
             Err(_) if redriving => letters.reopened.push(offset),
@@ -148,7 +151,7 @@ pub(super) async fn each_row(
     each_row_from(groups, owner, table, Offset::ZERO, each).await
 }
 
-/// The same from an offset on.
+/// Calls `each` for the rows of the owner's group and topic from an offset on, in offset order.
 pub(super) async fn each_row_from(
     groups: &Groups,
     owner: &ClaimOwner,

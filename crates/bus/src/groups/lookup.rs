@@ -1,4 +1,4 @@
-//! The rows of groups, and questions to owners.
+//! Finding the rows of groups, and asking owners.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::rows::{GroupKey, GroupRow, group_prefix};
 /// Rows read at once.
 const ROWS_PAGE: usize = 500;
 
-/// The group as it concerns one topic: by its name, or by a pattern that matches it.
+/// Finds the group that reaches a topic, by the topic's name or else by a pattern that matches it.
 pub(crate) async fn group_on(
     groups: &Groups,
     group: &GroupName,
@@ -32,7 +32,7 @@ pub(crate) async fn group_on(
     matching.map(|(key, row)| (key.subject, row)).ok_or_else(unknown)
 }
 
-/// All groups whose key begins so. One that is being deleted is none.
+/// All groups whose key begins with `prefix`, without groups that are being deleted.
 pub(crate) async fn group_rows(
     groups: &Groups,
     prefix: &[u8],
@@ -42,7 +42,7 @@ pub(crate) async fn group_rows(
     Ok(rows)
 }
 
-/// All rows of groups whose key begins so.
+/// All rows of groups whose key begins with `prefix`, also of groups that are being deleted.
 pub(crate) async fn stored_rows(
     groups: &Groups,
     prefix: &[u8],
@@ -61,7 +61,7 @@ pub(crate) async fn stored_rows(
     }
 }
 
-/// Asks an owner, which is started if need be.
+/// Sends a request to an owner and waits for the answer. Starts the owner if it does not run.
 pub(crate) async fn ask_owner<T>(
     groups: &Arc<Groups>,
     wanted: &WantedOwner,
@@ -72,16 +72,16 @@ pub(crate) async fn ask_owner<T>(
     answered.await.unwrap_or(Err(BusError::Closed))
 }
 
-/// What an owner says of itself, if there is one.
+/// The state of an owner, if it runs.
 pub(super) async fn view_owner(groups: &Groups, topic: &TopicName, group: &GroupName) -> Option<OwnerView> {
     let owner = groups.owners.get(topic, group)?;
     let (answer, answered) = oneshot::channel();
-    // One that ends meanwhile is as good as none.
+    // An owner that ends meanwhile counts as not running.
     owner.mailbox.send_now(OwnerMessage::Look(answer)).ok()?;
     answered.await.ok()?.ok()
 }
 
-/// The group's row, if the group is there. One that is being deleted is not.
+/// The group's row; `None` if there is no such group or it is being deleted.
 pub(crate) async fn group_row(
     groups: &Groups,
     group: &GroupName,
@@ -90,7 +90,7 @@ pub(crate) async fn group_row(
     Ok(stored_row(groups, group, subject).await?.filter(|row| !row.deleting))
 }
 
-/// The group's row as it is stored.
+/// The group's row as it is stored, also if the group is being deleted.
 pub(crate) async fn stored_row(
     groups: &Groups,
     group: &GroupName,
@@ -100,7 +100,7 @@ pub(crate) async fn stored_row(
     Ok(value.map(|value| GroupRow::decode(&value)).transpose()?)
 }
 
-/// The group's row; an error if the group is not there.
+/// The group's row; an error if there is no such group or it is being deleted.
 pub(crate) async fn require_group(
     groups: &Groups,
     group: &GroupName,

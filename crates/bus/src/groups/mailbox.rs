@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 
 use crate::error::BusError;
 
-/// Messages that wait before senders do.
+/// How many messages the mailbox holds before senders must wait.
 const MESSAGES_MAX: usize = 1024;
 
-/// What others want of the reader. Takes no memory worth mentioning while it is empty.
+/// A bounded queue of messages to one reader. While it is empty it uses almost no memory.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     state: Mutex<MailboxState<T>>,
@@ -22,9 +22,10 @@ pub(crate) struct Mailbox<T> {
 #[derive(Debug)]
 struct MailboxState<T> {
     messages: VecDeque<T>,
-    /// The reader, while it waits. Under the same lock, so that a message costs one.
+    /// Wakes the reader, if it waits. It is under the same lock as the messages, so that a send takes one
+    /// lock.
     reader: Option<Waker>,
-    /// Why nothing is taken any more. On the heap, as most are open.
+    /// Why the mailbox is closed. Boxed, because most mailboxes are open and should be small.
     closed: Option<Box<BusError>>,
 }
 
@@ -34,13 +35,13 @@ impl<T> Mailbox<T> {
         Self { state, room: Notify::new() }
     }
 
-    /// Puts a message in when there is room. Cancel-safe: a dropped call has put nothing in.
+    /// Adds a message as soon as there is room. Cancel-safe: a dropped call has added nothing.
     pub(crate) async fn send(&self, message: T) -> Result<(), BusError> {
         let mut message = Some(message);
         loop {
             let room = self.room.notified();
             tokio::pin!(room);
-            // Before the look: what is taken out after it must wake us.
+            // Enabled before we check for room: a `take` after the check must wake us.
             room.as_mut().enable();
             {
                 let mut state = self.lock();
@@ -57,7 +58,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Puts a message in whatever the room: only for messages whose number is bounded otherwise.
+    /// Adds a message even if the mailbox is full. Only for messages whose number is bounded by other means.
     pub(crate) fn send_now(&self, message: T) -> Result<(), BusError> {
         let mut state = self.lock();
         if let Some(why) = &state.closed {
@@ -93,11 +94,11 @@ impl<T> Mailbox<T> {
         if !state.messages.is_empty() {
             return Poll::Ready(());
         }
-        note(&mut state.reader, context);
+        remember_waker(&mut state.reader, context);
         Poll::Pending
     }
 
-    /// Takes no more messages; those that wait come back.
+    /// Closes the mailbox and returns the messages that were not read.
     pub(crate) fn close(&self, why: BusError) -> VecDeque<T> {
         let mut state = self.lock();
         state.closed.get_or_insert_with(|| Box::new(why));
@@ -113,7 +114,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// Wakes the reader if it waits, without the lock, which it takes next.
+/// Wakes the reader if it waits. Releases the lock first, because the reader takes it next.
 fn wake<T>(mut state: MutexGuard<'_, MailboxState<T>>) {
     let reader = state.reader.take();
     drop(state);
@@ -122,8 +123,8 @@ fn wake<T>(mut state: MutexGuard<'_, MailboxState<T>>) {
     }
 }
 
-/// Remembers whom to wake.
-pub(super) fn note(reader: &mut Option<Waker>, context: &Context<'_>) {
+/// Stores the waker of the polling task.
+pub(super) fn remember_waker(reader: &mut Option<Waker>, context: &Context<'_>) {
     match reader {
         Some(known) => known.clone_from(context.waker()),
         None => *reader = Some(context.waker().clone()),
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn senders_wait_for_room_and_hear_of_the_end() {
+    async fn senders_wait_for_room_and_are_refused_after_close() {
         let mailbox = Arc::new(Mailbox::new());
         for message in 0..MESSAGES_MAX {
             mailbox.send(message).await.unwrap();

@@ -1,4 +1,4 @@
-//! What leases and their subscription share.
+//! One member of a group, as its subscription, its leases and its owners share it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,46 +12,47 @@ use super::message::{OwnerMessage, OwnerRequest};
 use super::{ClaimOwner, Groups};
 use crate::error::BusError;
 
-/// What leases and their subscription share.
+/// One member of a group, as its subscription, its leases and its owners share it.
 pub(crate) struct Membership {
     pub(crate) groups: Arc<Groups>,
     pub(crate) group: GroupName,
     pub(crate) subject: Subject,
     pub(crate) member: MemberNo,
-    /// Its name, in a partitioned group.
+    /// The member's name, in a partitioned group.
     pub(crate) name: Option<MemberId>,
     pub(crate) inbox: Arc<Inbox>,
-    /// Of a member that wants events of the latest schema version.
+    /// Lifts events, for a member that wants them in the latest schema version.
     pub(crate) lifter: Option<Arc<Lifter>>,
-    /// What all its owners share.
+    /// The credit that all its owners share.
     pub(crate) credit: Credit,
     pub(crate) joined: Mutex<JoinedTopics>,
-    /// Signals whoever follows topics for it that it has left.
+    /// Tells the task that joins new topics of its pattern that the member has left.
     pub(crate) left: Notify,
 }
 
-/// Where a member is. Under one lock, since topics are joined while it pauses or leaves.
+/// The topics that a member has joined. One lock for all fields, since topics are joined while the member
+/// pauses or leaves.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTopics {
-    /// The owners it is a member of.
+    /// The owners that have it as a member.
     pub(crate) owners: SmallMap<TopicName, Arc<ClaimOwner>>,
-    /// Whether topics that come are to deliver nothing for now.
+    /// Whether the member is paused, also on topics that it joins later.
     pub(crate) paused: bool,
-    /// Whether it has left: nothing more is to be joined.
+    /// Whether the member has left: it joins no more topics.
     pub(crate) left: bool,
 }
 
-/// Where an answer comes out, and about how many leases.
+/// The receiver of an owner's answer, or the error of the send; and the number of leases asked about.
 pub(crate) type Asked = (Result<oneshot::Receiver<Result<usize, BusError>>, BusError>, usize);
 
 /// The answer to an ack, nack or extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
-    /// How many of the leases were over already. Nothing happened to those.
+    /// How many of the leases were over already. The request changed nothing for these.
     pub stale: usize,
 }
 
-/// Something that stands for a lease.
+/// A value that identifies a lease.
 pub(crate) trait Leased {
     fn owner(&self) -> &Arc<ClaimOwner>;
     fn lease(&self) -> LeaseRef;
@@ -73,8 +74,8 @@ impl<L: Leased> Leased for &L {
     }
 }
 
-/// The leases of each owner; those of one owner are neighbours. Owned, so that futures that wait between them can be
-/// sent to other threads.
+/// Groups leases by owner; only neighbours are joined. The result is owned, so that a future that holds it
+/// across an `await` is `Send`.
 pub(crate) fn by_owner<L: Leased>(leases: &[L]) -> Vec<(Arc<ClaimOwner>, Vec<LeaseRef>)> {
     let chunks = leases.chunk_by(|a, b| Arc::ptr_eq(a.owner(), b.owner()));
     let of = |chunk: &[L]| {
@@ -98,8 +99,8 @@ impl Membership {
         self.joined.lock().ignore_poison()
     }
 
-    /// Whether an owner's end is no failure of this subscription: its members had left, or it served one topic of a
-    /// pattern and that is gone.
+    /// Returns `Ok` if the owner's error is no failure of this subscription: the owner ended because its
+    /// members had left, or its topic is one of a pattern and was deleted.
     pub(crate) fn unless_over(&self, error: BusError) -> Result<(), BusError> {
         match (&error, &self.subject) {
             (BusError::Closed, _) if !self.groups.base.is_closed() => Ok(()),
@@ -108,7 +109,7 @@ impl Membership {
         }
     }
 
-    /// An owner's topic is gone.
+    /// Removes an owner whose topic is gone.
     pub(crate) fn forget(&self, gone: &Arc<ClaimOwner>) {
         let mut joined = self.joined();
         if joined.owners.get(&gone.topic).is_some_and(|owner| Arc::ptr_eq(owner, gone)) {
@@ -119,7 +120,7 @@ impl Membership {
         self.groups.coordinators.detach(&self.key(), gone);
     }
 
-    /// Finishes events, and waits until that is durable.
+    /// Acks events, and waits until the ack is durable.
     pub(crate) async fn ack<L: Leased>(&self, leases: &[L]) -> Result<Settled, BusError> {
         self.observe_latency(leases);
         self.ask_all(leases, OwnerRequest::Ack).await
@@ -131,7 +132,7 @@ impl Membership {
         ask: impl Fn(MemberNo, Vec<LeaseRef>) -> OwnerRequest,
     ) -> Result<Settled, BusError> {
         let (mut settled, mut failed) = (Settled { stale: 0 }, Ok(()));
-        // Those of one topic are asked for whatever became of another.
+        // An error of one owner does not stop the requests to the others.
         for (owner, leases) in by_owner(leases) {
             let count = leases.len();
             match self.ask(&owner, ask(self.member, leases), count).await {
@@ -142,8 +143,9 @@ impl Membership {
         failed.map(|()| settled)
     }
 
-    /// Asks now: whatever is sent to the owners later comes after. Never waits to ask, so it is for what there can be
-    /// only as much of as there are leases. [`Membership::answers`] waits for the answers.
+    /// Sends requests at once, so that later messages to the owners come after them. It does not wait for
+    /// room in the mailbox, so it is only for requests whose number is bounded by the number of leases.
+    /// [`Membership::answers`] waits for the answers.
     pub(crate) fn ask_now<L: Leased>(
         &self,
         leases: &[L],
@@ -157,7 +159,7 @@ impl Membership {
         asked.collect()
     }
 
-    /// What became of what was asked with [`Membership::ask_now`].
+    /// Waits for the answers to [`Membership::ask_now`].
     pub(crate) async fn answers(self: Arc<Self>, asked: Vec<Asked>) -> Result<Settled, BusError> {
         let (mut settled, mut failed) = (Settled { stale: 0 }, Ok(()));
         for (sent, count) in asked {
@@ -181,7 +183,7 @@ impl Membership {
         }
     }
 
-    /// The number of stale leases; all of them if the owner has ended.
+    /// Sends a request to one owner. Returns the number of stale leases: all of them if the owner has ended.
     pub(crate) async fn ask(
         &self,
         owner: &ClaimOwner,

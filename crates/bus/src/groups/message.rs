@@ -1,4 +1,4 @@
-//! What an owner can be told.
+//! The messages that an owner receives.
 
 use std::sync::{Arc, Weak};
 
@@ -12,33 +12,35 @@ use promethean_delivery::{
 };
 use promethean_model::Offset;
 
-/// Where an answer goes.
+/// The sender of the answer to one message.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, BusError>>;
 
 /// A message to an owner.
 #[derive(Debug)]
 pub(crate) enum OwnerMessage {
-    /// Something happened that nobody waits for.
+    /// An input for the machine; the sender does not wait for an answer.
     Tell(Input),
-    /// Something whose end is waited for; the answer is how many of its leases were stale.
+    /// A request that the sender waits for; the answer is the number of its leases that were stale.
     Request(OwnerRequest, Answer<usize>),
-    /// A member comes.
+    /// A member joins.
     Join(NewMember, Answer<()>),
-    /// A member goes.
+    /// A member leaves.
     Leave(MemberNo, Leaving),
-    /// How are things?
+    /// Asks for the owner's present state.
     Look(Answer<OwnerView>),
-    /// End if nobody is a member: the group is being deleted. The answer is dropped when the owner has ended.
+    /// The group is being deleted: the owner ends if it has no members, and refuses if it has some. The
+    /// answer's sender is dropped when the owner has ended.
     Retire(Answer<()>),
-    /// Say when you have ended, by dropping the answer; refused if somebody is a member.
+    /// Asks to be told of the owner's end: the answer's sender is dropped then. Refused if the owner has
+    /// members.
     AwaitEnd(Answer<()>),
-    /// The topic is no more. The answer is dropped when the owner has ended.
+    /// The topic is deleted. The answer's sender is dropped when the owner has ended.
     TopicDeleted(Answer<()>),
     /// The bus shuts down.
     Close,
 }
 
-/// What can be waited for.
+/// A request to an owner that is answered when it is carried out.
 #[derive(Debug)]
 pub(crate) enum OwnerRequest {
     Ack(MemberNo, Vec<LeaseRef>),
@@ -47,29 +49,29 @@ pub(crate) enum OwnerRequest {
     Seek(Offset),
 }
 
-/// A member that comes.
+/// A member that joins an owner.
 #[derive(Debug)]
 pub(crate) struct NewMember {
     pub(crate) member: MemberNo,
     pub(crate) limits: MemberLimits,
     pub(crate) allowance: Allowance,
     pub(crate) inbox: Arc<Inbox>,
-    /// The subscription, if it has several topics that share its credit.
+    /// The membership, if it is of a pattern, whose topics share its credit.
     pub(crate) shared: Option<Weak<Membership>>,
 }
 
-/// An owner at one moment.
+/// The state of an owner at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerView {
-    /// The machine.
+    /// The state of its delivery machine.
     pub status: DeliveryStatus,
-    /// Why it delivers nothing, if so.
+    /// Why it delivers nothing now; `None` while it delivers.
     pub reason: Option<Reason>,
-    /// How many members there are.
+    /// How many members it has.
     pub members: usize,
     /// Whether the group is paused.
     pub paused: bool,
-    /// What the store said last, if it failed.
+    /// The last error of the store, until a commit succeeds.
     pub failure: Option<BusError>,
 }
 
@@ -89,9 +91,9 @@ impl OwnerRequest {
 }
 
 impl OwnerMessage {
-    /// Tells whoever waits that nothing will come of it.
+    /// Answers the sender, if it waits, with an error.
     pub(crate) fn refuse(self, why: &BusError) {
-        // Whoever asked may have gone away.
+        // A failed send means that the sender no longer waits.
         match self {
             Self::Request(_, answer) => drop(answer.send(Err(why.clone()))),
             Self::Join(_, answer)

@@ -1,24 +1,24 @@
 //! Consumer groups: their owners, members, progress and rows.
 //!
-//! One task per group and topic, the *owner*, holds the delivery machine of that claim and does what the machine asks for.
-//! All others send it messages.
+//! One task per group and topic, the *owner*, holds the delivery machine of that claim and carries out the
+//! effects that the machine asks for. All other code sends it messages.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `owner` | the handle of an owner, and the table of all owners |
-//! | `task`, `wakeups` | the task of an owner: what it does, and when |
-//! | `message`, `mailbox` | what an owner can be told |
-//! | `load`, `progress`, `closed_letters` | from the store to the machine, and back as one batch, with the letters it closes |
-//! | `committer` | batches of many owners in one commit |
+//! | `task`, `wakeups` | the task of an owner: its actions, and the events that wake it |
+//! | `message`, `mailbox` | the messages to an owner, and the queue that holds them |
+//! | `load`, `progress`, `closed_letters` | reads a machine's state from the store; writes its progress as one batch; closes letters |
+//! | `committer` | joins the batches of many owners into one commit |
 //! | `membership` | one member of a group, as its leases and its owners see it |
 //! | `inbox`, `backlog`, `lifter` | the events that wait for a member, the bound on their bytes, and their lifting |
 //! | `shared_credit` | the credit that the topics of one member share |
 //! | `partitions` | which member of a partitioned group owns which partition |
 //! | `entries` | how many subscriptions each group has |
-//! | `lookup`, `list` | the rows of groups; groups with their progress |
+//! | `lookup`, `list` | finds the rows of groups; lists groups with their progress |
 //! | `seek` | seeking, pausing and resuming |
-//! | `deletion`, `unfinished` | deleting groups, also those whose deletion an earlier process did not finish |
-//! | `followers` | groups that the server itself works for: projectors and compactors |
+//! | `deletion`, `unfinished` | deletes groups; finishes deletions that an earlier process began |
+//! | `followers` | groups whose consumer is the server itself: projectors and compactors |
 
 mod backlog;
 mod closed_letters;

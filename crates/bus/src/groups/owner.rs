@@ -1,4 +1,4 @@
-//! Which owners there are. An owner lives while it has members or something to do.
+//! The handle of an owner, and the table of all owners. An owner lives while it has members or work to do.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -15,44 +15,45 @@ use crate::error::BusError;
 use crate::metrics::GroupMetrics;
 use crate::rows::{GroupOptions, GroupRow};
 
-type Key = (TopicName, GroupName);
+type TopicAndGroup = (TopicName, GroupName);
 
-/// The owner of one claim, as all but its task see it: it delivers one topic to one group.
+/// The handle of the owner of one claim, which delivers one topic to one group. Its task holds the rest of
+/// its state.
 #[derive(Debug)]
 pub(crate) struct ClaimOwner {
     pub(crate) topic: TopicName,
     pub(crate) group: GroupName,
     pub(crate) mailbox: Mailbox<OwnerMessage>,
     pub(crate) metrics: GroupMetrics,
-    /// A number that no other owner of this process has had; from 1.
+    /// The owner's number, from 1. No other owner of this process has had it.
     pub(crate) number: u64,
-    /// Whether it waits for credit that the owner of another topic holds now.
+    /// Whether it waits for credit that the owner of another topic holds.
     pub(crate) starved: AtomicBool,
 }
 
 /// The owners of this process.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimOwners {
-    map: Mutex<Map>,
+    table: Mutex<OwnerTable>,
 }
 
 #[derive(Debug, Default)]
-struct Map {
-    owners: HashMap<Key, Entry>,
-    /// Those of the owner that came last. Most owners have the same, and share them.
+struct OwnerTable {
+    owners: HashMap<TopicAndGroup, RunningOwner>,
+    /// The options of the newest owner. Most owners have equal options and share them.
     options: Option<Arc<GroupOptions>>,
-    /// How many there have been.
+    /// How many owners were started in this process.
     count: u64,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RunningOwner {
     owner: Arc<ClaimOwner>,
     options: Arc<GroupOptions>,
 }
 
-impl Map {
+impl OwnerTable {
     fn shared(&mut self, options: &GroupOptions) -> Arc<GroupOptions> {
         match &self.options {
             Some(last) if **last == *options => Arc::clone(last),
@@ -61,7 +62,7 @@ impl Map {
     }
 }
 
-/// An owner that someone needs.
+/// The owner that a caller needs; started if it does not run.
 #[derive(Debug, Clone)]
 pub(crate) struct WantedOwner {
     pub(crate) topic: TopicName,
@@ -70,59 +71,61 @@ pub(crate) struct WantedOwner {
 }
 
 impl ClaimOwners {
-    /// Sends a command to an owner, which is started if need be. Under one lock, so that an owner that is about to end
-    /// for want of work sees the command or is gone before.
+    /// Sends a message to an owner, and starts the owner if it does not run. Holds the table's lock: an owner
+    /// that is about to end because it has no work either sees the message or has already left the table.
     pub(crate) fn send(
         &self,
         groups: &Arc<Groups>,
         wanted: &WantedOwner,
-        command: OwnerMessage,
+        message: OwnerMessage,
     ) -> Result<Arc<ClaimOwner>, BusError> {
         let key = (wanted.topic.clone(), wanted.group.clone());
-        let mut map = self.lock();
-        if map.closed {
+        let mut table = self.lock();
+        if table.closed {
             return Err(BusError::Closed);
         }
-        if let Some(entry) = map.owners.get(&key) {
+        if let Some(entry) = table.owners.get(&key) {
             check_options(&wanted.group, &entry.options, &wanted.row.options)?;
-            entry.owner.mailbox.send_now(command)?;
+            entry.owner.mailbox.send_now(message)?;
             return Ok(Arc::clone(&entry.owner));
         }
-        // Under the lock: whoever deletes sees the owner, or the owner is not started.
+        // Checked under the lock: either the deletion finds this owner in the table, or the owner is not
+        // started.
         groups.topics.gates.check(&wanted.topic, &wanted.group)?;
-        map.count += 1;
+        table.count += 1;
         let owner = Arc::new(ClaimOwner {
-            number: map.count,
+            number: table.count,
             topic: key.0.clone(),
             group: key.1.clone(),
             mailbox: Mailbox::new(),
             metrics: groups.base.metrics.group(&key.0, &key.1),
             starved: AtomicBool::new(false),
         });
-        owner.mailbox.send_now(command)?;
-        let options = map.shared(&wanted.row.options);
-        map.owners.insert(key, Entry { owner: Arc::clone(&owner), options });
+        owner.mailbox.send_now(message)?;
+        let options = table.shared(&wanted.row.options);
+        table.owners.insert(key, RunningOwner { owner: Arc::clone(&owner), options });
         groups.base.tasks.spawn(task::run(groups, &owner, &wanted.row));
         Ok(owner)
     }
 
-    /// The owner, if there is one now.
+    /// The owner, if it runs.
     pub(crate) fn get(&self, topic: &TopicName, group: &GroupName) -> Option<Arc<ClaimOwner>> {
         let key = (topic.clone(), group.clone());
         self.lock().owners.get(&key).map(|entry| Arc::clone(&entry.owner))
     }
 
-    /// All owners there are now.
+    /// All owners that run.
     pub(crate) fn all(&self) -> Vec<Arc<ClaimOwner>> {
         self.lock().owners.values().map(|entry| Arc::clone(&entry.owner)).collect()
     }
 
-    /// Waits until the owners of a group that nobody is in any more have ended.
+    /// Waits until the owners of a group without members have ended. An error if one of them still has
+    /// members.
     pub(crate) async fn await_ends(&self, group: &GroupName, subject: &Subject) -> Result<(), BusError> {
         let concerned = |owner: &Arc<ClaimOwner>| owner.group == *group && subject.matches(&owner.topic);
         for owner in self.all().into_iter().filter(concerned) {
             let (answer, answered) = oneshot::channel();
-            // Whatever the answer is but a refusal, it has ended.
+            // Every result but a refusal means that the owner has ended.
             if owner.mailbox.send_now(OwnerMessage::AwaitEnd(answer)).is_ok()
                 && let Ok(Err(busy @ BusError::GroupBusy { .. })) = answered.await
             {
@@ -132,45 +135,46 @@ impl ClaimOwners {
         Ok(())
     }
 
-    /// Takes an owner off the list and closes its mailbox, unless `still_needed` finds a reason not to. What was in the
-    /// mailbox is refused.
+    /// Removes an owner from the table and closes its mailbox, unless `still_needed` returns true. The
+    /// messages left in the mailbox are refused. Returns whether it was removed.
     pub(super) fn remove(
         &self,
         owner: &Arc<ClaimOwner>,
         why: BusError,
         still_needed: impl FnOnce() -> bool,
     ) -> bool {
-        let mut map = self.lock();
+        let mut table = self.lock();
         if still_needed() {
             return false;
         }
         let key = (owner.topic.clone(), owner.group.clone());
-        if map.owners.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.owner, owner)) {
-            map.owners.remove(&key);
+        if table.owners.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.owner, owner)) {
+            table.owners.remove(&key);
         }
         let left = owner.mailbox.close(why.clone());
-        drop(map);
-        left.into_iter().for_each(|command| command.refuse(&why));
+        drop(table);
+        left.into_iter().for_each(|message| message.refuse(&why));
         true
     }
 
-    /// Starts no more owners and tells those there are to end.
+    /// Starts no more owners, and tells the running owners to end.
     pub(crate) fn close(&self) {
-        let mut map = self.lock();
-        map.closed = true;
-        for entry in map.owners.values() {
-            // One whose mailbox is closed ends already.
+        let mut table = self.lock();
+        table.closed = true;
+        for entry in table.owners.values() {
+            // An owner whose mailbox is closed is ending already.
             let _ = entry.owner.mailbox.send_now(OwnerMessage::Close);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Map> {
+    fn lock(&self) -> MutexGuard<'_, OwnerTable> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
-        self.map.lock().ignore_poison()
+        self.table.lock().ignore_poison()
     }
 }
 
-/// One topic of a group can be reached by its name and by patterns; they cannot want different things.
+/// Refuses options that differ from those of the running owner. A group can reach a topic by its name and by
+/// patterns, but one owner has one set of options.
 fn check_options(group: &GroupName, actual: &GroupOptions, wanted: &GroupOptions) -> Result<(), BusError> {
     let same = GroupOptions { from: actual.from, ..wanted.clone() } == *actual;
     if same {

@@ -1,4 +1,4 @@
-//! The coordinators of partitioned groups, and how a rebalance reaches owners and members.
+//! The coordinators of partitioned groups; they send each rebalance to owners and members.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,16 +16,16 @@ use super::message::OwnerMessage;
 use super::{ClaimOwner, Groups};
 use crate::error::BusError;
 
-type Key = (GroupName, Subject);
+type GroupAndSubject = (GroupName, Subject);
 
-/// Those with members. A group that nobody is in needs none.
+/// The coordinators of all partitioned groups that have members.
 #[derive(Debug, Default)]
 pub(crate) struct Coordinators(Mutex<CoordinatorTable>);
 
 #[derive(Debug, Default)]
 struct CoordinatorTable {
-    map: HashMap<Key, PartitionedGroup>,
-    /// Whether a task looks for members without heartbeats.
+    map: HashMap<GroupAndSubject, PartitionedGroup>,
+    /// Whether the task that looks for missed heartbeats runs.
     ticking: bool,
 }
 
@@ -33,22 +33,27 @@ struct CoordinatorTable {
 struct PartitionedGroup {
     coordinator: Coordinator,
     inboxes: HashMap<MemberNo, Arc<Inbox>>,
-    /// Of the subject's topics.
+    /// The owners of the subject's topics.
     owners: Vec<Arc<ClaimOwner>>,
 }
 
-/// A member that joins.
+/// A member that joins a partitioned group.
 pub(crate) struct PartitionMember {
     pub(crate) joining: Joining,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) partitions: u32,
-    /// Epochs begin after it.
+    /// The last epoch that was used before; new epochs are larger.
     pub(crate) epoch: u64,
 }
 
 impl Coordinators {
-    /// A member joins; its partitions come with the rebalance.
-    pub(crate) fn join(&self, key: &Key, member: PartitionMember, now: Now) -> Result<(), BusError> {
+    /// Adds a member. It gets its partitions with the rebalance that follows.
+    pub(crate) fn join(
+        &self,
+        key: &GroupAndSubject,
+        member: PartitionMember,
+        now: Now,
+    ) -> Result<(), BusError> {
         let entries = &mut self.lock().map;
         if !entries.contains_key(key) {
             let coordinator = Coordinator::new(member.partitions, member.epoch, now)?;
@@ -63,8 +68,8 @@ impl Coordinators {
         Ok(())
     }
 
-    /// An owner of one of the subject's topics works: it must know the assignment.
-    pub(crate) fn attach(&self, key: &Key, owner: &Arc<ClaimOwner>) {
+    /// Adds an owner of one of the subject's topics and sends it the assignment of partitions.
+    pub(crate) fn attach(&self, key: &GroupAndSubject, owner: &Arc<ClaimOwner>) {
         let entries = &mut self.lock().map;
         let Some(entry) = entries.get_mut(key) else { return };
         let same_topic = |known: &Arc<ClaimOwner>| known.topic == owner.topic;
@@ -73,21 +78,22 @@ impl Coordinators {
         }
         entry.owners.retain(|known| !same_topic(known));
         entry.owners.push(Arc::clone(owner));
-        // One that has ended is attached by nobody.
+        // An error means that the owner has ended; it is replaced when the next owner of the topic is
+        // attached.
         let _ = assign(owner, &entry.coordinator);
     }
 
-    /// An owner has ended: its topic is gone.
-    pub(crate) fn detach(&self, key: &Key, owner: &Arc<ClaimOwner>) {
+    /// Removes an owner that has ended because its topic is gone.
+    pub(crate) fn detach(&self, key: &GroupAndSubject, owner: &Arc<ClaimOwner>) {
         if let Some(entry) = self.lock().map.get_mut(key) {
             entry.owners.retain(|known| !Arc::ptr_eq(known, owner));
         }
     }
 
-    /// A session lives.
+    /// Records a heartbeat of a session.
     pub(crate) fn heartbeat(
         &self,
-        key: &Key,
+        key: &GroupAndSubject,
         member: &MemberId,
         session: MemberNo,
         now: Now,
@@ -97,8 +103,8 @@ impl Coordinators {
         Ok(entries.get_mut(key).ok_or_else(unknown)?.coordinator.heartbeat(member, session, now)?)
     }
 
-    /// Time has passed: members without heartbeats lose their partitions. Says whether anybody has to be looked after
-    /// still.
+    /// Takes the partitions of members whose heartbeats are overdue. Returns whether any member must send
+    /// heartbeats.
     pub(crate) fn tick(&self, now: Now) -> bool {
         let mut entries = self.lock();
         for entry in entries.map.values_mut() {
@@ -108,22 +114,23 @@ impl Coordinators {
         entries.map.values().any(|entry| entry.coordinator.has_heartbeats())
     }
 
-    /// Looks for members without heartbeats from now on, while there are any that must send some.
+    /// Starts the task that looks for overdue heartbeats, if it does not run. It runs while any member must
+    /// send heartbeats.
     pub(crate) fn keep_ticking(&self, groups: &Arc<Groups>) {
         if !std::mem::replace(&mut self.lock().ticking, true) {
             groups.base.tasks.spawn(tick(Arc::clone(groups)));
         }
     }
 
-    /// Whether the task that ticks may end: under the lock, so that whoever joins starts another.
+    /// Whether the ticking task may end. Decided under the lock, so that a later member starts a new task.
     fn stops_ticking(&self) -> bool {
         let mut entries = self.lock();
         entries.ticking = entries.map.values().any(|entry| entry.coordinator.has_heartbeats());
         !entries.ticking
     }
 
-    /// A session ends.
-    pub(crate) fn leave(&self, key: &Key, member: &MemberId, session: MemberNo, now: Now) {
+    /// Removes a session; its partitions go to other members.
+    pub(crate) fn leave(&self, key: &GroupAndSubject, member: &MemberId, session: MemberNo, now: Now) {
         let entries = &mut self.lock().map;
         let Some(entry) = entries.get_mut(key) else { return };
         let rebalance = entry.coordinator.leave(member, session, now);
@@ -134,21 +141,21 @@ impl Coordinators {
         }
     }
 
-    /// The last epoch given out, if the group has members.
-    pub(crate) fn epoch(&self, key: &Key) -> Option<u64> {
+    /// The present epoch of the group, if it has members.
+    pub(crate) fn epoch(&self, key: &GroupAndSubject) -> Option<u64> {
         self.lock().map.get(key).map(|entry| entry.coordinator.epoch())
     }
 
-    /// What can be seen of all of them.
+    /// The state of every coordinator, for display.
     pub(crate) fn views(&self) -> Vec<(GroupName, Subject, CoordinatorView)> {
-        let view = |((group, subject), entry): (&Key, &PartitionedGroup)| {
+        let view = |((group, subject), entry): (&GroupAndSubject, &PartitionedGroup)| {
             (group.clone(), subject.clone(), entry.coordinator.view())
         };
         self.lock().map.iter().map(view).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, CoordinatorTable> {
-        // Rebalances are told under the lock, so that owners and members hear of them in their order.
+        // Rebalances are sent under this lock, so that owners and members get them in order.
         self.0.lock().ignore_poison()
     }
 }
@@ -156,7 +163,7 @@ impl Coordinators {
 impl PartitionedGroup {
     fn tell(&mut self, rebalance: Option<Rebalance>) {
         let Some(rebalance) = rebalance else { return };
-        // First: a member hears of its partitions before it is given their events.
+        // Before the owners: a member must learn of its partitions before it gets their events.
         for change in rebalance.changes {
             if let Some(inbox) = self.inboxes.get(&change.session) {
                 inbox.put(InboxItem::Rebalance(rebalance.epoch, change));
@@ -167,7 +174,8 @@ impl PartitionedGroup {
     }
 }
 
-/// An error if the owner has ended: it delivers nothing, and the next one is attached when it starts.
+/// Sends the assignment to an owner. An error if the owner has ended: it delivers nothing, and the next owner
+/// of the topic is attached when it starts.
 fn assign(owner: &ClaimOwner, coordinator: &Coordinator) -> Result<(), BusError> {
     owner.mailbox.send_now(OwnerMessage::Tell(Input::Assign(coordinator.owners())))
 }
@@ -195,7 +203,7 @@ mod tests {
     use crate::{Bus, BusOptions};
 
     #[tokio::test]
-    async fn owners_of_deleted_topics_are_let_go() {
+    async fn owners_of_deleted_topics_are_removed() {
         let clock = std::sync::Arc::new(SystemClock::new());
         let store = std::sync::Arc::new(MemoryStore::new(clock.clone(), Default::default()));
         let bus = Bus::open(store, clock, BusOptions::default()).await.unwrap();
@@ -207,7 +215,7 @@ mod tests {
         request.member.member_id = Some("m".parse().unwrap());
         let subscription = bus.subscribe(request).await.unwrap();
         let owners = || {
-            let key = subscription.link.key();
+            let key = subscription.membership.key();
             let entries = bus.groups.coordinators.lock();
             entries.map[&key].owners.iter().map(|owner| owner.topic.to_string()).collect::<Vec<_>>()
         };

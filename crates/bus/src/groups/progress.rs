@@ -1,4 +1,4 @@
-//! What a machine wants committed, as one batch.
+//! Commits the progress of a machine as one batch.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,18 +14,18 @@ use crate::dead_letters::{self, LetterRow};
 use crate::error::BusError;
 use crate::rows::{EventKey, encode_attempts};
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Debug)]
 pub(super) struct CommitOutcome {
     pub(super) token: u64,
-    /// If it is durable: letters that are to be closed, and are not yet.
+    /// On success, the letters that must still be closed.
     pub(super) result: Result<Vec<Offset>, BusError>,
 }
 
-/// A commit on its way.
+/// A commit in flight.
 pub(super) type Committing = Pin<Box<dyn Future<Output = CommitOutcome> + Send>>;
 
-/// Commits progress under the epoch: all of it, or nothing if the group has another owner.
+/// Commits progress under the epoch: all of it, or nothing if a later owner has taken the group over.
 pub(super) fn commit(
     groups: &Arc<Groups>,
     owner: &Arc<ClaimOwner>,
@@ -35,7 +35,7 @@ pub(super) fn commit(
     let groups = Arc::clone(groups);
     if is_cursor_only(&progress) {
         let cursor = cursor(owner, epoch, &progress);
-        // By far the most, so it takes no more memory than it needs.
+        // Nearly all commits are of this kind, so their future is kept small.
         return Box::pin(commit_cursor(groups, cursor, progress.token));
     }
     Box::pin(commit_all(groups, Arc::clone(owner), epoch, progress))
@@ -73,17 +73,19 @@ async fn commit_all(
     if let Err(BusError::TooLarge { .. } | BusError::TooManyTopics { .. } | BusError::KeyRequired { .. }) =
         &result
     {
-        // The dead-letter topic takes no letter; the group must not wait for that for ever.
+        // The dead-letter topic refuses the letter. The group must not wait for it forever, so only the row
+        // is written.
         result = commit_batch(&groups, &owner, epoch, &progress, false).await;
     }
     observe(&groups, began);
     CommitOutcome { token, result }
 }
 
-/// Rows of one commit of a seek, about.
+/// About the most rows in one commit of a seek.
 pub(super) const STEP: usize = 500;
 
-/// The letters that are left to be closed.
+/// Commits progress, with letters to the dead-letter topic only if `post`. Returns the letters that must
+/// still be closed.
 async fn commit_batch(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -100,7 +102,7 @@ async fn commit_batch(
     let (mut opened, mut buried, mut expired) = (0, 0, 0);
     let mut rows = Rows { owner, ops: Vec::new() };
     let settled = closed_letters::close_settled(groups, owner, epoch, progress).await?;
-    let sought = closed_letters::sought(groups, owner, progress.seek, &mut rows).await?;
+    let closed_by_seek = closed_letters::closed_by_seek(groups, owner, progress.seek, &mut rows).await?;
     if progress.seek.is_some() {
         forget_attempts(groups, owner, epoch, &mut rows).await?;
     }
@@ -108,7 +110,7 @@ async fn commit_batch(
         rows.put(Table::Attempts, attempts.offset, encode_attempts(attempts));
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
-    let (first, later) = sought.split_at(sought.len().min(STEP));
+    let (first, later) = closed_by_seek.split_at(closed_by_seek.len().min(STEP));
     settled.iter().chain(first).for_each(|offset| rows.delete(Table::DeadLetters, *offset));
     opened -= (settled.len() + first.len()) as i64;
     for offset in &progress.reopened {
@@ -142,8 +144,9 @@ async fn commit_batch(
     closed_letters::close_later(groups, owner, later, &cursor).await
 }
 
-/// Forgets every noted attempt. All of it, and what is in `rows` already, is as true before the seek as after it, but for
-/// failures that nobody will ask for any more; so what is too much for its commit is committed here.
+/// Adds the deletion of every stored attempt to `rows`. These changes, and the ones already in `rows`, may be
+/// durable before the seek is: at worst the counts of failed attempts are lost early. So changes that do not
+/// fit into the commit of the seek are committed here.
 async fn forget_attempts(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -162,7 +165,8 @@ async fn forget_attempts(
     in_steps(groups, &before, &stored_cursor(groups, owner, epoch).await?).await
 }
 
-/// Commits changes a step at a time, each with the cursor as it is then: refused if the group has another owner.
+/// Commits changes a step at a time, each step with the cursor given, so that it is refused if a later owner
+/// has taken the group over.
 pub(super) async fn in_steps(groups: &Groups, ops: &[StateOp], cursor: &StateOp) -> Result<(), BusError> {
     for step in ops.chunks(STEP) {
         let batch = Batch { state: step.to_vec(), ..Batch::new() };
@@ -171,7 +175,7 @@ pub(super) async fn in_steps(groups: &Groups, ops: &[StateOp], cursor: &StateOp)
     Ok(())
 }
 
-/// The cursor as it is stored, put again under the owner's epoch.
+/// An operation that writes the stored cursor again under the owner's epoch.
 pub(super) async fn stored_cursor(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -194,8 +198,8 @@ fn cursor(owner: &ClaimOwner, epoch: u64, progress: &Progress) -> StateOp {
     .into()
 }
 
-/// Adds a dead letter; whether there is one, and whether the event is gone. An event that retention took in the meantime
-/// leaves none but the one it had before.
+/// Adds a dead letter to the batch. Returns whether the event has a letter, and whether the event is gone. An
+/// event that retention has removed gets no new letter; it keeps the one that it had before.
 async fn bury(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -207,7 +211,8 @@ async fn bury(
     let redrives = before.map_or(0, |row| row.redrives);
     rows.delete(Table::Attempts, attempts.offset);
     match event_at(groups, owner, attempts.offset).await {
-        // Other events must not wait for one that cannot be read; what is known of it stays visible.
+        // Other events must not wait for an unreadable event. Its row in the table of dead letters keeps it
+        // visible.
         Err(BusError::CorruptRange { .. }) => {
             rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
             Ok((true, false))
@@ -248,7 +253,7 @@ async fn event_at(
     Ok(page.events.into_iter().next().filter(|event| event.offset == offset))
 }
 
-/// Changes of rows of the owner's group and topic.
+/// Collects changes of rows of the owner's group and topic.
 pub(super) struct Rows<'a> {
     pub(super) owner: &'a ClaimOwner,
     pub(super) ops: Vec<StateOp>,

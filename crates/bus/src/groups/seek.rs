@@ -1,4 +1,4 @@
-//! Pausing and seeking groups.
+//! Seeking, pausing and resuming groups.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::error::BusError;
 use crate::rows::{GroupKey, GroupRow, StartPosition};
 use crate::topics::floor_of;
 
-/// What a seek does, or would do.
+/// The effect of a seek, done or only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SeekReport {
     /// The floor before.
@@ -26,14 +26,15 @@ pub struct SeekReport {
     pub replayed: u64,
     /// Events that are not finished and will not be delivered.
     pub skipped: u64,
-    /// Whether it was done.
+    /// Whether the seek was done; false for a dry run.
     pub applied: bool,
 }
 
 impl Groups {
-    /// Moves a group to another place of a topic. Everything below is finished, nothing above; what is in flight is
-    /// taken back. Open dead letters of events that are delivered again are closed; those below, and those whose event
-    /// the topic no longer has, stay open. A dry run only says what would happen.
+    /// Moves a group to another offset of a topic: every event below it is finished, none at or above it is.
+    /// Leases in flight are revoked. Open dead letters of events that are delivered again are closed; letters
+    /// below the offset, and letters whose event the topic no longer has, stay open. A dry run only reports
+    /// the effect.
     pub(crate) async fn seek(
         self: &Arc<Self>,
         topic: &TopicName,
@@ -73,7 +74,7 @@ impl Groups {
         Ok(SeekReport { from: cursor.floor, to, replayed, skipped, applied: false })
     }
 
-    /// Pauses or resumes a group, also over restarts.
+    /// Pauses or resumes a group. This survives restarts.
     pub(crate) async fn set_paused(
         self: &Arc<Self>,
         subject: &Subject,
@@ -92,7 +93,7 @@ impl Groups {
             for owner in groups.owners.all() {
                 if owner.group == group && subject.matches(&owner.topic) {
                     let input = if paused { Input::Pause(None) } else { Input::Resume(None) };
-                    // One that has ended reads the row when it starts again.
+                    // An owner that has ended reads the row when it starts again.
                     let _ = owner.mailbox.send_now(OwnerMessage::Tell(input));
                 }
             }

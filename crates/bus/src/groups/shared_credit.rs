@@ -1,5 +1,5 @@
-//! Credit that a member has for all topics of its pattern together. ClaimOwners that want some and find none take turns, so
-//! that a busy topic cannot keep it from the others.
+//! The credit that all topics of a pattern share for one member. Owners that need credit and find none take
+//! turns, so that a busy topic cannot keep the credit from the others.
 
 use std::sync::Weak;
 use std::sync::atomic::{Ordering, fence};
@@ -10,31 +10,32 @@ use super::membership::Membership;
 use super::message::OwnerMessage;
 use super::task::OwnerTask;
 
-/// Credit that owners of other topics use too.
+/// A member's credit that owners of several topics use.
 pub(super) struct SharedCredit {
-    pub(super) link: Weak<Membership>,
+    pub(super) membership: Weak<Membership>,
     pub(super) credit: Credit,
 }
 
 impl SharedCredit {
-    /// Wants none any more.
+    /// Stops waiting for credit, and wakes the owner whose turn is next.
     pub(super) fn leave(&self) {
         self.credit.stop_waiting();
         self.wake_next();
     }
 
-    /// Tells whose turn it is that there is credit.
+    /// Tells the owner whose turn it is that there is credit.
     fn wake_next(&self) {
-        // As below: whoever waits sees the credit we gave back, or we see that it waits.
+        // Pairs with the fence in `take_turn`: a waiting owner sees the credit that we gave back, or we see
+        // that it waits.
         fence(Ordering::SeqCst);
         while let Some(next) = self.credit.next_user() {
-            let Some(link) = self.link.upgrade() else { return };
-            let owner = link.joined().owners.values().find(|owner| owner.number == next).cloned();
+            let Some(membership) = self.membership.upgrade() else { return };
+            let owner = membership.joined().owners.values().find(|owner| owner.number == next).cloned();
             match owner {
-                // Told once, until it has looked.
+                // This owner was told already and has not looked yet.
                 Some(owner) if !owner.starved.swap(false, Ordering::SeqCst) => return,
                 Some(owner) if owner.mailbox.send_now(OwnerMessage::Tell(Input::Credit)).is_ok() => return,
-                // It has ended.
+                // The owner has ended.
                 _ => self.credit.forget(next),
             }
         }
@@ -42,13 +43,13 @@ impl SharedCredit {
 }
 
 impl OwnerTask {
-    /// Waits for credit that owners of other topics hold, takes what is there when it is our turn, and tells who is
-    /// next.
+    /// Takes free credit if it is this owner's turn, waits for credit that other owners hold, and tells the
+    /// next owner.
     pub(super) fn share_credit(&mut self) {
         if self.shares().next().is_none() {
             return;
         }
-        // What is read is for credit that was there: until it has come, our turn lasts.
+        // A read in flight is for credit that was free: this owner keeps its turn until the read is done.
         if self.read.is_none() {
             self.take_turn();
         }
@@ -62,7 +63,8 @@ impl OwnerTask {
         }
         self.owner.starved.store(true, Ordering::SeqCst);
         self.shares().for_each(|shared| shared.credit.wait());
-        // Pairs with the fence above: whoever gives credit back sees that we wait, or we see the credit.
+        // Pairs with the fence in `wake_next`: an owner that gives credit back sees that we wait, or we see
+        // the credit.
         fence(Ordering::SeqCst);
         if !self.shares().any(|shared| shared.credit.free() > 0) {
             return;
@@ -73,7 +75,8 @@ impl OwnerTask {
         }
         let wants = self.wants_credit();
         for shared in self.shares() {
-            // What is left though it was our turn is not what we want.
+            // Credit that is still free after our turn is credit that the machine cannot use, so we do not
+            // wait for it.
             if wants && shared.credit.free() == 0 {
                 shared.credit.wait();
             } else {
@@ -82,7 +85,8 @@ impl OwnerTask {
         }
     }
 
-    /// No reason at all may mean that credit came back after the machine found none.
+    /// Whether this owner needs credit. `None` counts too: credit may have come back after the machine found
+    /// none.
     fn wants_credit(&self) -> bool {
         matches!(self.machine.reason(self.now), Some(Reason::Credit) | None)
     }

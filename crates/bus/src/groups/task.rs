@@ -1,4 +1,4 @@
-//! What an owner's task knows and does: it feeds the machine and does what the machine wants done.
+//! The task of an owner: it gives inputs to the delivery machine and carries out the machine's effects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -23,17 +23,18 @@ use crate::rows::GroupRow;
 
 /// How often the gauges of a busy group are updated.
 const SHOW_EVERY_MS: u64 = 100;
-/// How long after the store failed to try again.
+/// How long to wait after an error of the store before the next try.
 const RETRY_MS: u64 = 1_000;
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Takes the group over and serves it.
+/// The future that takes the claim over and then serves it.
 pub(super) fn run(groups: &Arc<Groups>, owner: &Arc<ClaimOwner>, row: &GroupRow) -> OwnerFuture {
     OwnerFuture::Starting(Box::pin(take_over(Arc::clone(groups), Arc::clone(owner), row.clone())))
 }
 
-/// `None` if that failed, which everyone has been told.
+/// Loads the claim's state and makes the task. `None` if loading failed; then all waiting senders have the
+/// error.
 async fn take_over(groups: Arc<Groups>, owner: Arc<ClaimOwner>, row: GroupRow) -> Option<Box<OwnerTask>> {
     let watch = groups.base.store.watch(&owner.topic);
     let loaded = match load::load(&groups, &owner, &row).await {
@@ -77,35 +78,36 @@ pub(super) struct OwnerTask {
     pub(super) machine: Machine,
     pub(super) epoch: u64,
     pub(super) watch: EndWatch,
-    /// What the machine was told last.
+    /// The durable end that the machine was last told.
     pub(super) end: Offset,
     pub(super) members: SmallMap<MemberNo, TaskMember>,
     pub(super) answers: BTreeMap<ReplyNo, Answer<usize>>,
     pub(super) next_reply: u64,
     pub(super) read: Option<Boxed<Result<Input, FailedRead>>>,
     pub(super) commit: Option<Committing>,
-    /// Empty between steps; kept for its memory while there is much to do.
+    /// Empty between steps. Kept so that its memory is used again while the owner is busy.
     pub(super) effects: Vec<Effect>,
     pub(super) messages: VecDeque<OwnerMessage>,
     pub(super) failure: Option<Box<BusError>>,
-    /// Why to end as soon as no commit is on its way.
+    /// Why the task ends as soon as no commit is in flight.
     pub(super) ending: Option<Box<BusError>>,
-    /// Dropped when the task ends.
+    /// Senders that wait for the end of this owner: they are dropped when the task ends.
     pub(super) enders: Vec<Answer<()>>,
     pub(super) paused: bool,
     pub(super) closing: bool,
-    /// Whether all was done that there was to do.
+    /// Whether all work is done and the task only waits to be woken.
     pub(super) waiting: bool,
     pub(super) shown_ms: u64,
-    /// What the metrics know already.
+    /// The counts that the metrics already include.
     pub(super) counted: DeliveryCounts,
     pub(super) expired: u64,
     pub(super) timer: Timer,
-    /// When the task last woke up. What it does until it waits again takes no time worth counting.
+    /// The time of the last wake-up. It is used until the task waits again, because the work in between takes
+    /// almost no time.
     pub(super) now: Now,
 }
 
-/// A member.
+/// A member as its owner's task sees it.
 pub(super) struct TaskMember {
     inbox: Arc<Inbox>,
     pub(super) shared: Option<SharedCredit>,
@@ -113,10 +115,10 @@ pub(super) struct TaskMember {
 
 impl OwnerTask {
     pub(super) fn look_at_end(&mut self) -> Result<(), BusError> {
-        // Marks it as seen: only what moves it further is to wake us.
+        // Reading the end marks it as seen: only a later change wakes the task.
         let end = self.watch.end();
         if end < self.end {
-            // A store that is closed knows no topics.
+            // A closed store reports no topics.
             if self.groups.base.store.health().refusing.as_deref() == Some("closed") {
                 return Err(BusError::Closed);
             }
@@ -145,7 +147,7 @@ impl OwnerTask {
                 self.answers.insert(reply, answer);
                 self.step(request.input(reply));
             }
-            OwnerMessage::Join(joiner, answer) => self.join(joiner, answer),
+            OwnerMessage::Join(new_member, answer) => self.join(new_member, answer),
             OwnerMessage::Leave(member, how) => self.leave(member, how),
             OwnerMessage::Look(answer) => drop(answer.send(Ok(self.view()))),
             OwnerMessage::Retire(answer) => self.retire(answer),
@@ -167,15 +169,15 @@ impl OwnerTask {
         Ok(())
     }
 
-    fn join(&mut self, joiner: NewMember, answer: Answer<()>) {
-        let NewMember { member, limits, allowance, inbox, shared } = joiner;
-        // Whoever no longer waits for the answer will not know that it must leave.
+    fn join(&mut self, new_member: NewMember, answer: Answer<()>) {
+        let NewMember { member, limits, allowance, inbox, shared } = new_member;
+        // A caller that no longer waits for the answer would never send `Leave`.
         if answer.send(Ok(())).is_err() {
             return;
         }
         let credit = allowance.credit.of_user(self.owner.number);
         let allowance = Allowance { credit: credit.clone(), ..allowance };
-        let shared = shared.map(|link| SharedCredit { link, credit });
+        let shared = shared.map(|membership| SharedCredit { membership, credit });
         self.members.insert(member, TaskMember { inbox, shared });
         for waiting in std::mem::take(&mut self.enders) {
             let _ = waiting.send(Err(self.busy()));
@@ -194,7 +196,7 @@ impl OwnerTask {
 
     fn retire(&mut self, answer: Answer<()>) {
         if !self.members.is_empty() {
-            // Whoever asked may have gone away.
+            // A failed send means that the sender no longer waits.
             let _ = answer.send(Err(self.busy()));
             return;
         }
@@ -224,14 +226,15 @@ impl OwnerTask {
             Ok(unclosed) => {
                 self.failure = None;
                 if !unclosed.is_empty() {
-                    // Before the next commit can go out.
+                    // Before `Committed`, which allows the machine to make the next commit.
                     let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                     self.step(Input::Unclosed { letters: unclosed, retry_at_ms });
                 }
                 self.step(Input::Committed(outcome.token));
                 Ok(())
             }
-            // Whoever shuts down cannot wait for the store to recover; what is not committed is delivered again.
+            // A shutdown does not wait for the store to recover; events whose ack was not committed are
+            // delivered again.
             Err(error) if self.is_the_end(&error) => Err(error),
             Err(error) => {
                 self.failure = Some(Box::new(error));
@@ -244,7 +247,8 @@ impl OwnerTask {
 
     fn is_the_end(&self, error: &BusError) -> bool {
         match error {
-            // A dead-letter topic that goes at this moment comes again with the next try.
+            // Only the owner's own topic counts: a dead-letter topic that is being deleted is created again
+            // by the next try.
             BusError::TopicDeleted { topic } => *topic == self.owner.topic,
             error => error.is_final() || self.closing || *self.groups.base.shutdown.borrow(),
         }
@@ -281,14 +285,14 @@ impl OwnerTask {
             }
             Effect::Reply { reply, stale } => {
                 if let Some(answer) = self.answers.remove(&reply) {
-                    // Whoever asked may have gone away.
+                    // A failed send means that the sender no longer waits.
                     let _ = answer.send(Ok(stale));
                 }
             }
         }
     }
 
-    /// Whether the owner has ended: nobody is a member, and all there was to write is written.
+    /// Whether the owner has ended: it has no members and all its progress is written.
     pub(super) fn is_done(&mut self) -> bool {
         let idle = self.members.is_empty() && self.commit.is_none() && self.machine.is_settled();
         idle && self
@@ -297,27 +301,27 @@ impl OwnerTask {
             .remove(&self.owner, BusError::Closed, || !self.closing && !self.owner.mailbox.is_empty())
     }
 
-    /// Tells everyone that it is over.
+    /// Ends the task: answers all waiting senders with the error and ends the members' inboxes.
     pub(super) fn stop(&mut self, why: &BusError) {
         self.groups.owners.remove(&self.owner, why.clone(), || false);
         (self.read, self.commit) = (None, None);
         self.show();
         for answer in std::mem::take(&mut self.answers).into_values() {
-            // As above.
+            // A failed send means that the sender no longer waits.
             let _ = answer.send(Err(why.clone()));
         }
         for member_here in self.members.values() {
             match &member_here.shared {
-                // The other topics of the pattern go on.
+                // The other topics of the pattern stay joined.
                 Some(shared) if matches!(why, BusError::TopicDeleted { .. }) => {
-                    if let Some(link) = shared.link.upgrade() {
-                        link.forget(&self.owner);
+                    if let Some(membership) = shared.membership.upgrade() {
+                        membership.forget(&self.owner);
                     }
                 }
                 _ => member_here.inbox.end(why.clone()),
             }
         }
-        // Gives the members' credit back, for other topics to use.
+        // Gives the members' credit back, so that other topics can use it.
         let members = std::mem::take(&mut self.members);
         for member in members.keys() {
             let now = self.groups.base.now();
@@ -336,7 +340,7 @@ impl OwnerTask {
         }
     }
 
-    /// Brings the gauges up to date: now and then under load, at once when the group comes to rest.
+    /// Updates the metrics: every 100 ms while the owner is busy, at once when it comes to rest.
     pub(super) fn show(&mut self) {
         let now_ms = self.now.monotonic_ms;
         let at_rest = self.read.is_none() && self.commit.is_none();
@@ -346,7 +350,7 @@ impl OwnerTask {
         self.shown_ms = now_ms;
         let (metrics, status) = (&self.owner.metrics, self.machine.status());
         if at_rest && status.in_flight == 0 {
-            // It may stay so for long.
+            // The owner may rest for long: it gives the memory back.
             (self.effects, self.messages) = (Vec::new(), VecDeque::new());
         }
         metrics.set_members(self.members.len() as i64);

@@ -1,8 +1,8 @@
-//! Deletions of groups that an earlier process began and did not end.
+//! Deletions of groups that an earlier process began and did not finish.
 //!
-//! Nobody finds such a group. One that cannot be finished, because something of it cannot be read or written, does not keep
-//! the bus from being opened: it is tried again while the bus is open, by whoever subscribes as that group, and when the bus
-//! is opened the next time.
+//! Such a group is hidden from all lookups. If its deletion fails, because the store cannot read or write
+//! some of its rows, the bus opens all the same. The deletion is tried again while the bus is open, when a
+//! subscriber uses the group's name, and when the bus is opened again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,22 +19,22 @@ use super::lookup::{stored_row, stored_rows};
 use crate::error::BusError;
 use crate::rows::{GroupKey, GroupRow, group_prefix};
 
-/// How long to wait before what failed is tried again; twice as long each time.
+/// The wait before a failed deletion is tried again. It doubles each time.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// A group whose deletion waits.
+/// A group whose deletion is not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnfinishedDeletion {
     /// The group.
     pub group: GroupName,
-    /// What it was subscribed to.
+    /// The topic or pattern that it was subscribed to.
     pub subject: Subject,
-    /// What is in the way.
+    /// The error that stopped the deletion.
     pub reason: String,
 }
 
-/// Those that wait, and why.
+/// All deletions that are not finished, with their errors.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished(Mutex<BTreeMap<(GroupName, String), UnfinishedDeletion>>);
 
@@ -46,13 +46,13 @@ impl Unfinished {
 }
 
 impl Unfinished {
-    /// All of them.
+    /// All unfinished deletions.
     pub(crate) fn list(&self) -> Vec<UnfinishedDeletion> {
         self.lock().values().cloned().collect()
     }
 }
 
-/// Finishes what can be finished, and goes on trying for the rest.
+/// Finishes the deletions that can be finished now, and starts a task that tries the rest again.
 pub(crate) async fn finish_all(groups: &Arc<Groups>, rows: &[(GroupKey, GroupRow)]) {
     for (key, _) in rows.iter().filter(|(_, row)| row.deleting) {
         finish(groups, key.group.clone(), key.subject.clone()).await;
@@ -84,13 +84,13 @@ async fn go_on(groups: Arc<Groups>) {
     }
 }
 
-/// Notes whether it is done, and why not.
+/// Tries to finish one deletion, and records the error if it fails.
 async fn finish(groups: &Arc<Groups>, group: GroupName, subject: Subject) {
     let place = (group.clone(), subject.to_string());
     match try_finish(groups, &group, &subject).await {
         Ok(()) => {
             if groups.unfinished.lock().remove(&place).is_some() {
-                info!(%group, %subject, "the group is deleted at last");
+                info!(%group, %subject, "the unfinished deletion of the group is now done");
             }
         }
         Err(error) => {
@@ -98,9 +98,9 @@ async fn finish(groups: &Arc<Groups>, group: GroupName, subject: Subject) {
             let left =
                 UnfinishedDeletion { group: group.clone(), subject: subject.clone(), reason: reason.clone() };
             let before = groups.unfinished.lock().insert(place, left);
-            // Said once, however long it is so.
+            // Logged once for each new reason, not at every try.
             if before.is_none_or(|before| before.reason != reason) {
-                warn!(%group, %subject, %reason, "a group is being deleted and something is in the way");
+                warn!(%group, %subject, %reason, "cannot finish the deletion of a group yet; trying again");
             }
         }
     }
@@ -113,15 +113,15 @@ async fn try_finish(groups: &Arc<Groups>, group: &GroupName, subject: &Subject) 
     {
         return Ok(());
     }
-    // Somebody may have finished it, and made another of its name.
+    // Another task may have finished the deletion and created a new group of this name.
     match stored_row(groups, group, subject).await? {
         Some(row) if row.deleting => finish_group(groups, subject, group).await,
         _ => Ok(()),
     }
 }
 
-/// Deletes what is left of groups of a name, whatever their subjects: another of its name must not find it. Under the
-/// group's lock.
+/// Finishes all unfinished deletions of groups of a name, for every subject, so that a new group of this name
+/// does not find their rows. Called under the group's lock.
 pub(crate) async fn finish_named(groups: &Arc<Groups>, group: &GroupName) -> Result<(), BusError> {
     for (key, _) in stored_rows(groups, &group_prefix(group)).await?.iter().filter(|(_, row)| row.deleting) {
         finish_group(groups, &key.subject, group).await?;

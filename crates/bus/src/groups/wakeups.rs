@@ -1,4 +1,4 @@
-//! When an owner's task does something, and what it waits for.
+//! The loop of an owner's task: what it waits for, and what wakes it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,10 +15,10 @@ use super::progress::CommitOutcome;
 use super::task::{Boxed, OwnerTask};
 use crate::error::BusError;
 
-/// The task of an owner, until it has nothing to do or cannot go on. There may be thousands, so it is no `async fn`: at
-/// rest it is a pointer.
+/// The future of an owner's task. It ends when the owner has no more work or fails. There may be thousands of
+/// them, so it is not an `async fn`: at rest it has the size of a pointer.
 pub(super) enum OwnerFuture {
-    /// On the heap, as it is large and soon over.
+    /// Boxed, because it is large and only lives for a short time.
     Starting(Boxed<Option<Box<OwnerTask>>>),
     Serving(Box<OwnerTask>),
 }
@@ -44,19 +44,19 @@ impl Future for OwnerFuture {
     }
 }
 
-/// What the task woke up for.
+/// What woke the task.
 enum Woken {
     Read(Result<Input, FailedRead>),
     Committed(CommitOutcome),
     StoreClosed,
-    /// Time has passed.
+    /// A deadline of the machine has come.
     Timer,
-    /// A letter or a new end, which are looked at next.
+    /// A message or a new end of the topic; `work` looks at both.
     Other,
 }
 
 impl OwnerTask {
-    /// Ready when there is nothing to do any more; an error when it cannot go on.
+    /// Serves the claim. Ready when the owner has no more work; an error when it cannot continue.
     fn poll_serve(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BusError>> {
         loop {
             if !self.waiting {
@@ -80,30 +80,32 @@ impl OwnerTask {
         }
     }
 
-    /// Does all there is to do now; whether that was all for ever.
+    /// Does all work that there is now. Returns whether the owner has ended.
     fn work(&mut self) -> Result<bool, BusError> {
         self.look_at_end()?;
         self.owner.mailbox.take(&mut self.messages);
         while let Some(message) = self.messages.pop_front() {
             self.obey(message)?;
         }
-        // What the store has accepted comes before what is done once we have ended; the rest need not be written.
+        // A commit that the store has begun must be done before the owner ends, because other work follows
+        // the end. Further progress need not be written.
         if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
             return Err(*why);
         }
         self.share_credit();
         self.show();
         if self.read.is_none() && self.commit.is_none() {
-            // At rest, for all we know: what comes next is worth new memory.
+            // The owner may rest for long: it gives the memory back.
             self.messages = VecDeque::new();
             self.effects = Vec::new();
         }
         Ok(self.is_done())
     }
 
-    /// In this order: letters may never end, and what was asked for comes at most once.
+    /// Polls all that can wake the task. Commit and read come first, since each is ready only once, while
+    /// messages may come without end.
     fn poll_woken(&mut self, context: &mut Context<'_>) -> Poll<Woken> {
-        // However much there is to do, others have their turn.
+        // A busy owner must let other tasks run.
         if !coop::has_budget_remaining() {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -124,7 +126,7 @@ impl OwnerTask {
     }
 }
 
-/// Forgets the future when it is ready; never ready if there is none.
+/// Polls the future, and removes it when it is ready. Without a future it is never ready.
 fn poll_and_forget<T>(future: &mut Option<Boxed<T>>, context: &mut Context<'_>) -> Poll<T> {
     let Some(waited) = future else { return Poll::Pending };
     let output = ready!(waited.as_mut().poll(context));
@@ -132,19 +134,19 @@ fn poll_and_forget<T>(future: &mut Option<Boxed<T>>, context: &mut Context<'_>) 
     Poll::Ready(output)
 }
 
-/// One alarm, set again only when it must ring earlier: setting it takes a lock that all owners share. So it may ring
-/// too early, never too late.
+/// A timer that is reset only when it must fire earlier, because a reset takes a lock that all owners share.
+/// So it may fire too early, but never too late.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    /// Made when it is first needed: an owner at rest has none.
+    /// Created when it is first needed, so that an owner at rest has none.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Whether it will ring.
+    /// Whether `sleep` is set and has not fired yet.
     set: bool,
     wanted: bool,
 }
 
 impl Timer {
-    /// Rings after so many milliseconds at the latest; `None`: need not ring.
+    /// Makes the timer fire after `after_ms` milliseconds at the latest; with `None` it need not fire.
     pub(super) fn arm(&mut self, after_ms: Option<u64>) {
         self.wanted = after_ms.is_some();
         let Some(after_ms) = after_ms else { return };
@@ -157,7 +159,7 @@ impl Timer {
         self.set = true;
     }
 
-    /// Ready when it rings.
+    /// Ready when the timer fires.
     pub(super) fn poll_fired(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(sleep) = self.sleep.as_mut().filter(|_| self.wanted) else { return Poll::Pending };
         ready!(sleep.as_mut().poll(context));

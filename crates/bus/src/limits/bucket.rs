@@ -16,64 +16,65 @@ use crate::error::BusError;
 const NANOS_PER_MS: u64 = 1_000_000;
 const NANOS_PER_S: u64 = 1_000_000_000;
 
-/// How many tokens come in a second, and how many the bucket holds.
+/// The rate of a bucket: how many tokens it gets per second, and how many it can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
     /// Tokens per second. Minimum: 1. Maximum: 1,000,000,000.
     pub per_second: NonZeroU32,
-    /// Tokens at once. Minimum: 1.
+    /// The most tokens that the bucket holds. Minimum: 1.
     pub burst: NonZeroU32,
 }
 
-/// Why tokens were not given.
+/// Why a bucket refused tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// There will be enough after this many milliseconds, if nobody else takes them.
+    /// There will be enough tokens after this many milliseconds, if no other caller takes them.
     RetryAfterMs(u64),
-    /// The bucket never holds that many.
+    /// The bucket never holds that many tokens.
     OverBurst {
         /// How many were asked for.
         asked: u32,
-        /// How many it holds.
+        /// How many the bucket can hold.
         burst: u32,
     },
 }
 
-/// A token bucket: full at first. Threads may share it.
+/// A token bucket. It starts full. Threads may share it.
 #[derive(Debug)]
 pub struct Bucket {
-    limiter: RateLimiter<NotKeyed, InMemoryState, Told, StateInformationMiddleware>,
-    now: Told,
+    limiter: RateLimiter<NotKeyed, InMemoryState, BucketClock, StateInformationMiddleware>,
+    now: BucketClock,
     rate: Rate,
     /// Tokens that were taken and not used.
     returned: AtomicU32,
 }
 
 impl Rate {
-    /// A rate; zeros count as one, and more than 10^9 a second as that many.
+    /// A rate. A zero counts as 1, and more than 10^9 tokens per second as 10^9.
     pub fn new(per_second: u32, burst: u32) -> Self {
         let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         Self { per_second: at_least_one(per_second.min(1_000_000_000)), burst: at_least_one(burst) }
     }
 
-    /// How long an empty bucket takes to be full again: one idle for that long is as good as new.
+    /// How long an empty bucket takes to be full again. A bucket that was idle for this long equals a new
+    /// one.
     pub const fn refill_ms(&self) -> u64 {
         (self.burst.get() as u64 * 1000).div_ceil(self.per_second.get() as u64)
     }
 }
 
 impl Bucket {
-    /// A full bucket. `now_ms` is monotonic time, here and below.
+    /// A full bucket. `now_ms` is monotonic time, in all methods.
     pub fn new(rate: Rate, now_ms: u64) -> Self {
-        let now = Told(Arc::new(AtomicU64::new(now_ms.saturating_mul(NANOS_PER_MS))));
+        let now = BucketClock(Arc::new(AtomicU64::new(now_ms.saturating_mul(NANOS_PER_MS))));
         let per_second = rate.per_second.min(Rate::new(u32::MAX, 1).per_second);
         let quota = Quota::per_second(per_second).allow_burst(rate.burst);
         let limiter = RateLimiter::direct_with_clock(quota, now.clone()).with_middleware();
         Self { limiter, now, rate, returned: AtomicU32::new(0) }
     }
 
-    /// Takes `n` tokens or none.
+    /// Takes `n` tokens, or none if there are fewer.
     pub fn take(&self, n: u32, now_ms: u64) -> Result<(), Refused> {
         let asked = n;
         let spare = self.take_returned(asked);
@@ -98,7 +99,7 @@ impl Bucket {
     pub fn put_back(&self, n: u32) {
         let burst = self.rate.burst.get();
         let add = |returned: u32| Some(returned.saturating_add(n).min(burst));
-        // The closure always answers.
+        // The closure always returns `Some`, so the update cannot fail.
         let _ = self.returned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
@@ -107,14 +108,14 @@ impl Bucket {
         self.returned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).map_or(0, |had| had.min(n))
     }
 
-    /// Takes as many tokens as there are, at most `n`, and says how many.
+    /// Takes as many tokens as there are, at most `n`, and returns how many.
     pub fn take_up_to(&self, n: u32, now_ms: u64) -> u32 {
         let n = n.min(self.rate.burst.get());
         if self.take(n, now_ms).is_ok() {
             return n;
         }
-        // One token at a time would do; asking after the first how many are left takes the rest at once. Another thread
-        // can be quicker, and then the rest is left to it.
+        // The answer to taking one token says how many are left, so the rest is taken at once. If another
+        // thread takes them first, this call gets only the one.
         match self.limiter.check() {
             Ok(after) => {
                 let rest = after.remaining_burst_capacity().min(n.saturating_sub(1));
@@ -124,7 +125,7 @@ impl Bucket {
         }
     }
 
-    /// The rate it was made with.
+    /// The rate of this bucket.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
@@ -139,17 +140,17 @@ impl From<Refused> for BusError {
     }
 }
 
-/// The time as last told to the bucket, in nanoseconds. It never goes back, whoever tells it.
+/// The clock of one bucket: the latest time that any caller passed in, in nanoseconds. It never goes back.
 #[derive(Debug, Clone)]
-struct Told(Arc<AtomicU64>);
+struct BucketClock(Arc<AtomicU64>);
 
-impl Told {
+impl BucketClock {
     fn advance(&self, now_ms: u64) {
         self.0.fetch_max(now_ms.saturating_mul(NANOS_PER_MS), Ordering::Relaxed);
     }
 }
 
-impl GovernorClock for Told {
+impl GovernorClock for BucketClock {
     type Instant = Nanos;
 
     fn now(&self) -> Nanos {
@@ -157,7 +158,7 @@ impl GovernorClock for Told {
     }
 }
 
-// The longest wait for tokens must not overflow what the limiter counts in.
+// The longest wait for tokens must not overflow the limiter's nanoseconds.
 const _: () = assert!(u32::MAX as u64 <= u64::MAX / NANOS_PER_S);
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn full_then_as_fast_as_the_rate() {
+    fn a_full_bucket_empties_and_refills_at_its_rate() {
         let bucket = bucket(10, 3);
         assert_eq!(bucket.take(3, 1_000), Ok(()));
         assert_eq!(bucket.take(1, 1_000), Err(Refused::RetryAfterMs(100)));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_it_holds_is_never_given() {
+    fn more_than_the_bucket_holds_is_refused() {
         let bucket = bucket(10, 3);
         assert_eq!(bucket.take(4, 9_999), Err(Refused::OverBurst { asked: 4, burst: 3 }));
         assert_eq!(bucket.take_up_to(100, 9_999), 3);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_is_left() {
+    fn take_up_to_takes_the_tokens_that_are_left() {
         let bucket = bucket(1000, 10);
         assert_eq!(bucket.take_up_to(4, 1_000), 4);
         assert_eq!(bucket.take_up_to(10, 1_000), 6);
@@ -241,7 +242,8 @@ mod tests {
                 } else {
                     0
                 });
-                // The limiter counts whole nanoseconds between tokens, which favours the taker by less than one in 10^5.
+                // The limiter rounds the time between tokens to whole nanoseconds, which gives at most one
+                // extra token in 10^5.
                 let most = u64::from(burst) + (now - 1_000) * u64::from(rate) / 999 + 1;
                 prop_assert!(taken <= most, "{taken} > {most}");
             }

@@ -10,26 +10,26 @@ use promethean_model::IgnorePoison;
 
 /// A bucket of the same rate for each key, such as a topic.
 ///
-/// Buckets that had time to fill again are dropped when the set is full: a new one would be the same. While more keys
-/// than `keys_max` are busy, those beyond share one bucket.
+/// When the set is full, buckets that were idle long enough to be full again are dropped: a new bucket would
+/// be equal. While more keys than `keys_max` are busy, the keys beyond that number share one bucket.
 #[derive(Debug)]
 pub struct BucketSet<K> {
     rate: Rate,
     keys_max: usize,
-    /// Locked for one lookup, and for a sweep of the set when it is full.
+    /// The lock is held for one lookup, or for a sweep when the set is full.
     buckets: Mutex<Buckets<K>>,
     overflow: Arc<Bucket>,
 }
 
 #[derive(Debug)]
 struct Buckets<K> {
-    by_key: HashMap<K, Entry>,
-    /// No sweep before this time: what was busy then is busy still.
+    by_key: HashMap<K, UsedBucket>,
+    /// The time of the last sweep. A second sweep at the same time would find nothing to drop.
     swept_ms: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct UsedBucket {
     bucket: Arc<Bucket>,
     used_ms: u64,
 }
@@ -41,7 +41,7 @@ impl<K: Hash + Eq> BucketSet<K> {
         Self { rate, keys_max, buckets, overflow: Arc::new(Bucket::new(rate, now_ms)) }
     }
 
-    /// Takes `n` tokens of the key's bucket or none.
+    /// Takes `n` tokens of the key's bucket, or none if there are fewer.
     pub fn take<Q>(&self, key: &Q, n: u32, now_ms: u64) -> Result<(), Refused>
     where
         K: Borrow<Q>,
@@ -50,7 +50,7 @@ impl<K: Hash + Eq> BucketSet<K> {
         self.bucket(key, now_ms).take(n, now_ms)
     }
 
-    /// Takes as many tokens of the key's bucket as there are, at most `n`, and says how many.
+    /// Takes as many tokens of the key's bucket as there are, at most `n`, and returns how many.
     pub fn take_up_to<Q>(&self, key: &Q, n: u32, now_ms: u64) -> u32
     where
         K: Borrow<Q>,
@@ -68,12 +68,12 @@ impl<K: Hash + Eq> BucketSet<K> {
         self.bucket(key, now_ms).put_back(n);
     }
 
-    /// How many keys have a bucket of their own now.
+    /// How many keys have a bucket of their own.
     pub fn len(&self) -> usize {
         self.buckets.lock().ignore_poison().by_key.len()
     }
 
-    /// Whether none has.
+    /// Whether no key has a bucket of its own.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -83,7 +83,7 @@ impl<K: Hash + Eq> BucketSet<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        // The map is whole after a panic, so poison is passed over.
+        // A panic leaves the map whole, so poison is ignored.
         let mut buckets = self.buckets.lock().ignore_poison();
         if let Some(entry) = buckets.by_key.get_mut(key) {
             entry.used_ms = entry.used_ms.max(now_ms);
@@ -96,13 +96,14 @@ impl<K: Hash + Eq> BucketSet<K> {
             return Arc::clone(&self.overflow);
         }
         let bucket = Arc::new(Bucket::new(self.rate, now_ms));
-        buckets.by_key.insert(key.to_owned(), Entry { bucket: Arc::clone(&bucket), used_ms: now_ms });
+        buckets.by_key.insert(key.to_owned(), UsedBucket { bucket: Arc::clone(&bucket), used_ms: now_ms });
         bucket
     }
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    /// At most once in each millisecond, so that a full set of busy keys does not cost a sweep for each take.
+    /// Drops idle buckets. Runs at most once per millisecond, so that a full set of busy keys does not cost a
+    /// sweep for each `take`.
     fn sweep(&mut self, refill_ms: u64, now_ms: u64) {
         if self.swept_ms.replace(now_ms) != Some(now_ms) {
             self.by_key.retain(|_, entry| now_ms.saturating_sub(entry.used_ms) < refill_ms);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn full_of_busy_keys_the_rest_share_one() {
+    fn keys_beyond_the_maximum_share_one_bucket() {
         let set = set(2);
         assert!(set.is_empty());
         for key in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! The delivery rate of a member, as the machine wants it.
+//! The delivery rate of a member, as the delivery machine uses it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,11 +6,12 @@ use promethean_delivery::Now;
 
 use super::bucket::{Bucket, Rate, Refused};
 
-/// One bucket, shared by all topics of a member.
+/// One bucket that all topics of a member share.
 #[derive(Debug)]
 pub(crate) struct MemberRate {
     bucket: Bucket,
-    /// Nothing is granted before, monotonic. Known only from refusals: a bucket cannot be asked without taking.
+    /// No token is granted before this monotonic time. It is set from refusals, because a bucket cannot be
+    /// asked without taking tokens.
     ready_at_ms: AtomicU64,
 }
 

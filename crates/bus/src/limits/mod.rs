@@ -1,4 +1,5 @@
-//! Token buckets on our own clock: per connection, per topic in a bounded set, and per member for deliveries.
+//! Token buckets on the bus's clock: one for each connection, one for each topic in a bounded set, and one
+//! for the deliveries of each member.
 
 mod bucket;
 mod keyed;

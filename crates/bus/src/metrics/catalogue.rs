@@ -7,9 +7,9 @@ crate::series! {
     pub struct TopicSeries ["topic"] {
         /// Events added.
         pub published: Counter = "events_published_total", "Events added to the topic.";
-        /// Publishes of an id that the topic already had.
+        /// Publishes with an id that the topic already had.
         pub duplicates: Counter = "events_duplicate_total", "Publishes whose id was already there.";
-        /// Publishes refused for their rate.
+        /// Publishes refused by the rate limit.
         pub rate_limited: Counter = "events_rate_limited_total", "Events refused because they came too fast.";
         /// Payloads that did not fit the schema.
         pub schema_rejected: Counter =
@@ -24,7 +24,7 @@ crate::series! {
 crate::series! {
     /// Counts of one group on one topic.
     pub struct GroupSeries ["topic", "group"] {
-        /// Deliveries, also repeated ones.
+        /// Deliveries, including repeated ones.
         pub delivered: Counter = "events_delivered_total", "Deliveries to members, repeated ones included.";
         /// Events acked.
         pub acked: Counter = "events_acked_total", "Events acked.";
@@ -32,12 +32,12 @@ crate::series! {
         pub nacked: Counter = "events_nacked_total", "Deliveries nacked.";
         /// Deliveries beyond an event's first.
         pub redelivered: Counter = "events_redelivered_total", "Deliveries beyond the first of an event.";
-        /// Leases that ran out.
+        /// Leases that expired.
         pub lease_expired: Counter = "leases_expired_total", "Leases that ran out unanswered.";
         /// Events given up.
         pub dead_lettered: Counter =
             "events_dead_lettered_total", "Events given up after their last attempt.";
-        /// Events that retention dropped before the group was given them.
+        /// Events that retention removed before the group got them.
         pub expired: Counter =
             "events_expired_total", "Events that retention dropped before the group was given them.";
         /// Events leased now.
@@ -46,11 +46,11 @@ crate::series! {
         pub ws_inflight: Gauge = "ws_inflight", "Events leased to WebSocket subscriptions.";
         /// Events not finished.
         pub lag: Gauge = "events_lag", "Events of the topic that the group has not finished.";
-        /// Dead letters open now.
+        /// Open dead letters.
         pub dead_letters: Gauge = "dead_letters_open", "Dead letters that wait to be redriven or dropped.";
-        /// Members now.
+        /// Members of the group.
         pub members: Gauge = "group_members", "Members of the group.";
-        /// Keys whose events wait for an earlier one now.
+        /// Keys whose events wait for an earlier event of the key.
         pub blocked_keys: Gauge =
             "group_blocked_keys", "Keys whose events wait for an earlier event of the key.";
         /// Milliseconds from publish to ack.
@@ -70,7 +70,7 @@ crate::series! {
 crate::series! {
     /// Counts of the whole server.
     pub struct ServerSeries [] {
-        /// Topics there are.
+        /// Number of topics.
         pub topics: Gauge = "topics", "Topics there are.";
         /// Bytes the log keeps.
         pub log_bytes: Gauge = "log_bytes", "Bytes that the log keeps.";
@@ -78,10 +78,10 @@ crate::series! {
         pub held: Gauge =
             "retention_held_events",
             "Events that retention would have taken, if no projector had still to read them.";
-        /// Projectors that wait for a person.
+        /// Projectors that stopped and wait for a person.
         pub projectors_halted: Gauge =
             "projectors_halted", "Projectors that stopped and wait for a person.";
-        /// Threads that jq programs did not give back.
+        /// Threads that stuck jq programs did not give back.
         pub jq_lost: Gauge = "jq_threads_lost", "Threads that stuck jq programs did not give back.";
         /// How long commits took, in microseconds.
         pub commit_us: Histogram(Bounds::COMMIT_US) =

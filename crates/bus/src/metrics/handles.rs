@@ -1,4 +1,4 @@
-//! What the bus holds to count in.
+//! The handles through which the bus counts.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use super::catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
 use super::registry::{Registry, Table};
 use crate::error::BusError;
 
-/// Codes of refusals that get a series of their own.
+/// How many codes of refusals get a series of their own.
 const CODES_MAX: usize = 100;
 
 /// The metrics of the bus.
@@ -19,7 +19,7 @@ const CODES_MAX: usize = 100;
 pub struct BusMetrics {
     registry: Registry,
     topics: Arc<Table<TopicSeries>>,
-    /// The series of topics that were asked for, as many as get one of their own.
+    /// A cache of the series of topics; at most `series_max` of them.
     known: RwLock<HashMap<TopicName, Arc<TopicSeries>>>,
     series_max: usize,
     groups: Arc<Table<GroupSeries>>,
@@ -27,9 +27,9 @@ pub struct BusMetrics {
     server: Arc<ServerSeries>,
 }
 
-/// Counts for one holder of a group on a topic: its owner, or a subscription. Counters go straight to the series.
-/// Gauges are shares: what is shown is the sum over all holders, and a holder's share goes when it is dropped. So
-/// gauges are right also where several groups are counted as `other`.
+/// The counts of one holder of a group on a topic: its owner, or a subscription. Counters change the series
+/// directly. Each gauge is the sum of the shares of all holders, and a holder's share is subtracted when it
+/// is dropped. So gauges are right even where several groups are counted as `other`.
 #[derive(Debug)]
 pub struct GroupMetrics {
     series: Arc<GroupSeries>,
@@ -37,7 +37,7 @@ pub struct GroupMetrics {
 }
 
 impl BusMetrics {
-    /// Topics, and groups, that get a series of their own where nothing is configured.
+    /// How many topics, and how many groups, get a series of their own by default.
     pub const SERIES_MAX_DEFAULT: usize = 1_000;
 
     /// Adds the families of the bus to a registry. `series_max` bounds topics and groups each.
@@ -56,7 +56,7 @@ impl BusMetrics {
             return Arc::clone(series);
         }
         let mut known = self.known.write().ignore_poison();
-        // Under the lock, or a topic that is forgotten meanwhile would stay known.
+        // Under the lock: else a topic that is deleted meanwhile would stay in the cache.
         let series = self.topics.series(&[topic.as_str()]);
         if known.len() < self.series_max {
             known.insert(topic.clone(), Arc::clone(&series));
@@ -64,7 +64,7 @@ impl BusMetrics {
         series
     }
 
-    /// A new holder of a group's counts on a topic. To be looked up once and kept.
+    /// A new holder of a group's counts on a topic. The caller looks it up once and keeps it.
     pub fn group(&self, topic: &TopicName, group: &GroupName) -> GroupMetrics {
         let series = self.groups.series(&[topic.as_str(), group.as_str()]);
         GroupMetrics { series, shares: Shares::default() }
@@ -80,12 +80,12 @@ impl BusMetrics {
         self.rejects.series(&[error.code()]).rejected.inc();
     }
 
-    /// Shows a deleted group no longer.
+    /// Removes a deleted group from the metrics page.
     pub fn forget_group(&self, topic: &TopicName, group: &GroupName) {
         self.groups.remove(&[topic.as_str(), group.as_str()]);
     }
 
-    /// Shows a deleted topic and its groups no longer.
+    /// Removes a deleted topic and its groups from the metrics page.
     pub fn forget_topic(&self, topic: &TopicName) {
         let mut known = self.known.write().ignore_poison();
         known.remove(topic);
@@ -94,12 +94,12 @@ impl BusMetrics {
         self.groups.retain(|labels| labels.first().is_none_or(|label| label != topic.as_str()));
     }
 
-    /// Where other crates add families of their own.
+    /// The registry, to which other crates add families of their own.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The page of everything in the registry.
+    /// The metrics page with everything in the registry.
     pub fn render(&self) -> String {
         self.registry.render()
     }
@@ -107,7 +107,7 @@ impl BusMetrics {
 
 macro_rules! shares {
     ($($(#[$doc:meta])* $gauge:ident: $set:ident, $add:ident;)*) => {
-        /// What one holder adds to each gauge of its series.
+        /// The share of one holder in each gauge of its series.
         #[derive(Debug, Default)]
         struct Shares {
             $($gauge: AtomicI64,)*
@@ -118,13 +118,14 @@ macro_rules! shares {
                 $(#[$doc])*
                 pub fn $set(&self, value: i64) {
                     let share = &self.shares.$gauge;
-                    // Mostly the value is unchanged, and a write makes the other processors fetch the line again.
+                    // Mostly the value is unchanged, and a needless write would slow down other processors
+                    // that use the same cache line.
                     if share.load(Ordering::Relaxed) != value {
                         self.series.$gauge.add(value - share.swap(value, Ordering::Relaxed));
                     }
                 }
 
-                /// Changes the same share by so much, up or down.
+                /// Adds `change` to the same share.
                 pub fn $add(&self, change: i64) {
                     self.shares.$gauge.fetch_add(change, Ordering::Relaxed);
                     self.series.$gauge.add(change);

@@ -1,8 +1,8 @@
-//! What the bus counts, and its text for Prometheus.
+//! The metrics of the bus, and their text for Prometheus.
 //!
-//! A handle is looked up once for a topic or group and then counted in without locks. [`series!`](crate::series)
-//! declares a metric in one place, so every family shows HELP and TYPE from the first scrape; other crates add tables of
-//! their own to the same [`Registry`].
+//! A caller looks the handle of a topic or group up once, and then counts without locks.
+//! [`series!`](crate::series) declares a metric in one place, so every family shows HELP and TYPE from the
+//! first scrape; other crates add tables of their own to the same [`Registry`].
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -11,7 +11,7 @@
 //! | `registry` | tables of series with bounded labels, and the page of all of them |
 //! | `text` | the text format |
 //! | `catalogue` | the families of the bus |
-//! | `handles` | what the bus holds to count in |
+//! | `handles` | the handles through which the bus counts |
 
 mod catalogue;
 mod handles;

@@ -1,4 +1,4 @@
-//! Tables of series with bounded labels, and the page of all of them.
+//! Tables of series with bounded labels, and the metrics page of all tables.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,11 @@ use promethean_model::IgnorePoison;
 use super::series::Series;
 use super::text;
 
-/// The label value of everything beyond the bound of a table.
+/// The label value of all series beyond the bound of a table.
 pub const OTHER: &str = "other";
 
-/// Series by label values, at most so many; what comes beyond is counted together, under the label value `other`.
+/// Series by label values, at most `series_max` of them. All further ones are counted together under the
+/// label value `other`.
 #[derive(Debug)]
 pub struct Table<S> {
     series_max: usize,
@@ -22,7 +23,7 @@ pub struct Table<S> {
     other_used: AtomicBool,
 }
 
-/// Everything that is shown on the page. Cheap to clone; clones share.
+/// All tables of the metrics page. Cheap to clone; clones share the tables.
 #[derive(Clone, Default)]
 pub struct Registry {
     tables: Arc<RwLock<Vec<Arc<dyn Page>>>>,
@@ -34,7 +35,7 @@ trait Page: Send + Sync {
 }
 
 impl<S: Series> Table<S> {
-    /// No series.
+    /// A table without series.
     pub fn new(series_max: usize) -> Self {
         Self {
             series_max,
@@ -44,10 +45,10 @@ impl<S: Series> Table<S> {
         }
     }
 
-    /// The series with these label values; made if there is room, else the one for all others. To be kept by the
-    /// caller: looking it up takes a lock.
+    /// The series with these label values. It is created if there is room; else this is the series `other`.
+    /// The caller should keep it, because a lookup takes a lock.
     pub fn series(&self, labels: &[&str]) -> Arc<S> {
-        // Something that is itself called `other` must not become a second series of that name.
+        // A topic whose name is `other` must not become a second series with that label.
         let is_other = !labels.is_empty() && labels.iter().all(|label| *label == OTHER);
         if !is_other {
             let key: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
@@ -63,23 +64,23 @@ impl<S: Series> Table<S> {
         Arc::clone(&self.other)
     }
 
-    /// Shows the series no longer. Handles that are still held count for nobody.
+    /// Removes a series from the page. What its remaining handles count is not shown any more.
     pub fn remove(&self, labels: &[&str]) {
         self.retain(|given| given.iter().ne(labels.iter()));
     }
 
-    /// Shows only the series whose label values are wanted.
+    /// Removes all series whose label values are not wanted.
     pub fn retain(&self, wanted: impl Fn(&[String]) -> bool) {
         let mut all = self.series.write().ignore_poison();
         all.retain(|labels, _| wanted(labels));
     }
 
-    /// How many series there are, `other` apart.
+    /// How many series there are, not counting `other`.
     pub fn len(&self) -> usize {
         self.series.read().ignore_poison().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no series, not counting `other`.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,7 +116,7 @@ impl<S: Series> Page for Table<S> {
 }
 
 impl Registry {
-    /// Shows a new table behind those before.
+    /// Adds a new table at the end of the page.
     pub fn table<S: Series>(&self, series_max: usize) -> Arc<Table<S>> {
         let table = Arc::new(Table::new(series_max));
         let mut tables = self.tables.write().ignore_poison();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::BusError;
 
-/// A page as a strict reader of the text format sees it.
+/// A metrics page, parsed by a strict reader of the text format.
 #[derive(Debug, Default)]
 struct Page {
     kinds: BTreeMap<String, String>,
@@ -92,7 +92,7 @@ impl Page {
     }
 }
 
-/// The label value up to its closing quote, and what follows that.
+/// The label value up to its closing quote, and the rest of the text after the quote.
 fn unescape(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -187,7 +187,7 @@ fn counts_appear_under_their_labels() {
 }
 
 #[test]
-fn beyond_the_bound_everything_is_other() {
+fn series_beyond_the_bound_are_counted_as_other() {
     let metrics = metrics(2);
     let group = "g".parse().unwrap();
     let holders: Vec<_> = (0..5).map(|n| metrics.group(&format!("t{n}").parse().unwrap(), &group)).collect();
@@ -212,7 +212,7 @@ fn a_topic_called_other_is_not_shown_twice() {
 }
 
 #[test]
-fn shares_add_up_and_go_with_their_holder() {
+fn shares_add_up_and_end_with_their_holder() {
     let metrics = metrics(10);
     let (topic, group) = ("t".parse().unwrap(), "g".parse().unwrap());
     let (a, b) = (metrics.group(&topic, &group), metrics.group(&topic, &group));
@@ -226,7 +226,7 @@ fn shares_add_up_and_go_with_their_holder() {
 }
 
 #[test]
-fn what_is_deleted_is_gone_from_the_page() {
+fn deleted_topics_and_groups_are_not_on_the_page() {
     let metrics = metrics(10);
     let (topic, group) = ("t".parse().unwrap(), "g".parse().unwrap());
     metrics.topic(&topic).published.inc();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::series::{Family, Kind, Reading};
 use super::value::Histogram;
 
-/// Names and values of labels, in one order.
+/// The names and values of labels, in the same order.
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
     pub(super) names: &'static [&'static str],

@@ -1,4 +1,4 @@
-//! Single events: the latest of a key, the one at an offset.
+//! Reading single events: the latest of a key, or the one at an offset.
 
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{PageLimit, StoredEvent};
@@ -7,7 +7,7 @@ use crate::bus::Bus;
 use crate::error::BusError;
 
 impl Bus {
-    /// The latest event of each key, in the order of the keys; `None` for a key without one.
+    /// The latest event of each key, in the order of `keys`; `None` for a key without events.
     pub async fn latest_by_key(
         &self,
         topic: &TopicName,
@@ -16,7 +16,7 @@ impl Bus {
         Ok(self.groups.base.store.latest_by_keys(topic, keys).await?)
     }
 
-    /// The event at an offset, unless it is gone or not there yet.
+    /// The event at an offset; `None` if it was removed or is not published yet.
     pub async fn event_at(&self, topic: &TopicName, offset: Offset) -> Result<Option<StoredEvent>, BusError> {
         let limit = PageLimit { events: 1, ..PageLimit::default() };
         let page = self.groups.base.store.read(topic, offset, limit).await?;

@@ -1,4 +1,4 @@
-//! The dry run of a migration: what lifting every event of a topic would give.
+//! A dry run that lifts all events of a topic.
 
 use std::collections::BTreeMap;
 
@@ -11,46 +11,46 @@ use crate::error::BusError;
 use crate::rows::StartPosition;
 use crate::schemas::{self, LiftOutcome, lift, version_of};
 
-/// Events and bytes lifted at once.
+/// The most events and bytes read at once.
 const PAGE_EVENTS: usize = 500;
 const PAGE_BYTES: usize = 4 << 20;
-/// Failures that the answer lists.
+/// The most failures that the report lists.
 const FAILURES_MAX: usize = 100;
-/// Versions that are counted by number.
+/// The most versions that the report counts separately.
 const VERSIONS_MAX: usize = 2 * schemas::VERSIONS_MAX;
 
-/// What lifting every event of a topic would give.
+/// The report of a dry run that lifts all events of a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Migration {
-    /// Events read.
+    /// How many events were read.
     pub events: u64,
-    /// Events of each version; 0 stands for events from before the first schema.
+    /// How many events each version has; 0 stands for events from before the first schema.
     pub versions: BTreeMap<u32, u64>,
-    /// Events that would change.
+    /// How many events lifting would change.
     pub lifted: u64,
-    /// Events that stay as they are.
+    /// How many events lifting would leave as they are.
     pub same: u64,
-    /// Events that could not be lifted.
+    /// How many events could not be lifted.
     pub failed: u64,
-    /// The first 100 of them.
+    /// The first 100 events that could not be lifted.
     pub failures: Vec<LiftFailure>,
-    /// The end of the topic when it began; later events were not read.
+    /// The end of the topic when the run began: events at or after it were not read.
     pub end: Offset,
 }
 
 /// An event that could not be lifted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LiftFailure {
-    /// Where it is.
+    /// Its offset.
     pub offset: Offset,
-    /// Its version.
+    /// Its schema version.
     pub version: u32,
-    /// Why.
+    /// Why it could not be lifted.
     pub reason: String,
 }
 
 impl Bus {
-    /// Lifts every event of a topic and writes nothing. Failures count in the metrics like those of any reader.
+    /// Lifts every event of a topic and writes nothing. Failures count in the metrics, as for any reader.
     pub async fn migrate_dry_run(&self, topic: &TopicName) -> Result<Migration, BusError> {
         let mut scan = self.scan(topic, StartPosition::Earliest).await?;
         let mut migration = Migration { end: scan.end(), ..Migration::default() };

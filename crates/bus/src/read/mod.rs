@@ -4,9 +4,9 @@
 //! | --- | --- |
 //! | `scan` | the events of one topic up to its end |
 //! | `replay` | the events of a topic, or of all topics of a pattern |
-//! | `tail` | the events of a topic as they come |
+//! | `tail` | the events of a topic as they are published |
 //! | `lookup` | single events |
-//! | `migration` | what lifting all events of a topic would give |
+//! | `migration` | a dry run that lifts all events of a topic |
 
 mod lookup;
 mod migration;

@@ -1,4 +1,4 @@
-//! Reading events without a group: by offset, time or id, of one topic or of all that match a pattern.
+//! Reading the events of a topic, or of all topics of a pattern, from an offset, a time or an id.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::rows::StartPosition;
 use crate::schemas::lift_events;
 use crate::topics::resolve_start;
 
-/// Most events and bytes of a page.
+/// The most events and bytes of a page.
 const PAGE_EVENTS_MAX: usize = 10_000;
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Events of a page, and where the next one begins.
+/// A page of events, and the offset of the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayPage {
     /// The topic.
     pub topic: TopicName,
     /// In offset order.
     pub events: Vec<StoredEvent>,
-    /// Where to go on.
+    /// The offset at which the next page starts.
     pub next: Offset,
-    /// Offsets that retention dropped before they were read.
+    /// How many events retention removed before they were read.
     pub expired: u64,
 }
 
-/// A scan. It ends where its topics ended when it reached them.
+/// A replay of one or more topics. Each topic is read up to the end that it had when the replay reached it.
 #[derive(Debug)]
 pub struct Replay {
     groups: Arc<Groups>,
@@ -38,12 +38,12 @@ pub struct Replay {
     from: StartPosition,
     /// Topics not begun yet, the next one last.
     topics: Vec<TopicName>,
-    /// The topic being read, from where, up to where.
+    /// The topic being read, the next offset, and the end.
     current: Option<(TopicName, Offset, Offset)>,
 }
 
 impl Bus {
-    /// Starts a scan. A pattern's topics are read one after the other, by name.
+    /// Starts a replay. The topics of a pattern are read one after the other, ordered by name.
     pub async fn replay(&self, subject: &Subject, from: StartPosition) -> Result<Replay, BusError> {
         let mut topics = match subject {
             Subject::Topic(topic) => vec![topic.clone()],
@@ -59,14 +59,14 @@ impl Bus {
 }
 
 impl Replay {
-    /// Lifts events of old schema versions to the latest, or no longer.
+    /// Sets whether events of old schema versions are lifted to the latest version.
     #[must_use]
     pub fn normalize(mut self, normalize: bool) -> Self {
         self.normalize = normalize;
         self
     }
 
-    /// The next events, at most `limit` and 10,000; `None` when all are read.
+    /// The next events: at most `limit`, and never more than 10,000. `None` when all are read.
     pub async fn next_page(&mut self, limit: usize) -> Result<Option<ReplayPage>, BusError> {
         loop {
             let Some((topic, from, end)) = self.current.take() else {

@@ -1,4 +1,4 @@
-//! Reading a part of one topic, page by page.
+//! Reading the events of one topic, page by page.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::rows::StartPosition;
 use crate::schemas::lift_events;
 use crate::topics::resolve_start;
 
-/// A scan of one topic up to where it ended when the scan began.
+/// A scan of one topic, up to the end that the topic had when the scan began.
 #[derive(Debug)]
 pub struct Scan {
     groups: Arc<Groups>,
@@ -24,7 +24,7 @@ pub struct Scan {
 }
 
 impl Bus {
-    /// Starts a scan. A topic that does not exist is an empty one.
+    /// Starts a scan. A topic that does not exist counts as empty.
     pub async fn scan(&self, topic: &TopicName, from: StartPosition) -> Result<Scan, BusError> {
         let (next, end) = resolve_start(&self.groups.topics, topic, from).await?;
         Ok(Scan { groups: Arc::clone(&self.groups), normalize: false, topic: topic.clone(), next, end })
@@ -32,29 +32,30 @@ impl Bus {
 }
 
 impl Scan {
-    /// Lifts events of old schema versions to the latest, or no longer.
+    /// Sets whether events of old schema versions are lifted to the latest version.
     #[must_use]
     pub fn normalize(mut self, normalize: bool) -> Self {
         self.normalize = normalize;
         self
     }
 
-    /// Where it goes on.
+    /// The offset that is read next.
     pub fn next(&self) -> Offset {
         self.next
     }
 
-    /// The offset it stops before.
+    /// The offset before which the scan stops.
     pub fn end(&self) -> Offset {
         self.end
     }
 
-    /// TopicEntries over everything below an offset.
+    /// Skips all events below an offset.
     pub fn skip_to(&mut self, offset: Offset) {
         self.next = self.next.max(offset);
     }
 
-    /// The next events, at most so many and about so many bytes, at least one; `None` when all are read.
+    /// The next events: at most `events` of them and about `bytes` bytes, but at least one. `None` when all
+    /// are read.
     pub async fn next_page(&mut self, events: usize, bytes: usize) -> Result<Option<ReplayPage>, BusError> {
         while self.next < self.end {
             let limit = PageLimit { events: events.max(1), bytes };
@@ -72,8 +73,8 @@ impl Scan {
         Ok(None)
     }
 
-    /// As `next_page`, with every event appended to `out` by `render` instead of being kept; there may be none, and
-    /// still more to come.
+    /// Like `next_page`, but `render` appends every event to `out`. A result without events does not mean the
+    /// end: only `None` does.
     pub async fn next_rendered(
         &mut self,
         events: usize,
@@ -100,7 +101,8 @@ impl Scan {
         Ok(Some(page.out))
     }
 
-    /// A topic that was deleted meanwhile has nothing more; its end would never be reached.
+    /// Moves to the next offset. If a read did not advance, the topic was deleted meanwhile, and the scan
+    /// ends here: it would never reach its end.
     fn move_to(&mut self, next: Offset) {
         self.next = if next > self.next { next.min(self.end) } else { self.end };
     }

@@ -1,4 +1,4 @@
-//! Following a topic without a group: what there is, then what comes.
+//! Following a topic without a group: first its stored events, then each new event.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::rows::StartPosition;
 use crate::schemas::lift_events;
 use crate::topics::resolve_start;
 
-/// Most events and bytes of a page.
+/// The most events and bytes of a page.
 const PAGE_EVENTS_MAX: usize = 1_000;
 const PAGE_BYTES: usize = 1 << 20;
 
-/// A reader that waits at the end of its topic. It costs nobody anything but itself.
+/// A reader that waits at the end of its topic for new events. It does not slow down publishers or groups.
 #[derive(Debug)]
 pub struct Tail {
     groups: Arc<Groups>,
@@ -30,10 +30,11 @@ pub struct Tail {
 }
 
 impl Bus {
-    /// Follows a topic, which need not exist yet, from a place that is not beyond its end.
+    /// Follows a topic from a start position that is not beyond its end. The topic need not exist yet.
     pub async fn tail(&self, topic: &TopicName, from: StartPosition) -> Result<Tail, BusError> {
         let groups = Arc::clone(&self.groups);
-        // Before the place is looked up: what is published between the two must wake us.
+        // Watches before it resolves the start position, so that an event published in between wakes the
+        // tail.
         let watch = groups.base.store.watch(topic);
         let (next, end) = resolve_start(&groups.topics, topic, from).await?;
         if next > end {
@@ -47,7 +48,7 @@ impl Bus {
 }
 
 impl Tail {
-    /// Lifts events of old schema versions to the latest, or no longer.
+    /// Sets whether events of old schema versions are lifted to the latest version.
     #[must_use]
     pub fn normalize(mut self, normalize: bool) -> Self {
         self.normalize = normalize;
@@ -59,7 +60,7 @@ impl Tail {
         self.next
     }
 
-    /// The next events, as soon as there are any; `None` when the topic is deleted or the bus closes. Cancel-safe.
+    /// Waits for the next events. `None` when the topic is deleted or the bus closes. Cancel-safe.
     pub async fn next_page(&mut self) -> Result<Option<ReplayPage>, BusError> {
         loop {
             let end = self.watch.end();
@@ -74,7 +75,7 @@ impl Tail {
                 if self.normalize {
                     events = lift_events(&self.groups.schemas, events).await;
                 }
-                // After the last wait: whoever gives up waiting is given these again.
+                // Set only after the last `await`: a cancelled call has lost no events.
                 self.next = next.max(from);
                 if !events.is_empty() || expired > 0 {
                     return Ok(Some(ReplayPage {

@@ -1,4 +1,4 @@
-//! Failed attempts of an event that is not finished.
+//! The row of an event that is not finished and has failed attempts.
 
 use promethean_delivery::Attempts;
 use promethean_model::Offset;
@@ -8,7 +8,7 @@ use super::{RowError, bad, failure};
 const TABLE: &str = "Attempts";
 const VERSION: u8 = 1;
 
-/// The value of a row; the offset is in its key. All numbers little-endian.
+/// Encodes the value of a row; the offset is in its key. All numbers are little-endian.
 ///
 /// ```text
 /// 0         1         2        6           14         22        30
@@ -28,7 +28,7 @@ pub fn encode_attempts(attempts: &Attempts) -> Vec<u8> {
     value
 }
 
-/// Reads what `encode_attempts` wrote.
+/// Decodes a value that `encode_attempts` wrote.
 pub fn decode_attempts(offset: Offset, value: &[u8]) -> Result<Attempts, RowError> {
     let malformed = || bad(TABLE, "malformed value");
     let (version, rest) = value.split_first().ok_or_else(malformed)?;

@@ -1,8 +1,8 @@
-//! Failures as bytes and words.
+//! The stored numbers of failures.
 
 use promethean_delivery::Failure;
 
-/// The persisted number. Never change or reuse one.
+/// The stored number of a failure. A number is never changed or reused.
 pub(crate) const fn number(failure: Failure) -> u8 {
     match failure {
         Failure::Nack => 1,

@@ -1,4 +1,4 @@
-//! Groups.
+//! The row of a group.
 
 use promethean_model::GroupName;
 use serde::{Deserialize, Serialize};
@@ -10,25 +10,25 @@ use crate::error::BusError;
 const TABLE: &str = "Groups";
 const VERSION: u32 = 1;
 
-/// The value of a row, as JSON: `{"v":1,"options":{...},"paused":false,"created":ms,"epoch":n}`. JSON because options
-/// are added from release to release; an unknown one is refused, since ignoring a filter would deliver what it keeps
-/// out.
+/// The value of a row, as JSON: `{"v":1,"options":{...},"paused":false,"created":ms,"epoch":n}`. It is JSON
+/// because releases add options. An unknown option is refused: for example, ignoring a filter would deliver
+/// events that it excludes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupRow {
-    /// What it was created with.
+    /// The options that the group was created with.
     pub options: GroupOptions,
-    /// Whether it is paused as a whole.
+    /// Whether the whole group is paused.
     pub paused: bool,
-    /// When it was created, epoch ms.
+    /// When the group was created, epoch ms.
     pub created: i64,
-    /// The last epoch of its partitions.
+    /// The last reserved epoch of its partitions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch: u64,
-    /// Whether the server itself works for it, so that nobody else may.
+    /// Whether the group is a follower: only the server itself may use it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub follower: bool,
-    /// Whether it is being deleted: it is there no more, but for what is to be removed.
+    /// Whether the group is being deleted: it is hidden, and its rows are being removed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub deleting: bool,
 }
@@ -46,22 +46,22 @@ struct Version {
 }
 
 impl GroupRow {
-    /// A group that is new.
+    /// The row of a new group.
     pub const fn new(options: GroupOptions, created: i64) -> Self {
         Self { options, paused: false, created, epoch: 0, follower: false, deleting: false }
     }
 
-    /// Refuses what only consumers may do with a group.
+    /// Returns an error if the group is a follower, which consumers may not use.
     pub fn open_to_consumers(&self, group: &GroupName) -> Result<(), BusError> {
         if self.follower { Err(BusError::ProjectorGroup { group: group.clone() }) } else { Ok(()) }
     }
 
-    /// The bytes.
+    /// Encodes the row.
     pub fn encode(&self) -> Result<Vec<u8>, RowError> {
         serde_json::to_vec(&Written { v: VERSION, row: self }).map_err(|error| bad(TABLE, error.to_string()))
     }
 
-    /// Reads what `encode` wrote.
+    /// Decodes a row that `encode` wrote.
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
         let fail = |error: serde_json::Error| bad(TABLE, error.to_string());
         let version: Version = serde_json::from_slice(value).map_err(fail)?;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_versions_and_fields_are_refused() {
         for json in [
             "",
             "{}",

@@ -1,4 +1,5 @@
-//! Keys of rows. Names hold no zero byte, so a prefix that ends in one never meets another name's rows.
+//! The keys of rows. Names contain no zero byte, so a prefix that ends with a zero byte never matches the
+//! rows of another name.
 
 use promethean_delivery::Subject;
 use promethean_model::{GroupName, Offset, TopicName};
@@ -6,50 +7,51 @@ use promethean_store::port::ROW_KEY_BYTES_MAX;
 
 use super::{RowError, bad};
 
-/// `group 0 topic 0 offset(be64)`: rows of a group's topic are in offset order.
+/// The key of a row about one event: `group 0 topic 0 offset(be64)`. Rows of a topic are in offset order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventKey {
     /// The group.
     pub group: GroupName,
     /// The topic.
     pub topic: TopicName,
-    /// The event.
+    /// The offset of the event.
     pub offset: Offset,
 }
 
-/// `group 0 topic-or-pattern`.
+/// The key of a group's row: `group 0 topic-or-pattern`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupKey {
     /// The group.
     pub group: GroupName,
-    /// What it is subscribed to.
+    /// The topic or pattern that it is subscribed to.
     pub subject: Subject,
 }
 
-/// What the keys of all rows of a group begin with.
+/// The prefix of the keys of all rows of a group.
 pub fn group_prefix(group: &GroupName) -> Vec<u8> {
     join(&[group.as_str().as_bytes(), &[0]])
 }
 
-/// What the keys of all rows of events of a group's topic begin with.
+/// The prefix of the keys of all rows about events of a group's topic.
 pub fn topic_prefix(group: &GroupName, topic: &TopicName) -> Vec<u8> {
     join(&[group.as_str().as_bytes(), &[0], topic.as_str().as_bytes(), &[0]])
 }
 
-/// The scope of a group's marks on a topic. Stored marks depend on it, so it never changes; names hold no slash.
+/// The scope of a group's dedupe marks on a topic. Stored marks depend on its form, so the form never
+/// changes. Names contain no slash, so each topic and group has its own scope.
 pub fn dedupe_scope(topic: &TopicName, group: &GroupName) -> String {
     format!("{topic}/{group}")
 }
 
 impl EventKey {
-    /// The bytes.
+    /// Encodes the key.
     pub fn encode(group: &GroupName, topic: &TopicName, offset: Offset) -> Vec<u8> {
         let mut key = topic_prefix(group, topic);
         key.extend_from_slice(&offset.get().to_be_bytes());
         key
     }
 
-    /// Reads what `encode` wrote. `table` is for the message.
+    /// Decodes a key that `encode` wrote. The error message names `table`.
     pub fn decode(key: &[u8], table: &'static str) -> Result<Self, RowError> {
         let parsed = || {
             let (names, offset) = key.split_last_chunk::<8>()?;
@@ -62,12 +64,12 @@ impl EventKey {
 }
 
 impl GroupKey {
-    /// The bytes.
+    /// Encodes the key.
     pub fn encode(group: &GroupName, subject: &Subject) -> Vec<u8> {
         join(&[group.as_str().as_bytes(), &[0], subject.as_str().as_bytes()])
     }
 
-    /// Reads what `encode` wrote.
+    /// Decodes a key that `encode` wrote.
     pub fn decode(key: &[u8]) -> Result<Self, RowError> {
         let parsed = || {
             let (group, subject) = split(key)?;

@@ -1,4 +1,5 @@
-//! The bytes of what groups and schemas keep in the store's small tables. Persisted: a form is added to, never changed.
+//! The bytes of the rows of groups and schemas in the store's small tables. They are stored on disk, so a
+//! form may get additions but never changes.
 //!
 //! | module | table | key | value |
 //! | --- | --- | --- | --- |
@@ -22,13 +23,13 @@ pub use keys::{EventKey, GroupKey, dedupe_scope, group_prefix, topic_prefix};
 pub use options::{AskedOptions, GroupOptions, StartPosition};
 pub use schemas::{SchemaKey, SchemaRow};
 
-/// Bytes that no row of ours has: a newer release wrote them, or we have a bug.
+/// A row that cannot be decoded: a newer release wrote it, or there is a bug.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("a row of table `{table}` cannot be read ({reason}); use the release that wrote it")]
 pub struct RowError {
     /// The table.
     pub table: &'static str,
-    /// What is wrong.
+    /// Why it cannot be decoded.
     pub reason: String,
 }
 

@@ -7,55 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::BusError;
 
-/// Where a new group begins.
+/// The position from which a new group, a seek or a reader starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StartPosition {
-    /// After the last event there is.
+    /// After the newest event.
     #[default]
     Latest,
-    /// With the first event there is.
+    /// At the oldest event.
     Earliest,
-    /// With the lowest offset whose event has this time or a later one, epoch ms.
+    /// At the lowest offset whose event has this time or a later one, epoch ms.
     Ts(i64),
     /// After the event with this id.
     AfterId(EventId),
-    /// With this offset.
+    /// At this offset.
     Offset(Offset),
 }
 
-/// What a group was created with.
+/// The options that a group was created with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GroupOptions {
-    /// Where it began.
+    /// The position from which the group started.
     #[serde(default)]
     pub from: StartPosition,
-    /// Which events it is given.
+    /// The filter of the events that the group receives.
     #[serde(default, skip_serializing_if = "Filter::is_empty")]
     pub filter: Filter,
-    /// In which order.
+    /// The order in which events are delivered.
     #[serde(default, with = "order_word")]
     pub order: Order,
-    /// How many partitions its members share.
+    /// How many partitions the members share; `None` if the group is not partitioned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
-    /// Attempts before an event is a dead letter.
+    /// How many attempts may fail before an event becomes a dead letter.
     pub max_attempts: u32,
 }
 
-/// What a subscriber asks for; what is left out is kept, or has its default in a new group.
+/// The group options that a subscriber asks for. An option that is left out keeps its value, or gets its
+/// default in a new group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AskedOptions {
-    /// Where to begin.
+    /// The position from which to start.
     pub from: Option<StartPosition>,
-    /// Which events to be given.
+    /// The filter of the events to receive.
     pub filter: Option<Filter>,
-    /// In which order.
+    /// The order in which events are delivered.
     pub order: Option<Order>,
-    /// How many partitions to share.
+    /// How many partitions the members share.
     pub partitions: Option<u32>,
-    /// Attempts before an event is a dead letter.
+    /// How many attempts may fail before an event becomes a dead letter.
     pub max_attempts: Option<u32>,
 }
 
@@ -69,7 +70,7 @@ impl AskedOptions {
         within("maxAttempts", self.max_attempts, ATTEMPTS_MAX, "give a number from 1 to 1000")
     }
 
-    /// The options of a new group. `max_attempts` is the topic's, for where none is asked for.
+    /// The options of a new group. `max_attempts` is the topic's number, which counts if none is asked for.
     pub fn create(self, max_attempts: u32) -> GroupOptions {
         GroupOptions {
             from: self.from.unwrap_or_default(),
@@ -82,8 +83,8 @@ impl AskedOptions {
 }
 
 impl GroupOptions {
-    /// Refuses what differs from what the group was created with. A number of partitions is not looked at: it may
-    /// change while the group has no members, which the coordinator knows.
+    /// Refuses options that differ from those of the group. The number of partitions is not checked here: it
+    /// may change while the group has no members.
     pub fn agree(&self, group: &GroupName, asked: &AskedOptions) -> Result<(), BusError> {
         same(group, "from", asked.from.as_ref(), &self.from)?;
         same(group, "filter", asked.filter.as_ref(), &self.filter)?;
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_kept_and_what_differs_is_refused() {
+    fn options_left_out_are_kept_and_different_ones_are_refused() {
         let asked = AskedOptions { order: Some(Order::Key), ..AskedOptions::default() };
         let options = asked.clone().create(7);
         assert_eq!(
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cannot_work() {
+    fn options_that_cannot_work_are_refused() {
         for asked in [
             AskedOptions { partitions: Some(0), ..AskedOptions::default() },
             AskedOptions { partitions: Some(4097), ..AskedOptions::default() },

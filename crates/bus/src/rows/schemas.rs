@@ -1,4 +1,4 @@
-//! Versions of schemas.
+//! The row of a schema version.
 
 use promethean_model::{Compat, Offset, TopicName, Undeclared};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::{RowError, bad};
 const TABLE: &str = "Schemas";
 const VERSION: u32 = 1;
 
-/// `topic 0 version(be32)`: the versions of a topic are in their order.
+/// The key of a row: `topic 0 version(be32)`. So the versions of a topic are in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaKey {
     /// The topic.
@@ -17,40 +17,41 @@ pub struct SchemaKey {
     pub version: u32,
 }
 
-/// The value of a row, as JSON: `{"v":1,"schema":"text","compat":"backward","undeclared":"any","created":ms,"end":n}`,
-/// and `"forced":true` where it is.
+/// The value of a row, as JSON:
+/// `{"v":1,"schema":"text","compat":"backward","undeclared":"any","created":ms,"end":n}`, and `"forced":true`
+/// if it was forced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemaRow {
     v: u32,
-    /// The text as it was given.
+    /// The schema's text, exactly as it was given.
     pub schema: String,
-    /// By which rule it was compared with the versions before.
+    /// The rule by which it was compared with the versions before.
     pub compat: Compat,
-    /// What that took undeclared properties for.
+    /// How that comparison treated undeclared properties.
     pub undeclared: Undeclared,
-    /// Whether it was registered although it did not fit.
+    /// Whether it was registered although it is not compatible.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
     /// When it was registered, epoch ms.
     pub created: i64,
-    /// An end that the topic had before: no event below it is of this version.
+    /// The end of the topic at some time before the registration: no event below it has this version.
     pub end: Offset,
 }
 
 impl SchemaKey {
-    /// The bytes.
+    /// Encodes the key.
     pub fn encode(topic: &TopicName, version: u32) -> Vec<u8> {
         let mut key = Self::prefix(topic);
         key.extend_from_slice(&version.to_be_bytes());
         key
     }
 
-    /// What the keys of a topic's versions begin with.
+    /// The prefix of the keys of a topic's versions.
     pub fn prefix(topic: &TopicName) -> Vec<u8> {
         [topic.as_str().as_bytes(), &[0]].concat()
     }
 
-    /// Reads what `encode` wrote.
+    /// Decodes a key that `encode` wrote.
     pub fn decode(key: &[u8]) -> Result<Self, RowError> {
         let parsed = || {
             let (topic, version) = key.split_last_chunk::<4>()?;
@@ -62,17 +63,18 @@ impl SchemaKey {
 }
 
 impl SchemaRow {
-    /// A row for a text, not forced.
+    /// A row for a schema that was not forced.
     pub fn new(schema: String, compat: Compat, undeclared: Undeclared, created: i64, end: Offset) -> Self {
         Self { v: VERSION, schema, compat, undeclared, forced: false, created, end }
     }
 
-    /// The bytes.
+    /// Encodes the row.
     pub fn encode(&self) -> Result<Vec<u8>, RowError> {
         serde_json::to_vec(self).map_err(|error| bad(TABLE, error.to_string()))
     }
 
-    /// Reads what `encode` wrote. What a newer release added is passed over: it cannot change what a text accepts.
+    /// Decodes a row that `encode` wrote. Fields that a newer release added are ignored: they cannot change
+    /// which payloads a schema accepts.
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
         let row: Self = serde_json::from_slice(value).map_err(|error| bad(TABLE, error.to_string()))?;
         if row.v == VERSION { Ok(row) } else { Err(bad(TABLE, format!("version {}", row.v))) }
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_keys_and_unknown_versions_are_refused() {
         for key in [&b""[..], b"a\0\0\0\0", b"a", b"A\0\0\0\0\x01", b"\0\0\0\0\x01"] {
             assert!(SchemaKey::decode(key).is_err(), "{key:?}");
         }

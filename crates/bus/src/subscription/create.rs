@@ -1,4 +1,4 @@
-//! A group comes into being: its row, and a cursor on every topic it is about.
+//! Creating a group: its row, and a cursor on each of its topics.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::topics::{TopicEntry, floor_of};
 /// Cursors written in one batch.
 const CURSORS_PER_BATCH: usize = 500;
 
-/// Finds the group or makes it, and checks that its options are what is asked for. Under the group's lock.
+/// Finds or creates the group, and checks that its options are the ones asked for. Called under the group's
+/// lock.
 pub(super) async fn find_or_create(groups: &Arc<Groups>, request: &Subscribe) -> Result<GroupRow, BusError> {
     loop {
         match stored_row(groups, &request.group, &request.subject).await? {
@@ -25,13 +26,14 @@ pub(super) async fn find_or_create(groups: &Arc<Groups>, request: &Subscribe) ->
                 if let Some(row) = create(groups, request).await? {
                     return Ok(row);
                 }
-                // Someone else was faster: look again.
+                // The group was created meanwhile: read it.
             }
         }
     }
 }
 
-/// An existing group stays as it is, but for the number of partitions while nobody is in it.
+/// Checks the request against an existing group. Only the number of partitions can change, and only while the
+/// group has no members.
 async fn keep(groups: &Groups, request: &Subscribe, row: GroupRow) -> Result<GroupRow, BusError> {
     row.open_to_consumers(&request.group)?;
     row.options.agree(&request.group, &request.options)?;
@@ -48,12 +50,12 @@ async fn keep(groups: &Groups, request: &Subscribe, row: GroupRow) -> Result<Gro
         });
     };
     let key = (request.group.clone(), request.subject.clone());
-    // Without the one who asks.
+    // Not counting the caller.
     let members = groups.entries.count(&key).saturating_sub(1);
     if members > 0 {
         return Err(DeliveryError::PartitionsInUse { members, partitions: actual }.into());
     }
-    // ClaimOwners that those who left have not ended yet work with the number there was.
+    // Owners that have not ended since their members left still use the old number of partitions.
     groups.owners.await_ends(&request.group, &request.subject).await?;
     let options = GroupOptions { partitions: Some(asked), ..row.options };
     let row = GroupRow { options, ..row };
@@ -61,7 +63,7 @@ async fn keep(groups: &Groups, request: &Subscribe, row: GroupRow) -> Result<Gro
     Ok(row)
 }
 
-/// Writes the group's row anew.
+/// Overwrites the group's row.
 async fn put(groups: &Groups, request: &Subscribe, row: &GroupRow) -> Result<(), BusError> {
     let key = GroupKey::encode(&request.group, &request.subject);
     let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
@@ -69,7 +71,7 @@ async fn put(groups: &Groups, request: &Subscribe, row: &GroupRow) -> Result<(),
     Ok(())
 }
 
-/// `None` if the group has come into being meanwhile.
+/// Creates the group. `None` if it was created meanwhile.
 async fn create(groups: &Arc<Groups>, request: &Subscribe) -> Result<Option<GroupRow>, BusError> {
     let max_attempts = match &request.subject {
         Subject::Topic(topic) => groups.topics.settings.get(topic).max_attempts,
@@ -82,8 +84,8 @@ async fn create(groups: &Arc<Groups>, request: &Subscribe) -> Result<Option<Grou
     let key = GroupKey::encode(&request.group, &request.subject);
     let created = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: true };
     let mut batch = Batch::new();
-    // Until the cursors are there, the topics are not deleted.
-    let (topics, _passes) = topics_of(groups, &request.subject, from).await?;
+    // The entries keep the topics from being deleted until the cursors are written.
+    let (topics, _entries) = topics_of(groups, &request.subject, from).await?;
     for topic in topics {
         if groups.base.store.cursor(&request.group, &topic).await?.is_some() {
             continue;
@@ -91,7 +93,7 @@ async fn create(groups: &Arc<Groups>, request: &Subscribe) -> Result<Option<Grou
         let floor = floor_of(&groups.topics, &request.group, &topic, from).await?;
         batch = batch.with(new_cursor(&request.group, topic, floor));
         if batch.state.len() >= CURSORS_PER_BATCH {
-            // Cursors of a group that is not there yet harm nobody: the next try finds them.
+            // Cursors without a group do no harm: the next try finds and uses them.
             groups.base.store.commit(std::mem::take(&mut batch)).await?;
         }
     }
@@ -102,7 +104,8 @@ async fn create(groups: &Arc<Groups>, request: &Subscribe) -> Result<Option<Grou
     }
 }
 
-/// The partitions of a group are dealt out for one subject. Two that meet in a topic would deal them out twice.
+/// Refuses a second subject for a partitioned group. Partitions are assigned for each subject, so a topic
+/// that two subjects share would have two assignments.
 async fn check_alone(groups: &Groups, request: &Subscribe, options: &GroupOptions) -> Result<(), BusError> {
     for (key, row) in group_rows(groups, &group_prefix(&request.group)).await? {
         row.open_to_consumers(&request.group)?;
@@ -120,26 +123,26 @@ async fn check_alone(groups: &Groups, request: &Subscribe, options: &GroupOption
     Ok(())
 }
 
-/// The topics that a new group begins with. Of a pattern, those that are being deleted are none: should they be born
-/// again, that is told to who follows it.
+/// The topics of a new group, with their entries. Topics of a pattern that are being deleted are left out: if
+/// one is created again, its birth is announced to the pattern's members.
 async fn topics_of(
     groups: &Arc<Groups>,
     subject: &Subject,
     from: StartPosition,
 ) -> Result<(Vec<TopicName>, Vec<TopicEntry>), BusError> {
     match subject {
-        // Whoever subscribes holds the pass.
+        // `enter` holds the entry into the topic.
         Subject::Topic(topic) => Ok((vec![topic.clone()], Vec::new())),
         Subject::Pattern(pattern) => {
             if let StartPosition::AfterId(_) | StartPosition::Offset(_) = from {
                 return Err(BusError::BadOption {
                     option: "from",
-                    given: "a place in one topic".to_owned(),
+                    given: "an offset or an id in one topic".to_owned(),
                     fix: "a pattern has many topics; use earliest, latest or ts",
                 });
             }
             let entered =
-                |topic: TopicName| TopicEntry::new(&groups.topics, &topic).ok().map(|pass| (topic, pass));
+                |topic: TopicName| TopicEntry::new(&groups.topics, &topic).ok().map(|entry| (topic, entry));
             Ok(groups.topics.matching(pattern).await?.into_iter().filter_map(entered).unzip())
         }
     }
@@ -150,7 +153,8 @@ fn new_cursor(group: &GroupName, topic: TopicName, floor: Offset) -> CursorOp {
     CursorOp::Put { group: group.clone(), topic, cursor, expected_epoch: 0 }
 }
 
-/// A topic that was born after the group, or while nobody listened, is delivered from its beginning.
+/// Creates the cursor of a group on a topic that is newer than the group, or that was created while the group
+/// had no members. It starts at offset 0.
 pub(super) async fn cursor_for_newborn(
     groups: &Groups,
     group: &GroupName,

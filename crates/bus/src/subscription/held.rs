@@ -1,4 +1,4 @@
-//! Leases that are kept without their events, for those who pass events on and hear of them later by their ids.
+//! Leases that are kept without their events, for callers that pass events on and later get acks by event id.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Lease, LeaseRef, Leased, Settled, Subscription, by_owner};
 use crate::error::BusError;
 use crate::groups::{ClaimOwner, OwnerMessage, OwnerRequest};
 
-/// A lease without its event, of a client on a socket.
+/// A lease without its event, kept for a client on a socket.
 #[derive(Debug)]
 pub struct Held {
     lease: LeaseRef,
@@ -17,11 +17,11 @@ pub struct Held {
     published_ms: i64,
 }
 
-/// Leases of one topic that are over: what is done with them changes nothing.
+/// Leases of one topic that are over: acks and nacks of them have no effect.
 #[derive(Debug)]
 pub struct Over {
     owner: Arc<ClaimOwner>,
-    /// Ascending; `None`: all.
+    /// Ascending; `None` means all leases of the owner.
     leases: Option<Vec<LeaseRef>>,
 }
 
@@ -30,12 +30,12 @@ impl Over {
         Self { owner, leases }
     }
 
-    /// Whether this is one of them.
+    /// Whether this lease is over.
     pub fn contains(&self, held: &Held) -> bool {
         self.has(&held.owner, &held.lease)
     }
 
-    /// Whether this is one of them.
+    /// Whether this lease is over.
     pub fn contains_lease(&self, lease: &Lease) -> bool {
         self.has(&lease.owner, &lease.lease)
     }
@@ -74,45 +74,49 @@ impl Drop for Held {
 }
 
 impl Subscription {
-    /// Says that leases will be kept, so that [`super::SubscriptionItem::Over`] tells which of them are over.
+    /// Announces that the caller will keep leases, so that it gets a [`super::SubscriptionItem::Over`] for
+    /// those that are over.
     pub fn keep(&self) {
-        self.link.inbox.keep();
+        self.membership.inbox.keep();
     }
 
-    /// Keeps a lease. It counts as in flight to a socket while it is kept.
+    /// Keeps a lease. While it is kept, it counts in the metric `ws_inflight`.
     pub fn hold(&self, lease: &Lease) -> Held {
         lease.owner.metrics.add_ws_inflight(1);
         Held { lease: lease.lease, owner: Arc::clone(&lease.owner), published_ms: published_ms(lease) }
     }
 
-    /// Finishes events; that becomes durable soon. Never waits: there are no more such letters than leases.
+    /// Acks events without waiting until the ack is durable, which it soon is. It need not wait for room in
+    /// the mailbox, because the number of these messages is bounded by the number of leases.
     pub fn ack_held(&self, held: &[Held]) {
-        self.link.observe_latency(held);
-        let member = self.link.member;
+        self.membership.observe_latency(held);
+        let member = self.membership.member;
         for (owner, leases) in by_owner(held) {
-            // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
+            // The leases of an owner that has ended are over. If its end ends the subscription, the next
+            // `take` returns the error.
             let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Ack { member, leases, reply: None }));
         }
     }
 
-    /// Finishes events, which is told to the group now; done when that is durable.
+    /// Acks events. The acks are sent before this returns; the future is done when they are durable.
     pub fn ack_held_durably(
         &self,
         held: &[Held],
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        self.link.observe_latency(held);
-        Arc::clone(&self.link).answers(self.link.ask_now(held, OwnerRequest::Ack))
+        self.membership.observe_latency(held);
+        Arc::clone(&self.membership).answers(self.membership.ask_now(held, OwnerRequest::Ack))
     }
 
-    /// Gives events back, which is told to the group now: they are delivered again after `delay_ms`, or after the
-    /// server's backoff.
+    /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff. The nacks
+    /// are sent before this returns; the future waits for the answers.
     pub fn nack_held(
         &self,
         held: &[Held],
         delay_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked = self.link.ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, delay_ms));
-        Arc::clone(&self.link).answers(asked)
+        let asked =
+            self.membership.ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, delay_ms));
+        Arc::clone(&self.membership).answers(asked)
     }
 
     /// Keeps events for `by_ms` more, at least 1000, or for another ack timeout.
@@ -121,15 +125,16 @@ impl Subscription {
         held: &[&Held],
         by_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked = self.link.ask_now(held, |member, leases| OwnerRequest::Extend(member, leases, by_ms));
-        Arc::clone(&self.link).answers(asked)
+        let asked =
+            self.membership.ask_now(held, |member, leases| OwnerRequest::Extend(member, leases, by_ms));
+        Arc::clone(&self.membership).answers(asked)
     }
 }
 
-/// When the event was published as far as latency goes: what its header `t0` says, or its time.
+/// The time from which the latency of the event is measured: its header `t0`, or else the event's time.
 fn published_ms(lease: &Lease) -> i64 {
     let meta = lease.event.meta();
-    // Nearly always it has none, which is told without decoding.
+    // Events nearly never have this header, and this check finds that without decoding.
     if !meta.windows(2).any(|pair| pair == b"t0") {
         return lease.event.ts;
     }

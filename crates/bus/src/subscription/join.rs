@@ -1,4 +1,4 @@
-//! A member joins the owners of its topics.
+//! Subscribing: a member enters its group and joins the owners of its topics.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -21,13 +21,13 @@ use crate::limits::MemberRate;
 use crate::rows::{GroupKey, GroupRow};
 use crate::topics::TopicEntry;
 
-/// Epochs put aside at once, so that they grow over restarts without a commit for each rebalance.
+/// How many epochs one commit reserves. So epochs grow over restarts without a commit for each rebalance.
 const EPOCHS_RESERVED: u64 = 1000;
-/// Rebalances between two joins that are surely enough: each member that joined can leave once.
+/// More epochs than rebalances can happen between two joins: each member that joined can leave once.
 const EPOCHS_SPARE: u64 = 500;
 
 impl Bus {
-    /// Becomes a member of a group, which is created if need be.
+    /// Becomes a member of a group. Creates the group if it does not exist.
     pub async fn subscribe(&self, request: Subscribe) -> Result<Subscription, BusError> {
         subscribe(&self.groups, request).await
     }
@@ -39,10 +39,10 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     }
     request.validate()?;
     let entering = enter(Arc::clone(groups), request.clone());
-    let Inside { entered, row, pass } = groups.base.run_to_end(entering).await?;
+    let EnteredGroup { entered, row, topic_entry } = groups.base.run_to_end(entering).await?;
     let name = name_of(&request.member, &row)?;
     let terms = Arc::new(MemberTerms::new(groups, &request.member, row));
-    let link = Arc::new(Membership {
+    let membership = Arc::new(Membership {
         credit: terms.allowance.credit.clone(),
         groups: Arc::clone(groups),
         group: request.group.clone(),
@@ -55,32 +55,32 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         left: tokio::sync::Notify::new(),
     });
     if let Some(backlog) = &request.member.backlog {
-        backlog.attach(&link);
+        backlog.attach(&membership);
     }
-    // From here on dropping it leaves whatever was joined.
+    // From here on, dropping the subscription leaves all owners that were joined.
     let mut subscription = Subscription {
-        link: Arc::clone(&link),
+        membership: Arc::clone(&membership),
         leaving: Leaving::Released,
         entered: Mutex::new(Some(entered)),
     };
     match &request.subject {
-        Subject::Topic(topic) => terms.join(&link, topic).await?,
-        Subject::Pattern(pattern) => join_pattern(groups, &link, &terms, pattern).await?,
+        Subject::Topic(topic) => terms.join(&membership, topic).await?,
+        Subject::Pattern(pattern) => join_pattern(groups, &membership, &terms, pattern).await?,
     }
-    // A deletion of the topic finds its owner from here on.
-    drop(pass);
-    if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &link.name) {
-        let epoch = reserve_epochs(groups, &link).await?;
+    // The owner runs now, so a deletion of the topic finds it.
+    drop(topic_entry);
+    if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &membership.name) {
+        let epoch = reserve_epochs(groups, &membership).await?;
         let joining = Joining {
             member: name.clone(),
-            session: link.member,
+            session: membership.member,
             liveness: request.member.liveness,
             meta: request.member.meta.clone(),
         };
-        let member = PartitionMember { joining, inbox: Arc::clone(&link.inbox), partitions, epoch };
-        groups.coordinators.join(&link.key(), member, groups.base.now())?;
-        for owner in link.owners() {
-            groups.coordinators.attach(&link.key(), &owner);
+        let member = PartitionMember { joining, inbox: Arc::clone(&membership.inbox), partitions, epoch };
+        groups.coordinators.join(&membership.key(), member, groups.base.now())?;
+        for owner in membership.owners() {
+            groups.coordinators.attach(&membership.key(), &owner);
         }
         if request.member.liveness == Liveness::Heartbeat {
             groups.coordinators.keep_ticking(groups);
@@ -90,7 +90,7 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     Ok(subscription)
 }
 
-/// What a member is called, in a partitioned group.
+/// The name of a member in a partitioned group; `None` in other groups.
 fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, BusError> {
     match (row.options.partitions, &member.member_id) {
         (None, _) if member.liveness == Liveness::Heartbeat => Err(BusError::BadOption {
@@ -108,28 +108,30 @@ fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, B
     }
 }
 
-/// Who has entered a group and has yet to join its owners.
-struct Inside {
+/// The state of a member that has entered its group and has not joined its owners yet.
+struct EnteredGroup {
     entered: GroupEntry,
     row: GroupRow,
-    /// Into the one topic there is; a pattern's are entered one by one.
-    pass: Option<TopicEntry>,
+    /// The entry into the topic, if the subject is one topic. The topics of a pattern are entered one by one.
+    topic_entry: Option<TopicEntry>,
 }
 
-/// Finds or makes the group and counts as one of its members, so that nobody deletes it or its topic in between.
-async fn enter(groups: Arc<Groups>, request: Subscribe) -> Result<Inside, BusError> {
+/// Finds or creates the group and counts the caller as one of its members, so that neither the group nor its
+/// topic is deleted before the member has joined.
+async fn enter(groups: Arc<Groups>, request: Subscribe) -> Result<EnteredGroup, BusError> {
     let _lock = groups.locks.lock(&request.group).await;
     let entered = GroupEntry::new(&groups, (request.group.clone(), request.subject.clone()));
-    // Whoever has a pass never waits for a group's lock: a deletion holds that while it waits for passes.
-    let pass = match &request.subject {
+    // The group's lock is taken before the topic is entered, never after: a deletion holds the lock while it
+    // waits until no entries are left.
+    let topic_entry = match &request.subject {
         Subject::Topic(topic) => Some(TopicEntry::new(&groups.topics, topic)?),
         Subject::Pattern(_) => None,
     };
     let row = find_or_create(&groups, &request).await?;
-    Ok(Inside { entered, row, pass })
+    Ok(EnteredGroup { entered, row, topic_entry })
 }
 
-/// What a member brings to each of its topics.
+/// The options and limits that a member has on each of its topics.
 struct MemberTerms {
     row: GroupRow,
     limits: MemberLimits,
@@ -154,42 +156,44 @@ impl MemberTerms {
         Self { row, limits, allowance }
     }
 
-    async fn join(&self, link: &Arc<Membership>, topic: &TopicName) -> Result<(), BusError> {
-        let groups = &link.groups;
-        let wanted = WantedOwner { topic: topic.clone(), group: link.group.clone(), row: self.row.clone() };
+    async fn join(&self, membership: &Arc<Membership>, topic: &TopicName) -> Result<(), BusError> {
+        let groups = &membership.groups;
+        let wanted =
+            WantedOwner { topic: topic.clone(), group: membership.group.clone(), row: self.row.clone() };
         let (answer, answered) = oneshot::channel();
         {
-            // Under the lock: a pause or a leave comes before this and is seen here, or after and reaches the owner.
-            let mut joined = link.joined();
+            // Under the lock: a pause or a leave either comes before this and is seen here, or comes after it
+            // and reaches the owner.
+            let mut joined = membership.joined();
             if joined.left {
                 return Err(BusError::Closed);
             }
-            let joiner = NewMember {
-                member: link.member,
+            let new_member = NewMember {
+                member: membership.member,
                 limits: MemberLimits { paused: joined.paused, ..self.limits.clone() },
                 allowance: self.allowance.clone(),
-                inbox: Arc::clone(&link.inbox),
-                shared: matches!(link.subject, Subject::Pattern(_)).then(|| Arc::downgrade(link)),
+                inbox: Arc::clone(&membership.inbox),
+                shared: matches!(membership.subject, Subject::Pattern(_)).then(|| Arc::downgrade(membership)),
             };
-            let owner = groups.owners.send(groups, &wanted, OwnerMessage::Join(joiner, answer))?;
+            let owner = groups.owners.send(groups, &wanted, OwnerMessage::Join(new_member, answer))?;
             joined.owners.insert(topic.clone(), owner);
         }
         answered.await.unwrap_or(Err(BusError::Closed))
     }
 }
 
-/// Joins the topics that match, and a task joins those that come to be. Births are listened to before the topics are
-/// listed, so none falls between.
+/// Joins the topics that match, and starts a task that joins matching topics when they are created. It
+/// subscribes to births before it lists the topics, so that it misses none.
 async fn join_pattern(
     groups: &Arc<Groups>,
-    link: &Arc<Membership>,
+    membership: &Arc<Membership>,
     terms: &Arc<MemberTerms>,
     pattern: &Pattern,
 ) -> Result<(), BusError> {
     let births = groups.topics.births.subscribe();
-    join_all(groups, link, terms, pattern).await?;
+    join_all(groups, membership, terms, pattern).await?;
     let watch = PatternWatch {
-        link: Arc::downgrade(link),
+        membership: Arc::downgrade(membership),
         terms: Arc::clone(terms),
         pattern: pattern.clone(),
         groups: Arc::clone(groups),
@@ -200,53 +204,63 @@ async fn join_pattern(
 
 async fn join_all(
     groups: &Arc<Groups>,
-    link: &Arc<Membership>,
+    membership: &Arc<Membership>,
     terms: &MemberTerms,
     pattern: &Pattern,
 ) -> Result<(), BusError> {
     for topic in groups.topics.matching(pattern).await? {
-        join_one(link, terms, &topic).await?;
+        join_one(membership, terms, &topic).await?;
     }
     Ok(())
 }
 
-/// Joins one topic of a pattern. One that is being deleted is no topic of it: should it be born again, that is told.
-async fn join_one(link: &Arc<Membership>, terms: &MemberTerms, topic: &TopicName) -> Result<(), BusError> {
-    if link.joined().owners.get(topic).is_some() {
+/// Joins one topic of a pattern. A topic that is being deleted is skipped: if it is created again, its birth
+/// is announced.
+async fn join_one(
+    membership: &Arc<Membership>,
+    terms: &MemberTerms,
+    topic: &TopicName,
+) -> Result<(), BusError> {
+    if membership.joined().owners.get(topic).is_some() {
         return Ok(());
     }
-    match join_now(link, terms, topic).await {
+    match join_now(membership, terms, topic).await {
         Err(BusError::TopicDeleted { .. }) => {
-            link.joined().owners.remove(topic);
+            membership.joined().owners.remove(topic);
             Ok(())
         }
         joined => joined,
     }
 }
 
-async fn join_now(link: &Arc<Membership>, terms: &MemberTerms, topic: &TopicName) -> Result<(), BusError> {
-    let _pass = {
-        // Whoever deletes the group holds the lock too, and finds this member or all of its cursors.
-        let _lock = link.groups.locks.lock(&link.group).await;
-        if link.joined().left {
+async fn join_now(
+    membership: &Arc<Membership>,
+    terms: &MemberTerms,
+    topic: &TopicName,
+) -> Result<(), BusError> {
+    let _topic_entry = {
+        // A deletion of the group holds this lock too, so it finds this member, or it finds all cursors that
+        // the member made.
+        let _lock = membership.groups.locks.lock(&membership.group).await;
+        if membership.joined().left {
             return Err(BusError::Closed);
         }
-        let pass = TopicEntry::new(&link.groups.topics, topic)?;
-        cursor_for_newborn(&link.groups, &link.group, topic).await?;
-        pass
+        let topic_entry = TopicEntry::new(&membership.groups.topics, topic)?;
+        cursor_for_newborn(&membership.groups, &membership.group, topic).await?;
+        topic_entry
     };
-    terms.join(link, topic).await?;
-    if link.name.is_some()
-        && let Some(owner) = link.owners().into_iter().find(|owner| owner.topic == *topic)
+    terms.join(membership, topic).await?;
+    if membership.name.is_some()
+        && let Some(owner) = membership.owners().into_iter().find(|owner| owner.topic == *topic)
     {
-        link.groups.coordinators.attach(&link.key(), &owner);
+        membership.groups.coordinators.attach(&membership.key(), &owner);
     }
     Ok(())
 }
 
-/// Joins topics as they are born, while the subscription lives.
+/// The task that joins new topics of a pattern while the subscription lives.
 struct PatternWatch {
-    link: Weak<Membership>,
+    membership: Weak<Membership>,
     terms: Arc<MemberTerms>,
     pattern: Pattern,
     groups: Arc<Groups>,
@@ -256,43 +270,46 @@ impl PatternWatch {
     async fn run(self, mut births: broadcast::Receiver<TopicName>) {
         loop {
             let born = {
-                let Some(link) = self.link.upgrade() else { return };
+                let Some(membership) = self.membership.upgrade() else { return };
                 let mut shutdown = self.groups.base.shutdown.subscribe();
                 tokio::select! {
-                    () = link.left.notified() => return,
+                    () = membership.left.notified() => return,
                     _ = shutdown.wait_for(|closing| *closing) => {
-                        // Without topics there is no owner that would say so.
-                        link.inbox.end(BusError::Closed);
+                        // Without topics there is no owner that would end the inbox.
+                        membership.inbox.end(BusError::Closed);
                         return;
                     }
                     born = births.recv() => born,
                 }
             };
-            let Some(link) = self.link.upgrade() else { return };
+            let Some(membership) = self.membership.upgrade() else { return };
             let joined = match born {
-                Ok(topic) if self.pattern.matches(&topic) => join_one(&link, &self.terms, &topic).await,
+                Ok(topic) if self.pattern.matches(&topic) => join_one(&membership, &self.terms, &topic).await,
                 Ok(_) => Ok(()),
-                Err(RecvError::Lagged(_)) => join_all(&self.groups, &link, &self.terms, &self.pattern).await,
+                Err(RecvError::Lagged(_)) => {
+                    join_all(&self.groups, &membership, &self.terms, &self.pattern).await
+                }
                 Err(RecvError::Closed) => return,
             };
             if let Err(error) = joined {
-                // It would miss events without knowing: better that it starts anew.
-                link.inbox.end(error);
+                // The member would miss events without knowing it, so its subscription ends and it must
+                // subscribe again.
+                membership.inbox.end(error);
                 return;
             }
         }
     }
 }
 
-/// The last epoch that may have been used before; those after it are put aside durably.
-async fn reserve_epochs(groups: &Groups, link: &Membership) -> Result<u64, BusError> {
-    let _lock = groups.locks.lock(&link.group).await;
-    let used = groups.coordinators.epoch(&link.key());
-    let last = require_group(groups, &link.group, &link.subject).await?;
+/// Reserves epochs durably. Returns the last epoch that may have been used before.
+async fn reserve_epochs(groups: &Groups, membership: &Membership) -> Result<u64, BusError> {
+    let _lock = groups.locks.lock(&membership.group).await;
+    let used = groups.coordinators.epoch(&membership.key());
+    let last = require_group(groups, &membership.group, &membership.subject).await?;
     let needed = used.map_or(last.epoch, |used| used + EPOCHS_SPARE);
     if used.is_none() || needed > last.epoch {
         let row = GroupRow { epoch: last.epoch.max(needed) + EPOCHS_RESERVED, ..last.clone() };
-        let key = GroupKey::encode(&link.group, &link.subject);
+        let key = GroupKey::encode(&membership.group, &membership.subject);
         let op = RowOp::Put { table: Table::Groups, key, value: row.encode()?, must_be_new: false };
         groups.base.store.commit(Batch::new().with(op)).await?;
     }

@@ -1,4 +1,4 @@
-//! A member's hold on a group: leases come out, acks go in.
+//! A member of a group: it takes leases from its subscription, and acks them.
 
 mod create;
 mod held;
@@ -20,17 +20,18 @@ use crate::groups::{
     ClaimOwner, GroupEntry, InboxItem, Leased, Membership, OwnerMessage, OwnerRequest, Settled, by_owner,
 };
 
-/// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
+/// A member of a group. Dropping it leaves the group; the events that it has leased are delivered to other
+/// members at once.
 #[derive(Debug)]
 pub struct Subscription {
-    pub(crate) link: Arc<Membership>,
-    /// What a drop counts as.
+    pub(crate) membership: Arc<Membership>,
+    /// How the member leaves if the subscription is dropped.
     pub(crate) leaving: Leaving,
-    /// Until it leaves.
+    /// Counts as one subscription of the group; `None` after the member has left.
     pub(crate) entered: Mutex<Option<GroupEntry>>,
 }
 
-/// One event to be worked on until its lease is over. A clone is the same lease.
+/// One event that a worker handles until its lease is over. A clone is the same lease.
 #[derive(Debug, Clone)]
 pub struct Lease {
     /// The event.
@@ -39,10 +40,10 @@ pub struct Lease {
     pub attempt: u32,
     lease: LeaseRef,
     owner: Arc<ClaimOwner>,
-    link: Arc<Membership>,
+    membership: Arc<Membership>,
 }
 
-/// What a subscription is given.
+/// One item that a subscription receives.
 #[derive(Debug)]
 pub enum SubscriptionItem {
     /// Events of one topic.
@@ -54,7 +55,7 @@ pub enum SubscriptionItem {
         /// What changed.
         change: MemberChange,
     },
-    /// Leases that are kept with [`Subscription::hold`] and are over.
+    /// Leases that were kept with [`Subscription::hold`] and are over.
     Over(Over),
 }
 
@@ -75,50 +76,51 @@ impl Leased for Lease {
 impl Subscription {
     /// The group.
     pub fn group(&self) -> &GroupName {
-        &self.link.group
+        &self.membership.group
     }
 
     /// The topic or pattern as it was asked for.
     pub fn subject(&self) -> &Subject {
-        &self.link.subject
+        &self.membership.subject
     }
 
     /// Waits for the next events; their leases begin now. Cancel-safe.
     pub async fn next(&mut self, leases_max: usize) -> Result<SubscriptionItem, BusError> {
-        let given = self.take(leases_max).await?;
-        if let SubscriptionItem::Leases(leases) = &given {
+        let item = self.take(leases_max).await?;
+        if let SubscriptionItem::Leases(leases) = &item {
             self.written(leases);
         }
-        Ok(given)
+        Ok(item)
     }
 
-    /// Waits for the next events without beginning their leases: [`Subscription::written`] does that, for those who
-    /// pass them on first. Cancel-safe.
+    /// Waits for the next events without beginning their leases. A caller that first passes the events on
+    /// begins the leases later with [`Subscription::written`]. Cancel-safe.
     pub async fn take(&mut self, leases_max: usize) -> Result<SubscriptionItem, BusError> {
         std::future::poll_fn(|cx| self.poll_take(cx, leases_max)).await
     }
 
-    /// As [`Subscription::take`], for who looks at many subscriptions. The last one to look is woken.
+    /// Like [`Subscription::take`], for callers that poll many subscriptions. Only the task that polled last
+    /// is woken.
     pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<SubscriptionItem, BusError>> {
-        let link = &self.link;
-        let item = match &link.lifter {
-            Some(lifter) => lifter.poll_take(link, cx, leases_max),
-            None => link.inbox.poll_take(cx, leases_max),
+        let membership = &self.membership;
+        let item = match &membership.lifter {
+            Some(lifter) => lifter.poll_take(membership, cx, leases_max),
+            None => membership.inbox.poll_take(cx, leases_max),
         };
-        item.map_ok(|item| self.given(item))
+        item.map_ok(|item| self.subscription_item(item))
     }
 
-    /// What is there now, if anything. Events that are to be lifted are there once they are.
+    /// Takes an item if there is one now. Events that must be lifted count as present when they are lifted.
     pub fn try_take(&self, leases_max: usize) -> Option<Result<SubscriptionItem, BusError>> {
-        let link = &self.link;
-        let item = match &link.lifter {
-            Some(lifter) => lifter.try_take(link, leases_max),
-            None => link.inbox.take(leases_max),
+        let membership = &self.membership;
+        let item = match &membership.lifter {
+            Some(lifter) => lifter.try_take(membership, leases_max),
+            None => membership.inbox.take(leases_max),
         };
-        item.map(|item| item.map(|item| self.given(item)))
+        item.map(|item| item.map(|item| self.subscription_item(item)))
     }
 
-    fn given(&self, item: InboxItem) -> SubscriptionItem {
+    fn subscription_item(&self, item: InboxItem) -> SubscriptionItem {
         match item {
             InboxItem::Leases(owner, deliveries) => {
                 let lease = |delivery: promethean_delivery::Delivery| Lease {
@@ -126,7 +128,7 @@ impl Subscription {
                     attempt: delivery.attempt,
                     lease: delivery.lease,
                     owner: Arc::clone(&owner),
-                    link: Arc::clone(&self.link),
+                    membership: Arc::clone(&self.membership),
                 };
                 SubscriptionItem::Leases(deliveries.into_iter().map(lease).collect())
             }
@@ -137,29 +139,31 @@ impl Subscription {
 
     /// Begins the leases of events that reached their worker; acks them if the member acks automatically.
     pub fn written(&self, leases: &[Lease]) {
-        let member = self.link.member;
-        // Never waits, or whoever gives up waiting would hold leases whose time never begins; there are no more of
-        // these letters than leases.
+        let member = self.membership.member;
+        // `send_now` does not wait: a cancelled wait would leave leases whose time never begins. The number
+        // of these messages is bounded by the number of leases.
         for (owner, leases) in by_owner(leases) {
-            // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
+            // The leases of an owner that has ended are over. If its end ends the subscription, the next
+            // `take` returns the error.
             let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Written { member, leases }));
         }
     }
 
-    /// Finishes events, and waits until that is durable.
+    /// Acks events, and waits until the ack is durable.
     pub async fn ack(&self, leases: &[Lease]) -> Result<Settled, BusError> {
-        self.link.ack(leases).await
+        self.membership.ack(leases).await
     }
 
-    /// Finishes events; that becomes durable soon. Waits only if the group has too much to do.
+    /// Acks events without waiting until the ack is durable, which it soon is. Waits only while the owner's
+    /// mailbox is full.
     pub async fn ack_soon(&self, leases: &[Lease]) -> Result<(), BusError> {
         self.observe_latency(leases);
-        let member = self.link.member;
+        let member = self.membership.member;
         let mut failed = Ok(());
         for (owner, leases) in by_owner(leases) {
             let sent =
                 owner.mailbox.send(OwnerMessage::Tell(Input::Ack { member, leases, reply: None })).await;
-            failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
+            failed = failed.and(sent.or_else(|error| self.membership.unless_over(error)));
         }
         failed
     }
@@ -174,73 +178,81 @@ impl Subscription {
         self.ask(leases, |member, leases| OwnerRequest::Extend(member, leases, by_ms)).await
     }
 
-    /// Delivers nothing until resumed. What is in flight stays so.
+    /// Pauses the member: it gets no events until it is resumed. Its leases stay as they are.
     pub async fn pause(&self) -> Result<(), BusError> {
-        self.link.joined().paused = true;
+        self.membership.joined().paused = true;
         self.tell_all(|member| Input::Pause(Some(member))).await
     }
 
-    /// Delivers again.
+    /// Resumes the member: it gets events again.
     pub async fn resume(&self) -> Result<(), BusError> {
-        self.link.joined().paused = false;
+        self.membership.joined().paused = false;
         self.tell_all(|member| Input::Resume(Some(member))).await
     }
 
-    /// Says that the member lives, if it is to say so by heartbeats: at least every 15 seconds, better every 5. One that
-    /// came too late, or whose name was taken over, has lost its partitions and must subscribe again.
+    /// Sends a heartbeat, for a member that shows by heartbeats that it lives: at least every 15 seconds,
+    /// better every 5. An error means that the heartbeat came too late, or that another session took the
+    /// member's name: the member has lost its partitions and must subscribe again.
     pub fn heartbeat(&self) -> Result<(), BusError> {
-        let link = &self.link;
-        let Some(name) = &link.name else { return Ok(()) };
-        link.groups.coordinators.heartbeat(&link.key(), name, link.member, link.groups.base.now())
+        let membership = &self.membership;
+        let Some(name) = &membership.name else { return Ok(()) };
+        membership.groups.coordinators.heartbeat(
+            &membership.key(),
+            name,
+            membership.member,
+            membership.groups.base.now(),
+        )
     }
 
-    /// For a member that pulls: lets it be given so many events more.
+    /// Lets a member that pulls receive `count` more events.
     pub fn grant(&self, count: usize) {
-        if self.link.credit.is_pulled() {
-            self.link.credit.grant(count);
-            for owner in self.link.owners() {
-                // One that has ended delivers nothing.
+        if self.membership.credit.is_pulled() {
+            self.membership.credit.grant(count);
+            for owner in self.membership.owners() {
+                // An error means that the owner has ended; it delivers nothing.
                 let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Credit));
             }
         }
     }
 
-    /// For a member that pulls: takes back what was granted and not used. When it is done, whatever was delivered for
-    /// the grant is there to be taken.
+    /// Takes back the unused part of the grants of a member that pulls. When the future is done, all events
+    /// that were delivered for the grants can be taken.
     pub fn ungrant(&self) -> impl Future<Output = ()> + Send + use<> {
-        if self.link.credit.is_pulled() {
-            self.link.credit.ungrant();
+        if self.membership.credit.is_pulled() {
+            self.membership.credit.ungrant();
         }
-        let link = Arc::clone(&self.link);
+        let membership = Arc::clone(&self.membership);
         async move {
-            for owner in link.owners() {
+            for owner in membership.owners() {
                 let (answer, answered) = oneshot::channel();
-                // An owner answers after what it did before; one that has ended did all it will do.
+                // An owner answers after all its earlier deliveries. An owner that has ended delivers nothing
+                // more.
                 if owner.mailbox.send_now(OwnerMessage::Look(answer)).is_ok() {
                     let _ = answered.await;
                 }
             }
-            if let Some(lifter) = &link.lifter {
-                lifter.lift_all(&link).await;
+            if let Some(lifter) = &membership.lifter {
+                lifter.lift_all(&membership).await;
             }
         }
     }
 
-    /// Leaves the group. What it holds did not fail, and is delivered to others at once.
+    /// Leaves the group. The events that it has leased do not count as failed, and are delivered to other
+    /// members at once.
     pub fn unsubscribe(&self) {
         self.leave(Leaving::Released);
     }
 
-    /// Says that the member is lost: what had reached it counts as failed.
+    /// Leaves the group as a lost member: the events that had reached it count as failed attempts.
     pub fn lost(&self) {
         self.leave(Leaving::Lost);
     }
 
     async fn tell_all(&self, input: impl Fn(MemberNo) -> Input) -> Result<(), BusError> {
         let mut failed = Ok(());
-        for owner in self.link.owners() {
-            let sent = owner.mailbox.send(OwnerMessage::Tell(input(self.link.member))).await;
-            failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
+        for owner in self.membership.owners() {
+            let sent = owner.mailbox.send(OwnerMessage::Tell(input(self.membership.member))).await;
+            failed = failed.and(sent.or_else(|error| self.membership.unless_over(error)));
         }
         failed
     }
@@ -250,35 +262,40 @@ impl Subscription {
         leases: &[Lease],
         ask: impl Fn(MemberNo, Vec<LeaseRef>) -> OwnerRequest + Send,
     ) -> Result<Settled, BusError> {
-        self.link.ask_all(leases, ask).await
+        self.membership.ask_all(leases, ask).await
     }
 
     fn observe_latency(&self, leases: &[Lease]) {
-        self.link.observe_latency(leases);
+        self.membership.observe_latency(leases);
     }
 }
 
 impl Subscription {
-    /// Leaves the group. The first call counts; what there was to read is gone.
+    /// Leaves the group. Only the first call has an effect. Items that were not taken are dropped.
     fn leave(&self, how: Leaving) {
         let entered = self.entered.lock().ignore_poison().take();
         if entered.is_none() {
             return;
         }
-        let link = &self.link;
-        link.inbox.end(BusError::Closed);
-        link.left.notify_one();
-        if let Some(name) = &link.name {
-            link.groups.coordinators.leave(&link.key(), name, link.member, link.groups.base.now());
+        let membership = &self.membership;
+        membership.inbox.end(BusError::Closed);
+        membership.left.notify_one();
+        if let Some(name) = &membership.name {
+            membership.groups.coordinators.leave(
+                &membership.key(),
+                name,
+                membership.member,
+                membership.groups.base.now(),
+            );
         }
         let owners = {
-            let mut joined = link.joined();
+            let mut joined = membership.joined();
             joined.left = true;
             std::mem::take(&mut joined.owners)
         };
         for owner in owners.into_values() {
-            // One that has ended has no members.
-            let _ = owner.mailbox.send_now(OwnerMessage::Leave(link.member, how));
+            // An error means that the owner has ended; it has no members.
+            let _ = owner.mailbox.send_now(OwnerMessage::Leave(membership.member, how));
         }
     }
 }
@@ -290,35 +307,35 @@ impl Drop for Subscription {
 }
 
 impl Lease {
-    /// The group it was given to.
+    /// The group that holds the lease.
     pub fn group(&self) -> &GroupName {
-        &self.link.group
+        &self.membership.group
     }
 
     /// Begins the lease of an event that reached its worker.
     pub(crate) async fn begin(&self) -> Result<(), BusError> {
-        let input = Input::Written { member: self.link.member, leases: vec![self.lease] };
+        let input = Input::Written { member: self.membership.member, leases: vec![self.lease] };
         self.owner.mailbox.send(OwnerMessage::Tell(input)).await
     }
 
-    /// Finishes the event, and waits until that is durable.
+    /// Acks the event, and waits until the ack is durable.
     pub async fn ack(&self) -> Result<Settled, BusError> {
-        let now = self.link.groups.base.clock.wall_ms();
+        let now = self.membership.groups.base.clock.wall_ms();
         self.owner.metrics.latency_ms.observe(u64::try_from(now - self.event.ts).unwrap_or(0));
-        self.ask(OwnerRequest::Ack(self.link.member, vec![self.lease])).await
+        self.ask(OwnerRequest::Ack(self.membership.member, vec![self.lease])).await
     }
 
     /// Gives the event back: it is delivered again after `delay_ms`, or after the server's backoff.
     pub async fn nack(&self, delay_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(OwnerRequest::Nack(self.link.member, vec![self.lease], delay_ms)).await
+        self.ask(OwnerRequest::Nack(self.membership.member, vec![self.lease], delay_ms)).await
     }
 
     /// Keeps the event for `by_ms` more, at least 1000, or for another ack timeout.
     pub async fn extend(&self, by_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(OwnerRequest::Extend(self.link.member, vec![self.lease], by_ms)).await
+        self.ask(OwnerRequest::Extend(self.membership.member, vec![self.lease], by_ms)).await
     }
 
     async fn ask(&self, ask: OwnerRequest) -> Result<Settled, BusError> {
-        Ok(Settled { stale: self.link.ask(&self.owner, ask, 1).await? })
+        Ok(Settled { stale: self.membership.ask(&self.owner, ask, 1).await? })
     }
 }

@@ -1,4 +1,4 @@
-//! What a subscriber asks for.
+//! The request to subscribe, and its options.
 
 use promethean_delivery::{Liveness, Subject};
 use promethean_model::{GroupName, MemberId};
@@ -14,7 +14,7 @@ const ACK_TIMEOUT_MS_MIN: u64 = 1_000;
 /// The most leases a member may hold.
 const IN_FLIGHT_MAX: usize = 100_000;
 
-/// A member that wants to be.
+/// A request to become a member of a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subscribe {
     /// The topic or pattern.
@@ -27,32 +27,35 @@ pub struct Subscribe {
     pub member: MemberOptions,
 }
 
-/// What concerns one member alone.
+/// The options of one member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberOptions {
-    /// Events handed over at once. Default: 100. Minimum: 1.
+    /// The most events in one delivery. Default: 100. Minimum: 1.
     pub batch_size: usize,
-    /// Events unfinished at a time. Default: 1000. Minimum: 1. Maximum: 100,000.
+    /// The most events that the member has leased at a time. Default: 1000. Minimum: 1. Maximum: 100,000.
     pub max_in_flight: usize,
-    /// How long an event may be worked on. Default: 30 s. Minimum: 1 s.
+    /// How long the member may work on an event before it must ack. Default: 30 s. Minimum: 1 s.
     pub ack_timeout_ms: u64,
-    /// Whether the member acks; if not, an event is done when it is handed over. Default: true.
+    /// Whether the member acks. If not, an event is finished as soon as it is handed over. Default: true.
     pub manual_ack: bool,
     /// The member's name; needed in partitioned groups.
     pub member_id: Option<MemberId>,
-    /// How it shows that it lives, in a partitioned group. Default: by its subscription, until that is dropped. With
-    /// heartbeats it must call [`Subscription::heartbeat`](crate::Subscription::heartbeat).
+    /// How the member shows that it lives, in a partitioned group. Default: by its subscription, until that
+    /// is dropped. With heartbeats it must call [`Subscription::heartbeat`](crate::Subscription::heartbeat).
     pub liveness: Liveness,
-    /// What it says of itself.
+    /// Data about the member that users see with the group.
     pub meta: Option<Value>,
-    /// Whether it is given events only when it asks, with [`crate::Subscription::grant`]. Default: false.
+    /// Whether the member receives events only when it asks for them with [`crate::Subscription::grant`].
+    /// Default: false.
     pub pull: bool,
-    /// Whether events of old schema versions are lifted to the latest before it is given them. One that cannot be is
-    /// given as it is stored, with the header `x-normalize-error`. Default: false.
+    /// Whether events of old schema versions are lifted to the latest version before the member gets them. An
+    /// event that cannot be lifted comes as it is stored, with the header `x-normalize-error`. Default:
+    /// false.
     pub normalize: bool,
-    /// How fast events are delivered to it. Default: as fast as it takes them.
+    /// The most events per second for this member. Default: no limit.
     pub rate: Option<Rate>,
-    /// A bound on the bytes that wait for it, perhaps together with other members. Default: none but `max_in_flight`.
+    /// A bound on the bytes that wait for the member, which it may share with other members. Default: no
+    /// bound but `max_in_flight`.
     pub backlog: Option<Backlog>,
 }
 
@@ -75,12 +78,13 @@ impl Default for MemberOptions {
 }
 
 impl Subscribe {
-    /// With all defaults.
+    /// A request with all defaults.
     pub fn new(subject: Subject, group: GroupName) -> Self {
         Self { subject, group, options: AskedOptions::default(), member: MemberOptions::default() }
     }
 
-    /// Refuses what no group or member can have. Subscribing does so too.
+    /// Refuses options that no group or member can have. [`Bus::subscribe`](crate::Bus::subscribe) checks
+    /// this too.
     pub fn validate(&self) -> Result<(), BusError> {
         self.options.validate()?;
         let bad = |option, given: String, fix| Err(BusError::BadOption { option, given, fix });
