@@ -156,6 +156,34 @@ impl LogCore {
         Ok(page)
     }
 
+    /// Hands all records of a segment that is complete on disk to `visit`, page by page. Damaged ranges are
+    /// skipped; their damage is noted.
+    pub(crate) fn visit_segment(
+        &self,
+        topic: &Topic,
+        meta: &SegmentMeta,
+        mut visit: impl FnMut(&RecordPage) -> Result<(), LogReadError>,
+    ) -> Result<(), LogReadError> {
+        let limit = ReadLimit { events: usize::MAX, bytes: WINDOW_MAX };
+        let mut next = meta.id.base;
+        while next < meta.end {
+            let page = match self.read_segment(topic, meta, next, limit) {
+                Ok(page) => page,
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                    next = damage.to_offset;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            visit(&page)?;
+            if page.next == next {
+                break;
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+
     /// Adds records of one segment file from `page.next` on. At the end of the file `page.next` moves to the
     /// segment's end.
     pub(crate) fn scan_file(
