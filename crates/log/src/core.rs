@@ -193,14 +193,6 @@ impl LogCore {
         })
     }
 
-    pub(crate) fn note_damage(&self, damage: &LogDamage) {
-        const DAMAGE_MAX: usize = 1000;
-        let mut known = lock(&self.damage);
-        if known.len() < DAMAGE_MAX && !known.contains(damage) {
-            known.push(damage.clone());
-        }
-    }
-
     /// Stops all writing for good and wakes all threads that wait for progress or room. The locks are taken
     /// first, so that a thread that has just looked cannot fall asleep after the signal.
     pub(crate) fn stop_writing(&self, reason: String) {

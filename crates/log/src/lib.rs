@@ -14,6 +14,7 @@ mod checks;
 mod commit;
 mod compaction;
 mod core;
+mod damage;
 pub mod disk;
 mod error;
 mod fetch;

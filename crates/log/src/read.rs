@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::core::LogCore;
-use crate::error::{LogDamage, LogReadError, read_io};
+use crate::error::{LogReadError, read_io};
 use crate::files::SegmentPart;
 use crate::planted::{self, Bug};
 use crate::record::{self, BadRecord, RecordView};
@@ -156,6 +156,34 @@ impl LogCore {
         Ok(page)
     }
 
+    /// Hands all records of a segment that is complete on disk to `visit`, page by page. Damaged ranges are
+    /// skipped; their damage is noted.
+    pub(crate) fn visit_segment(
+        &self,
+        topic: &Topic,
+        meta: &SegmentMeta,
+        mut visit: impl FnMut(&RecordPage) -> Result<(), LogReadError>,
+    ) -> Result<(), LogReadError> {
+        let limit = ReadLimit { events: usize::MAX, bytes: WINDOW_MAX };
+        let mut next = meta.id.base;
+        while next < meta.end {
+            let page = match self.read_segment(topic, meta, next, limit) {
+                Ok(page) => page,
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                    next = damage.to_offset;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            visit(&page)?;
+            if page.next == next {
+                break;
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+
     /// Adds records of one segment file from `page.next` on. At the end of the file `page.next` moves to the
     /// segment's end.
     pub(crate) fn scan_file(
@@ -225,59 +253,6 @@ impl LogCore {
             segment.damaged = true;
         }
         if page.is_empty() { Err(LogReadError::CorruptRange(damage)) } else { Ok(()) }
-    }
-
-    /// Handles a missing segment file: retention or compaction removed it just now, or it is lost, which is
-    /// an error.
-    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), LogReadError> {
-        let mut state = topic.state();
-        if state.segment_by_id(place.meta.id).is_none()
-            && !state.leaving.iter().any(|meta| meta.id == place.meta.id)
-        {
-            // The next look finds the segment that replaced it.
-            return Ok(());
-        }
-        drop(state);
-        let damage = LogDamage {
-            topic: Some(topic.name().to_string()),
-            file: place.meta.id.path(),
-            from_byte: 0,
-            to_byte: place.meta.bytes,
-            from_offset: from,
-            to_offset: place.meta.end,
-            what: "the file is missing",
-        };
-        self.note_damage(&damage);
-        Err(LogReadError::CorruptRange(damage))
-    }
-
-    fn describe_damage(
-        &self,
-        topic: &Topic,
-        place: &FilePlace,
-        pos: u64,
-        offset: u64,
-        bad: BadRecord,
-    ) -> LogDamage {
-        let after = match bad {
-            BadRecord::Body { len } => Some((pos + len as u64, offset + 1)),
-            _ => crate::samples::first_sample_after(self, place, pos),
-        };
-        let (to_byte, to_offset) = after.unwrap_or((place.meta.bytes, place.meta.end));
-        let what = match bad {
-            BadRecord::Short(_) => "the file ends too early",
-            BadRecord::Header => "a record's header does not verify",
-            BadRecord::Body { .. } => "a record's body does not verify",
-        };
-        LogDamage {
-            topic: Some(topic.name().to_string()),
-            file: place.meta.id.path(),
-            from_byte: pos,
-            to_byte: to_byte.max(pos),
-            from_offset: offset,
-            to_offset: to_offset.max(offset),
-            what,
-        }
     }
 }
 

@@ -7,7 +7,6 @@ use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError, MaintenanceError};
 use crate::index::{DIR, EntryKind, IndexRun, Insert, MemTable, run_path};
 use crate::poison::lock;
-use crate::read::ReadLimit;
 use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
@@ -118,19 +117,9 @@ struct RunBuilder<'a> {
 }
 
 impl RunBuilder<'_> {
+    /// Adds the entries of a segment. Damaged events get none.
     fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), LogReadError> {
-        let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
-        let mut next = meta.id.base;
-        while next < meta.end {
-            let page = match self.core.read_segment(topic, meta, next, limit) {
-                Ok(page) => page,
-                // Damaged events get no entries; reading them reports the damage.
-                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
-                    next = damage.to_offset;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+        self.core.visit_segment(topic, meta, |page| {
             let mut pos = page.first_pos();
             for view in page.iter() {
                 self.table.insert(&Insert {
@@ -144,15 +133,8 @@ impl RunBuilder<'_> {
                 });
                 pos += view.len as u64;
             }
-            if page.next == next {
-                break;
-            }
-            next = page.next;
-            if self.table.len() as u64 >= self.per_run {
-                self.spill()?;
-            }
-        }
-        Ok(())
+            if self.table.len() as u64 >= self.per_run { self.spill() } else { Ok(()) }
+        })
     }
 
     fn spill(&mut self) -> Result<(), LogReadError> {

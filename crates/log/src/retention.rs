@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::core::LogCore;
-use crate::error::{LogReadError, MaintenanceError};
+use crate::error::MaintenanceError;
 use crate::index::{EntryKind, GhostEntry, IndexRun};
 use crate::poison::lock;
-use crate::read::ReadLimit;
 use crate::runs::run_io;
 use crate::segment::SegmentMeta;
 use crate::topic::{Segment, Topic, TopicState};
@@ -169,20 +168,10 @@ impl LogCore {
         self.index.write_ghosts(ghosts, appended).map_err(run_io)
     }
 
-    /// Reads the ghosts of a dropped segment. Damaged records get none; their damage is noted.
+    /// Reads the ghosts of a dropped segment. Damaged records get none.
     fn ghosts_of(&self, dropped: &Dropped) -> io::Result<Vec<GhostEntry>> {
         let mut ghosts = Vec::with_capacity(dropped.meta.records as usize);
-        let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
-        let mut next = dropped.meta.id.base;
-        while next < dropped.meta.end {
-            let page = match self.read_segment(&dropped.topic, &dropped.meta, next, limit) {
-                Ok(page) => page,
-                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
-                    next = damage.to_offset;
-                    continue;
-                }
-                Err(error) => return Err(io::Error::other(error)),
-            };
+        let read = self.visit_segment(&dropped.topic, &dropped.meta, |page| {
             ghosts.extend(page.iter().map(|view| GhostEntry {
                 topic: dropped.meta.id.topic,
                 id: *view.id.as_bytes(),
@@ -190,11 +179,9 @@ impl LogCore {
                 ts: view.ts,
                 content: view.content_hash(),
             }));
-            if page.next == next {
-                break;
-            }
-            next = page.next;
-        }
+            Ok(())
+        });
+        read.map_err(io::Error::other)?;
         Ok(ghosts)
     }
 
