@@ -1,4 +1,5 @@
-//! Which crate may know which. The table is the architecture; changing it needs a decision record in `docs/adr`.
+//! Which crate may use which. The table is the architecture; changing it needs a decision record in
+//! `docs/adr`.
 
 use anyhow::Result;
 
@@ -7,7 +8,8 @@ use crate::metadata::{Graph, Kind, Package};
 use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
-/// A workspace crate and the workspace crates it may name. Crates that do not exist yet may have a row already.
+/// A workspace crate and the workspace crates it may name. Crates that do not exist yet may have a row
+/// already.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("allocator", &[]),
     ("model", &[]),
@@ -144,7 +146,8 @@ fn library_finding(own: &str, library: &str, kind: Kind) -> Option<String> {
     Some(format!("{own} must not link {library}; its home is {}", homes.join(", ")))
 }
 
-/// The testkit depends on the crates it tests, so a unit test in `src/` would meet two copies of its own types.
+/// The testkit depends on the crates it tests, so a unit test in `src/` would see two copies of its own
+/// types.
 fn names_testkit_in_sources(file: &TextFile) -> bool {
     file.path.starts_with("crates/")
         && file.path.contains("/src/")

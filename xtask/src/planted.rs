@@ -1,4 +1,5 @@
-//! The self-check of the test suite: with a known bug planted, the suite must fail, and a test says that it does.
+//! The self-check of the test suite: each planted bug must make the suite fail, and a test checks that it
+//! does.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -35,7 +36,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// The run without a bug shows that the suite does not cry wolf; it catches none.
+/// The run without a bug shows that the suite fails only because of a bug; it counts for none.
 const CONTROL: &str = "planted_nothing";
 
 fn is_caught(line: &str) -> bool {

@@ -4,7 +4,7 @@
 //! use std::sync::Arc;
 //!
 //! use promethean_bus::publish::Publish;
-//! use promethean_bus::rows::{AskedOptions, Start};
+//! use promethean_bus::rows::{AskedOptions, StartPosition};
 //! use promethean_bus::subscription::Subscribe;
 //! use promethean_bus::{Bus, BusOptions, SubscriptionItem};
 //! use promethean_model::SystemClock;
@@ -19,7 +19,7 @@
 //! let published = bus.publish(Publish::new("orders.placed".parse()?, r#"{"order":7}"#).key("7")).await?;
 //! assert_eq!(published.offset.get(), 0);
 //!
-//! let options = AskedOptions { from: Some(Start::Earliest), ..AskedOptions::default() };
+//! let options = AskedOptions { from: Some(StartPosition::Earliest), ..AskedOptions::default() };
 //! let request = Subscribe { options, ..Subscribe::new("orders.*".parse()?, "billing".parse()?) };
 //! let mut subscription = bus.subscribe(request).await?;
 //! if let SubscriptionItem::Leases(leases) = subscription.next(10).await? {

@@ -38,3 +38,30 @@ async fn sweep(base: &Base) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use promethean_model::SystemClock;
+    use promethean_store::memory::MemoryStore;
+    use promethean_store::port::{Batch, DedupeMark, DedupeReads, Store};
+
+    use super::*;
+    use crate::{Bus, BusOptions};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_open_bus_removes_expired_marks() {
+        let clock = Arc::new(SystemClock::new());
+        let store = Arc::new(MemoryStore::new(clock.clone(), Default::default()));
+        let mark = DedupeMark { scope: "t/g".into(), id: "x".into(), expires_at: 1, unless_seen_at: None };
+        store.commit(Batch::new().with(mark)).await.unwrap();
+        let bus = Bus::open(store.clone(), clock, BusOptions::default()).await.unwrap();
+        assert_eq!(store.marks("t/g", 10).await.unwrap(), ["x"]);
+        tokio::time::advance(SWEEP_EVERY).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(store.marks("t/g", 10).await.unwrap().is_empty());
+        assert_eq!(bus.tasks(), 0);
+        bus.close().await;
+    }
+}

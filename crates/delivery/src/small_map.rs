@@ -2,8 +2,8 @@
 
 use std::borrow::Borrow;
 
-/// A map that keeps its entries in a vector, by ascending key. A map of one entry takes the memory of one entry. A large map
-/// is fast only while entries are added and removed in order, or seldom.
+/// A map that keeps its entries in a vector, by ascending key. A map of one entry takes the memory of one
+/// entry. A large map is fast only while entries are added and removed in order, or seldom.
 #[derive(Debug)]
 pub struct SmallMap<K, V> {
     entries: Vec<(K, V)>,

@@ -1,4 +1,4 @@
-//! What connections and requests share.
+//! The state that all connections and requests share.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Accounts};
 use crate::usage::failures::Failures;
 
-/// Shared by everything that serves. Cheap to clone.
+/// The state that all connections and requests share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
     pub(crate) inner: Arc<Inner>,
@@ -28,23 +28,23 @@ pub(crate) struct App {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) bus: Bus,
-    /// What is derived from its events; `None` where nothing is.
+    /// The collections that projectors derive from events; `None` if the server has none.
     pub(crate) projections: Option<Projections>,
     pub(crate) auth: Arc<dyn Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: GatewayOptions,
-    /// Which pages browsers may connect for.
+    /// Which web pages may connect.
     pub(crate) origins: Origins,
     pub(crate) metrics: GatewayMetrics,
-    /// Which addresses show tokens that are not valid.
+    /// The invalid tokens that each address has shown.
     pub(crate) failures: Failures,
-    /// What identities use.
+    /// What each identity uses.
     pub(crate) accounts: Accounts,
-    /// Where it is written who did what, if anywhere.
+    /// Writes audit records; `None` if there is no audit topic.
     pub(crate) audit: Option<Audit>,
-    /// Everything that was spawned; joined at shutdown.
+    /// Every spawned task; joined at shutdown.
     pub(crate) tasks: TaskTracker,
-    /// Set when the gateway stops.
+    /// Cancelled when the gateway stops.
     pub(crate) stopping: CancellationToken,
 }
 
@@ -56,12 +56,13 @@ impl std::ops::Deref for App {
     }
 }
 
-/// A token with so many bytes is not guessed. Shorter ones may be words.
+/// A token with this many bytes cannot be guessed. A shorter one may be a word.
 const UNGUESSABLE_BYTES: usize = 32;
 
 impl App {
-    /// Who has this token, seen from that address. From an address that guesses, tokens that can be guessed are not even
-    /// looked at; others are, and those that were good before, so that nobody is kept out by a neighbour.
+    /// Finds the identity of a token that came from this address. If the address has shown too many invalid tokens, a
+    /// token that can be guessed is refused unchecked. A long token, and one that was valid before, is still checked, so
+    /// that a neighbour behind the same address cannot lock a client out.
     pub(crate) async fn identify(&self, peer: IpAddr, token: Option<&str>) -> Result<Identity, AuthError> {
         let now_ms = self.clock.monotonic_ms();
         let short = token.filter(|token| token.len() < UNGUESSABLE_BYTES);
@@ -78,7 +79,7 @@ impl App {
                 self.metrics.over_quota(UsageLimit::AuthFailures);
                 return Err(AuthError::TooMany { retry_after_ms });
             }
-            // Only those that count: others could be any number.
+            // Failures above the limit are not recorded: there could be any number of them.
             self.record(|| Record::new(peer, "auth", error.code()));
         }
         if let (Some(token), Ok(_)) = (short, &known) {
@@ -87,19 +88,19 @@ impl App {
         known
     }
 
-    /// Writes down who did what, if that is wanted.
+    /// Writes an audit record, if there is an audit topic.
     pub(crate) fn record(&self, record: impl FnOnce() -> Record) {
         if let Some(audit) = &self.audit {
             audit.put(record());
         }
     }
 
-    /// Whether an identity may.
+    /// Whether an identity may do this.
     pub(crate) fn may(&self, identity: &Identity, access: &Access<'_>) -> bool {
         identity.may(access) && self.audit.as_ref().is_none_or(|audit| audit.lets(identity, access))
     }
 
-    /// As [`App::identify`], of a client that stays.
+    /// As [`App::identify`], for a client that stays connected.
     pub(crate) async fn session(
         &self,
         peer: IpAddr,
@@ -111,12 +112,12 @@ impl App {
         Ok(AuthSession::known(&self.auth, text, seen, identity))
     }
 
-    /// What an identity uses, if it is limited.
+    /// The account of an identity, if it has a quota.
     pub(crate) fn account(&self, identity: &Identity) -> Option<Arc<Account>> {
         self.accounts.of(identity, self.clock.monotonic_ms())
     }
 
-    /// Whether so many events, which came in so many bytes, may be published to these topics.
+    /// Takes so many events, sent in so many bytes, to these topics from the quota of an account.
     pub(crate) fn pay_for<'t>(
         &self,
         account: &Account,

@@ -1,7 +1,7 @@
-//! Who did what, as events of a topic.
+//! Audit records: who did what, as events of a topic.
 //!
-//! Records wait in a queue with a bound and are written by one task, so that no client waits for them. What finds no
-//! room is counted, and the next record says how many were lost.
+//! Records wait in a bounded queue and one task writes them, so that no client waits for them. A record that finds no
+//! room is lost and counted; the next record says how many were lost.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ const QUEUE_MAX: usize = 4_096;
 /// Records written at once.
 const BATCH_MAX: usize = 500;
 
-/// Takes records. Cheap to clone.
+/// Takes audit records. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
     topic: TopicName,
     queue: mpsc::Sender<Record>,
-    /// Refusals are written no faster than this: a client can cause any number of them.
+    /// Limits how fast refusals are recorded: a client can cause any number of them.
     refusals: Arc<Bucket>,
     clock: Arc<dyn Clock>,
-    /// Since the last record.
+    /// Records lost since the last one that was written.
     lost: Arc<AtomicU64>,
     metrics: Arc<AuditSeries>,
 }
 
-/// Writes records.
+/// Writes the audit records to their topic.
 #[derive(Debug)]
 pub(crate) struct Writer {
     bus: Bus,
@@ -46,7 +46,7 @@ pub(crate) struct Writer {
 }
 
 impl Audit {
-    /// Takes records for the topic, which is made if it is not there.
+    /// Creates the topic if it does not exist.
     pub(crate) async fn open(
         bus: &Bus,
         clock: Arc<dyn Clock>,
@@ -78,8 +78,8 @@ impl Audit {
         self.metrics.lost.add(count);
     }
 
-    /// Whether the topic of records lets this happen, whatever the client is allowed: nobody publishes to it, and only
-    /// who may everything changes it.
+    /// Whether the audit topic allows an access, on top of the grants of the client: no client publishes to it, and only
+    /// an admin changes it.
     pub(crate) fn lets(&self, identity: &Identity, access: &Access<'_>) -> bool {
         let is_ours =
             |topic: &TopicName| *topic == self.topic || topic.base().is_some_and(|base| base == self.topic);
@@ -92,7 +92,7 @@ impl Audit {
 }
 
 impl Writer {
-    /// Writes what comes until the gateway stops, and then what is there.
+    /// Writes records until the gateway stops and the queue is empty.
     pub(crate) async fn run(mut self, stopping: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
@@ -115,8 +115,8 @@ impl Writer {
         let results = self.bus.publish_each(events).await;
         if let Some(error) = results.iter().find_map(|result| result.as_ref().err()) {
             let failed = results.iter().filter(|result| result.is_err()).count();
-            warn!(%error, failed, "records of who did what could not be written");
-            // Those that the first one told of are lost again with it.
+            warn!(%error, failed, "cannot write audit records");
+            // The first record carried the count of lost ones, so that count is not written yet either.
             let first_failed = results.first().is_some_and(Result::is_err);
             self.audit.lost.fetch_add(if first_failed { lost } else { 0 }, Ordering::Relaxed);
             self.audit.lose(failed as u64);
@@ -133,17 +133,17 @@ series! {
     }
 }
 
-/// Who did what. It never holds a token.
+/// One audit record. It never holds a token.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Record {
-    /// The name of the identity, if it is known.
+    /// The name of the identity, if the client has shown a valid token.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub(crate) who: Option<Arc<str>>,
-    /// The address.
+    /// The address of the client.
     pub(crate) from: IpAddr,
     /// `auth`, the id of an HTTP operation, or the op of a frame.
     pub(crate) what: &'static str,
-    /// What it was done to.
+    /// The topic, group or other thing that it was done to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) on: Option<String>,
     /// `ok`, or the code of the refusal.
@@ -170,13 +170,13 @@ impl Record {
         Self { who: None, from, what, on: None, outcome, request_id: None, lost: 0 }
     }
 
-    /// Whether nothing was done, which a client can bring about as often as it likes.
+    /// Whether it records a refusal.
     fn is_refusal(&self) -> bool {
         self.outcome != "ok"
     }
 
     fn json(&self) -> String {
-        // It has nothing that cannot be written.
+        // A record has only fields that can be serialised.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

@@ -1,5 +1,5 @@
-//! Events on their way in and out, whatever they come over: from options to what is published, and from what is stored
-//! to JSON with the payload passed through.
+//! Events on their way in and out, the same over HTTP and WebSocket: from options to an event to publish, and from a
+//! stored event to JSON with the payload passed through.
 
 use promethean_bus::publish::{Publish, Published};
 use promethean_bus::{EventRef, StoredEvent};
@@ -11,16 +11,16 @@ use serde_json::value::RawValue;
 
 use crate::refusal::Refusal;
 
-/// Bytes of an event's JSON beside key, meta and payload, about.
+/// About how many bytes the JSON of an event has besides key, meta and payload.
 pub(crate) const EVENT_BYTES: usize = 160;
 
-/// Appends the event.
+/// Appends an event as JSON.
 pub(crate) fn write(out: &mut Vec<u8>, event: &StoredEvent) -> Result<(), Refusal> {
-    // Bytes that passed their checksum and cannot be read: a newer release wrote them.
+    // The bytes passed their checksum, so only a newer release can have written a form that cannot be read.
     render(out, &event.as_ref()).map_err(|_| Refusal::internal())
 }
 
-/// Appends an event that lies in the store's memory.
+/// Appends an event that is still in the store's memory.
 pub(crate) fn render(out: &mut Vec<u8>, event: &EventRef<'_>) -> Result<(), MetaError> {
     let view = EventView {
         id: &event.id,
@@ -36,7 +36,7 @@ pub(crate) fn render(out: &mut Vec<u8>, event: &EventRef<'_>) -> Result<(), Meta
     Ok(())
 }
 
-/// Appends events with a comma between each two.
+/// Appends events, separated by commas.
 pub(crate) fn write_list<'a>(
     out: &mut Vec<u8>,
     events: impl IntoIterator<Item = &'a StoredEvent>,
@@ -50,7 +50,7 @@ pub(crate) fn write_list<'a>(
     Ok(())
 }
 
-/// The event as it is written.
+/// A stored event in the form that is written to clients.
 pub(crate) fn view<'a>(event: &'a StoredEvent, meta: &'a EventMeta) -> EventView<'a> {
     EventView {
         id: &event.id,
@@ -63,7 +63,7 @@ pub(crate) fn view<'a>(event: &'a StoredEvent, meta: &'a EventMeta) -> EventView
     }
 }
 
-/// The event that is to be published with these options.
+/// The event to publish for this payload with these options.
 pub(crate) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: PublishOpts<'_>) -> Publish<'a> {
     let mut event = Publish::new(topic, payload);
     let PublishOpts { id, ts, key, headers, tags, caused_by, sid, partition, .. } = opts;
@@ -100,7 +100,7 @@ pub(crate) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: Publish
     event
 }
 
-/// What became of a batch.
+/// The reply to a batch.
 #[derive(Debug, Serialize)]
 pub(crate) struct PublishedBatch {
     count: usize,
@@ -112,7 +112,7 @@ pub(crate) struct PublishedBatch {
 }
 
 impl PublishedBatch {
-    /// Of these events; a batch has at least one.
+    /// The reply for these events; a batch has at least one.
     pub(crate) fn of(published: &[Published]) -> Self {
         let offsets = || published.iter().map(|event| event.offset);
         Self {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bytes that go out are those that `serde_json` would make of the event.
+        /// An event is written with the same bytes that `serde_json` would write.
         #[test]
         fn an_event_is_written_as_the_model_would_write_it(
             (id, ts, offset) in (any::<[u8; 16]>(), any::<i64>(), any::<u64>()),
@@ -167,7 +167,7 @@ mod tests {
             meta in metas(),
             payload in prop_oneof!["[0-9]{1,4}", ".{0,20}".prop_map(|text| serde_json::to_string(&text).unwrap())],
         ) {
-            // A number does not begin with 0.
+            // A JSON number does not begin with 0.
             let payload = format!("[{}]", payload.trim_start_matches('0'));
             let (id, topic): (_, TopicName) = (EventId::from_bytes(id), "a.b".parse().unwrap());
             let mut bytes = Vec::new();

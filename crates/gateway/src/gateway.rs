@@ -1,4 +1,4 @@
-//! Starting and stopping.
+//! Starting and stopping a gateway.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use crate::options::GatewayOptions;
 use crate::usage::accounts::Accounts;
 use crate::usage::failures::Failures;
 
-/// A gateway that serves.
+/// A gateway that is running.
 #[derive(Debug)]
 pub struct Gateway {
     app: App,
     addresses: Vec<SocketAddr>,
 }
 
-/// What a gateway is made of.
+/// The parts that a gateway is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// The bus, which stays the caller's to close, after the gateway.
+    /// The bus. The caller closes it, after the gateway.
     pub bus: Bus,
-    /// What is derived from its events, which stays the caller's to close too.
+    /// The projections of the bus. The caller closes them too, after the gateway.
     pub projections: Option<Projections>,
-    /// Who may do what.
+    /// Decides who a client is and what it may do.
     pub auth: Arc<dyn Authenticator>,
     /// The bus's clock.
     pub clock: Arc<dyn Clock>,
@@ -47,24 +47,24 @@ pub struct Parts {
 /// Why a gateway did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The address cannot be had.
+    /// The gateway cannot listen on an address.
     #[error("cannot listen on {address}: {error}; use another address, or stop what uses it")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The topic for who did what cannot be made.
+    /// The audit topic cannot be created.
     #[error("no audit: {0}")]
     Audit(#[from] BusError),
-    /// The certificate or its key is of no use.
+    /// The certificate or its key cannot be used.
     #[error("no TLS: {0}")]
     Tls(#[from] TlsError),
 }
 
 impl Gateway {
-    /// Serves on all addresses; port 0 takes a free one.
+    /// Serves on all these addresses; port 0 takes a free port.
     pub async fn start(parts: Parts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
         let Parts { bus, projections, auth, clock, options } = parts;
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
@@ -79,7 +79,7 @@ impl Gateway {
             None => None,
         };
         let failures = Failures::new(options.auth_failures);
-        // Where nobody needs a token there are no identities to be limited.
+        // Without tokens all clients have one identity, so a quota would limit all of them together.
         let accounts = Accounts::new(if auth.is_open() { Quota::default() } else { options.quota });
         let inner = Inner {
             bus,
@@ -103,12 +103,12 @@ impl Gateway {
         Ok(Self { app, addresses })
     }
 
-    /// Where it listens.
+    /// The addresses it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Accepts nothing more, says goodbye to every connection, and waits until all are gone. Cancel-safe.
+    /// Accepts no more connections, says goodbye to every open one, and waits until all are closed. Cancel-safe.
     pub async fn stop(&self) {
         self.app.stopping.cancel();
         self.app.tasks.close();
@@ -116,13 +116,13 @@ impl Gateway {
     }
 }
 
-/// Lets the authenticator look for changes, again and again.
+/// Lets the authenticator look for changes at a fixed interval.
 async fn keep_fresh(app: App) {
     let every = Duration::from_millis(app.options.auth_check_every_ms.max(10));
-    // What was read a moment ago need not be read again.
+    // The authenticator has just read its tokens, so the first look waits for one interval.
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let looking = async {
+    let refreshes = async {
         loop {
             ticks.tick().await;
             app.auth.refresh().await;
@@ -130,6 +130,6 @@ async fn keep_fresh(app: App) {
     };
     tokio::select! {
         () = app.stopping.cancelled() => {}
-        () = looking => {}
+        () = refreshes => {}
     }
 }

@@ -2,17 +2,17 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`gateway`], `app`, [`options`] | starting and stopping, what connections share, what can be set |
+//! | [`gateway`], `app`, [`options`] | starting and stopping, the state that connections share, the options |
 //! | [`auth`] | who a client is, and what that client may do |
 //! | `metrics` | what is counted, one declaration per metric |
 //! | `listen` | accepting connections, their timeouts, origins, TLS |
 //! | `ws` | the WebSocket protocol |
-//! | `http` | routes |
-//! | `audit` | who did what, as events of a topic |
-//! | `usage` | how much clients use, and what they may |
-//! | `events` | events on their way in and out, whatever they come over |
-//! | `refusal` | every answer that says no |
-//! | [`trust`] | which servers we believe, where we are the client |
+//! | `http` | the HTTP routes |
+//! | `audit` | audit records: who did what, as events of a topic |
+//! | `usage` | what clients use, against their quotas |
+//! | `events` | events on their way in and out, the same over HTTP and WebSocket |
+//! | `refusal` | refusals: code, status and message of every error |
+//! | [`trust`] | which servers the gateway trusts when it is the client |
 
 mod app;
 mod audit;

@@ -1,4 +1,4 @@
-//! What can be set.
+//! The options of a gateway.
 
 use promethean_bus::limits::Rate;
 use promethean_model::TopicName;
@@ -18,36 +18,37 @@ pub struct GatewayOptions {
     pub subscriptions_max: usize,
     /// Bytes of one WebSocket message or request body. Default: 16 MiB.
     pub message_bytes_max: usize,
-    /// Bytes of a message before the client is known. Default: 8 KiB.
+    /// Bytes of a message before the client has shown a valid token. Default: 8 KiB.
     pub unknown_message_bytes_max: usize,
-    /// How long a client may take to say who it is. Default: 5 s.
+    /// How long a client may take to show a valid token. Default: 5 s.
     pub auth_timeout_ms: u64,
     /// How long the head of a request, or a TLS handshake, may take. Default: 10 s.
     pub head_timeout_ms: u64,
-    /// How long an HTTP/2 connection may have no request. Default: 60 s. One of HTTP/1 has `head_timeout_ms` for its next.
+    /// How long an HTTP/2 connection may have no request. Default: 60 s. An HTTP/1 connection has `head_timeout_ms` for
+    /// its next request.
     pub idle_timeout_ms: u64,
     /// How long a request's body may take. Default: 30 s.
     pub body_timeout_ms: u64,
-    /// How often WebSockets are pinged; one that is silent for two pings is closed. Default: 25 s.
+    /// How often WebSockets are pinged; a client that does not answer until the next ping is closed. Default: 25 s.
     pub ping_every_ms: u64,
-    /// How long a client may take to read what was written. Default: 30 s.
+    /// How long a client may take to read bytes that were written. Default: 30 s.
     pub write_timeout_ms: u64,
-    /// How fast one connection may publish. Default: any.
+    /// How fast one connection may publish. Default: no limit.
     pub publish_rate: Option<Rate>,
-    /// How fast one subscription is delivered to. Default: any.
+    /// How fast events are delivered to one subscription. Default: no limit.
     pub delivery_rate: Option<Rate>,
-    /// How long a document may be kept before it is asked for again. Default: 5 s.
+    /// How long caches may keep a document. Default: 5 s.
     pub snap_max_age_secs: u32,
-    /// How often the authenticator looks whether something changed; idle connections see it within twice that time
+    /// How often the authenticator looks for changed tokens; an idle connection notices a change within twice that time
     /// more. Default: 5 s.
     pub auth_check_every_ms: u64,
-    /// How many tokens that are not valid may come from one address. Default: 20, and one more every 3 s.
+    /// How many invalid tokens one address may show. Default: 20, and one more every 3 s.
     pub auth_failures: FailureLimit,
-    /// How much an identity may use that does not say so itself. Default: as much as it likes.
+    /// The quota of identities whose token has none. Default: no limit.
     pub quota: Quota,
-    /// The topic to which it is written who did what. Default: none.
+    /// The topic for audit records. Default: none.
     pub audit: Option<TopicName>,
-    /// Origins besides the same and loopback that browsers may connect from.
+    /// Origins of web pages that may connect, besides pages of this server and of this machine.
     pub allowed_origins: Vec<String>,
     /// Certificate and key, to serve over TLS only. Default: none.
     pub tls: Option<TlsFiles>,

@@ -1,4 +1,4 @@
-//! Which servers we believe to be who they say, when we are the client.
+//! Which servers the gateway trusts when it is the client.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Why nobody can be believed.
+/// Why no server can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the server {}", self.said())]
 pub enum TrustError {
-    /// The file of authorities is none.
+    /// The file of authorities is not PEM.
     NotPem,
-    /// One of the authorities is none.
+    /// One of the authorities is not a certificate.
     NotACertificate,
     /// There are no authorities.
-    Nobody,
-    /// There is no TLS.
+    NoAuthorities,
+    /// TLS is not available.
     Unavailable,
 }
 
 impl TrustError {
-    /// What is wrong with an address, as the end of a sentence about it.
+    /// The end of a sentence that begins with the address of a server.
     pub(crate) const fn said(self) -> &'static str {
         match self {
             Self::NotPem => "has authorities that are no PEM",
             Self::NotACertificate => "has an authority that is no certificate",
-            Self::Nobody => {
+            Self::NoAuthorities => {
                 "is https, but this machine lists no certificate authorities; install `ca-certificates`, or give a \
                  file of them"
             }
@@ -38,7 +38,8 @@ impl TrustError {
     }
 }
 
-/// Connects to those whom these authorities vouch for, PEM; without any, those whom the machine trusts.
+/// A connector that accepts servers whose certificate comes from one of these authorities (PEM). Without authorities it
+/// accepts the servers that this machine trusts.
 pub fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, TrustError> {
     let mut roots = RootCertStore::empty();
     match authorities {
@@ -49,12 +50,12 @@ pub fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, TrustError>
             }
         }
         None => {
-            // Some of a machine's certificates are often of no use; the others do.
+            // A machine often lists some certificates that cannot be parsed; the others are enough.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
     if roots.is_empty() {
-        return Err(TrustError::Nobody);
+        return Err(TrustError::NoAuthorities);
     }
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

@@ -12,9 +12,10 @@ use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
 use crate::topic::{Chunk, Topic};
 
-/// A topic with less than this waits until the tails are full, so that many small topics do not mean many small writes.
+/// A smaller tail waits until all tails together are full, so that many small topics do not cause many small
+/// writes.
 const EAGER_BYTES: u64 = 64 * 1024;
-/// Samples kept in memory for all growing segments together, and for one of them at least and at most.
+/// Samples kept in memory: for all growing segments together, and the bounds for one segment.
 const SAMPLES_KEPT: usize = 64 * 1024;
 const SAMPLES_KEPT_EACH: std::ops::RangeInclusive<usize> = 32..=1024;
 
@@ -26,7 +27,7 @@ pub(crate) struct Unsynced {
 }
 
 impl LogCore {
-    /// Writes what is durable of the larger tails, or of all of them when the tails are full.
+    /// Writes the durable records of larger tails to segments, or of all tails when they are full together.
     pub(crate) fn apply_tails(&self, unsynced: &mut Unsynced) -> io::Result<()> {
         let most = self.options.tail_bytes * 2;
         let all = self.tail_bytes.load(Ordering::Relaxed) >= most;
@@ -43,7 +44,7 @@ impl LogCore {
         Ok(())
     }
 
-    /// Writes tail chunks below `limit` that are durable.
+    /// Writes the durable tail chunks below `limit` to segments.
     pub(crate) fn apply_topic(&self, topic: &Topic, limit: u64, unsynced: &mut Unsynced) -> io::Result<()> {
         loop {
             let durable = topic.end();
@@ -91,7 +92,8 @@ impl LogCore {
         }
     }
 
-    /// How many samples a growing segment may keep in memory: files of a few samples are not worth creating.
+    /// The number of samples that a growing segment may keep in memory: a file of a few samples is not worth
+    /// creating.
     fn samples_kept(&self) -> usize {
         let topics = self.read_catalog(|catalog| catalog.by_id.len());
         (SAMPLES_KEPT / topics.max(1)).clamp(*SAMPLES_KEPT_EACH.start(), *SAMPLES_KEPT_EACH.end())
@@ -126,7 +128,8 @@ impl LogCore {
         Ok(())
     }
 
-    /// Cuts a growing segment to what the checkpoint knows. A file that is shorter stays so: reading it reports damage.
+    /// Cuts a growing segment to the length in the checkpoint. A shorter file stays as it is: reading it
+    /// reports damage. Returns whether the file was long enough.
     pub(crate) fn cut_segment(&self, id: SegmentId, bytes: u64) -> io::Result<bool> {
         let file = match self.files.get(id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
-//! What can refuse a batch: ids that are taken, expectations that do not hold.
+//! The checks that can refuse a batch: ids that are taken, expectations that do not hold.
 //!
-//! Lookups may read the disk, so they run before the sequencer's lock; under it only what was placed since then is
-//! looked at.
+//! Lookups may read the disk, so they run before the sequencer's lock is taken. Under the lock only events
+//! placed since then are looked at.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,10 +13,10 @@ use crate::core::LogCore;
 use crate::error::{AppendError, LogReadError};
 use crate::index::{EntryKind, EventIndex};
 use crate::record::{NewId, content_hash};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::topic::Topic;
 
-/// What becomes of one event of a batch.
+/// The outcome of one event of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum EventOutcome {
     Fresh,
@@ -27,12 +27,12 @@ pub(crate) enum EventOutcome {
     Refused,
 }
 
-/// What becomes of a batch.
+/// The outcomes of the events of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     /// Empty when every event is fresh.
     pub(crate) outcomes: Vec<EventOutcome>,
-    /// Why events were refused, where the others go on without them.
+    /// The refused events with their errors, if the other events are accepted without them.
     pub(crate) refused: Vec<(usize, AppendError)>,
 }
 
@@ -41,7 +41,7 @@ impl Decision {
         self.outcomes.get(index).copied().unwrap_or(EventOutcome::Fresh)
     }
 
-    /// An event is refused: alone, or with its whole batch.
+    /// Refuses an event, alone or with its whole batch.
     fn refuse(
         &mut self,
         batch: &LogBatch,
@@ -56,18 +56,19 @@ impl Decision {
     }
 }
 
-/// Lookups made before the lock.
+/// The results of lookups made before the lock was taken.
 #[derive(Debug, Default)]
 pub(crate) struct PriorLookups {
-    /// `None` if nothing had to be looked up.
+    /// The index's generation at the lookups; `None` if nothing had to be looked up.
     generation: Option<u64>,
-    /// For each event: what was found. Where events stand alone, one that could not be looked for is refused alone.
+    /// The lookup of each event's id. Where events stand alone, an event whose lookup failed is refused
+    /// alone.
     ids: Vec<Result<IdLookup, AppendError>>,
-    /// For each expectation on a key: its latest offset, and the durable end before it was looked for.
+    /// For each expectation on a key: its latest offset, and the durable end before the lookup.
     keys: Vec<(Option<u64>, u64)>,
 }
 
-/// The event with an id, and the durable end before it was looked for. Everything below that end was in the index.
+/// The event with an id, and the durable end before the lookup. Every event below that end was in the index.
 #[derive(Debug, Clone, Copy)]
 struct IdLookup {
     known: Option<KnownEvent>,
@@ -134,7 +135,7 @@ impl LogCore {
     /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch.
     pub(crate) fn decide(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         prior: &PriorLookups,
     ) -> Result<Decision, AppendError> {
@@ -162,7 +163,7 @@ impl LogCore {
             let outcome = decided.or_else(|error| decision.refuse(batch, index, error))?;
             decision.outcomes.push(outcome);
         }
-        // A batch that is there already met its expectations when it came first.
+        // A batch whose events are all in the log already met its expectations the first time.
         let outcomes = &decision.outcomes;
         let repeated = !outcomes.is_empty()
             && outcomes.iter().all(|outcome| matches!(outcome, EventOutcome::Duplicate(_)));
@@ -174,7 +175,7 @@ impl LogCore {
 
     fn decide_event(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         slot: &BatchSlot,
         prior: Option<IdLookup>,
@@ -194,10 +195,10 @@ impl LogCore {
         compare(batch, slot, id, known, in_batch, index)
     }
 
-    /// An event with this id placed at or after `since`.
+    /// Finds an event with this id placed at or after `since`.
     fn find_recent(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         topic: &Topic,
         id: EventId,
         hash: u64,
@@ -231,7 +232,7 @@ impl LogCore {
 
     fn check_expectations(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         batch: &LogBatch,
         prior: &PriorLookups,
     ) -> Result<(), AppendError> {
@@ -260,7 +261,7 @@ impl LogCore {
 
     fn recent_offset_of_key(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         topic: &Topic,
         key: &[u8],
         hash: u64,
@@ -290,7 +291,7 @@ impl LogCore {
     }
 }
 
-/// What refuses an event whatever else there is.
+/// The error of an event that its topic refuses in any case.
 fn refusal(slot: &BatchSlot) -> Option<AppendError> {
     if slot.topic.is_deleted() {
         return Some(AppendError::TopicDeleted { topic: slot.topic.name().to_string() });
@@ -299,7 +300,7 @@ fn refusal(slot: &BatchSlot) -> Option<AppendError> {
     keyless.then(|| AppendError::KeyRequired { topic: slot.topic.name().to_string() })
 }
 
-/// Tells a duplicate from a conflict and from a fresh event.
+/// Decides whether an event is fresh, a duplicate or a conflict.
 fn compare(
     batch: &LogBatch,
     slot: &BatchSlot,
@@ -330,7 +331,7 @@ fn compare(
 }
 
 fn record_content(record: &[u8]) -> u64 {
-    // The record is not placed yet, so its header does not verify: split it by hand.
+    // The record is not placed yet, so its header does not verify; `parse` would refuse it.
     crate::record::split_unplaced(record).map_or(0, |(key, payload)| content_hash(key, payload))
 }
 

@@ -1,4 +1,4 @@
-//! Writes groups to the journal, syncs, and tells everyone who waits.
+//! Group commit: writes groups to the journal, syncs, and completes the waiting callers.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,28 +20,29 @@ use crate::sequencer::{Group, Waiter};
 use crate::state::Redo;
 use crate::topic::Topic;
 
-/// Guarded by one lock, so that groups reach the journal in the order they were taken.
+/// The journal's writer with the groups that are not synced yet. One lock guards it, so that groups reach the
+/// journal in the order they were taken.
 #[derive(Debug)]
 pub(crate) struct JournalCommitter {
     pub(crate) journal: JournalWriter,
-    /// Topics of groups that are written and not synced.
+    /// Topics with their new ends, of groups that are written and not synced.
     unsynced: Vec<(Topic, u64)>,
     written_lsn: u64,
     synced_lsn: u64,
     /// When the oldest unsynced group was written.
     unsynced_since_ms: u64,
-    /// Where redo goes; `None` applies it on the caller's thread.
+    /// The queue to the state thread; `None` applies redo on the caller's thread.
     pub(crate) state_queue: Option<SyncSender<StateJob>>,
 }
 
-/// Redo of one group and the callers that wait for it.
+/// The redo of one group, and the callers that wait for it.
 #[derive(Default)]
 pub(crate) struct StateJob {
     redo: Vec<(u64, Vec<u8>)>,
     waiters: Vec<(Completion, LogReceipt)>,
 }
 
-/// Callers to be told after the locks are released.
+/// The callers to complete after the locks are released, and the group to reuse.
 #[derive(Default)]
 pub(crate) struct FinishedGroup {
     done: Vec<(Completion, Result<LogReceipt, AppendError>)>,
@@ -60,14 +61,14 @@ impl JournalCommitter {
         }
     }
 
-    /// Whether something acknowledged as `os` still waits for its sync.
+    /// Whether a batch that was acknowledged as `os` still waits for its sync.
     pub(crate) fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty()
     }
 }
 
 impl LogCore {
-    /// Takes the open group through the journal. `force_sync` also syncs what earlier groups left.
+    /// Writes the open group to the journal. `force_sync` also syncs groups that were written before.
     pub(crate) fn pump(&self, force_sync: bool) {
         let mut committer = lock(&self.committer);
         let group = lock(&self.sequencer).take_group();
@@ -78,7 +79,7 @@ impl LogCore {
         self.finish(finished);
     }
 
-    /// Puts a group's entries into the index, before anyone can be told of its events.
+    /// Puts a group's entries into the index, before any caller or reader hears of its events.
     pub(crate) fn insert_entries(&self, inserts: &[Insert]) {
         /// Entries inserted under one lock, for which a lookup may have to wait.
         const CHUNK: usize = 128;
@@ -155,7 +156,7 @@ impl LogCore {
         Ok(())
     }
 
-    /// Everything in the group is durable: redo goes to the state, the rest of the callers are done.
+    /// Completes a durable group: redo goes to the state, and callers without redo are done.
     fn complete(
         &self,
         committer: &mut JournalCommitter,
@@ -212,8 +213,8 @@ impl LogCore {
         fail_all(group, |_| AppendError::UnknownOutcome { reason: reason.clone() })
     }
 
-    /// Leaves a frame behind that says how far acknowledged data reaches, so that damage to the last frames is not
-    /// taken for a torn tail. Not synced: it matters only where the page cache survived.
+    /// Writes a frame that holds only the durable mark, so that recovery does not take damage to the last
+    /// frames for a torn tail. It is not synced: it matters only if the page cache survives.
     pub(crate) fn write_mark(&self) {
         let mut committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
@@ -246,7 +247,7 @@ impl StateJob {
     }
 }
 
-/// Tells every caller, also after one of them panicked; the panic goes on when all are told.
+/// Calls every completion. If one panics, the others are still called; then the panic continues.
 pub(crate) fn complete_all(done: Vec<(Completion, Result<LogReceipt, AppendError>)>) {
     let mut panicked = None;
     for (done, result) in done {

@@ -1,19 +1,19 @@
-//! Rewrites the sealed segments of compacted topics so that only the latest event of each key is left.
+//! Compaction: rewrites the sealed segments of compacted topics, so that only the latest event of each key is
+//! left.
 
 use std::io;
 use std::sync::Arc;
 
-use crate::checkpoint::run_io;
 use crate::core::LogCore;
 use crate::disk::DiskFile;
 use crate::error::{LogReadError, MaintenanceError};
 use crate::file_io::write_all_at;
 use crate::files::SegmentPart;
-use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
-use crate::lookup::run_error;
+use crate::index::{DIR as INDEX_DIR, GhostEntry, IndexRun};
 use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::record::RecordView;
+use crate::runs::{run_error, run_io, run_item};
 use crate::segment::{DIR, HEADER_BYTES, SAMPLE_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 use crate::topic::{Segment, Topic};
 
@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 1024 * 1024;
 const GHOSTS_PER_RUN: usize = 256 * 1024;
 
 impl LogCore {
-    /// Compacts every topic that has gathered enough new segments.
+    /// Compacts every topic that has enough new segments.
     pub(crate) fn compact_topics(&self) -> Result<(), MaintenanceError> {
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         for topic in topics {
@@ -39,8 +39,8 @@ impl LogCore {
     fn compact(&self, topic: &Topic) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         let _one_at_a_time = lock(&self.merging);
-        // Noted only now: another thread may have compacted since the look, and a rewrite of what was there before would
-        // take the names of its segments.
+        // Read again under the lock: another thread may have compacted meanwhile, and a rewrite of the old
+        // segments would take the names of its segments.
         let inputs = &sealed_segments(topic, self.hold_of(topic));
         if !worth_compacting(topic, inputs) {
             return Ok(());
@@ -74,14 +74,14 @@ impl LogCore {
         topic: &Topic,
         inputs: &[SegmentMeta],
         outputs: Vec<SegmentMeta>,
-        ghosts: Vec<Arc<Run>>,
+        ghosts: Vec<Arc<IndexRun>>,
     ) -> Result<(), MaintenanceError> {
         let upkeep = lock(&self.upkeep);
         let undisturbed = !upkeep.has_pending() && self.poison.reason().is_none();
         let still_there =
             sealed_segments(topic, self.hold_of(topic)).iter().filter(|meta| inputs.contains(meta)).count();
         if still_there != inputs.len() || !undisturbed {
-            // Retention was faster, or a checkpoint has noted the old segments and is not finished.
+            // Retention has removed a segment, or an unfinished checkpoint has noted the old segments.
             outputs.iter().for_each(|meta| self.remove_segment(meta, false));
             self.discard_runs(&ghosts);
             return Ok(());
@@ -93,7 +93,7 @@ impl LogCore {
         let written = manifest.append_edit(|edit| {
             edit.dropped_segments = inputs.iter().map(|meta| meta.id).collect();
             edit.segments.clone_from(&outputs);
-            edit.runs = ghosts.iter().map(|run| crate::checkpoint::run_item(run.meta())).collect();
+            edit.runs = ghosts.iter().map(|run| run_item(run.meta())).collect();
         });
         written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
         self.index.install(ghosts, &[], false);
@@ -110,7 +110,7 @@ impl LogCore {
         Ok(())
     }
 
-    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<Run>]) -> io::Result<()> {
+    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<IndexRun>]) -> io::Result<()> {
         for meta in outputs {
             self.files.get(meta.id, SegmentPart::Records)?.sync()?;
             if meta.samples > 0 {
@@ -125,7 +125,7 @@ impl LogCore {
     }
 }
 
-/// Segments that no longer change, on disk as the manifest has them, and that nobody has still to read.
+/// Segments that no longer change, are on disk as in the manifest, and are not held.
 fn sealed_segments(topic: &Topic, hold: Option<u64>) -> Vec<SegmentMeta> {
     let state = topic.state();
     if !state.policy.compacted || topic.is_deleted() {
@@ -151,7 +151,7 @@ enum RewriteError {
     Io(io::Error),
 }
 
-/// Writes survivors into new segments that cover the same offsets.
+/// Writes the surviving records into new segments that cover the same offsets.
 struct Rewriter<'a> {
     core: &'a LogCore,
     topic: &'a Topic,
@@ -160,7 +160,7 @@ struct Rewriter<'a> {
     done: Vec<SegmentMeta>,
     current: Option<SegmentOutput>,
     ghosts: Vec<GhostEntry>,
-    ghost_runs: Vec<Arc<Run>>,
+    ghost_runs: Vec<Arc<IndexRun>>,
     ghosts_appended: i64,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Rewriter<'a> {
         if output.buffer.len() >= BUFFER_BYTES { output.flush() } else { Ok(()) }
     }
 
-    /// The event goes, its id is remembered for the dedupe window.
+    /// Leaves an event out; its id stays as a ghost for the dedupe window.
     fn bury(&mut self, view: &RecordView<'_>, meta: &SegmentMeta) -> io::Result<()> {
         let window = self.topic.state().policy.dedupe_window_ms as i64;
         if self.now.saturating_sub(meta.last_append) >= window {
@@ -302,7 +302,7 @@ impl<'a> Rewriter<'a> {
         self.flush_ghosts()
     }
 
-    /// No manifest names what was written, and none will.
+    /// Removes the files that were written: no manifest names them.
     fn abandon(self) {
         let current = self.current.map(|output| output.meta);
         for meta in self.done.iter().chain(&current) {

@@ -1,4 +1,4 @@
-//! Reads one record where the index says it is.
+//! The read of one record at the position that the index names.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use crate::record::{self, BadRecord, Record};
 use crate::topic::{Topic, TopicState};
 
 impl LogCore {
-    /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
-    /// below the earliest offset, so callers decide what may be shown.
+    /// Reads the record at `offset`, which the index has at position `pos`; `None` if it is not kept. Also
+    /// reads beyond the durable end and below the earliest offset, so callers decide what to show.
     pub(crate) fn record_at(
         &self,
         topic: &Topic,
@@ -32,7 +32,8 @@ impl LogCore {
                 }
             };
             match self.files.get(place.meta.id, SegmentPart::Records) {
-                // Removed or rewritten since the look above, so the next look ends; or lost, which is an error.
+                // The file was removed or rewritten since the look above, and the next look finds its
+                // successor; or it is lost, which is an error.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.vanished(topic, &place, offset)?
                 }
@@ -51,7 +52,7 @@ impl LogCore {
         pos: u32,
     ) -> Result<Option<Record>, LogReadError> {
         const GUESS_BYTES: usize = 1024;
-        // Named only when it is needed: this runs for every event of a key's history.
+        // The path is built only on failure: this runs for every event of a key's history.
         let failed = |error| read_io("read", &place.meta.id.path())(error);
         let mut bytes = file.read_vec_at(u64::from(pos), GUESS_BYTES).map_err(failed)?;
         if let Err(BadRecord::Short(len)) = record::parse(&bytes)
@@ -65,7 +66,7 @@ impl LogCore {
         {
             return Ok(Some(view.to_record(&bytes)));
         }
-        // Compaction moved it, or it is damaged: look for it in order.
+        // Compaction moved the record, or it is damaged: scan the segment for it.
         self.record_by_scan(topic, place, offset)
     }
 
@@ -84,7 +85,8 @@ impl LogCore {
 }
 
 impl TopicState {
-    /// The segment file that would hold `offset`, also one that retention has taken out and not removed yet.
+    /// The segment file that would hold `offset`, also if retention has dropped the segment and its file is
+    /// still there.
     fn file_place(&self, offset: u64) -> Option<FilePlace> {
         let samples = Vec::new();
         let kept = self.segment_index(offset).and_then(|index| self.segments.get(index));

@@ -1,4 +1,4 @@
-//! A bounded set of open segment files.
+//! The bounded set of open segment files.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::poison::lock;
 use crate::segment::SegmentId;
 
-/// Which file of a segment.
+/// The two files of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum SegmentPart {
     Records,
@@ -17,7 +17,7 @@ pub(crate) enum SegmentPart {
 
 type FileKey = (SegmentId, SegmentPart);
 
-/// Least recently used files are closed when there are too many.
+/// Open segment files; the least recently used are closed when there are too many.
 #[derive(Debug)]
 pub(crate) struct Files {
     disk: Arc<dyn Disk>,
@@ -36,7 +36,7 @@ impl Files {
         Files { disk, most: most.max(8), open: Mutex::default() }
     }
 
-    /// An existing file.
+    /// Opens an existing file, or returns it if it is open.
     pub(crate) fn get(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(file) = self.cached((id, part)) {
             return Ok(file);
@@ -46,7 +46,7 @@ impl Files {
         Ok(file)
     }
 
-    /// A new, empty file; a left-over of the same name is emptied.
+    /// Creates an empty file; a leftover of the same name is emptied.
     pub(crate) fn create(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         let path = path(id, part);
         let file = match self.disk.create(&path) {
@@ -82,7 +82,7 @@ impl Files {
         let now = open.clock;
         open.files.insert(key, (file, now));
         if open.files.len() > self.most {
-            // Closing an eighth at a time keeps the search for the oldest off the common path.
+            // An eighth is closed at a time, so that most inserts need not search for the oldest.
             let mut ages: Vec<u64> = open.files.values().map(|(_, used)| *used).collect();
             let drop_count = (self.most / 8).max(1);
             let (_, limit, _) = ages.select_nth_unstable(drop_count);

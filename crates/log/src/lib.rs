@@ -1,8 +1,10 @@
-//! The event log engine: one journal, per-topic segments, shared indexes. Synchronous; all I/O through `Disk`.
+//! The event log engine: one journal, per-topic segments, shared indexes. Synchronous; all I/O through
+//! `Disk`.
 //!
-//! A batch goes `batch` -> `sequencer` (with `checks`) -> `commit` -> `journal`; what is durable goes `apply` -> segment
-//! files; `checkpoint` makes that durable too; `recovery` puts it all together again. Readers use `read` and `lookup`.
-//! `docs/disk-format.md` draws the bytes and names the invariants.
+//! A batch goes `batch` -> `sequencer` (with `checks`) -> `commit` -> `journal`. Durable records go through
+//! `apply` to segment files; `checkpoint` makes these durable too; `recovery` opens a directory after a stop
+//! or a crash. Readers use `read` and `lookup`. `docs/disk-format.md` draws the bytes and names the
+//! invariants.
 
 mod apply;
 mod batch;
@@ -23,7 +25,6 @@ mod journal;
 mod log;
 mod lookup;
 mod manifest;
-mod merge;
 mod options;
 pub mod planted;
 mod poison;
@@ -35,6 +36,7 @@ mod record;
 mod recovery;
 mod redo;
 mod retention;
+mod runs;
 mod samples;
 mod segment;
 mod sequencer;

@@ -22,41 +22,41 @@ use crate::threads::Threads;
 use crate::topic::Topic;
 use crate::verify::{LogVerifyReport, verify};
 
-/// What a log is opened with.
+/// The arguments of [`Log::open`].
 pub struct OpenArgs {
     /// The data directory.
     pub disk: Arc<dyn Disk>,
-    /// Tells the time.
+    /// The clock that the log reads.
     pub clock: Arc<dyn Clock>,
-    /// Gets the redo of batches.
+    /// The state engine that takes the redo of batches.
     pub state: Arc<dyn StateSink>,
-    /// Hears of durable ends.
+    /// The observer that is told when durable ends move.
     pub observer: Arc<dyn Observer>,
     /// Sizes and bounds.
     pub options: LogOptions,
 }
 
-/// An open log. Clones share it; the last one to go stops its threads without a final checkpoint.
+/// An open log. Clones share it. Dropping the last clone stops its threads without a final checkpoint.
 #[derive(Clone)]
 pub struct Log(Arc<Handle>);
 
 struct Handle {
     core: Arc<LogCore>,
     threads: Mutex<Option<Threads>>,
-    /// Held as long as anything may write.
+    /// The directory's lock, held as long as any thread may write.
     _lock: Box<dyn Send + Sync>,
 }
 
-/// How the log is.
+/// The health and the figures of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHealth {
     /// Why the writer stopped, if it did.
     pub poisoned: Option<String>,
     /// Whether publishing is refused for lack of space.
     pub full: bool,
-    /// Damage met so far.
+    /// The damage found so far.
     pub damage: Vec<LogDamage>,
-    /// Batches of journal writes synced since the open.
+    /// Syncs of the journal since the open.
     pub syncs: u64,
     /// Checkpoints taken since the open.
     pub checkpoints: u64,
@@ -66,7 +66,7 @@ pub struct LogHealth {
     pub runs: usize,
     /// Events in index runs now.
     pub indexed: u64,
-    /// Bytes of events that are not in segments yet.
+    /// Bytes of events that are in tails and not in segments yet.
     pub tail_bytes: u64,
     /// Bytes in journal files that are not free.
     pub journal_bytes: u64,
@@ -133,8 +133,8 @@ impl Log {
         all.into_iter().filter(Topic::is_created).collect()
     }
 
-    /// Hands a batch over. An error means that nothing happened and `done` is not called; otherwise `done` is called once
-    /// the batch is durable (or written, for `Os`). Waits while too much is queued.
+    /// Hands a batch over. After an error nothing has happened and `done` is not called; otherwise `done` is
+    /// called once, when the batch is durable (or written, for `Os`). Waits while too many bytes are queued.
     pub fn submit(
         &self,
         batch: &LogBatch,
@@ -146,19 +146,19 @@ impl Log {
         Ok(())
     }
 
-    /// Hands several batches over, in their order and each on its own, cheaper than one by one. Every `done` is called,
-    /// also for batches that are refused.
+    /// Hands several batches over in order, cheaper than one by one. Each batch stands alone. Every `done` is
+    /// called, also for refused batches.
     pub fn submit_all(&self, submissions: Vec<LogSubmission>) {
         self.core().submit_all(submissions);
         self.drive();
     }
 
-    /// Without threads, whoever submits does the work.
+    /// Does the work of the log's threads on the caller's thread, if the log has no threads.
     fn drive(&self) {
         if !self.core().options.threads {
             self.core().pump(false);
             self.core().write_mark();
-            // What fails here has poisoned the log or is tried again.
+            // A failure here has poisoned the log or is tried again.
             let _ = self.core().keep_up();
         }
     }
@@ -186,17 +186,18 @@ impl Log {
         self.core().read(topic, from, limit)
     }
 
-    /// The event with this id.
+    /// Finds the event with this id.
     pub fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, LogReadError> {
         self.core().find_id(topic, id)
     }
 
-    /// The key's latest event; it may be a tombstone.
+    /// Finds the key's latest event; it may be a tombstone.
     pub fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, LogReadError> {
         self.core().latest_by_key(topic, key)
     }
 
-    /// The key's events with offsets in the range, oldest first; of too many, the newest.
+    /// Finds the key's events with offsets in the range, oldest first. Beyond `limit`, only the newest are
+    /// returned.
     pub fn key_history(
         &self,
         topic: &Topic,
@@ -207,17 +208,17 @@ impl Log {
         self.core().key_history(topic, key, range, limit)
     }
 
-    /// The lowest offset whose event has at least this `ts`.
+    /// Finds the lowest offset whose event has at least this `ts`.
     pub fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, LogReadError> {
         self.core().offset_at(topic, ts)
     }
 
-    /// Says what the topic keeps, until the log is closed.
+    /// Sets what the topic keeps, until the log is closed.
     pub fn set_policy(&self, topic: &Topic, policy: TopicPolicy) {
         topic.set_policy(policy);
     }
 
-    /// Who still needs which events: retention leaves those alone, until less than the reserve is free.
+    /// The holds on events. Retention keeps held events while more than the reserve is free.
     pub fn holds(&self) -> &Holds {
         &self.core().holds
     }
@@ -227,9 +228,10 @@ impl Log {
         self.core().checkpoint()
     }
 
-    /// Removes what policies no longer keep, merges index runs and compacts topics, until nothing is left to do.
+    /// Removes events that policies no longer keep, merges index runs and compacts topics, until nothing is
+    /// left to do.
     pub fn maintain(&self) -> Result<(), MaintenanceError> {
-        // Who asks for this has said who holds what.
+        // A caller of this method has set all holds before.
         self.core().holds.settle();
         self.core().look_at_space();
         if self.core().mark_expired() {
@@ -239,18 +241,19 @@ impl Log {
         self.core().compact_topics()
     }
 
-    /// Syncs what was acknowledged as `os`.
+    /// Syncs the batches that were acknowledged as `os`.
     pub fn sync(&self) -> Result<(), AppendError> {
         self.core().pump(true);
         self.core().poison.check()
     }
 
-    /// Reads and checks every byte that is on disk. `progress` is told bytes done and bytes in all.
+    /// Reads and checks every byte that is on disk. `progress` is called with the bytes done and the bytes in
+    /// all.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> LogVerifyReport {
         verify(self.core(), progress)
     }
 
-    /// How the log is. Does not wait for a write or a sync that is under way.
+    /// The health of the log. Does not wait for a write or a sync that is under way.
     pub fn health(&self) -> LogHealth {
         let core = self.core();
         LogHealth {

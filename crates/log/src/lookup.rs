@@ -1,4 +1,4 @@
-//! Finds events by id, key and time without scanning the topic.
+//! Lookups: events by id, key and time, without a scan of the topic.
 
 use std::ops::{ControlFlow, Range};
 
@@ -6,10 +6,11 @@ use promethean_model::EventId;
 
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
-use crate::error::{LogDamage, LogReadError};
-use crate::index::{EntryKind, RunError};
+use crate::error::LogReadError;
+use crate::index::{EntryKind, IndexRunError};
 use crate::read::{FilePlace, ReadLimit};
 use crate::record::Record;
+use crate::runs::run_error;
 use crate::samples::start_at;
 use crate::topic::Topic;
 
@@ -38,7 +39,7 @@ impl LogCore {
         self.newest_of_key(topic, key, key_hash(key), topic.end())
     }
 
-    /// Offset of the key's latest event below `end`, durable or not.
+    /// Finds the offset of the key's latest event below `end`, durable or not.
     pub(crate) fn latest_offset_of_key(
         &self,
         topic: &Topic,
@@ -59,14 +60,15 @@ impl LogCore {
         self.with_index(|core| core.search_newest(topic, key, hash, end))?
     }
 
-    /// The key's latest record below `end`. Does not rebuild a damaged index, so it can be used while that is locked.
+    /// Finds the key's latest record below `end`. Does not rebuild a damaged index, so it can be called while
+    /// `merging` is locked.
     pub(crate) fn search_newest(
         &self,
         topic: &Topic,
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Result<Option<Record>, LogReadError>, RunError> {
+    ) -> Result<Result<Option<Record>, LogReadError>, IndexRunError> {
         let earliest = topic.state().earliest;
         let mut found = Ok(None);
         self.index.newest_first(EntryKind::Key, topic.id(), hash, &mut |offset, pos| {
@@ -86,7 +88,7 @@ impl LogCore {
         Ok(found)
     }
 
-    /// The key's events with offsets in `range`, the newest `limit` of them, oldest first.
+    /// Finds the key's events with offsets in `range`: the newest `limit` of them, oldest first.
     pub(crate) fn key_history(
         &self,
         topic: &Topic,
@@ -122,7 +124,7 @@ impl LogCore {
         Ok(history)
     }
 
-    /// The lowest durable offset whose event has a `ts` of at least this.
+    /// Finds the lowest durable offset whose event has at least this `ts`.
     pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let places: Vec<FilePlace> = {
@@ -169,35 +171,19 @@ impl LogCore {
         Ok(None)
     }
 
-    /// Runs a lookup; if a run turns out damaged, replaces it and tries again, for as many runs as there are.
+    /// Runs a lookup. If it finds a damaged run, the run is replaced and the lookup tried again, at most once
+    /// per run.
     pub(crate) fn with_index<T>(
         &self,
-        mut look: impl FnMut(&LogCore) -> Result<T, RunError>,
+        mut look: impl FnMut(&LogCore) -> Result<T, IndexRunError>,
     ) -> Result<T, LogReadError> {
         for _ in 0..=self.index.runs().all().count() {
             match look(self) {
                 Ok(found) => return Ok(found),
-                Err(RunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
+                Err(IndexRunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
                 Err(error) => return Err(run_error(error)),
             }
         }
         look(self).map_err(run_error)
-    }
-}
-
-pub(crate) fn run_error(error: RunError) -> LogReadError {
-    match error {
-        RunError::Io { file, source } => {
-            LogReadError::Io { action: "read", file, message: source.to_string() }
-        }
-        RunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
-            topic: None,
-            file,
-            from_byte,
-            to_byte,
-            from_offset: 0,
-            to_offset: 0,
-            what,
-        }),
     }
 }

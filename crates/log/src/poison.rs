@@ -1,5 +1,5 @@
-//! Poison of the log: after a failed sync nothing is written again, because the page cache may have dropped the bytes
-//! that it could not write.
+//! Poison of the log: after a failed sync nothing is written again, because the page cache may have dropped
+//! the bytes that it could not write.
 
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
@@ -29,8 +29,8 @@ impl Poison {
     }
 }
 
-/// Takes a lock, also after a panic of its holder: a thread that panics poisons the log itself, so the poison of the
-/// lock says nothing more.
+/// Takes a lock, also after a panic of its holder: a thread that panics poisons the log itself, so the poison
+/// of the lock says nothing more.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().ignore_poison()
 }

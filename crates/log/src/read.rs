@@ -1,4 +1,4 @@
-//! Reads records of a topic in offset order, from memory or from segment files.
+//! Reads of a topic's records in offset order, from memory or from segment files.
 
 use std::io;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::samples::start_at;
 use crate::segment::{HEADER_BYTES, Sample, SegmentMeta};
 use crate::topic::{Chunk, Topic};
 
-/// Least and most that is read from a file at once.
+/// The least and the most bytes that are read from a file at once.
 const WINDOW_MIN: usize = 8 * 1024;
 const WINDOW_MAX: usize = 1024 * 1024;
-/// What an event is taken to need before one was seen; more is read if they need more.
+/// The assumed size of an event before the first was read; larger events are read with another call.
 const EVENT_BYTES_GUESS: usize = 512;
 
-/// How much a read may return; at least one event is returned if there is one.
+/// The most that a read returns. At least one event is returned if there is one.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadLimit {
-    /// Most events.
+    /// The most events.
     pub events: usize,
-    /// Bytes of records after which no more are added.
+    /// No record is added after this many bytes.
     pub bytes: usize,
 }
 
@@ -32,9 +32,9 @@ pub struct ReadLimit {
 pub struct RecordPage {
     bytes: Vec<u8>,
     spans: Vec<(usize, usize)>,
-    /// Where to read on.
+    /// The offset from which to read on.
     pub next: u64,
-    /// Where the first record lies in its segment, if it was read from one.
+    /// The position of the first record in its segment, if it was read from one.
     first_pos: u64,
 }
 
@@ -51,7 +51,7 @@ impl RecordPage {
         })
     }
 
-    /// An empty page that starts at an offset.
+    /// Makes an empty page that starts at an offset.
     pub(crate) fn at(next: u64) -> RecordPage {
         RecordPage { next, ..RecordPage::default() }
     }
@@ -65,16 +65,16 @@ impl RecordPage {
         self.spans.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 }
 
-/// Where the next records are.
+/// The place of the next records.
 enum ReadPlace {
     Nowhere,
-    /// No record is kept in between.
+    /// No record is kept below this offset.
     Hole(u64),
     Memory(Arc<Chunk>),
     File(FilePlace),
@@ -141,7 +141,8 @@ impl LogCore {
         Ok(ReadPlace::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
     }
 
-    /// Records of one segment that is complete on disk, whatever the topic says of it now.
+    /// Reads records of one segment that is complete on disk, also if the topic has dropped or replaced it
+    /// meanwhile.
     pub(crate) fn read_segment(
         &self,
         topic: &Topic,
@@ -155,7 +156,8 @@ impl LogCore {
         Ok(page)
     }
 
-    /// Adds records of one segment file from `page.next` on. Reaching the end of the file moves `page.next` behind it.
+    /// Adds records of one segment file from `page.next` on. At the end of the file `page.next` moves to the
+    /// segment's end.
     pub(crate) fn scan_file(
         &self,
         topic: &Topic,
@@ -178,7 +180,7 @@ impl LogCore {
         while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
             let left = (place.applied - scan.pos) as usize;
             let room = limit.bytes.saturating_sub(page.bytes.len());
-            // A window rarely ends with a record; what is missing to a full page is not worth another one.
+            // A window rarely ends exactly with a record; a small rest of a page is not worth another read.
             if room < WINDOW_MIN && !page.is_empty() {
                 break;
             }
@@ -207,7 +209,8 @@ impl LogCore {
         Ok(())
     }
 
-    /// Records before the damage are returned first; the next read reports it.
+    /// Notes damage. It is an error only if the page is empty: records before the damage are returned first,
+    /// and the next read reports it.
     fn damaged_unless_some(
         &self,
         topic: &Topic,
@@ -224,13 +227,14 @@ impl LogCore {
         if page.is_empty() { Err(LogReadError::CorruptRange(damage)) } else { Ok(()) }
     }
 
-    /// A segment file that is not there: removed by retention or compaction just now, or lost.
+    /// Handles a missing segment file: retention or compaction removed it just now, or it is lost, which is
+    /// an error.
     pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), LogReadError> {
         let mut state = topic.state();
         if state.segment_by_id(place.meta.id).is_none()
             && !state.leaving.iter().any(|meta| meta.id == place.meta.id)
         {
-            // The next look finds what took its place.
+            // The next look finds the segment that replaced it.
             return Ok(());
         }
         drop(state);
@@ -296,7 +300,7 @@ impl RecordPage {
     }
 }
 
-/// Which records of a window are wanted.
+/// The bounds of the records to take from a window.
 #[derive(Clone, Copy)]
 struct WindowBounds {
     from: u64,
@@ -304,16 +308,17 @@ struct WindowBounds {
     limit: ReadLimit,
 }
 
-/// Walks through a segment file.
+/// A walk through a segment file.
 struct SegmentScan {
     pos: u64,
-    /// The next record's offset; in a compacted segment it may be higher.
+    /// The lowest offset that the next record can have; in a compacted segment its offset may be higher.
     expected: u64,
     compacted: bool,
 }
 
 impl SegmentScan {
-    /// Takes the whole records of a window and says how many bytes they have. The window becomes the page's buffer.
+    /// Takes the whole records of a window into the page. Returns how many bytes they have. The window
+    /// becomes the page's buffer.
     fn take_window(
         &mut self,
         topic: u32,
@@ -332,7 +337,7 @@ impl SegmentScan {
                 }
                 Ok(view) => {
                     if view.offset >= bounds.end {
-                        // A compacted segment may have nothing left below the end.
+                        // A compacted segment may have no record left below the end.
                         page.next = bounds.end;
                         break;
                     }
@@ -351,7 +356,8 @@ impl SegmentScan {
                     self.pos += view.len as u64;
                 }
                 Err(BadRecord::Short(_)) => break,
-                // Its header tells where the next one is; whoever reads from behind it knows of it.
+                // A damaged body below `from` is skipped: the header tells where the next record is, and the
+                // reader has been told of the damage.
                 Err(BadRecord::Body { len }) if record::offset_of(rest) < bounds.from => {
                     self.expected = record::offset_of(rest) + 1;
                     at += len;
@@ -374,7 +380,7 @@ impl SegmentScan {
         match result {
             Ok(()) if at == 0 && stopped => Ok(1),
             Ok(()) => Ok(at),
-            // What was found before the damage counts; it is met again at the start of the next window.
+            // Records before the damage count; the next window starts at the damage and reports it.
             Err(_) if at > 0 => Ok(at),
             Err(bad) => Err(bad),
         }
@@ -385,7 +391,7 @@ impl SegmentScan {
     }
 }
 
-/// Where the first record of a segment is.
+/// The position and the offset of a segment's first record.
 pub(crate) fn segment_start(meta: &SegmentMeta) -> (u64, u64) {
     (HEADER_BYTES, meta.id.base)
 }

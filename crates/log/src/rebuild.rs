@@ -1,30 +1,30 @@
-//! Rebuilds the index from the segments: runs are derived data.
+//! The rebuild of the index from the segments: runs are derived data.
 
 use std::sync::Arc;
 
 use crate::batch::{id_hash, key_hash};
-use crate::checkpoint::run_item;
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError, MaintenanceError};
-use crate::index::{DIR, EntryKind, Insert, MemTable, Run, run_path};
-use crate::lookup::run_error;
+use crate::index::{DIR, EntryKind, IndexRun, Insert, MemTable, run_path};
 use crate::poison::lock;
 use crate::read::ReadLimit;
+use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 
-/// Events in one rebuilt run, unless there are too few ages for so small ones.
+/// The events of one rebuilt run; more if there are too few ages for runs of this size.
 const EVENTS_PER_RUN: u64 = 1_000_000;
 
 impl LogCore {
-    /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
+    /// Replaces all id and key runs by new ones, unless the damaged run was replaced already.
     pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), LogReadError> {
         let _one_at_a_time = lock(&self.merging);
         let runs = self.index.runs();
         let found = runs.all().find(|run| run_path(run.meta().number) == damaged).map(|run| *run.meta());
         match found {
             None => Ok(()),
-            // Ghosts cannot be made again: their events are gone. A repeated id is then taken for a new one.
+            // Ghosts cannot be rebuilt, because their events are removed. A repeated id then counts as a new
+            // one.
             Some(meta) if meta.kind == EntryKind::Ghost => {
                 self.note_damage(&LogDamage {
                     topic: None,
@@ -41,10 +41,11 @@ impl LogCore {
         }
     }
 
-    /// Reads every segment as far as it is written. What is not is in memory. `unusable` runs are named by the manifest
-    /// and could not be opened.
+    /// Builds all id and key runs again. Reads every segment as far as it is written; the entries of later
+    /// records are in memory. `unusable` are runs that the manifest names and that could not be opened.
     ///
-    /// Checkpoints go on meanwhile: what they add has higher ages and stays. Merges and compactions do not.
+    /// Checkpoints continue meanwhile: the runs they add have higher ages and stay. Merges and compactions
+    /// wait.
     pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), LogReadError> {
         let plan = self.plan_rebuild(unusable);
         let per_run = plan.events_per_run();
@@ -58,8 +59,9 @@ impl LogCore {
         self.swap_runs(builder.runs, &plan.replaced).map_err(unwritable)
     }
 
-    /// With the upkeep held no checkpoint is between memory and runs: each written event is in the segments noted here, and
-    /// each other one in a memory table whose age is not below `ages_end`.
+    /// Notes the segments to read and the runs to replace. While `upkeep` is held no checkpoint is between
+    /// memory and runs: each written event is in the segments noted here, and each other event is in a memory
+    /// table with an age of at least `ages_end`.
     fn plan_rebuild(&self, unusable: &[u64]) -> RebuildPlan {
         let _no_checkpoint = lock(&self.upkeep);
         let ages_end = self.index.first_memory_age();
@@ -76,23 +78,10 @@ impl LogCore {
         RebuildPlan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
     }
 
-    fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
+    fn swap_runs(&self, runs: Vec<Arc<IndexRun>>, removed: &[u64]) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
-        let mut manifest = lock(&self.manifest);
-        manifest.next_run = self.index.next_number();
-        let written = manifest.append_edit(|edit| {
-            edit.dropped_runs = removed.to_vec();
-            edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
-        });
-        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(runs, removed, false);
-        drop(manifest);
-        for number in removed {
-            // Left for the next open if it cannot be removed now: no manifest names it.
-            let _ = self.disk.remove(&run_path(*number));
-        }
-        Ok(())
+        self.install_runs(runs, removed)
     }
 }
 
@@ -103,17 +92,17 @@ fn unwritable(error: MaintenanceError) -> LogReadError {
     }
 }
 
-/// What a rebuild reads and replaces.
+/// The segments that a rebuild reads, and the runs that it replaces.
 struct RebuildPlan {
     replaced: Vec<u64>,
     segments: Vec<(Topic, SegmentMeta)>,
-    /// First age that is not free for rebuilt runs.
+    /// The first age that rebuilt runs may not use.
     ages_end: u64,
 }
 
 impl RebuildPlan {
-    /// Each run needs an age below those of memory. The events came through as many tables as there are ages, so a run is
-    /// never larger than a table was.
+    /// The events of each run. Each run needs an age below those of memory. The events came through as many
+    /// tables as there are ages, so a run need not be larger than a table was.
     fn events_per_run(&self) -> u64 {
         let events: u64 = self.segments.iter().map(|(_, meta)| meta.records).sum();
         (events / self.ages_end.saturating_sub(1).max(1) + 1).max(EVENTS_PER_RUN)
@@ -125,7 +114,7 @@ struct RunBuilder<'a> {
     table: MemTable,
     age: u64,
     per_run: u64,
-    runs: Vec<Arc<Run>>,
+    runs: Vec<Arc<IndexRun>>,
 }
 
 impl RunBuilder<'_> {
@@ -135,7 +124,7 @@ impl RunBuilder<'_> {
         while next < meta.end {
             let page = match self.core.read_segment(topic, meta, next, limit) {
                 Ok(page) => page,
-                // Damaged events cannot be found by id or key; reading them reports the damage.
+                // Damaged events get no entries; reading them reports the damage.
                 Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
@@ -190,7 +179,7 @@ mod tests {
         for (ages_end, records) in [(2, 9_000_000), (3, 5_000_001), (4, 3), (5, 0), (1 << 32, 9_000_000)] {
             let meta = SegmentMeta { records, ..SegmentMeta::new(id, 0) };
             let plan = RebuildPlan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
-            // A run is closed once it has that many, and the last may have fewer.
+            // A run is closed once it has that many events; the last may have fewer.
             let runs = records / plan.events_per_run() + 1;
             assert!(runs < ages_end, "{runs} runs, ages below {ages_end}");
             assert!(plan.events_per_run() >= EVENTS_PER_RUN);

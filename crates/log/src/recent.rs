@@ -1,20 +1,20 @@
-//! Finds index entries that are sequenced and not in the index yet.
+//! Lookups of index entries that are sequenced and not in the index yet.
 //!
-//! Built by those who look, as far as they need it: sequencing an event nobody asks for costs nothing here, and looking
-//! does not scan the whole group again each time.
+//! Each lookup extends the map by the entries that came since the last one. So sequencing an event costs
+//! nothing here, and a lookup does not scan the whole group again.
 
 use std::collections::HashMap;
 
 use crate::index::{EntryKind, Insert};
 
-/// A map over a list of entries that only grows; `clear` it when the list is emptied.
+/// A map over a list of entries that only grows. Call `clear` when the list is emptied.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     ids: Chains,
     keys: Chains,
 }
 
-/// For each topic and hash the place of its newest entry, and for each entry the one before it.
+/// The index of the newest entry of each topic and hash, and for each entry the index of the one before it.
 #[derive(Debug, Default)]
 struct Chains {
     newest: HashMap<(u32, u64), usize>,
@@ -22,7 +22,7 @@ struct Chains {
 }
 
 impl Recent {
-    /// Entries under a hash, newest first.
+    /// Finds the entries under a hash, newest first.
     pub(crate) fn find<'a>(
         &'a mut self,
         entries: &'a [Insert],

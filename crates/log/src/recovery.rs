@@ -1,4 +1,4 @@
-//! Opens a data directory: manifest, segments, journal, state, in this order.
+//! Recovery: opens a data directory in the order manifest, segments, journal, state.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -22,7 +22,7 @@ use crate::poison::{Poison, lock};
 use crate::record;
 use crate::redo::Nameless;
 use crate::segment::{self, SegmentId};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::state::Redo;
 use crate::topic::{Segment, Topic, TopicState};
 
@@ -30,18 +30,18 @@ const FORMAT_PATH: &str = "FORMAT";
 const FORMAT: &str = "promethean-data 1";
 const FOLDERS: [&str; 4] = [journal::DIR, segment::DIR, index::DIR, "quarantine"];
 
-/// What opening found.
+/// What an open found and repaired.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Frames redone from the journal.
     pub frames: u64,
     /// Events redone from the journal.
     pub events: u64,
-    /// Bytes of an unacknowledged tail that were dropped.
+    /// Bytes of the torn tail, which was dropped.
     pub torn_bytes: u64,
     /// Damage that was found and did not stop the open.
     pub damage: Vec<LogDamage>,
-    /// Why the index was built anew from the segments, if it was.
+    /// Why the index was rebuilt from the segments, if it was.
     pub index_rebuilt: Option<String>,
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), LogOpenE
     Ok((core, report))
 }
 
-/// Opens the runs that are whole, and names those that must be replaced. Ghosts cannot be rebuilt: without them a
-/// repeated id of a removed event is taken for a new one.
+/// Opens the runs that are whole. Returns also the runs that must be replaced. Ghosts cannot be rebuilt:
+/// without them a repeated id of a removed event counts as a new one.
 fn open_index(
     disk: &Arc<dyn crate::disk::Disk>,
     snapshot: &ManifestSnapshot,
@@ -122,7 +122,8 @@ fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), LogOpenError
     }
     for folder in FOLDERS {
         disk.make_dir(folder).map_err(open_io("create", folder))?;
-        // A name that a killed process left may be in the page cache only; it must not be built on before it is durable.
+        // A name that a killed process left may be only in the page cache; it must be durable before anything
+        // relies on it.
         disk.sync_dir(folder).map_err(open_io("sync", folder))?;
     }
     disk.sync_dir("").map_err(open_io("sync", "."))
@@ -187,7 +188,7 @@ fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &Manif
             next_run: snapshot.next_run,
             next_topic: snapshot.next_topic,
         }),
-        sequencer: Mutex::new(Sequencer { next_lsn: lsn + 1, group_number: 1, ..Sequencer::default() }),
+        sequencer: Mutex::new(LogSequencer { next_lsn: lsn + 1, group_number: 1, ..LogSequencer::default() }),
         work: Condvar::new(),
         room: Condvar::new(),
         progress: Mutex::new(LogProgress::default()),
@@ -220,7 +221,7 @@ fn catalog_of(snapshot: &ManifestSnapshot) -> Catalog {
     for item in snapshot.topics.values() {
         let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
         let mut segments = segments.remove(&item.id).unwrap_or_default();
-        // Events behind a hole that was left for lost ones go to a new segment.
+        // After a hole that stands for lost events, new events go to a new segment.
         if let Some(last) = segments.last_mut() {
             last.sealed = last.meta.end != item.next_offset;
         }
@@ -237,7 +238,8 @@ fn catalog_of(snapshot: &ManifestSnapshot) -> Catalog {
 }
 
 impl LogCore {
-    /// Removes files that no manifest names: they belong to work that a crash interrupted and the journal repeats.
+    /// Removes files that the manifest does not name: a crash interrupted the work that wrote them, and the
+    /// journal repeats it.
     fn remove_leftovers(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let kept: HashSet<SegmentId> = snapshot.segments.values().map(|meta| meta.id).collect();
         let names = self.disk.list(segment::DIR).map_err(open_io("list", segment::DIR))?;
@@ -256,7 +258,7 @@ impl LogCore {
         Ok(())
     }
 
-    /// Cuts each topic's last segment to what the manifest knows of it.
+    /// Cuts each topic's last segment to the length in the manifest.
     fn cut_segments(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let mut last = HashMap::new();
         for meta in snapshot.segments.values() {
@@ -280,8 +282,8 @@ impl LogCore {
         Ok(())
     }
 
-    /// Makes room for what the journal repeats. As late as possible: should the journal turn out damaged, what had been
-    /// written to segments before the crash is still there.
+    /// Removes what the journal will repeat, once. It is called as late as possible: if the journal is
+    /// damaged, the records that were written to segments before the crash are still there.
     fn clear_once(&self, snapshot: &ManifestSnapshot, cleared: &mut bool) -> Result<(), LogOpenError> {
         if !std::mem::replace(cleared, true) {
             self.remove_leftovers(snapshot)?;
@@ -330,7 +332,8 @@ impl LogCore {
         self.start_writing(end.last_lsn, redo_lsn, end.found, redone_bytes)
     }
 
-    /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.
+    /// Reports accepted damage and skips offsets. Any topic may have lost events in the damaged frames:
+    /// offsets that they may have had are not used again.
     fn after_damage(&self, accepted: &[LogDamage], nameless: &Nameless) {
         accepted.iter().for_each(|damage| self.note_damage(damage));
         self.report_nameless(nameless);
@@ -348,7 +351,7 @@ impl LogCore {
         }
     }
 
-    /// New frames go to a new file, so that what a torn group left behind is never read again.
+    /// Starts a new journal file for new frames, so that the bytes of a torn group are never read again.
     fn start_writing(
         &self,
         last_lsn: u64,
@@ -366,8 +369,8 @@ impl LogCore {
         sequencer.redo_lsn = redo_lsn;
         drop(sequencer);
         *lock(&self.progress) = LogProgress { durable_lsn: last_lsn, state_lsn: redo_lsn };
-        // What was redone counts as if it were new, or processes that die young would make the journal, and the memory
-        // that its index needs, grow from one to the next.
+        // Redone bytes count like new ones. Otherwise the journal, and the memory of the index for it, would
+        // grow with every process that dies before its first checkpoint.
         self.journal_bytes.store(redone_bytes, Ordering::Relaxed);
         self.index_bytes.store(self.index.active_size().1 as u64, Ordering::Relaxed);
         self.raise(|flags| flags.upkeep = true);

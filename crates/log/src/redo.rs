@@ -1,4 +1,4 @@
-//! Puts what the journal holds back into topics, index and catalogue.
+//! The redo of journal frames into topics, index and catalogue.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::record;
 use crate::segment;
 use crate::topic::{RollRule, Topic, TopicState};
 
-/// Topics whose creation was in a damaged frame, and the offsets of their events that were found.
+/// Topics whose creation was in a damaged frame, with the offsets of their events in later frames.
 pub(crate) type Nameless = BTreeMap<u32, Range<u64>>;
 
 impl LogCore {
-    /// Puts a frame's events back where they were when the frame was new.
+    /// Puts a frame's events back into their topics, at the same offsets.
     pub(crate) fn redo_frame(
         &self,
         frame: &FrameView<'_>,
@@ -54,7 +54,8 @@ impl LogCore {
         if view.offset < state.next_offset && !planted::is(Bug::ReuseOffset) {
             return;
         }
-        // Only after accepted damage: what is missing in between is lost, and its offsets are not used again.
+        // This happens only after accepted damage: the events between are lost, and their offsets are not
+        // used again.
         if view.offset > state.next_offset {
             state.skip_to(view.offset);
         }
@@ -104,7 +105,8 @@ impl LogCore {
         Ok(())
     }
 
-    /// Events of a topic without a name cannot be served: they are lost too, and its number is not given to another topic.
+    /// Reports events of topics without a name as lost, because they cannot be served. The ids of such topics
+    /// are not used again.
     pub(crate) fn report_nameless(&self, nameless: &Nameless) {
         for (topic, offsets) in nameless {
             self.write_catalog(|catalog| catalog.next_id = catalog.next_id.max(topic + 1));
@@ -120,8 +122,8 @@ impl LogCore {
         }
     }
 
-    /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,
-    /// so a crash in the middle changes nothing.
+    /// Writes tails to segments, so that a long journal needs no more memory than a running log. Nothing here
+    /// is synced before the next checkpoint, so a crash in the middle changes nothing.
     pub(crate) fn write_tails(&self) -> Result<(), LogOpenError> {
         let mut upkeep = lock(&self.upkeep);
         self.apply_tails(&mut upkeep.unsynced).map_err(open_io("write", segment::DIR))

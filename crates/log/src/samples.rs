@@ -1,12 +1,12 @@
-//! Finds a place in a segment file from which to scan.
+//! The search for the position in a segment file from which to scan.
 
 use crate::core::LogCore;
 use crate::files::SegmentPart;
 use crate::read::{FilePlace, segment_start};
 use crate::segment::{SAMPLE_BYTES, Sample};
 
-/// Position and offset of the last sample for which `before` holds, or of the segment's first record. `before` must hold
-/// for a prefix of the samples. A sample that cannot be read only makes the scan longer.
+/// Finds position and offset of the last sample for which `before` holds, or of the segment's first record.
+/// `before` must hold for a prefix of the samples. A sample that cannot be read only makes the scan longer.
 pub(crate) fn start_at(core: &LogCore, place: &FilePlace, before: impl Fn(&Sample) -> bool) -> (u64, u64) {
     let written = |sample: &Sample| u64::from(sample.pos) < place.applied;
     let recent = place.samples.partition_point(|sample| before(sample) && written(sample));
@@ -17,7 +17,7 @@ pub(crate) fn start_at(core: &LogCore, place: &FilePlace, before: impl Fn(&Sampl
     sample.map_or_else(|| segment_start(&place.meta), |sample| (u64::from(sample.pos), sample.offset))
 }
 
-/// Position and offset of the first sample behind `pos` whose record can be read.
+/// Finds position and offset of the first sample after `pos` whose record can be read.
 pub(crate) fn first_sample_after(core: &LogCore, place: &FilePlace, pos: u64) -> Option<(u64, u64)> {
     let file = core.files.get(place.meta.id, SegmentPart::Records).ok()?;
     let in_file = (0..place.meta.samples).filter_map(|index| read_sample(core, place, index));

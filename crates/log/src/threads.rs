@@ -1,4 +1,4 @@
-//! The threads that drive a log. Each loop calls steps that also work without it.
+//! The threads of a log. Each loop calls steps that also work without threads.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,10 +14,10 @@ use crate::journal::writer::make_zeroed;
 use crate::poison::lock;
 use promethean_model::IgnorePoison;
 
-/// Groups whose redo waits for the state engine.
+/// The most groups whose redo waits for the state engine.
 const STATE_QUEUE: usize = 8;
 
-/// Running threads; `stop` joins them.
+/// The running threads; `stop` joins them.
 pub(crate) struct Threads(Vec<JoinHandle<()>>);
 
 impl Threads {
@@ -47,7 +47,7 @@ impl Threads {
         }
     }
 
-    /// Ends the loops after what is queued is done.
+    /// Ends the loops after the queued work is done.
     pub(crate) fn stop(self, core: &LogCore) {
         core.signals.stop.store(true, Ordering::Release);
         drop(lock(&core.sequencer));
@@ -58,9 +58,9 @@ impl Threads {
         // The state thread ends when its queue has no sender and is empty.
         lock(&core.committer).state_queue = None;
         let own = std::thread::current().id();
-        // A completion may drop the last handle on one of these threads, which cannot wait for itself.
+        // A completion may drop the last handle on one of these threads; a thread cannot join itself.
         for thread in self.0.into_iter().filter(|thread| thread.thread().id() != own) {
-            // A panic of the thread has poisoned the log already.
+            // If the thread panicked, it has poisoned the log.
             let _ = thread.join();
         }
     }
@@ -87,7 +87,7 @@ fn stopped(core: &LogCore) -> bool {
 fn write_loop(core: &LogCore) {
     while !stopped(core) {
         let waiting = wait_for_group(core);
-        // Nothing came for as long as an `os` batch may wait.
+        // Without frames, the interval of `os` batches has passed: sync them.
         core.pump(!waiting);
         if !waiting {
             continue;
@@ -99,7 +99,7 @@ fn write_loop(core: &LogCore) {
     }
 }
 
-/// Waits for frames, or until an `os` batch must be synced. Says whether there were frames.
+/// Waits for frames, or until an `os` batch must be synced. Returns whether there are frames.
 fn wait_for_group(core: &LogCore) -> bool {
     let unsynced = lock(&core.committer).has_unsynced();
     let mut sequencer = lock(&core.sequencer);
@@ -127,7 +127,8 @@ fn upkeep_loop(core: &LogCore) {
             return;
         }
         core.prepare_spare();
-        // Failures are remembered by the log: poison stops it, lack of space is tried again at the next tick.
+        // The log remembers failures: poison stops it, and work that lacked space is tried again at the next
+        // tick.
         let _ = core.keep_up();
         if !raised {
             core.look_at_space();
@@ -140,7 +141,7 @@ fn upkeep_loop(core: &LogCore) {
     }
 }
 
-/// Waits for a signal or the next tick. Says whether it was a signal.
+/// Waits for a signal or the next tick. Returns whether it was a signal.
 fn wait_for_upkeep(core: &LogCore) -> bool {
     let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
     let mut flags = lock(&core.signals.flags);
@@ -164,7 +165,7 @@ fn merge_loop(core: &LogCore) {
         drop(flags);
         while !stopped(core) && matches!(core.merge_runs(), Ok(true)) {}
         if !stopped(core) {
-            // As above: remembered by the log.
+            // The log remembers failures, as above.
             let _ = core.compact_topics();
         }
     }
@@ -186,7 +187,8 @@ impl LogCore {
             }
             committer.journal.reserve_number()
         };
-        // Without a spare the writer makes the file itself, and reports why if it cannot.
+        // On failure there is no spare: the writer then makes the file itself, and reports an error if it
+        // cannot.
         if make_zeroed(&*self.disk, number, self.options.journal_file_bytes).is_ok() {
             lock(&self.committer).journal.add_spare(number);
         }

@@ -1,34 +1,34 @@
-//! Reads everything that is on disk and compares it with its checksums and with each other.
+//! Verification: reads all segments and runs, and compares them with their checksums and with each other.
 
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError};
-use crate::index::RunError;
-use crate::lookup::run_error;
+use crate::index::IndexRunError;
 use crate::read::ReadLimit;
+use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogVerifyReport {
-    /// Topics looked at.
+    /// The number of topics.
     pub topics: u64,
-    /// Segments read.
+    /// The number of segments read.
     pub segments: u64,
-    /// Records whose checksums, topics and offsets fit.
+    /// The number of records whose checksums, topics and offsets fit.
     pub records: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes: u64,
-    /// Index runs read.
+    /// The number of index runs read.
     pub runs: u64,
-    /// What did not fit.
+    /// The damage.
     pub damage: Vec<LogDamage>,
-    /// Files that could not be read.
+    /// The errors of files that could not be read.
     pub errors: Vec<String>,
 }
 
 impl LogVerifyReport {
-    /// Whether everything fits.
+    /// Whether there is neither damage nor an error.
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty() && self.errors.is_empty()
     }
@@ -36,8 +36,8 @@ impl LogVerifyReport {
 
 /// Checks all segments and runs. Journal and manifest were checked when the log was opened.
 ///
-/// Holds no lock while it reads: what is written does not change, and what was removed or replaced meanwhile does not
-/// count.
+/// Holds no lock while it reads: written bytes do not change, and findings in files that were removed or
+/// replaced meanwhile are dropped.
 pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> LogVerifyReport {
     let mut report = LogVerifyReport::default();
     let mut topics: Vec<Topic> = core.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -63,7 +63,7 @@ pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> LogV
             continue;
         }
         match error {
-            RunError::Io { .. } => report.errors.push(error.to_string()),
+            IndexRunError::Io { .. } => report.errors.push(error.to_string()),
             damaged => {
                 if let LogReadError::CorruptRange(damage) = run_error(damaged) {
                     report.damage.push(damage);

@@ -1,4 +1,5 @@
-//! The words of the domain, shared by server and clients. No I/O beyond reading the clock and seeding ids, no async.
+//! The types of the domain, shared by server and clients. No I/O beyond reading the clock and seeding ids, no
+//! async.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -6,15 +7,15 @@
 //! | `id` | event ids and the mint that makes them |
 //! | `offset` | positions in a topic and ranges of them |
 //! | `event`, `stored_event` | the event as users see it, and as a store returns it |
-//! | `meta` | the part of an event that is neither key nor payload, with its bytes |
+//! | `meta` | the optional fields of an event beside its key, with their bytes |
 //! | `partition` | key to partition, partition to member |
 //! | `time` | the clock, lengths of time, and moments as people write them |
 //! | `durability` | what an acknowledgement promises |
-//! | `settings` | what can be set for a topic |
+//! | `settings` | the settings of a topic |
 //! | `wire` | the frames of the WebSocket protocol |
 //! | `limits` | every cap, and the checks of a publish against them |
 //! | `json` | one pass that checks JSON text and drops its insignificant whitespace |
-//! | `lock` | locks after a panic |
+//! | `lock` | taking locks after a panic |
 
 pub mod durability;
 pub mod event;

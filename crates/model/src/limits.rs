@@ -1,5 +1,5 @@
-//! Every cap, the configured ones, and the checks of a publish against them. Constants named `_DEFAULT` can be
-//! configured, through [`Limits`] or a setting.
+//! Every cap, the configured ones, and the checks of a publish against them. Constants named `_DEFAULT` can
+//! be configured, through [`Limits`] or a setting.
 
 use std::fmt;
 
@@ -38,18 +38,19 @@ pub const TOPICS_MAX_DEFAULT: usize = 100_000;
 
 /// Bytes of a key that no configuration may exceed: the log keeps a key's length in 16 bits.
 pub const KEY_BYTES_CEILING: usize = u16::MAX as usize;
-/// Bytes of a message that no configuration may exceed: the log keeps a record's length in 32 bits, and a journal
-/// frame holds a whole message.
+/// Bytes of a message that no configuration may exceed: the log keeps a record's length in 32 bits, and a
+/// journal frame holds a whole message.
 pub const MESSAGE_BYTES_CEILING: usize = 256 << 20;
 
 /// Partitions of a topic or group.
 pub const PARTITIONS_MAX: u32 = 4_096;
 /// Deliveries of one event to one group before it becomes a dead letter.
 pub const ATTEMPTS_MAX: u32 = 1_000;
-/// As `ATTEMPTS_MAX`, where nothing is set.
+/// The same where neither group nor topic sets a number.
 pub const ATTEMPTS_DEFAULT: u32 = 5;
 
-// A full event in a frame of its own must fit into a message. JSON may write a byte of text as six (`\u0001`).
+// A full event in a frame of its own must fit into a message. JSON may write a byte of text as six
+// (`\u0001`).
 const _: () = assert!(
     PAYLOAD_BYTES_MAX_DEFAULT
         + 6 * (HEADER_BYTES_MAX_DEFAULT
@@ -69,7 +70,7 @@ const _: () = assert!(MESSAGE_BYTES_CEILING <= u32::MAX as usize);
 const _: () = assert!(PLAIN_NAME_BYTES_MAX + ".changed".len() <= TOPIC_NAME_BYTES_MAX);
 const _: () = assert!(ATTEMPTS_DEFAULT >= 1 && ATTEMPTS_DEFAULT <= ATTEMPTS_MAX);
 
-/// The caps of a publish, as configured. Unknown keys are refused, absent ones have their default.
+/// The configured caps of a publish. Unknown keys are refused, absent keys have their default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -97,18 +98,18 @@ pub struct Limits {
     pub topics_max: usize,
 }
 
-/// The measurable parts of an event to be published.
+/// The parts of an event to publish that the caps apply to.
 #[derive(Debug, Clone, Copy)]
 pub struct EventParts<'a> {
     /// Its key.
     pub key: Option<&'a str>,
     /// The length of its payload as JSON text.
     pub payload_bytes: usize,
-    /// The rest.
+    /// Its other fields.
     pub meta: &'a EventMeta,
 }
 
-/// What can be over a cap.
+/// The things that have a cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limited {
     /// Bytes of a payload.
@@ -135,34 +136,34 @@ pub enum Limited {
     Topics,
 }
 
-/// Something is over its cap.
+/// The error for something over its cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{what}: {size} given, at most {max} allowed; send less, or have `limits.{}` raised", what.setting())]
 pub struct LimitError {
-    /// What is.
+    /// What is over its cap.
     pub what: Limited,
-    /// How much there is.
+    /// Its size.
     pub size: usize,
-    /// How much there may be.
+    /// The cap.
     pub max: usize,
 }
 
-/// A configuration of caps that cannot work.
+/// The error for configured caps that cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`limits.{setting}` is {given}; give a number from {min} to {max}")]
 pub struct LimitsError {
     /// The setting.
     pub setting: &'static str,
-    /// What was given.
+    /// The given number.
     pub given: usize,
-    /// The least that works.
+    /// The least number that works.
     pub min: usize,
-    /// The most that works.
+    /// The greatest number that works.
     pub max: usize,
 }
 
 impl Limits {
-    /// Refuses caps that the log's format or each other rule out.
+    /// Refuses caps that the log's format or another cap makes impossible.
     pub fn validate(&self) -> Result<(), LimitsError> {
         let part_max = self.message_bytes_max;
         [
@@ -183,7 +184,7 @@ impl Limits {
         })
     }
 
-    /// Checks everything about one event.
+    /// Checks one event.
     pub fn check_event(&self, event: &EventParts<'_>) -> Result<(), LimitError> {
         within(Limited::PayloadBytes, event.payload_bytes, self.payload_bytes_max)?;
         self.check_key(event.key.unwrap_or_default())?;
@@ -195,7 +196,7 @@ impl Limits {
         within(Limited::KeyBytes, key.len(), self.key_bytes_max)
     }
 
-    /// Checks the part of an event that is neither key nor payload.
+    /// Checks the optional fields of an event beside its key.
     pub fn check_meta(&self, meta: &EventMeta) -> Result<(), LimitError> {
         if let Some(headers) = &meta.headers {
             within(Limited::Headers, headers.len(), self.headers_max)?;
@@ -245,7 +246,7 @@ impl Default for Limits {
 }
 
 impl Limited {
-    /// The field of [`Limits`] that caps it.
+    /// The name of its cap, a field of [`Limits`].
     pub const fn setting(self) -> &'static str {
         match self {
             Self::PayloadBytes => "payload_bytes_max",

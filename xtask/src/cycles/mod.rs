@@ -1,7 +1,7 @@
 //! Dependency cycles between the top modules of a crate's `src`.
 //!
-//! A module depends on another when its code names it: `crate::x`, or `super::x` in a file at the top. A name that
-//! the crate root re-exports (`crate::BusError`) counts as the module it comes from. Tests do not count.
+//! A module depends on another when its code names it: `crate::x`, or `super::x` in a file at the top. A name
+//! that the crate root re-exports (`crate::BusError`) counts as the module it comes from. Tests do not count.
 
 mod paths;
 mod tokens;
@@ -162,7 +162,8 @@ impl ModuleGraph {
     }
 }
 
-/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are `a::b`, the crate root is empty; `None` for other targets.
+/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are `a::b`, the crate root is empty; `None` for other
+/// targets.
 fn module_of(path: &str) -> Option<Vec<&str>> {
     if path.starts_with("bin/") {
         return None;

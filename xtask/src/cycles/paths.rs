@@ -108,7 +108,8 @@ pub(super) fn from_root<'a>(module: &[&str], tokens: &[Token<'a>]) -> Vec<(Strin
     found
 }
 
-/// The path after `crate::`, or after as many `super::` as lead from a module `levels` deep to the crate root.
+/// The path after `crate::`, or after as many `super::` as lead from a module `levels` deep to the crate
+/// root.
 fn root_tree<'t, 'a>(tokens: &'t [Token<'a>], levels: usize) -> Option<&'t [Token<'a>]> {
     if let Some(tree) = strip(tokens, &["crate", "::"]) {
         return Some(tree);

@@ -94,7 +94,8 @@ fn after_attributes<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     tokens
 }
 
-/// Words that begin an item or a statement; anything else is a field, a variant or an arm and ends at a comma.
+/// Words that begin an item or a statement; anything else is a field, a variant or an arm and ends at a
+/// comma.
 const ITEM_WORDS: [&str; 14] = [
     "async",
     "const",

@@ -1,4 +1,4 @@
-//! Style that a machine can check. `mod.rs` walks the files, the rules are beside it.
+//! Checks of style that a machine can make. This file reads the sources; each rule has a file.
 
 mod functions;
 mod lexer;

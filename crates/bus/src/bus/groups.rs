@@ -6,7 +6,7 @@ use promethean_model::{GroupName, TopicName};
 use super::Bus;
 use crate::error::BusError;
 use crate::groups::{Follower, GroupInfo, GroupProgress, SeekReport, UnfinishedDeletion};
-use crate::rows::Start;
+use crate::rows::StartPosition;
 
 impl Bus {
     /// Every group, or the groups of one topic.
@@ -32,7 +32,7 @@ impl Bus {
         &self,
         topic: &TopicName,
         group: &GroupName,
-        to: Start,
+        to: StartPosition,
         dry_run: bool,
     ) -> Result<SeekReport, BusError> {
         self.groups.seek(topic, group, to, dry_run).await
@@ -69,7 +69,7 @@ impl Bus {
         &self,
         group: &GroupName,
         topic: &TopicName,
-        from: Start,
+        from: StartPosition,
     ) -> Result<Follower, BusError> {
         self.groups.follow(group, topic, from).await
     }

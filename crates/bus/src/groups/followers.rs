@@ -18,7 +18,7 @@ use super::unfinished::finish_named;
 use crate::dead_letters::{self, LetterRow};
 use crate::error::BusError;
 use crate::publish::{self, Publish, Published};
-use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, Start, group_prefix, topic_prefix};
+use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, StartPosition, group_prefix, topic_prefix};
 
 /// Those that run now, and why they do not get on, if so.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl Groups {
         self: &Arc<Self>,
         group: &GroupName,
         topic: &TopicName,
-        from: Start,
+        from: StartPosition,
     ) -> Result<Follower, BusError> {
         let (groups, group, topic) = (Arc::clone(self), group.clone(), topic.clone());
         let follow = async move {

@@ -1,6 +1,6 @@
 //! Groups and how far they are.
 
-use promethean_delivery::{BlockedKey, Reason, Status, Subject, decode_finished};
+use promethean_delivery::{BlockedKey, DeliveryStatus, Reason, Subject, decode_finished};
 use promethean_model::{GroupName, Offset, TopicName};
 
 use super::Groups;
@@ -78,7 +78,7 @@ impl Groups {
 
     async fn progress_of(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
         if let Some(seen) = view_owner(self, topic, group).await {
-            let Status { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
+            let DeliveryStatus { floor, end, lag, in_flight, expired, blocked_keys, .. } = seen.status;
             return Ok(GroupProgress {
                 topic: topic.clone(),
                 floor,

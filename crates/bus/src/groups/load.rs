@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use promethean_delivery::{Attempts, Bounds, Config, Input, Machine, Scope, Start, decode_finished};
+use promethean_delivery::{
+    Attempts, Input, Machine, MachineBounds, MachineConfig, SavedProgress, Scope, decode_finished,
+};
 use promethean_model::{Offset, OffsetRange, SystemSuffix};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, Table};
 
@@ -53,7 +55,7 @@ pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) ->
     // Read now that owners are told of changes: the row at hand may be older than a pause.
     let paused = group_on(groups, group, topic).await?.1.paused;
     let letters = letters(groups, owner, cursor.floor, &finished).await?;
-    let start = Start {
+    let start = SavedProgress {
         floor: cursor.floor,
         attempts: attempts(groups, owner).await?,
         redriven: letters.redriven,
@@ -65,9 +67,9 @@ pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) ->
     Ok(Loaded { machine: Machine::new(config(owner, row, epoch), start, groups.base.now()), epoch, paused })
 }
 
-fn config(owner: &ClaimOwner, row: &GroupRow, seed: u64) -> Config {
+fn config(owner: &ClaimOwner, row: &GroupRow, seed: u64) -> MachineConfig {
     let filter = row.options.filter.clone();
-    Config {
+    MachineConfig {
         scope: Scope::everything(),
         filter: (!filter.is_empty()).then(|| Box::new(move |event: &_| filter.matches(event)) as _),
         order: row.options.order,
@@ -76,7 +78,7 @@ fn config(owner: &ClaimOwner, row: &GroupRow, seed: u64) -> Config {
         dead_letters: owner.topic.system_suffix() != Some(SystemSuffix::Dlq),
         seed,
         commit_every_ms: COMMIT_EVERY_MS,
-        bounds: Bounds::default(),
+        bounds: MachineBounds::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use super::inbox::Inbox;
 use super::membership::Membership;
 use crate::error::BusError;
 use promethean_delivery::{
-    Allowance, Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo, Status,
+    Allowance, DeliveryStatus, Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo,
 };
 use promethean_model::Offset;
 
@@ -62,7 +62,7 @@ pub(crate) struct NewMember {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerView {
     /// The machine.
-    pub status: Status,
+    pub status: DeliveryStatus,
     /// Why it delivers nothing, if so.
     pub reason: Option<Reason>,
     /// How many members there are.

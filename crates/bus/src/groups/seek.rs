@@ -12,7 +12,7 @@ use super::lookup::{ask_owner, group_on, require_group};
 use super::message::{OwnerMessage, OwnerRequest};
 use super::owner::WantedOwner;
 use crate::error::BusError;
-use crate::rows::{GroupKey, GroupRow, Start};
+use crate::rows::{GroupKey, GroupRow, StartPosition};
 use crate::topics::floor_of;
 
 /// What a seek does, or would do.
@@ -38,7 +38,7 @@ impl Groups {
         self: &Arc<Self>,
         topic: &TopicName,
         group: &GroupName,
-        to: Start,
+        to: StartPosition,
         dry_run: bool,
     ) -> Result<SeekReport, BusError> {
         let groups = self;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use promethean_delivery::{
-    Allowance, Counts, Effect, Input, Leaving, Machine, MemberNo, Now, ReplyNo, SmallMap,
+    Allowance, DeliveryCounts, Effect, Input, Leaving, Machine, MemberNo, Now, ReplyNo, SmallMap,
 };
 use promethean_model::Offset;
 use promethean_store::port::EndWatch;
@@ -65,7 +65,7 @@ async fn take_over(groups: Arc<Groups>, owner: Arc<ClaimOwner>, row: GroupRow) -
         closing: false,
         waiting: false,
         shown_ms: 0,
-        counted: Counts::default(),
+        counted: DeliveryCounts::default(),
         expired: 0,
         timer: Timer::default(),
     }))
@@ -98,7 +98,7 @@ pub(super) struct OwnerTask {
     pub(super) waiting: bool,
     pub(super) shown_ms: u64,
     /// What the metrics know already.
-    pub(super) counted: Counts,
+    pub(super) counted: DeliveryCounts,
     pub(super) expired: u64,
     pub(super) timer: Timer,
     /// When the task last woke up. What it does until it waits again takes no time worth counting.

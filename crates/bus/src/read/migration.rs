@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::rows::Start;
+use crate::rows::StartPosition;
 use crate::schemas::{self, LiftOutcome, lift, version_of};
 
 /// Events and bytes lifted at once.
@@ -52,7 +52,7 @@ pub struct LiftFailure {
 impl Bus {
     /// Lifts every event of a topic and writes nothing. Failures count in the metrics like those of any reader.
     pub async fn migrate_dry_run(&self, topic: &TopicName) -> Result<Migration, BusError> {
-        let mut scan = self.scan(topic, Start::Earliest).await?;
+        let mut scan = self.scan(topic, StartPosition::Earliest).await?;
         let mut migration = Migration { end: scan.end(), ..Migration::default() };
         while let Some(page) = scan.next_page(PAGE_EVENTS, PAGE_BYTES).await? {
             for event in &page.events {

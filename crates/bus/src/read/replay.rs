@@ -9,7 +9,7 @@ use promethean_store::port::{EventPage, PageLimit, StoredEvent};
 use crate::bus::Bus;
 use crate::error::BusError;
 use crate::groups::Groups;
-use crate::rows::Start;
+use crate::rows::StartPosition;
 use crate::schemas::lift_events;
 use crate::topics::resolve_start;
 
@@ -35,7 +35,7 @@ pub struct ReplayPage {
 pub struct Replay {
     groups: Arc<Groups>,
     normalize: bool,
-    from: Start,
+    from: StartPosition,
     /// Topics not begun yet, the next one last.
     topics: Vec<TopicName>,
     /// The topic being read, from where, up to where.
@@ -44,12 +44,12 @@ pub struct Replay {
 
 impl Bus {
     /// Starts a scan. A pattern's topics are read one after the other, by name.
-    pub async fn replay(&self, subject: &Subject, from: Start) -> Result<Replay, BusError> {
+    pub async fn replay(&self, subject: &Subject, from: StartPosition) -> Result<Replay, BusError> {
         let mut topics = match subject {
             Subject::Topic(topic) => vec![topic.clone()],
             Subject::Pattern(pattern) => self.groups.topics.matching(pattern).await?,
         };
-        if let (Subject::Pattern(_), Start::AfterId(_) | Start::Offset(_)) = (subject, from) {
+        if let (Subject::Pattern(_), StartPosition::AfterId(_) | StartPosition::Offset(_)) = (subject, from) {
             let reason = "a pattern has many topics; use earliest, latest or ts".to_owned();
             return Err(BusError::BadSeek { reason });
         }

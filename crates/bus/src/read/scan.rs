@@ -9,7 +9,7 @@ use super::replay::ReplayPage;
 use crate::bus::Bus;
 use crate::error::BusError;
 use crate::groups::Groups;
-use crate::rows::Start;
+use crate::rows::StartPosition;
 use crate::schemas::lift_events;
 use crate::topics::resolve_start;
 
@@ -25,7 +25,7 @@ pub struct Scan {
 
 impl Bus {
     /// Starts a scan. A topic that does not exist is an empty one.
-    pub async fn scan(&self, topic: &TopicName, from: Start) -> Result<Scan, BusError> {
+    pub async fn scan(&self, topic: &TopicName, from: StartPosition) -> Result<Scan, BusError> {
         let (next, end) = resolve_start(&self.groups.topics, topic, from).await?;
         Ok(Scan { groups: Arc::clone(&self.groups), normalize: false, topic: topic.clone(), next, end })
     }

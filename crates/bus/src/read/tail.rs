@@ -10,7 +10,7 @@ use super::replay::ReplayPage;
 use crate::bus::Bus;
 use crate::error::BusError;
 use crate::groups::Groups;
-use crate::rows::Start;
+use crate::rows::StartPosition;
 use crate::schemas::lift_events;
 use crate::topics::resolve_start;
 
@@ -31,7 +31,7 @@ pub struct Tail {
 
 impl Bus {
     /// Follows a topic, which need not exist yet, from a place that is not beyond its end.
-    pub async fn tail(&self, topic: &TopicName, from: Start) -> Result<Tail, BusError> {
+    pub async fn tail(&self, topic: &TopicName, from: StartPosition) -> Result<Tail, BusError> {
         let groups = Arc::clone(&self.groups);
         // Before the place is looked up: what is published between the two must wake us.
         let watch = groups.base.store.watch(topic);

@@ -19,7 +19,7 @@ mod schemas;
 pub use attempts::{decode_attempts, encode_attempts};
 pub use groups::GroupRow;
 pub use keys::{EventKey, GroupKey, dedupe_scope, group_prefix, topic_prefix};
-pub use options::{AskedOptions, GroupOptions, Start};
+pub use options::{AskedOptions, GroupOptions, StartPosition};
 pub use schemas::{SchemaKey, SchemaRow};
 
 /// Bytes that no row of ours has: a newer release wrote them, or we have a bug.

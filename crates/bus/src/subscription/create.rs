@@ -9,7 +9,7 @@ use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, RowOp, Table}
 use super::request::Subscribe;
 use crate::error::BusError;
 use crate::groups::{Groups, finish_named, group_rows, stored_row};
-use crate::rows::{GroupKey, GroupOptions, GroupRow, Start, group_prefix};
+use crate::rows::{GroupKey, GroupOptions, GroupRow, StartPosition, group_prefix};
 use crate::topics::{TopicEntry, floor_of};
 
 /// Cursors written in one batch.
@@ -125,13 +125,13 @@ async fn check_alone(groups: &Groups, request: &Subscribe, options: &GroupOption
 async fn topics_of(
     groups: &Arc<Groups>,
     subject: &Subject,
-    from: Start,
+    from: StartPosition,
 ) -> Result<(Vec<TopicName>, Vec<TopicEntry>), BusError> {
     match subject {
         // Whoever subscribes holds the pass.
         Subject::Topic(topic) => Ok((vec![topic.clone()], Vec::new())),
         Subject::Pattern(pattern) => {
-            if let Start::AfterId(_) | Start::Offset(_) = from {
+            if let StartPosition::AfterId(_) | StartPosition::Offset(_) = from {
                 return Err(BusError::BadOption {
                     option: "from",
                     given: "a place in one topic".to_owned(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use promethean_bus::dead_letters::{LetterChoice, LetterInfo};
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::{AskedOptions, Start};
+use promethean_bus::rows::{AskedOptions, StartPosition};
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusOptions, Lease, Subscription, SubscriptionItem};
 use promethean_model::{GroupName, Millis, Offset, Retention, SystemClock, TopicName, TopicSettings};
@@ -168,7 +168,8 @@ pub(crate) fn offsets(of: &[u64]) -> LetterChoice {
 /// From the beginning, with so many attempts.
 pub(crate) fn request(on: &str, by: &str, max_attempts: u32) -> Subscribe {
     let max_attempts = Some(max_attempts);
-    let options = AskedOptions { from: Some(Start::Earliest), max_attempts, ..AskedOptions::default() };
+    let options =
+        AskedOptions { from: Some(StartPosition::Earliest), max_attempts, ..AskedOptions::default() };
     Subscribe { options, ..Subscribe::new(on.parse().unwrap(), group(by)) }
 }
 

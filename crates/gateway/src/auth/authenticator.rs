@@ -1,4 +1,4 @@
-//! From a token to an identity.
+//! The trait that finds the identity of a token, and two simple implementations.
 
 use std::fmt::Debug;
 
@@ -10,10 +10,10 @@ use super::identity::Identity;
 use super::jwt::Jwt;
 use super::static_tokens::StaticTokens;
 
-/// Decides who a client is. For embedders to bring their own.
+/// Finds the identity of a client. Embedders can bring their own.
 #[async_trait]
 pub trait Authenticator: Debug + Send + Sync + 'static {
-    /// Who has this token; `None` is a client that showed none.
+    /// Finds the identity of a token; `None` is a client that showed no token.
     async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError>;
 
     /// Whether clients need no token. Such a server must not be reachable from other machines.
@@ -21,40 +21,40 @@ pub trait Authenticator: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Another number than before whenever a token that was good may be so no longer, or may allow something else.
-    /// Connections look at it between frames, so it must cost little; when it is another one they ask
-    /// [`Authenticator::authenticate`] again, and end, or end what is no longer allowed. Default: nothing changes.
+    /// A number that changes whenever a valid token may have become invalid or may have other grants. Connections read it
+    /// between frames, so it must be cheap. When it changes they call [`Authenticator::authenticate`] again, and end, or
+    /// end the subscriptions that are no longer allowed. Default: it never changes.
     fn generation(&self) -> u64 {
         0
     }
 
-    /// Looks whether something changed: a file, keys elsewhere. A gateway asks for it every few seconds, one call at a
-    /// time, and drops the call when it stops. Default: there is nothing to look at.
+    /// Looks for changes, for example in a file or of keys at a URL. A gateway calls it every few seconds, one call at a
+    /// time, and drops the call when it stops. Default: does nothing.
     async fn refresh(&self) {}
 }
 
-/// Why a client is not known. Says nothing that helps to guess a token.
+/// Why a token has no identity. The messages do not help to guess a token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AuthError {
-    /// It showed no token.
+    /// The client showed no token.
     #[error("a token is needed; send AUTH with a token, or an `authorization: Bearer` header")]
     Missing,
-    /// Its token is none of ours.
+    /// The token is not valid.
     #[error("the token is not valid: {0}; get a new one")]
     BadToken(&'static str),
-    /// The keys to check it with cannot be had now.
+    /// The keys to check the token with are not available now.
     #[error("tokens cannot be checked now; try again soon")]
     Unavailable,
-    /// Too many tokens that are not valid came from where it is.
+    /// The client's address has shown too many invalid tokens.
     #[error("too many tokens that are not valid came from this address; try again in {retry_after_ms} ms")]
     TooMany {
-        /// When one more is looked at.
+        /// When the next token is checked.
         retry_after_ms: u64,
     },
 }
 
 impl AuthError {
-    /// A stable word.
+    /// The stable code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Missing => "unauthorized",
@@ -65,7 +65,7 @@ impl AuthError {
     }
 }
 
-/// Lets everybody do everything, whatever the token.
+/// Allows every client everything, with any token or none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open;
 
@@ -80,12 +80,12 @@ impl Authenticator for Open {
     }
 }
 
-/// Knows the tokens of a list, and those that somebody signed.
+/// Accepts listed tokens and signed tokens.
 #[derive(Debug)]
 pub struct Either {
-    /// The list, which is asked first.
+    /// The list, which is checked first.
     pub listed: StaticTokens,
-    /// Who checks all others.
+    /// Checks all other tokens.
     pub signed: Jwt,
 }
 
@@ -93,7 +93,7 @@ pub struct Either {
 impl Authenticator for Either {
     async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
         match self.listed.authenticate(token).await {
-            // A listed token that has expired, or has our prefix, is no JWT.
+            // A JWT has dots; listed tokens that the server makes have none.
             Err(AuthError::BadToken(_)) if token.is_some_and(|token| token.contains('.')) => {
                 self.signed.authenticate(token).await
             }
@@ -101,7 +101,7 @@ impl Authenticator for Either {
         }
     }
 
-    /// Each only grows, so their sum changes with either.
+    /// Each number only grows, so the sum changes when either does.
     fn generation(&self) -> u64 {
         self.listed.generation().wrapping_add(self.signed.generation())
     }

@@ -1,4 +1,4 @@
-//! A client that is known.
+//! A client whose token is valid, and how much it may use.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ pub struct Identity {
     pub name: Arc<str>,
     /// What it may do.
     pub grants: Arc<Grants>,
-    /// When it stops being known, epoch ms.
+    /// When its token expires, epoch ms.
     pub expires_ms: Option<i64>,
-    /// How much it may use, where that is not as the gateway's default says.
+    /// How much it may use. A field that is not set has the gateway's default.
     pub quota: Quota,
 }
 
 impl Identity {
-    /// Somebody who stays known.
+    /// An identity without an end and without a quota of its own.
     pub fn new(name: impl Into<Arc<str>>, grants: Grants) -> Self {
         Self { name: name.into(), grants: Arc::new(grants), expires_ms: None, quota: Quota::default() }
     }
 
-    /// Whether it may.
+    /// Whether its grants allow this.
     pub fn may(&self, access: &Access<'_>) -> bool {
         self.grants.allow(access)
     }
 }
 
-/// How much an identity may use, all its connections together. What is not given is as the gateway's default says, and
-/// without one as much as it likes.
+/// How much an identity may use, all its connections together. A field that is not set has the gateway's default; without
+/// a default there is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {
@@ -41,18 +41,18 @@ pub struct Quota {
     pub max_connections: Option<NonZeroU32>,
     /// Subscriptions at a time.
     pub max_subscriptions: Option<NonZeroU32>,
-    /// Events in flight at a time: what its subscriptions may have, together.
+    /// Events in flight at a time, of all its subscriptions together.
     pub max_in_flight: Option<NonZeroU32>,
-    /// Topics that it begins in an hour, and at once: by creating them, or by publishing their first event.
+    /// New topics in an hour, and at once. A topic is new when it is created or gets its first event.
     pub new_topics_per_hour: Option<NonZeroU32>,
     /// Events published in a second, and at once.
     pub publish_per_second: Option<NonZeroU32>,
-    /// Bytes of frames and bodies that publish, in a second, and at once.
+    /// Bytes of publish frames and bodies in a second, and at once.
     pub publish_bytes_per_second: Option<NonZeroU32>,
 }
 
 impl Quota {
-    /// This, and where it says nothing, the other.
+    /// This quota, with the other one's fields where this one has none.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         Self {

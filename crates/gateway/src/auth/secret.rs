@@ -1,11 +1,11 @@
-//! What must not be shown.
+//! Bytes that must not be shown.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// Bytes that appear in no log, message or dump: `Debug` does not show them, and there is no `Display` and no way to
-/// serialise them.
+/// Bytes that appear in no log, message or dump: `Debug` does not show them, and they have no `Display` and no
+/// serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
@@ -15,7 +15,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text, if it is one.
+    /// The bytes as text, if they are UTF-8.
     pub fn reveal_text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }

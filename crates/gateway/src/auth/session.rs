@@ -1,4 +1,4 @@
-//! A client that was known at some time, and whether it still is.
+//! An identity with its token, so that the token can be checked again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,20 +7,21 @@ use super::authenticator::{AuthError, Authenticator};
 use super::identity::Identity;
 use super::secret::Secret;
 
-/// Who a client is by the token it showed, which is kept to ask again when tokens change.
+/// The identity of a connected client and the token it showed. When tokens change, the token is checked again.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthSession {
     auth: Arc<dyn Authenticator>,
     token: Option<Secret>,
-    /// The generation before the token was looked at: what changed meanwhile is seen as a change.
+    /// The authenticator's generation before it checked the token: a change during the check is seen as a change.
     seen: u64,
     pub(crate) identity: Identity,
 }
 
+/// A check of the token of a session, under way.
 pub(crate) type AuthRecheck = Pin<Box<dyn Future<Output = Result<AuthSession, AuthError>> + Send>>;
 
 impl AuthSession {
-    /// Who has this token now.
+    /// Checks a token.
     pub(crate) async fn of(
         auth: Arc<dyn Authenticator>,
         token: Option<Secret>,
@@ -30,7 +31,7 @@ impl AuthSession {
         Ok(Self { auth, token, seen, identity })
     }
 
-    /// Of a client that was asked for already, when `seen` was the generation.
+    /// The session of an identity that was just found; `seen` was the generation before that.
     pub(crate) fn known(
         auth: &Arc<dyn Authenticator>,
         token: Option<&str>,
@@ -40,18 +41,18 @@ impl AuthSession {
         Self { auth: Arc::clone(auth), token: token.map(Secret::from), seen, identity }
     }
 
-    /// Whether tokens changed since the client was asked for its own.
+    /// Whether tokens changed since this token was checked.
     pub(crate) fn is_stale(&self) -> bool {
         self.auth.generation() != self.seen
     }
 
-    /// Who has the token now.
+    /// Checks the token again.
     pub(crate) fn recheck(&self) -> AuthRecheck {
         Box::pin(Self::of(Arc::clone(&self.auth), self.token.clone()))
     }
 
-    /// Asks again if tokens changed. A token that cannot be looked at now stays as it is until the next look.
-    pub(crate) async fn look(&mut self) -> Result<(), AuthError> {
+    /// Checks the token again if tokens changed. A token that cannot be checked now stays valid until the next check.
+    pub(crate) async fn refresh(&mut self) -> Result<(), AuthError> {
         if self.is_stale() {
             match self.recheck().await {
                 Ok(now) => *self = now,

@@ -18,12 +18,12 @@ use super::grants::Grants;
 use super::identity::{Identity, Quota};
 use super::secret::Secret;
 
-/// What our tokens begin with, so that scanners of leaked secrets know them.
+/// The prefix of tokens that the server makes, so that scanners of leaked secrets recognise them.
 pub const PREFIX: &str = "prom_";
-/// Bytes of randomness in a token. 16 would do.
+/// Random bytes in a token. 16 would be enough.
 const RANDOM_BYTES: usize = 32;
 const HASH_BYTES: usize = 32;
-/// Longest text that is looked up. Longer ones cannot be meant.
+/// Longest text that is looked up. A longer text is no token.
 const TOKEN_BYTES_MAX: usize = 4 << 10;
 
 /// Why no token was made.
@@ -31,18 +31,19 @@ const TOKEN_BYTES_MAX: usize = 4 << 10;
 #[error("the system gives no random bytes; a token cannot be made safely on this machine now")]
 pub struct NoRandomness;
 
-/// A new token. Whoever gets it must keep it: only its hash is stored.
+/// Makes a new token. Its owner must keep it: the server stores only its hash.
 pub fn mint() -> Result<Secret, NoRandomness> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
     Ok(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes)).into())
 }
 
-/// What is stored of a token: SHA-256. Tokens are random, so nothing slower is needed against guessing.
+/// The SHA-256 of a token, which is stored in its place. Tokens are random, so a slower hash is not needed against
+/// guessing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; HASH_BYTES]);
 
-/// A text that is no hash.
+/// A text that is not a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a SHA-256 hash; `promethean token hash` prints 64 hexadecimal digits for a token")]
 pub struct HashError;
@@ -75,7 +76,7 @@ impl fmt::Display for TokenHash {
     }
 }
 
-/// A short token can be found from its hash, so logs do not get it.
+/// A short token can be found from its hash, so the hash is not logged.
 impl fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hash]")
@@ -84,7 +85,7 @@ impl fmt::Debug for TokenHash {
 
 impl<'de> Deserialize<'de> for TokenHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not the text itself in the error: somebody may have put the token there.
+        // The error does not quote the text: it may be the token itself.
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
@@ -92,19 +93,19 @@ impl<'de> Deserialize<'de> for TokenHash {
 /// A token of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticToken {
-    /// The name of who has it.
+    /// The name of the identity.
     pub name: Arc<str>,
     /// Its hash.
     pub hash: TokenHash,
-    /// What it allows.
+    /// What the identity may do.
     pub grants: Arc<Grants>,
-    /// When it stops being known, epoch ms.
+    /// When it expires, epoch ms.
     pub expires_ms: Option<i64>,
-    /// How much who has it may use.
+    /// How much the identity may use.
     pub quota: Quota,
 }
 
-/// Knows the tokens of a list. Clones share the list.
+/// Accepts the tokens of a list. Clones share the list.
 #[derive(Debug, Clone)]
 pub struct StaticTokens {
     list: Arc<List>,
@@ -119,38 +120,38 @@ struct List {
 }
 
 impl StaticTokens {
-    /// These tokens. Where a hash is listed twice, the first entry counts.
+    /// Of entries with the same hash, the first counts.
     pub fn new(tokens: Vec<StaticToken>, clock: Arc<dyn Clock>) -> Self {
         let list = List { tokens: RwLock::new(tokens.into()), replaced: AtomicU64::new(0) };
         Self { list: Arc::new(list), clock }
     }
 
-    /// From now on these tokens, and no others. Whether that is a change.
+    /// Replaces the list; whether the new list is different.
     pub fn replace(&self, tokens: Vec<StaticToken>) -> bool {
         let mut list = self.list.tokens.write().ignore_poison();
         if **list == *tokens {
             return false;
         }
         *list = tokens.into();
-        // While the list is locked: whoever sees the new number finds the new list.
+        // While the list is locked, so that a reader of the new number finds the new list.
         self.list.replaced.fetch_add(1, Ordering::Release);
         true
     }
 
-    /// An entry for one token that may do everything.
+    /// An entry for a token that allows everything.
     pub fn admin(name: &str, token: &Secret) -> StaticToken {
         let token = token.reveal_text().unwrap_or_default();
         let (hash, grants) = (TokenHash::of(token), Arc::new(Grants::everything()));
         StaticToken { name: name.into(), hash, grants, expires_ms: None, quota: Quota::default() }
     }
 
-    /// Looks at every entry, whichever matches, so that the time taken says nothing.
+    /// Compares with every entry, so that the time taken does not show which entry matches.
     fn find(&self, token: &str) -> Option<StaticToken> {
         let tokens = Arc::clone(&self.list.tokens.read().ignore_poison());
         let hash = TokenHash::of(token);
         let mut found = u32::MAX;
         for (index, entry) in (0..).zip(&*tokens) {
-            // The first that matches: a later one does not replace it.
+            // A later match does not replace the first one.
             let is_new = found.ct_eq(&u32::MAX);
             found.conditional_assign(&index, entry.hash.same(&hash) & is_new);
         }

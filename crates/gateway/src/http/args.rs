@@ -1,4 +1,4 @@
-//! Parameters of a request, checked against the table.
+//! The parameters of a request, checked against the table.
 
 use std::str::FromStr;
 
@@ -7,20 +7,20 @@ use axum::http::HeaderMap;
 use super::operation::{Operation, Param, ParamPlace, Times};
 use crate::refusal::Refusal;
 
-/// Names that only the client knows, at most.
+/// Field parameters, whose names the client chooses, at most.
 const FIELDS_MAX: usize = 32;
 
 /// Parameters by name, each of the type that the table says.
 #[derive(Debug, Default)]
 pub(super) struct Args {
     values: Vec<(&'static str, String)>,
-    /// Those that only the client names.
+    /// Parameters whose names the client chooses.
     fields: Vec<(String, String)>,
 }
 
 impl Args {
-    /// Reads the parameters of an operation. Everything in the query must be known; `path` are the decoded words that
-    /// stand for the names in the operation's path, in their order.
+    /// Reads the parameters of an operation. Every name in the query must be known; `path` has the decoded words for the
+    /// names in the operation's path, in their order.
     pub(super) fn read(
         operation: &'static Operation,
         path: Vec<String>,
@@ -93,7 +93,7 @@ impl Args {
         Ok(())
     }
 
-    /// What only the client names.
+    /// The parameters whose names the client chooses.
     pub(super) fn fields(&self) -> &[(String, String)] {
         &self.fields
     }
@@ -108,21 +108,21 @@ impl Args {
         self.values.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A value as what it is.
+    /// The parsed value of a parameter.
     pub(super) fn parse<T: FromStr>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let bad =
             |_| Refusal::bad_request(format!("`{name}` cannot be read; check it")).with("parameter", name);
         self.get(name).map(str::parse).transpose().map_err(bad)
     }
 
-    /// A value that must be there.
+    /// The parsed value of a parameter that must be there.
     pub(super) fn need<T: FromStr>(&self, name: &str) -> Result<T, Refusal> {
         let missing =
             || Refusal::bad_request(format!("`{name}` is missing; give it")).with("parameter", name);
         self.parse(name)?.ok_or_else(missing)
     }
 
-    /// Whether a flag is set; `absent` if it is not there.
+    /// Whether a flag is set; `absent` if the parameter is missing.
     pub(super) fn flag(&self, name: &str, absent: bool) -> bool {
         self.get(name).map_or(absent, |value| value == "1")
     }
@@ -146,7 +146,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, Refusal> {
     query.split('&').filter(|text| !text.is_empty()).map(|text| pair(text).ok_or_else(bad)).collect()
 }
 
-/// Takes percent-encoding off, once. `None` if it is malformed or hides what is not UTF-8.
+/// Removes percent-encoding, once. `None` if the encoding is malformed or the result is not UTF-8.
 pub(super) fn decode(text: &str, plus_is_space: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

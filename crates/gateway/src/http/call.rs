@@ -1,4 +1,4 @@
-//! What a handler is given.
+//! One request, as a handler gets it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,40 +23,40 @@ use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, QuotaPermit};
 
-/// One request whose parameters are checked and whose client may.
+/// One request. Its parameters are checked, and its client may do what it asks for.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) app: App,
     pub(super) args: Args,
     pub(super) headers: HeaderMap,
     pub(super) request_body: RequestBody,
-    /// `None` where nobody needs to be known.
+    /// `None` if the operation needs no token.
     pub(super) identity: Option<Identity>,
-    /// The authenticator's generation before it was asked.
+    /// The authenticator's generation before it checked the token.
     pub(super) seen: u64,
-    /// That of the connection; `None` where there is none, as in tests.
+    /// The publisher of the connection; `None` without a connection, as in tests.
     pub(super) publisher: Option<Arc<Publisher>>,
-    /// Where it comes from.
+    /// The address of the client.
     pub(super) peer: IpAddr,
 }
 
 impl Call {
-    /// The topic it is about.
+    /// The parameter `topic`, a topic.
     pub(super) fn topic(&self) -> Result<TopicName, Refusal> {
         self.args.need("topic")
     }
 
-    /// The topic or pattern it is about.
+    /// The parameter `topic`, a topic or pattern.
     pub(super) fn subject(&self) -> Result<Subject, Refusal> {
         self.args.need("topic")
     }
 
-    /// The group it is about.
+    /// The parameter `group`.
     pub(super) fn group(&self) -> Result<GroupName, Refusal> {
         self.args.need("group")
     }
 
-    /// What is derived from events.
+    /// The projections, if the server has any.
     pub(super) fn state(&self) -> Result<&Projections, Refusal> {
         let none = || {
             let message = "this server keeps no collections; declare them in its configuration";
@@ -65,7 +65,7 @@ impl Call {
         self.app.projections.as_ref().ok_or_else(none)
     }
 
-    /// The collection it is about; the default one where none is named.
+    /// The parameter `collection`; the default collection if it is missing.
     pub(super) fn collection(&self) -> Result<CollectionName, Refusal> {
         match self.args.parse("collection")? {
             Some(name) => Ok(name),
@@ -73,31 +73,31 @@ impl Call {
         }
     }
 
-    /// What the client's token uses, if it is limited.
+    /// The account of the client, if it has a quota.
     fn account(&self) -> Option<Arc<Account>> {
         self.identity.as_ref().and_then(|identity| self.app.account(identity))
     }
 
-    /// Refuses a client that begins too many topics. This one is not there.
+    /// Takes a topic that does not exist yet from the client's quota of new topics.
     pub(super) fn pay_for_new(&self, topic: &TopicName) -> Result<(), Refusal> {
         let Some(account) = self.account() else { return Ok(()) };
         account.forget_topic(topic);
         self.app.pay_for(&account, [topic].into_iter(), 0, 0)
     }
 
-    /// Refuses a client that publishes more to the topic than its token may, or begins too many topics.
+    /// Takes events for a topic, and the topic if it is new, from the client's quota.
     pub(super) fn pay_for(&self, topic: &TopicName, events: usize, bytes: usize) -> Result<(), Refusal> {
         let Some(account) = self.account() else { return Ok(()) };
         self.app.pay_for(&account, [topic].into_iter(), events, bytes)
     }
 
-    /// The client's place among the connections of its token, for an answer without an end.
-    pub(super) fn place(&self) -> Result<Option<QuotaPermit>, Refusal> {
-        let place = self.account().map(|account| account.connection()).transpose();
-        place.inspect_err(|_| self.app.metrics.over_quota(UsageLimit::Connections))
+    /// Counts an answer without an end as a connection of the client, if its quota has room.
+    pub(super) fn connection_permit(&self) -> Result<Option<QuotaPermit>, Refusal> {
+        let permit = self.account().map(|account| account.connection()).transpose();
+        permit.inspect_err(|_| self.app.metrics.over_quota(UsageLimit::Connections))
     }
 
-    /// What is written down of it, if anything: what manages, and what is forbidden.
+    /// Writes an audit record if the operation manages something or was forbidden.
     pub(super) fn record(&self, operation: &Operation, outcome: &'static str, id: &HeaderValue) {
         if !operation.is_managing() && outcome != "forbidden" {
             return;
@@ -122,24 +122,24 @@ impl Call {
         Reader { session, subject }
     }
 
-    /// Whether the client may. Nobody may anything.
+    /// Whether the client may do this. A request without an identity may do nothing.
     pub(super) fn may(&self, access: &Access<'_>) -> bool {
         self.identity.as_ref().is_some_and(|identity| self.app.may(identity, access))
     }
 
-    /// Whether the client may see a topic or pattern at all.
+    /// Whether the client may see that a topic or pattern exists.
     pub(super) fn may_see(&self, subject: &Subject) -> bool {
         let publish = || subject.topic().is_some_and(|topic| self.may(&Access::Publish(topic)));
         self.may(&Access::Subscribe(subject, None)) || self.may(&Access::Manage(subject)) || publish()
     }
 
-    /// Whether the client may see a group.
+    /// Whether the client may see that a group exists.
     pub(super) fn may_see_group(&self, subject: &Subject, group: &GroupName) -> bool {
         self.may(&Access::Subscribe(subject, Some(group))) || self.may(&Access::Manage(subject))
     }
 
-    /// Refuses a client that lacks what the operation needs. Looks at nothing but names, so that the answer is the
-    /// same for what exists and what does not.
+    /// Refuses a client that lacks the access of an operation. Only names are checked, so that the answer is the same
+    /// whether the thing exists or not.
     pub(super) fn allow(&self, need: Need) -> Result<(), Refusal> {
         let deny = |allowed: bool, verb: &str, subject: &Subject| {
             if allowed { Ok(()) } else { Err(Refusal::forbidden_on(verb, subject)) }
@@ -190,21 +190,21 @@ impl Call {
         }
     }
 
-    /// The topic and that of its dead letters. Whoever may the one may the other, unless it is denied.
+    /// The topic and its dead-letter topic. Access to the first includes the second, unless a rule denies it.
     fn with_letters(&self) -> Result<Vec<Subject>, Refusal> {
         let topic = self.topic()?;
-        // A name too long to have letters has none to deny.
+        // A topic whose name is too long for the suffix has no dead-letter topic.
         let letters = topic.dlq().ok();
         Ok([Some(topic), letters].into_iter().flatten().map(Subject::Topic).collect())
     }
 
-    /// The body, whatever it says it is.
+    /// The body, of any media type.
     pub(super) async fn body(&mut self) -> Result<Bytes, Refusal> {
         self.refuse_encoding()?;
         self.request_body.read().await
     }
 
-    /// The body as JSON of a known form. Form data passes too, because that is what `curl -d` calls everything.
+    /// The body as JSON of this type. The media type of forms is accepted too, because `curl -d` sends it.
     pub(super) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let media = self.media_type();
         let known = ["", "application/json", "text/json", "application/x-www-form-urlencoded"];
@@ -218,11 +218,11 @@ impl Call {
                 "the body is not the JSON that is wanted: {reason}; see /openapi.json"
             ))
         };
-        // Lists pass for objects with serde.
+        // serde would also read a list as an object.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(bad("it is not an object".to_owned()));
         }
-        // What comes twice is refused wherever it is: serde takes the last one where it reads a map.
+        // `minify` refuses an object with the same name twice; serde would take the last value.
         let text = str::from_utf8(&body).map_err(|_| bad("it is not UTF-8".to_owned()))?;
         let text = minify(text).map_err(|error| bad(error.to_string()))?;
         serde_json::from_str(&text).map_err(|error| bad(error.to_string()))
@@ -246,7 +246,7 @@ impl Call {
     }
 }
 
-/// A client, and what it reads.
+/// The reader of a long answer. Its token is checked again while it reads.
 #[derive(Debug)]
 pub(super) struct Reader {
     session: Option<AuthSession>,
@@ -254,14 +254,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Whether its token was not taken out, and still allows it.
+    /// Whether its token is still valid and allows reading.
     pub(super) async fn may_read_on(&mut self) -> bool {
         let Some(session) = &mut self.session else { return false };
-        let known = session.look().await.is_ok();
+        let known = session.refresh().await.is_ok();
         known && session.identity.may(&Access::Subscribe(&self.subject, None))
     }
 
-    /// Whether its token has expired. What has an end is read to its end nevertheless.
+    /// Whether its token has expired. An answer that has an end is still sent to its end.
     pub(super) fn is_expired(&self, app: &App) -> bool {
         let expires_ms = self.session.as_ref().and_then(|session| session.identity.expires_ms);
         expires_ms.is_some_and(|expires_ms| app.clock.wall_ms() >= expires_ms)

@@ -25,24 +25,24 @@ use crate::listen::origin::Page;
 use crate::refusal::Refusal;
 use crate::ws;
 
-/// Headers of a request. HTTP/1 refuses more before they come here.
+/// Headers of a request, at most. HTTP/1 refuses more already when it reads them.
 const HEADERS_MAX: usize = 100;
-/// Bytes of path and query.
+/// Bytes of path and query, at most.
 const URI_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a request id that a client chose.
+/// Bytes of a request id that a client chose, at most.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How long a browser may remember what another origin may do.
+/// How long a browser may cache the answer to a preflight request.
 const PREFLIGHT_SECS: &str = "600";
 
-/// Where requests come from that came over no connection.
+/// The address of requests without a connection.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// What requests share.
+/// The state that all requests share.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     app: App,
-    /// The time of the start and a count: no two requests of a server have the same id.
+    /// The time of the start. Together with a count it makes every request id unique.
     started: i64,
     requests: Arc<AtomicU64>,
 }
@@ -53,7 +53,7 @@ impl Http {
         Self { app, started, requests: Arc::default() }
     }
 
-    /// The client's, if it can be written to a log as it is; or a new one.
+    /// The client's request id, if it can be logged as it is; otherwise a new one.
     fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
         let sane = |id: &&HeaderValue| {
@@ -63,13 +63,13 @@ impl Http {
             return id.clone();
         }
         let count = self.requests.fetch_add(1, Ordering::Relaxed);
-        // Digits and a dash, which every header may hold.
+        // Digits and a dash are valid in every header.
         HeaderValue::from_str(&format!("{:x}-{count:x}", self.started))
             .unwrap_or(HeaderValue::from_static("0"))
     }
 }
 
-/// Answers one request, whatever happens.
+/// Answers one request, also if its handler panics.
 pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Response {
     let id = http.request_id(request.headers());
     let began_ms = http.app.clock.monotonic_ms();
@@ -165,7 +165,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     }
 }
 
-/// Servers on the way could take a request without a host, or with two, for somebody else.
+/// Whether the request names one host. Proxies could route a request without a host, or with two, differently.
 fn names_host(version: Version, headers: &HeaderMap) -> bool {
     let hosts = headers.get_all(header::HOST).iter().count();
     if version == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 }
@@ -182,7 +182,7 @@ fn nothing_here() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
 }
 
-/// The methods of a path, HEAD with GET.
+/// The `allow` header for these verbs; GET includes HEAD.
 fn allow(verbs: &[Verb]) -> HeaderValue {
     let mut names: Vec<&str> = verbs.iter().map(|verb| verb.as_str()).collect();
     if verbs.contains(&Verb::Get) {
@@ -198,7 +198,7 @@ fn other_method(verbs: &[Verb]) -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).header(header::ALLOW, allow)
 }
 
-/// What may be done with a path. To a page of an allowed origin, also what its scripts may send.
+/// Answers OPTIONS: the methods of a path and, for a page of an allowed origin, the headers that its scripts may send.
 fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
     let Found::OtherMethod(verbs) = found else { return Err(nothing_here()) };
     let allow = allow(verbs);
@@ -215,7 +215,7 @@ fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
     Ok(response)
 }
 
-/// What every answer carries.
+/// Adds the headers that every answer has, and drops the body for HEAD.
 fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method: &Method) -> Response {
     let length = response.body().size_hint().exact();
     let response_status = response.status();
@@ -230,7 +230,7 @@ fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method:
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
     }
     if *method == Method::HEAD {
-        // What did not change has the length of what it is, which nobody looked up.
+        // A 304 would need the length of the whole document, which was not read.
         let length = length.filter(|_| response_status != StatusCode::NOT_MODIFIED);
         if let Some(length) = length {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -240,9 +240,8 @@ fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method:
     response
 }
 
-/// For the description: what a route is called in metrics and logs.
 impl Operation {
-    /// Whether nobody needs a token for it.
+    /// Whether it needs no token.
     pub(super) fn is_open(&self) -> bool {
         self.need == Need::Nothing
     }

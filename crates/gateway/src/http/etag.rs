@@ -5,13 +5,12 @@ pub(super) fn of(body: &[u8]) -> String {
     format!("\"{:032x}\"", xxhash_rust::xxh3::xxh3_128(body))
 }
 
-/// Whether `If-None-Match` names a tag, or anything by `*`. Compared weakly, as the header asks for: what is called weak
-/// counts as what it is a weak form of.
+/// Whether `If-None-Match` names a tag, or is `*`. The comparison is weak, as the RFC demands: `W/"a"` equals `"a"`.
 pub(super) fn matches<'a>(values: impl Iterator<Item = &'a str>, tag: &str) -> bool {
     values.into_iter().any(|value| value.trim() == "*" || tags(value).any(|given| given == tag))
 }
 
-/// The tags of a list, without what says that they are weak. What is no tag ends the list.
+/// The tags of a list, without their `W/`. Text that is not a tag ends the list.
 fn tags(list: &str) -> impl Iterator<Item = &str> {
     let mut rest = list;
     std::iter::from_fn(move || {

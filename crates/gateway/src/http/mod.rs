@@ -1,14 +1,15 @@
-//! HTTP: one table of operations drives the router and `/openapi.json`.
+//! HTTP. **Invariant**: one table of operations makes the router, the checks, the access and `/openapi.json`.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `operation`, `param_type` | what one operation is: path, parameters and their types, body, answers, access |
-//! | `table` | all operations, and which of them a request means |
-//! | `dispatch` | from a request to its answer: limits, origins, access, panics, what every answer carries |
-//! | `call`, `args`, `request_body` | what a handler is given: the client, its parameters, its body |
-//! | `routes` | the handlers, by what they are about |
+//! | `operation`, `param_type` | the form of an operation: path, parameters and their types, body, answers, access |
+//! | `table` | all operations, and finding the one for a request |
+//! | `dispatch` | from a request to its answer: limits, origins, access, panics, common headers |
+//! | `call`, `args`, `request_body` | what a handler gets: the client, the parameters, the body |
+//! | `routes` | the operations and their handlers, by subject |
 //! | `reply` | answers: JSON, and bodies that are written while they are made |
-//! | `openapi` | the description of it all |
+//! | `etag` | entity tags |
+//! | `openapi` | the description of all operations |
 
 mod args;
 mod call;
@@ -31,24 +32,24 @@ use promethean_bus::Publisher;
 use crate::app::App;
 use crate::metrics::OpenConnection;
 
-/// Everything that is served.
+/// The router for all requests.
 pub(crate) fn router(app: App) -> Router {
     Router::new().fallback(dispatch::serve).with_state(dispatch::Http::new(app))
 }
 
-/// What the requests of one connection share. To be put into the extensions of each.
+/// The state that the requests of one connection share; in the extensions of each request.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionContext {
-    /// Where it comes from.
+    /// The address of the client.
     pub(crate) peer: IpAddr,
-    /// No faster than one connection may publish.
+    /// Publishes at most at the rate of one connection.
     pub(crate) publisher: Arc<Publisher>,
-    /// Counted for as long as this lives.
+    /// Counts the connection as open.
     _open: Arc<OpenConnection>,
 }
 
 impl ConnectionContext {
-    /// A connection that was accepted now.
+    /// For a connection that was just accepted.
     pub(crate) fn new(app: &App, peer: IpAddr) -> Self {
         let publisher = Arc::new(app.bus.publisher(app.options.publish_rate));
         Self { peer, publisher, _open: Arc::new(app.metrics.connection()) }

@@ -1,4 +1,4 @@
-//! What one operation is.
+//! The form of an operation.
 
 use std::pin::Pin;
 
@@ -9,11 +9,11 @@ use super::call::Call;
 use super::param_type::ParamType;
 use crate::refusal::Refusal;
 
-/// One thing that can be asked for.
+/// One operation: everything that the router, the access check and `/openapi.json` need.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) verb: Verb,
-    /// `/` and words, `{name}` in place of some.
+    /// Words after slashes; `{name}` stands for a parameter.
     pub(super) path: &'static str,
     /// Its name in generated clients.
     pub(super) id: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Operation {
     pub(super) params: &'static [Param],
     pub(super) body: Option<Body>,
     pub(super) answer: Answer,
-    /// Refusals besides those that every operation has.
+    /// Statuses of refusals, besides the common ones.
     pub(super) refusals: &'static [u16],
     pub(super) need: Need,
     pub(super) handler: Handler,
@@ -30,7 +30,7 @@ pub(super) struct Operation {
 pub(super) type Handling<'a> = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send + 'a>>;
 pub(super) type Handler = for<'a> fn(&'a mut Call) -> Handling<'a>;
 
-/// The methods we know.
+/// The methods of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
@@ -49,7 +49,7 @@ impl Verb {
         }
     }
 
-    /// What a method asks for: HEAD is GET without its body.
+    /// The verb of a method; HEAD is GET without a body.
     pub(super) fn of(method: &Method) -> Option<Self> {
         match *method {
             Method::GET | Method::HEAD => Some(Self::Get),
@@ -81,12 +81,12 @@ pub(super) enum ParamPlace {
     Header,
 }
 
-/// How often a parameter may come.
+/// How often a parameter may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Times {
     Once,
     AtMostOnce,
-    /// From so often to so often.
+    /// At least and at most this often.
     Many(usize, usize),
 }
 
@@ -123,24 +123,24 @@ impl Param {
     }
 }
 
-/// What is sent.
+/// The body of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Body {
     pub(super) media: Media,
-    /// A named schema.
+    /// The name of its schema.
     pub(super) schema: &'static str,
 }
 
-/// What is answered when all is well.
+/// The answer to a request that succeeds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
     pub(super) media: &'static [Media],
-    /// A named schema, for JSON.
+    /// The name of its schema, for JSON.
     pub(super) schema: &'static str,
     pub(super) about: &'static str,
 }
 
-/// The forms of bodies.
+/// The media types of bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Media {
     Json,
@@ -167,19 +167,19 @@ impl Answer {
 }
 
 impl Operation {
-    /// Whether it changes what others use. Whoever only looks changes nothing.
+    /// Whether it changes something that others use.
     pub(super) fn is_managing(&self) -> bool {
         self.verb != Verb::Get && matches!(self.need, Need::Manage | Need::ManageLetters | Need::Admin)
     }
 }
 
-/// What a client must be allowed; `topic` and `group` are the parameters of those names. Default deny: an operation
-/// that is none of these cannot be written.
+/// The access that an operation needs; `topic` and `group` are the parameters with these names. Default deny: an
+/// operation cannot be declared without one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Nothing, not even a token.
+    /// No access and no token.
     Nothing,
-    /// To be known. What is answered is the same for all, or only what the client may see.
+    /// A valid token. The answer is the same for every client, or has only what the client may see.
     Known,
     /// `publish:topic`.
     Publish,
@@ -202,7 +202,7 @@ pub(super) enum Need {
 }
 
 impl Need {
-    /// As users read it.
+    /// The text in `/openapi.json`.
     pub(super) const fn scope(self) -> &'static str {
         match self {
             Self::Nothing => "none",

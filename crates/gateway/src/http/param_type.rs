@@ -1,4 +1,4 @@
-//! Types of parameters: what is accepted, and how that is described. The two must say the same.
+//! Types of parameters: which values are accepted, and their JSON Schema. The two must say the same.
 
 use promethean_delivery::Subject;
 use promethean_model::{CollectionName, EventId, GroupName, TopicName};
@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 pub(super) enum ParamType {
     /// The name of a topic.
     Topic,
-    /// The name of a topic that is not the system's.
+    /// The name of a topic that is not one of the system.
     UserTopic,
     /// A topic or a pattern.
     Subject,
@@ -23,11 +23,11 @@ pub(super) enum ParamType {
     Id,
     /// Any text.
     Text,
-    /// Visible ASCII, as headers have it.
+    /// Visible ASCII, as in headers.
     Ascii,
-    /// A whole number from and to.
+    /// A whole number in this range.
     Int(i64, i64),
-    /// A time, as people give it.
+    /// A time, in one of the forms that people write.
     Moment,
     /// An offset.
     Offset,
@@ -37,13 +37,13 @@ pub(super) enum ParamType {
     Version,
     /// `0` or `1`.
     Flag,
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// `offset` or `topic:offset`.
     EventPlace,
 }
 
-/// JSON numbers are exact up to here in every language, and no topic gets so far.
+/// The largest JSON number that is exact in every language. No topic gets that long.
 const OFFSET_MAX: u64 = (1 << 53) - 1;
 
 const WORD: &str = "[a-z0-9_-]+(:+[a-z0-9_-]+)*";
@@ -76,7 +76,7 @@ impl ParamType {
                 Some(number) if (min..=max).contains(&&number) => Ok(()),
                 _ => Err(bad(&format!("a whole number from {min} to {max}; give one"))),
             },
-            // What `now` is does not matter for whether it is a time.
+            // Whether the text is a time does not depend on `now`.
             Self::Moment => match promethean_model::Moment::parse(value, 0) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
@@ -113,7 +113,7 @@ impl ParamType {
         }
     }
 
-    /// The same as a JSON Schema.
+    /// The JSON Schema of the accepted values.
     pub(super) fn schema(&self) -> Value {
         let topic = |first: &str| json!({"type": "string", "pattern": format!("^{first}(\\.{WORD})*$"), "maxLength": 180});
         let whole = |least: i64| json!({"type": "integer", "minimum": least, "maximum": OFFSET_MAX});
@@ -132,7 +132,7 @@ impl ParamType {
             Self::Text => json!({"type": "string"}),
             Self::Ascii => json!({"type": "string", "pattern": "^([!-~]([ -~]*[!-~])?)?$"}),
             Self::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
-            // Of the forms there are, the one for programs.
+            // Of the accepted forms, the one for programs.
             Self::Moment => json!({"type": "integer", "minimum": -(1_i64 << 53) + 1, "maximum": OFFSET_MAX}),
             Self::Offset => whole(0),
             Self::OffsetOrNone => json!({"oneOf": [whole(0), {"const": "none"}]}),
@@ -148,7 +148,7 @@ impl ParamType {
     }
 }
 
-/// Digits, with a sign at most before them; not the `+5` and `05` that other readers would understand differently.
+/// Parses digits with an optional minus sign. Refuses `+5` and `05`, which other readers understand differently.
 fn integer<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }

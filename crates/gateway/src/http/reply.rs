@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::operation::Media;
 use crate::refusal::Refusal;
 
-/// What an operation answers with.
+/// The result of a handler.
 pub(super) type Reply = Result<Response, Refusal>;
 
 /// An answer of JSON.
@@ -44,10 +44,10 @@ fn with_status(status: StatusCode, media: Media, body: Body) -> Response {
     response
 }
 
-/// Buffers of one answer that wait to be filled. One that large events made large is kept too, as long as the answer.
+/// Idle buffers of one answer, at most. A buffer that large events made large is kept until the answer ends.
 const IDLE_BUFFERS_MAX: usize = 2;
 
-/// Where a task puts what it makes. Dropped before it is finished, it leaves an answer that is visibly not whole.
+/// Writes a body in chunks. If it is dropped before [`BodyWriter::finish`], the client sees that the answer is cut.
 #[derive(Debug)]
 pub(super) struct BodyWriter {
     /// `None` is the end.
@@ -55,7 +55,7 @@ pub(super) struct BodyWriter {
     timeout: Duration,
 }
 
-/// The answer ends before its end. The client sees a broken connection, not an answer that looks whole.
+/// The answer was cut. The client sees a broken connection, not an answer that looks whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the answer was cut short")]
 pub(super) struct Cut;
@@ -69,8 +69,8 @@ struct Chunks {
     ended: bool,
 }
 
-/// A body and its other end, with `ahead` chunks made before the client reads them. A client may take `timeout` to
-/// read a chunk.
+/// A body and its writer, with up to `ahead` chunks that the client has not read. The client may take `timeout` to read
+/// a chunk.
 pub(super) fn stream(ahead: usize, timeout: Duration) -> (BodyWriter, Body) {
     let (sender, chunks) = mpsc::channel(ahead);
     (BodyWriter { chunks: sender, timeout }, Body::new(Chunks { chunks, ended: false }))
@@ -82,7 +82,7 @@ impl BodyWriter {
         self.put(Some(chunk)).await
     }
 
-    /// The answer is whole.
+    /// Ends the answer.
     pub(super) async fn finish(self) -> Result<(), Gone> {
         self.put(None).await
     }
@@ -94,13 +94,13 @@ impl BodyWriter {
         }
     }
 
-    /// Returns when the client goes away.
+    /// Returns when the client is gone.
     pub(super) async fn gone(&self) {
         self.chunks.closed().await;
     }
 }
 
-/// Buffers that come back when what was in them is sent, so that a long answer needs no new memory.
+/// Buffers that come back when their bytes are sent, so that a long answer needs no new memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -111,12 +111,12 @@ struct Lent {
 }
 
 impl Buffers {
-    /// An empty one.
+    /// An empty buffer.
     pub(super) fn take(&self) -> Vec<u8> {
         self.idle().pop().unwrap_or_default()
     }
 
-    /// What is in it, to be sent.
+    /// Turns a buffer into bytes to send; the buffer comes back when they are sent.
     pub(super) fn lend(&self, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(Lent { bytes, home: self.clone() })
     }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_empty_when_the_last_who_needs_it_is_done() {
+    fn a_buffer_comes_back_empty_when_all_its_bytes_are_sent() {
         let buffers = Buffers::default();
         let mut bytes = buffers.take();
         bytes.extend_from_slice(&[7; 1000]);

@@ -11,7 +11,7 @@ use hyper::body::Body as _;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// A refused body is read up to here, so that a client which writes before it reads sees the answer.
+/// Bytes of a refused body that are read and dropped, so that a client which writes before it reads sees the answer.
 const DRAIN_BYTES_MAX: u64 = 16 << 20;
 
 /// The body of one request.
@@ -20,9 +20,9 @@ pub(super) struct RequestBody {
     body: Body,
     bytes_max: usize,
     timeout: Duration,
-    /// What the client says it will send.
+    /// The `content-length` of the client.
     length: Option<u64>,
-    /// The client waits to be told to go on, which hyper does when the body is read.
+    /// Whether the client waits for `100 Continue`, which hyper sends when the body is read.
     waits: bool,
     begun: bool,
     broken: bool,
@@ -44,7 +44,7 @@ impl RequestBody {
         }
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub(super) async fn read(&mut self) -> Result<Bytes, Refusal> {
         if self.length.is_some_and(|length| length > self.bytes_max as u64) {
             return Err(self.too_large());
@@ -65,7 +65,7 @@ impl RequestBody {
     async fn collect(&mut self) -> Result<Bytes, Refusal> {
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
         let mut whole = match self.chunk().await? {
-            // Most bodies come in one piece.
+            // Most bodies come in one chunk.
             None => return self.within(first.len()).map(|()| first),
             Some(second) => {
                 let room = usize::try_from(self.length.unwrap_or(0)).unwrap_or(0).min(self.bytes_max);
@@ -111,8 +111,8 @@ impl RequestBody {
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     }
 
-    /// Reads what is left, within bounds. Without this a client that is still writing would see a broken connection
-    /// in place of the answer.
+    /// Reads and drops the rest of the body, within bounds. Without this, a client that is still writing would see a
+    /// broken connection in place of the answer.
     pub(super) async fn drain(&mut self) {
         let hopeless = self.length.is_some_and(|length| length > DRAIN_BYTES_MAX);
         if self.broken || hopeless || self.body.is_end_stream() || (self.waits && !self.begun) {
@@ -128,7 +128,7 @@ impl RequestBody {
                 }
             }
         };
-        // What has not come by then will not be waited for.
+        // After the timeout the rest of the body is not waited for.
         let _ = tokio::time::timeout(timeout, all).await;
     }
 }

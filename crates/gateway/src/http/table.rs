@@ -1,11 +1,11 @@
-//! All operations, and which of them a request means.
+//! All operations, and finding the one for a request.
 
 use super::args::decode;
 use super::operation::{Operation, Verb};
 use super::routes;
 use crate::metrics::Route;
 
-/// Every operation, by what it is about.
+/// Every operation, by subject.
 pub(super) const ALL: &[&[Operation]] = &[
     routes::publish::OPERATIONS,
     routes::batch::OPERATIONS,
@@ -29,7 +29,7 @@ pub(super) fn operations() -> impl Iterator<Item = &'static Operation> {
     ALL.iter().flat_map(|operations| operations.iter())
 }
 
-/// The route of an operation, for metrics; of a WebSocket, and of what is none of ours.
+/// The route of an operation, for metrics; `None` is a request that matches no operation.
 pub(super) fn route(operation: Option<&Operation>) -> Route {
     let Some(operation) = operation else {
         return Route { number: routes() - 1, method: "", path: "unmatched" };
@@ -38,34 +38,34 @@ pub(super) fn route(operation: Option<&Operation>) -> Route {
     Route { number, method: operation.verb.as_str(), path: operation.path }
 }
 
-/// As [`route`], of the WebSocket.
+/// The route of the WebSocket, for metrics.
 pub(super) fn websocket() -> Route {
     Route { number: routes() - 2, method: "GET", path: "/ws" }
 }
 
-/// How many routes there are.
+/// The number of routes: one for each operation, one for the WebSocket, one for everything else.
 pub(crate) fn routes() -> usize {
     operations().count() + 2
 }
 
-/// What a path and a method mean.
+/// The result of looking a request up.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// An operation, and the words that stand for the names in its path.
+    /// An operation, and the words of the path for the names in its template.
     Operation(&'static Operation, Vec<String>),
-    /// A path that is there for these methods only.
+    /// The path exists, but only for these methods.
     OtherMethod(Vec<Verb>),
-    /// A path whose encoding is broken.
+    /// The encoding of the path is malformed.
     Malformed,
-    /// No path of ours.
+    /// No operation has this path.
     Nothing,
 }
 
-/// Looks a request up.
+/// Finds the operation of a request.
 pub(super) fn find(verb: Option<Verb>, path: &str) -> Found {
     let fits = |operation: &'static Operation| Some((operation, matches(operation.path, path)?));
     let mut found: Vec<_> = operations().filter_map(fits).collect();
-    // A word that is named in a path is no name: `/schemas/t/check` has no version `check`.
+    // A fixed word wins over a parameter: `/schemas/t/check` has no version `check`.
     let names = found.iter().map(|(_, words)| words.len()).min();
     found.retain(|(_, words)| Some(words.len()) == names);
     let mut others = Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn find(verb: Option<Verb>, path: &str) -> Found {
     if others.is_empty() { Found::Nothing } else { Found::OtherMethod(others) }
 }
 
-/// The words in place of names, if the path has the form of the template.
+/// The words of a path for the names in a template, if the path fits the template.
 fn matches<'p>(template: &str, path: &'p str) -> Option<Vec<&'p str>> {
     let (mut expected, mut given) = (template.split('/'), path.split('/'));
     let mut words = Vec::new();

@@ -33,25 +33,25 @@ use crate::options::GatewayOptions;
 
 /// Most streams of one HTTP/2 connection.
 const H2_STREAMS_MAX: u32 = 100;
-/// How long to wait after a connection could not be accepted: mostly there are no descriptors left.
+/// How long to wait after a connection could not be accepted: mostly because no file descriptor is free.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// How often an HTTP/2 connection must show that it lives, and how soon.
+/// How often an HTTP/2 connection is pinged, and how soon it must answer.
 const H2_ALIVE: Duration = Duration::from_secs(30);
 const H2_ALIVE_WITHIN: Duration = Duration::from_secs(20);
-/// Streams that a client may reset before they were looked at, and that may fail, until the connection is cut.
+/// How many streams a client may reset before they are handled, and how many may fail, before the connection is cut.
 const H2_RESETS_MAX: usize = 20;
 const H2_ERRORS_MAX: usize = 1024;
-/// A connection is looked at no more often.
+/// The shortest interval between two checks of a connection.
 const LOOK_MIN: Duration = Duration::from_millis(10);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// A connection counts as one until the last of these is dropped.
+/// A connection's place under `connections_max`; free again when the last clone is dropped.
 #[derive(Debug, Clone)]
 #[expect(dead_code, reason = "it is held, not read")]
 pub(crate) struct Slot(Arc<OwnedSemaphorePermit>);
 
-/// Listens on all addresses, or on none.
+/// Listens on all addresses; on none if one of them fails.
 pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, StartError> {
     let mut listeners = Vec::new();
     for &address in addresses {
@@ -85,13 +85,13 @@ async fn accept(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, or the client went away: neither is a reason to stop, both pass.
+                // Out of file descriptors, or the client went away: both pass, so the server goes on.
                 warn!(%error, "cannot accept a connection");
                 tokio::time::sleep_until(Instant::now() + ACCEPT_AGAIN).await;
                 continue;
             }
         };
-        // Beyond the limit the client sees a closed connection at once, rather than one that hangs.
+        // Above the limit the client sees a closed connection at once, not one that hangs.
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             warn!(%peer, "too many connections");
             continue;
@@ -104,7 +104,7 @@ async fn accept(
     }
 }
 
-/// Shakes hands where TLS is on, then serves.
+/// Does the TLS handshake if TLS is on, then serves the connection.
 async fn greet(
     app: &App,
     (stream, peer): (TcpStream, IpAddr),
@@ -122,7 +122,7 @@ async fn greet(
     };
     match accepted {
         Ok(stream) => serve(app, (stream, peer), router, slot).await,
-        Err(error) => debug!(%error, "no TLS with this client"),
+        Err(error) => debug!(%error, "the TLS handshake with a client failed"),
     }
 }
 
@@ -132,13 +132,13 @@ async fn serve(
     router: Router,
     slot: Slot,
 ) {
-    let shared = http::ConnectionContext::new(app, peer);
+    let context = http::ConnectionContext::new(app, peer);
     let asked = Arc::new(AtomicBool::new(false));
     let traffic = Traffic::new();
     let (asks, begun) = (Arc::clone(&asked), traffic.clone());
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         asks.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(shared.clone());
+        request.extensions_mut().insert(context.clone());
         request.extensions_mut().insert(slot.clone());
         let watched = (request.version() == Version::HTTP_2).then(|| begun.begin());
         let answering = router.clone().oneshot(request);
@@ -170,16 +170,16 @@ async fn serve(
                 }
                 return;
             }
-            // Nothing else ends a connection that never says which HTTP it speaks.
+            // Nothing else ends a connection that never sends a byte: hyper waits for it to choose HTTP/1 or HTTP/2.
             () = silent.as_mut(), if !silent.is_elapsed() => {
                 if !asked.load(Ordering::Relaxed) {
-                    debug!("a connection asked for nothing");
+                    debug!("a connection sent no request");
                     return;
                 }
             }
             _ = looks.tick(), if asked.load(Ordering::Relaxed) => {
                 if traffic.is_stuck(write_timeout) || leaving && traffic.is_idle(idle_timeout + head_timeout) {
-                    debug!("a client does not read, or does not leave");
+                    debug!("a client does not read its answers, or does not close an idle connection");
                     return;
                 }
                 if !leaving && traffic.is_idle(idle_timeout) {
@@ -200,7 +200,7 @@ fn builder(options: &GatewayOptions) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // A client that says it will send no more, as `nc` does, still wants its answer.
+        // A client that closes its sending side, as `nc` does, still gets its answer.
         .half_close(true)
         .header_read_timeout(Duration::from_millis(options.head_timeout_ms))
         .max_buf_size(HEAD_BYTES_MAX.max(8 << 10));

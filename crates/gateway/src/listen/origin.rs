@@ -1,7 +1,7 @@
-//! Which pages a browser may connect for.
+//! Which web pages may connect.
 //!
-//! A browser sends along the user's network position and, if there were any, credentials, to whoever asks it to. What it
-//! says about the page that asked is the `Origin` header. Programs that are no browser send none, and are not stopped.
+//! Any web page can make a browser send requests, with the user's place in the network and the user's credentials. The
+//! `Origin` header names the page. Programs other than browsers send no `Origin` and are not stopped by this check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,23 +15,23 @@ use crate::refusal::Refusal;
 /// The rule of one gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins {
-    /// Whether we serve over TLS. Pages that came without it are then none of ours.
+    /// Whether this gateway serves over TLS. A page that came without TLS is then not ours.
     secure: bool,
-    /// Whether this machine alone is served, and without tokens: being on it is what lets a client in.
+    /// Whether only this machine is served, without tokens: a client is allowed because it runs on this machine.
     local: bool,
     others: Vec<Origin>,
 }
 
-/// Who asks, as far as it matters to the answer.
+/// The page behind a request, as far as the answer depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// No page, one of ours, or one of this machine: nothing needs to be said about it.
+    /// No page, a page of this server, or one of this machine: the answer needs no CORS headers.
     Plain,
-    /// One that the configuration names: its scripts may read the answer.
+    /// A page that the configuration allows: its scripts may read the answer.
     Allowed(HeaderValue),
 }
 
-/// An origin that cannot be meant.
+/// A text that is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is not an origin; write `https://HOST` or `https://HOST:PORT`, without a path and without `*`"
@@ -47,20 +47,20 @@ pub fn check_origins<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Resul
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Origin {
     secure: bool,
-    /// In small letters.
+    /// In lower case.
     host: String,
     port: u16,
 }
 
 impl Origins {
-    /// The rule of a gateway with these options, which listens on these addresses.
+    /// The rule of a gateway with these options and addresses.
     pub(crate) fn of(options: &GatewayOptions, is_open: bool, addresses: &[SocketAddr]) -> Self {
         let is_this_machine = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let local = is_open && addresses.iter().all(is_this_machine);
         Self::new(options.tls.is_some(), local, &options.allowed_origins)
     }
 
-    /// Texts that are no origins match nothing.
+    /// A text in `allowed` that is not an origin matches nothing.
     pub(crate) fn new<S: AsRef<str>>(
         secure: bool,
         local: bool,
@@ -70,9 +70,9 @@ impl Origins {
         Self { secure, local, others }
     }
 
-    /// Lets a request in that has no origin, the same as its host, a loopback one, or one that is allowed.
+    /// Allows a request without an origin, or whose origin is its own host, a loopback address or in the configuration.
     pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Page, Refusal> {
-        // HTTP/2 has the host in the address.
+        // HTTP/2 has the host in the URI.
         let named = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
         let host = uri.authority().map(Authority::as_str).or(named);
         let mut origins = headers.get_all(header::ORIGIN).iter();
@@ -96,8 +96,9 @@ impl Origins {
         (is_same || is_loopback(&origin.host)).then_some(Page::Plain)
     }
 
-    /// A page can give a name of its own our address, and is then of the same origin, for which browsers send no header
-    /// at all. Numbers, `localhost` and names of one word cannot be given away like that. With tokens it does no harm.
+    /// Whether the host of a request can be trusted. A page can point a DNS name of its own at this server's address;
+    /// the page then has the same origin, for which browsers send no header at all. IP addresses, `localhost` and names
+    /// of one word cannot be taken over like that. With tokens this attack does no harm.
     fn trusts(&self, host: Option<&str>) -> bool {
         if !self.local {
             return true;
@@ -109,8 +110,8 @@ impl Origins {
         is_number || is_one_word || is_loopback(&host) || self.others.iter().any(|other| other.host == host)
     }
 
-    /// Whether the page came from the address that it connects to. Without TLS of our own, a proxy may have added it, so
-    /// either scheme will do.
+    /// Whether the page came from the address that it connects to. If this server has no TLS, a proxy may have added it,
+    /// so both schemes are accepted.
     fn is_same(&self, origin: &Origin, host: &str) -> bool {
         let Some((host, port)) = split_host(host) else { return false };
         let port = port.unwrap_or(if origin.secure { 443 } else { 80 });
@@ -119,7 +120,7 @@ impl Origins {
 }
 
 impl Origin {
-    /// As browsers write it, `scheme://host[:port]`, and nothing else.
+    /// Parses `scheme://host[:port]`, as browsers write it, and nothing else.
     fn parse(text: &str) -> Option<Self> {
         let (secure, rest) = match text.split_once("://")? {
             (scheme, rest) if scheme.eq_ignore_ascii_case("https") => (true, rest),
@@ -135,12 +136,12 @@ fn parse(text: &str) -> Result<Origin, OriginError> {
     Origin::parse(text).ok_or_else(|| OriginError(text.chars().take(100).collect()))
 }
 
-/// Host in small letters, and port. Nothing of a user, a path or an encoding is accepted.
+/// Splits into the host in lower case and the port. A user, a path or an encoding is not accepted.
 fn split_host(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, rest) = rest.split_once(']')?;
-            // In one form only, as numbers can be written in several.
+            // Parsed and printed again, because one address can be written in several forms.
             let address: Ipv6Addr = host.parse().ok()?;
             (format!("[{address}]"), rest)
         }
@@ -163,7 +164,7 @@ fn split_host(text: &str) -> Option<(String, Option<u16>)> {
     }
 }
 
-/// Pages of this machine. Browsers write addresses in one form, so no other is looked for.
+/// Whether the host is this machine. Browsers write addresses in one form, so other forms are not accepted.
 fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host == "[::1]"
@@ -343,7 +344,7 @@ mod tests {
         let named = |origins: &Origins| ask(origins, &[], Some("evil.com"));
         assert!(!named(&rule(true, &["127.0.0.1:1", "[::1]:1"])));
         assert!(named(&rule(false, &["127.0.0.1:1"])), "a page has no token");
-        assert!(named(&rule(true, &["127.0.0.1:1", "0.0.0.0:1"])), "somebody said --insecure");
+        assert!(named(&rule(true, &["127.0.0.1:1", "0.0.0.0:1"])), "with --insecure");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A stream whose other end must read.
+//! A stream that fails if the client does not read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Fails once the client has taken nothing of what is to be written for too long.
+/// A stream that fails when the client has read nothing for too long while bytes wait to be written.
 #[derive(Debug)]
 pub(super) struct Paced<S> {
     stream: S,
     timeout: Duration,
-    /// Runs while the client takes nothing.
+    /// Runs while the client reads nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -22,8 +22,8 @@ impl<S> Paced<S> {
         Self { stream, timeout, waiting: None }
     }
 
-    /// What a write came to, unless the client is too slow.
-    fn judge<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    /// Passes the result of a write on, or fails if the client has read nothing for too long.
+    fn check<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
             return written;
@@ -53,7 +53,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.judge(written, cx)
+        self.check(written, cx)
     }
 
     fn poll_write_vectored(
@@ -62,7 +62,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.judge(written, cx)
+        self.check(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -71,11 +71,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.judge(flushed, cx)
+        self.check(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.judge(ended, cx)
+        self.check(ended, cx)
     }
 }

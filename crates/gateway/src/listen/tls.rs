@@ -1,4 +1,4 @@
-//! TLS, with certificates that can be replaced while it serves.
+//! TLS, with certificates that can be replaced while the server runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,28 +18,28 @@ use tracing::{info, warn};
 
 use crate::app::App;
 
-/// Longest file that is read.
+/// Bytes that are read of a file, at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where certificate and key are.
+/// The files of certificate and key.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate and those between it and its authority, as PEM.
+    /// The certificate, followed by the intermediate certificates, as PEM.
     pub certificate: PathBuf,
     /// Its private key, as PEM.
     pub key: PathBuf,
-    /// How often it is looked whether the files have changed. Default: 5 s.
+    /// How often the files are read to see whether they changed. Default: 5 s.
     pub check_every_ms: u64,
 }
 
 impl TlsFiles {
-    /// With the default.
+    /// With the default interval.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into(), check_every_ms: 5_000 }
     }
 }
 
-/// Why the files are of no use.
+/// Why the files cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -47,7 +47,7 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// A file has no certificate or no key in it.
@@ -58,19 +58,19 @@ pub enum TlsError {
         /// What is missing.
         what: &'static str,
     },
-    /// They do not belong together, or are of a kind that is not supported.
+    /// Certificate and key do not belong together, or their kind is not supported.
     #[error("the certificate and the key cannot be used: {0}; make both anew, at the same time")]
     Unusable(tokio_rustls::rustls::Error),
 }
 
-/// Accepts TLS with the latest good certificate.
+/// Does TLS handshakes with the latest certificate that can be used.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
 }
 
-/// What the files hold.
+/// The contents of both files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     certificate: Vec<u8>,
@@ -78,7 +78,7 @@ struct Contents {
 }
 
 impl Tls {
-    /// Reads the files, and goes on looking whether they change until the gateway stops.
+    /// Reads the files, and watches them for changes until the gateway stops.
     pub(crate) fn start(app: &App, files: &TlsFiles) -> Result<Arc<Self>, TlsError> {
         let contents = Contents::read(files)?;
         let config = RwLock::new(contents.config(files)?);
@@ -87,7 +87,7 @@ impl Tls {
         Ok(tls)
     }
 
-    /// Shakes hands.
+    /// Does the TLS handshake.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
@@ -112,13 +112,13 @@ async fn watch(app: App, tls: Arc<Tls>, mut last: Contents) {
             _ = ticks.tick() => {}
         }
         let files = tls.files.clone();
-        // Compared by content: times are too coarse, and links to a new directory keep theirs.
+        // Compared by content: file times are too coarse, and a link to another directory keeps its time.
         let Ok(read) = app.tasks.spawn_blocking(move || Contents::read(&files)).await else { continue };
         let contents = match read {
             Ok(contents) => contents,
             Err(error) => {
                 if !unreadable {
-                    warn!(%error, "cannot look for a new certificate; the old one stays");
+                    warn!(%error, "cannot read the certificate files; the old certificate stays");
                 }
                 unreadable = true;
                 continue;
@@ -131,10 +131,10 @@ async fn watch(app: App, tls: Arc<Tls>, mut last: Contents) {
         match contents.config(&tls.files) {
             Ok(config) => {
                 tls.replace(config);
-                info!("took over a new certificate");
+                info!("using a new certificate");
             }
-            // Perhaps only one of the two files is written yet; both will be looked at when they change again.
-            Err(error) => warn!(%error, "the new certificate is of no use; the old one stays"),
+            // Perhaps only one of the two files is written yet; both are read again at the next interval.
+            Err(error) => warn!(%error, "the new certificate cannot be used; the old one stays"),
         }
         last = contents;
     }

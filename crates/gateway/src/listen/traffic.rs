@@ -1,4 +1,4 @@
-//! What goes on over an HTTP/2 connection, whose streams each may stand still while the connection moves.
+//! The requests of an HTTP/2 connection: a single stream can be stuck while the connection as a whole makes progress.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -11,10 +11,11 @@ use hyper::body::{Frame, SizeHint};
 use promethean_model::IgnorePoison;
 use tokio::time::Instant;
 
-/// What is handed over at once: the connection keeps it, read or not, and what is behind it waits here.
+/// Bytes given to the connection at once. The connection buffers them whether the client reads or not; the rest waits
+/// here, where it can be seen that the client does not read.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// The requests of one connection that are not answered to the end.
+/// The requests of one connection whose answers are not fully sent.
 #[derive(Debug, Clone)]
 pub(super) struct Traffic(Arc<Mutex<State>>);
 
@@ -22,29 +23,29 @@ pub(super) struct Traffic(Arc<Mutex<State>>);
 struct State {
     next: u64,
     requests: HashMap<u64, WaitsFor>,
-    /// Since when there is none.
+    /// Since when there is no request.
     idle_since: Instant,
 }
 
-/// Who has to go on with a request.
+/// What a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitsFor {
     Server,
-    /// Since then part of the answer waits to be read.
+    /// A part of the answer waits to be read since this time.
     Client(Instant),
 }
 
-/// A request until its answer is read or given up.
+/// A request until its answer is sent or given up.
 #[derive(Debug)]
 pub(super) struct Request {
     traffic: Traffic,
     number: u64,
 }
 
-/// An answer that notices who waits for whom.
+/// The body of an answer, which notes whether it waits for the server or the client.
 struct Watched {
     body: Body,
-    /// Of the part that came last, what is not handed over.
+    /// The rest of the last part, not given to the connection yet.
     rest: Bytes,
     request: Request,
 }
@@ -63,32 +64,32 @@ impl Traffic {
         Request { traffic: self.clone(), number }
     }
 
-    /// Whether there was no request for that long, since the first.
+    /// Whether there was no request for that long. Not before the first request.
     pub(super) fn is_idle(&self, for_long: Duration) -> bool {
         let state = self.lock();
         state.next > 0 && state.requests.is_empty() && state.idle_since.elapsed() >= for_long
     }
 
-    /// Whether some answer was not read on for that long.
+    /// Whether the client has read nothing of some answer for that long.
     pub(super) fn is_stuck(&self, for_long: Duration) -> bool {
         let waits = |waits_for: &WaitsFor| matches!(waits_for, WaitsFor::Client(since) if since.elapsed() >= for_long);
         self.lock().requests.values().any(waits)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is one operation, so a panic elsewhere leaves it whole.
+        // Each change is one operation, so a panic elsewhere leaves the state whole.
         self.0.lock().ignore_poison()
     }
 }
 
 impl Request {
-    /// The answer, of which each part has to be read in time.
+    /// Wraps the answer, so that a part that is not read in time is noticed.
     pub(super) fn watch(self, body: Body) -> Body {
-        self.is_now(WaitsFor::Client(Instant::now()));
+        self.set(WaitsFor::Client(Instant::now()));
         Body::new(Watched { body, rest: Bytes::new(), request: self })
     }
 
-    fn is_now(&self, waits_for: WaitsFor) {
+    fn set(&self, waits_for: WaitsFor) {
         self.traffic.lock().requests.insert(self.number, waits_for);
     }
 }
@@ -113,10 +114,10 @@ impl hyper::body::Body for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.rest.is_empty() {
             let Poll::Ready(polled) = Pin::new(&mut self.body).poll_frame(cx) else {
-                self.request.is_now(WaitsFor::Server);
+                self.request.set(WaitsFor::Server);
                 return Poll::Pending;
             };
-            self.request.is_now(WaitsFor::Client(Instant::now()));
+            self.request.set(WaitsFor::Client(Instant::now()));
             match polled.map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => self.rest = data,
                 Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
@@ -124,7 +125,7 @@ impl hyper::body::Body for Watched {
                 None => return Poll::Ready(None),
             }
         } else {
-            self.request.is_now(WaitsFor::Client(Instant::now()));
+            self.request.set(WaitsFor::Client(Instant::now()));
         }
         let piece = self.rest.len().min(PIECE_BYTES);
         Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))

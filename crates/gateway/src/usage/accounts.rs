@@ -12,23 +12,23 @@ use promethean_model::{IgnorePoison, TopicName};
 use crate::auth::{Identity, Quota};
 use crate::refusal::Refusal;
 
-/// Accounts beyond which those that nobody uses are dropped.
+/// Above this many accounts, the unused ones are dropped.
 const ACCOUNTS_MAX: usize = 10_000;
 
 const RATE_LIMITED: &str = "rate_limited";
 
-/// Tokens of a bucket that a new topic takes: one that has come in each second is one topic in an hour.
+/// Bucket tokens that a new topic costs: at one token per second, an hour pays for one topic.
 const TOPIC_TOKENS: u32 = 3600;
-/// Topics that an account remembers to have paid for.
+/// Topics that an account remembers as paid for.
 const PAID_TOPICS: usize = 1000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// All accounts there are. Identities without limits have none.
+/// The accounts of all identities that have a quota.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    /// Where an identity says nothing itself.
+    /// The quota of an identity whose token has none.
     default: Quota,
-    /// With the quota: one that is changed begins anew.
+    /// The key includes the quota, so a changed quota starts a new account.
     accounts: Mutex<HashMap<Key, Arc<Account>>>,
 }
 
@@ -44,13 +44,13 @@ pub(crate) struct Account {
     events: Option<Bucket>,
     bytes: Option<Bucket>,
     topics: Option<Bucket>,
-    /// Topics that were paid for and may have no event yet.
+    /// Topics that are paid for and may have no event yet.
     paid: Mutex<HashSet<TopicName>>,
-    /// When the last of them was, monotonic; 0 if none was.
+    /// When the last topic was paid for, monotonic; 0 if none was.
     paid_at_ms: AtomicU64,
 }
 
-/// A connection, a subscription or what that may have in flight, which counts until this is dropped.
+/// A use of a quota (a connection, a subscription, or its events in flight) that counts until this is dropped.
 #[derive(Debug)]
 pub(crate) struct QuotaPermit {
     account: Arc<Account>,
@@ -58,7 +58,7 @@ pub(crate) struct QuotaPermit {
     count: u32,
 }
 
-/// The places of one subscription.
+/// The permits of one subscription.
 #[derive(Debug)]
 pub(crate) struct SubscriptionPermits {
     one: QuotaPermit,
@@ -70,7 +70,7 @@ impl Accounts {
         Self { default, accounts: Mutex::default() }
     }
 
-    /// The account of an identity that is limited in some way.
+    /// The account of an identity; `None` if its quota limits nothing.
     pub(crate) fn of(&self, identity: &Identity, now_ms: u64) -> Option<Arc<Account>> {
         let quota = identity.quota.or(&self.default);
         if quota.is_unlimited() {
@@ -105,7 +105,7 @@ impl Account {
         }
     }
 
-    /// One more connection.
+    /// Counts a new connection, if the quota has room.
     pub(crate) fn connection(self: &Arc<Self>) -> Result<QuotaPermit, Refusal> {
         self.place(|account| &account.connections, 1, self.quota.max_connections).map_err(|max| {
             let message = format!(
@@ -115,7 +115,7 @@ impl Account {
         })
     }
 
-    /// One more subscription, which may have so much in flight.
+    /// Counts a new subscription with so many events in flight, if the quota has room.
     pub(crate) fn subscription(self: &Arc<Self>, in_flight: usize) -> Result<SubscriptionPermits, Refusal> {
         let one = self.place(|account| &account.subscriptions, 1, self.quota.max_subscriptions);
         let one = one.map_err(|max| {
@@ -134,12 +134,12 @@ impl Account {
         Ok(SubscriptionPermits { one, _in_flight: in_flight })
     }
 
-    /// A connection that is there already.
+    /// Counts a connection that is already open, even beyond the quota.
     pub(crate) fn open_connection(self: &Arc<Self>) -> QuotaPermit {
         self.taken(|account| &account.connections, 1)
     }
 
-    /// A subscription that is there already.
+    /// Counts a subscription that is already open, even beyond the quota.
     pub(crate) fn open_subscription(self: &Arc<Self>, in_flight: usize) -> SubscriptionPermits {
         SubscriptionPermits {
             one: self.taken(|account| &account.subscriptions, 1),
@@ -166,8 +166,8 @@ impl Account {
         }
     }
 
-    /// Events are to be published to these topics, or they are to be created. Those that have none are new, unless they
-    /// were paid for before and are about to get their first. `has_events` is asked only if new ones are limited.
+    /// Pays for the new ones of these topics, before events are published to them or they are created. A topic is new if
+    /// it has no events and was not paid for before. `has_events` is called only if the quota limits new topics.
     pub(crate) fn begin_topics<'t>(
         &self,
         topics: impl Iterator<Item = &'t TopicName>,
@@ -186,25 +186,25 @@ impl Account {
         bucket.take(count(new.len()).saturating_mul(TOPIC_TOKENS), now_ms).map_err(too_many_topics)?;
         self.paid_at_ms.store(now_ms.max(1), Ordering::Relaxed);
         if paid.len() >= PAID_TOPICS {
-            // Most have events by now. One that has none is paid for again.
+            // Most have events by now. A topic that has none is paid for again.
             paid.clear();
         }
         paid.extend(new.into_iter().cloned());
         Ok(())
     }
 
-    /// A topic that is not there, whatever was paid for it: it is to be paid for again.
+    /// Forgets that a topic was paid for, because it does not exist any more.
     pub(crate) fn forget_topic(&self, topic: &TopicName) {
         self.paid.lock().ignore_poison().remove(topic);
     }
 
-    /// Whether it would have more topics to begin if it began anew.
+    /// Whether dropping this account would give the identity new topics for free.
     fn owes_topics(&self, now_ms: u64) -> bool {
         let paid_at_ms = self.paid_at_ms.load(Ordering::Relaxed);
         paid_at_ms > 0 && now_ms.saturating_sub(paid_at_ms) < HOUR_MS
     }
 
-    /// Events are to be published, which came in so many bytes. All of them or none.
+    /// Pays for so many events, sent in so many bytes: for all of them or none.
     pub(crate) fn publish(&self, events: usize, bytes: usize, now_ms: u64) -> Result<(), Refusal> {
         if let Some(bucket) = &self.events {
             bucket.take(count(events), now_ms).map_err(|refused| too_fast("events", refused))?;

@@ -1,4 +1,4 @@
-//! Which addresses show tokens that are not valid.
+//! The invalid tokens that each address has shown.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -9,14 +9,14 @@ use std::sync::{Mutex, RwLock};
 
 use promethean_model::IgnorePoison;
 
-/// How many tokens that are not valid may come from one address.
+/// How many invalid tokens one address may show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailureLimit {
-    /// So many at once. Default: 20.
+    /// Invalid tokens at once. Default: 20.
     pub burst: NonZeroU32,
-    /// And one more after each such time. Default: 3 s.
+    /// The time after which one more is allowed. Default: 3 s.
     pub every_ms: u64,
-    /// Addresses that are remembered; beyond, those that failed least are forgotten. Default: 10,000.
+    /// Addresses that are remembered; above that, the address with the fewest failures is forgotten. Default: 10,000.
     pub addresses: usize,
 }
 
@@ -27,18 +27,18 @@ impl Default for FailureLimit {
     }
 }
 
-/// Tokens that are remembered as good.
+/// Valid tokens that are remembered.
 const GOOD_MAX: usize = 1_000;
 
-/// The failures of all addresses.
+/// The invalid tokens of all addresses, within bounds.
 #[derive(Debug)]
 pub(crate) struct Failures {
     limit: FailureLimit,
-    /// When each address will be as good as new, monotonic. Each failure moves that on by `every_ms`.
+    /// When the failures of each address are forgotten, monotonic. Each failure adds `every_ms`.
     clean_at_ms: Mutex<HashMap<IpAddr, u64>>,
-    /// How many there are: mostly none, and then nobody needs the lock.
+    /// How many addresses have failures: mostly none, and then the lock is not needed.
     known: AtomicUsize,
-    /// Hashes, keyed for this process, of tokens that were good when they were looked at.
+    /// Hashes, keyed for this process, of tokens that were valid when they were checked.
     good: RwLock<HashSet<u64>>,
     hasher: RandomState,
 }
@@ -54,7 +54,7 @@ impl Failures {
         }
     }
 
-    /// The token is good.
+    /// Remembers a valid token.
     pub(crate) fn good(&self, token: &str) {
         if self.was_good(token) {
             return;
@@ -66,13 +66,13 @@ impl Failures {
         good.insert(self.hasher.hash_one(token));
     }
 
-    /// Whether the token was good before, so that it is no guess. It may have been revoked since.
+    /// Whether the token was valid before, so that it is not a guess. It may be revoked since.
     pub(crate) fn was_good(&self, token: &str) -> bool {
         let good = self.good.read().ignore_poison();
         good.contains(&self.hasher.hash_one(token))
     }
 
-    /// How long the address has to wait until it may fail again, if it has.
+    /// How long the address must wait before it may show another invalid token; `None` if it need not wait.
     pub(crate) fn wait_ms(&self, peer: IpAddr, now_ms: u64) -> Option<u64> {
         if self.known.load(Ordering::Relaxed) == 0 {
             return None;
@@ -81,7 +81,7 @@ impl Failures {
         self.limit.wait_ms(clean_at.get(&of_one_client(peer)).copied(), now_ms)
     }
 
-    /// The address failed. If that is too often it does not count, and the address has to wait so long.
+    /// Counts an invalid token of an address. Above the limit it is not counted, and the address must wait so long.
     pub(crate) fn failed(&self, peer: IpAddr, now_ms: u64) -> Option<u64> {
         let peer = of_one_client(peer);
         let mut clean_at = self.clean_at_ms.lock().ignore_poison();
@@ -106,7 +106,7 @@ impl FailureLimit {
     }
 }
 
-/// Forgets those that are as good as new, or else the one that is so first.
+/// Removes addresses without failures; if there are none, the address with the fewest failures.
 fn make_room(clean_at: &mut HashMap<IpAddr, u64>, now_ms: u64) {
     let before = clean_at.len();
     clean_at.retain(|_, at| *at > now_ms);
@@ -117,7 +117,7 @@ fn make_room(clean_at: &mut HashMap<IpAddr, u64>, now_ms: u64) {
     }
 }
 
-/// The addresses that one client can have: with IPv6 it has all with the same first half.
+/// One address for all addresses that one client can have: with IPv6, all with the same first half.
 fn of_one_client(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(peer) => Ipv6Addr::from_bits(peer.to_bits() & !u128::from(u64::MAX)).into(),
@@ -163,7 +163,7 @@ mod tests {
         }
         assert_eq!(failures.failed(peer, 1_500), None);
         assert_eq!(failures.failed(peer, 1_500), Some(1_000));
-        // Others are not meant, and after a while all is forgotten.
+        // Other addresses are not affected, and after a while the failures are forgotten.
         assert_eq!(failures.failed(ip("192.0.2.2"), 1_500), None);
         for _ in 0..3 {
             assert_eq!(failures.failed(peer, 60_000), None);

@@ -1,9 +1,9 @@
-//! How much clients use, and what they may.
+//! What clients use, against their quotas.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `accounts` | what each identity uses: connections, subscriptions, what is in flight, new topics, events and bytes published |
-//! | `failures` | which addresses show tokens that are not valid |
+//! | `accounts` | what each identity uses: connections, subscriptions, events in flight, new topics, events and bytes published |
+//! | `failures` | the invalid tokens that each address has shown |
 
 pub(crate) mod accounts;
 pub(crate) mod failures;

@@ -1,4 +1,4 @@
-//! Messages over an upgraded connection.
+//! The messages of a WebSocket.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -14,34 +14,34 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Message, Utf8Bytes};
 
-/// Bytes read at once: small, since every idle connection has a buffer of this size.
+/// Bytes read at once: few, because every idle connection has a buffer of this size.
 const READ_BYTES: usize = 8 << 10;
-/// Bytes gathered before they are written without being told to.
+/// Bytes that are buffered before they are written without a flush.
 const WRITE_BYTES: usize = 64 << 10;
 
 /// A WebSocket, polled.
 pub(super) struct Socket {
     io: TokioIo<Upgraded>,
     context: WebSocketContext,
-    /// Bytes given to [`Socket::write`] since everything was written.
+    /// Bytes queued since everything was last written.
     unwritten: usize,
 }
 
-/// What a client sent.
+/// A message of a client.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A frame of the protocol.
     Text(Utf8Bytes),
-    /// Something that shows that it lives.
+    /// A ping or pong, which shows that the client is alive.
     Alive,
-    /// A message that is no text.
+    /// A message that is not text.
     Binary,
 }
 
-/// The connection is over.
+/// Why the connection ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// Nobody is there.
+    /// The client is gone.
     Gone,
     /// The client broke the protocol: the code and reason to close with.
     Broken(CloseCode, &'static str),
@@ -58,7 +58,7 @@ impl Socket {
         Self { io: TokioIo::new(upgraded), context, unwritten: 0 }
     }
 
-    /// Lets messages be longer from now on.
+    /// Sets the longest message from now on.
     pub(super) fn allow(&mut self, message_bytes_max: usize) {
         self.context.set_config(|config| {
             config.max_message_size = Some(message_bytes_max);
@@ -66,19 +66,19 @@ impl Socket {
         });
     }
 
-    /// The next message. Pings are answered.
+    /// Reads the next message. Pings are answered.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, End>> {
         let mut io = Blocking { io: &mut self.io, cx };
         match self.context.read(&mut io) {
             Ok(Message::Text(text)) => Poll::Ready(Ok(Incoming::Text(text))),
             Ok(Message::Ping(ping)) => {
-                // Its answer is queued; whoever never reads the answers must not fill our memory with them.
+                // The pong is queued. It is counted, so that a client that never reads cannot fill the memory with pongs.
                 self.unwritten += ping.len() + 2;
                 Poll::Ready(Ok(Incoming::Alive))
             }
             Ok(Message::Pong(_)) => Poll::Ready(Ok(Incoming::Alive)),
             Ok(Message::Close(_)) => {
-                // The client's goodbye is answered if that can be done at once; it is over either way.
+                // The client's goodbye is answered if that works at once; the connection ends either way.
                 let _ = self.context.flush(&mut io);
                 Poll::Ready(Err(End::Gone))
             }
@@ -88,7 +88,7 @@ impl Socket {
         }
     }
 
-    /// Queues a text. It is valid UTF-8, or becomes a frame that says so.
+    /// Queues a text frame. A frame that is not UTF-8, which would be a bug, becomes an error frame.
     pub(super) fn write(&mut self, cx: &mut Context<'_>, text: Bytes) -> Result<(), End> {
         self.unwritten += text.len();
         let text = Utf8Bytes::try_from(text).unwrap_or_else(|_| Utf8Bytes::from_static(NOT_TEXT));
@@ -112,7 +112,7 @@ impl Socket {
         let mut io = Blocking { io: &mut self.io, cx };
         match self.context.write(&mut io, message) {
             Err(error) if !would_block(&error) => Err(end(&error)),
-            // It is queued, though not written.
+            // A message that would block is queued, though not written.
             _ => Ok(()),
         }
     }
@@ -122,7 +122,7 @@ impl Socket {
         self.unwritten
     }
 
-    /// Writes what is queued.
+    /// Writes the queued messages.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         if self.unwritten == 0 {
             return Poll::Ready(Ok(()));
@@ -140,8 +140,8 @@ impl Socket {
 }
 
 impl Socket {
-    /// Reads what the client still sends, for a while: a connection that is closed before is reset, and the client may
-    /// never see why.
+    /// Reads and drops what the client still sends, for a while. Closing at once would reset the connection, and the
+    /// client might not see the reason.
     pub(super) async fn linger(&mut self) {
         let drain = async {
             self.io.shutdown().await?;
@@ -154,12 +154,12 @@ impl Socket {
             }
             io::Result::Ok(())
         };
-        // It is over either way.
+        // The connection ends either way.
         let _ = tokio::time::timeout(LINGER, drain).await;
     }
 }
 
-/// What is read and dropped of a client that was told goodbye.
+/// Bytes that are read and dropped after the goodbye.
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -181,7 +181,7 @@ fn end(error: &Error) -> End {
     }
 }
 
-/// Lets code that expects blocking calls use a polled connection: what would have to wait says so.
+/// Lets code for blocking I/O use a polled connection: a call that would have to wait returns `WouldBlock`.
 struct Blocking<'a, 'b, 'c> {
     io: &'a mut TokioIo<Upgraded>,
     cx: &'b mut Context<'c>,

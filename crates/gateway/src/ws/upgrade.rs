@@ -1,4 +1,4 @@
-//! Makes a WebSocket of a request.
+//! From an HTTP request to a WebSocket.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -23,16 +23,16 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 /// Answers a request for a WebSocket.
 pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Response, Refusal> {
     let key = key(&request)?;
-    // A client may say who it is in the request already; if it does not, it says so with AUTH.
+    // A client can show its token with this request; otherwise it sends AUTH.
     let peer = request.extensions().get::<crate::http::ConnectionContext>().map_or(NOWHERE, |from| from.peer);
     let session = match bearer(request.headers())? {
         None if !app.auth.is_open() => None,
         token => Some(app.session(peer, token.map(Secret::from)).await?),
     };
     let account = session.as_ref().and_then(|session| app.account(&session.identity));
-    let place = account.map(|account| account.connection()).transpose();
-    let place = place.inspect_err(|_| app.metrics.over_quota(UsageLimit::Connections))?;
-    // The connection counts until the WebSocket is over, not only until the request is.
+    let permit = account.map(|account| account.connection()).transpose();
+    let permit = permit.inspect_err(|_| app.metrics.over_quota(UsageLimit::Connections))?;
+    // The connection counts until the WebSocket ends, not only until the request does.
     let slot = request.extensions().get::<Slot>().cloned();
     let counted = request.extensions().get::<crate::http::ConnectionContext>().cloned();
     let upgraded = hyper::upgrade::on(&mut request);
@@ -40,7 +40,7 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     tasks.spawn(async move {
         match upgraded.await {
             Ok(upgraded) => {
-                Connection::new(app, upgraded, peer, session.map(|session| (session, place))).run().await
+                Connection::new(app, upgraded, peer, session.map(|session| (session, permit))).run().await
             }
             Err(error) => debug!(%error, "an upgrade failed"),
         }
@@ -54,7 +54,7 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     Ok(response)
 }
 
-/// What proves that the key was read.
+/// The value that proves to the client that its key was read.
 fn key(request: &Request<Body>) -> Result<HeaderValue, Refusal> {
     let headers = request.headers();
     if request.method() != Method::GET || request.version() < Version::HTTP_11 {

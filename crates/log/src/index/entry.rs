@@ -1,6 +1,6 @@
 //! The entries of a run and the key they are sorted by.
 
-/// What a run's entries find. The numbers are on disk.
+/// The kinds of entries. The numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
@@ -37,12 +37,13 @@ pub(crate) const GHOST_LEN: usize = 48;
 /// Bytes of the key that begins every entry.
 pub(crate) const KEY_LEN: usize = 20;
 
-/// One event under the hash of its id or of its key: `topic u32 | hash u64 | offset u64 | pos u32`, big-endian.
+/// One event under the hash of its id or of its key: `topic u32 | hash u64 | offset u64 | pos u32`,
+/// big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     /// The topic's number.
     pub(crate) topic: u32,
-    /// Where the record begins in its segment when it was appended.
+    /// The position of the record in its segment, when it was appended.
     pub(crate) pos: u32,
     /// Hash of the id or key.
     pub(crate) hash: u64,
@@ -51,7 +52,7 @@ pub(crate) struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// What the entry sorts by.
+    /// The key that the entry sorts by.
     pub(crate) fn key(&self) -> SortKey {
         SortKey::entry(self.topic, self.hash, self.offset)
     }
@@ -66,7 +67,7 @@ impl IndexEntry {
         raw
     }
 
-    /// The entry in these bytes.
+    /// Reads the entry in these bytes.
     pub(crate) fn decode(raw: &[u8; ENTRY_LEN]) -> IndexEntry {
         IndexEntry {
             topic: be32(&raw[0..]),
@@ -77,7 +78,8 @@ impl IndexEntry {
     }
 }
 
-/// The id of an event that is gone: `topic u32 | id 16 | offset u64 | ts i64 | content u64 | zero u32`, big-endian.
+/// The id of an event that is gone: `topic u32 | id 16 | offset u64 | ts i64 | content u64 | zero u32`,
+/// big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GhostEntry {
     /// The topic's number.
@@ -93,7 +95,7 @@ pub(crate) struct GhostEntry {
 }
 
 impl GhostEntry {
-    /// What the entry sorts by.
+    /// The key that the entry sorts by.
     pub(crate) fn key(&self) -> SortKey {
         SortKey::ghost(self.topic, &self.id)
     }
@@ -109,7 +111,7 @@ impl GhostEntry {
         raw
     }
 
-    /// The entry in these bytes.
+    /// Reads the entry in these bytes.
     pub(crate) fn decode(raw: &[u8; GHOST_LEN]) -> GhostEntry {
         GhostEntry {
             topic: be32(&raw[0..]),
@@ -147,7 +149,7 @@ impl SortKey {
         SortKey::of_slice(raw)
     }
 
-    /// The same for an entry of either length; it must be whole.
+    /// The key that begins an entry of either length; the entry must be whole.
     pub(crate) fn of_slice(raw: &[u8]) -> SortKey {
         let head = raw.first_chunk().map_or(0, |head| u128::from_be_bytes(*head));
         SortKey { head, tail: raw.get(16..).map_or(0, be32) }

@@ -1,4 +1,4 @@
-//! The index: memory tables, runs, and how entries move from one to the other.
+//! The index of all events: memory tables, runs, and how entries move from one to the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -7,24 +7,25 @@ use super::entry::{EntryKind, GhostEntry};
 use super::footer::RunMeta;
 use super::memtable::{Insert, MemTable};
 use super::merge::{self, Keep, Merged};
-use super::run::{Run, RunError};
+use super::run::{IndexRun, IndexRunError};
 use super::run_writer::RunWriter;
 use super::tiers::{MergeTask, RunSet};
 use crate::disk::Disk;
 use promethean_model::IgnorePoison;
 
-/// Ages from here on belong to tables that were filled after a rebuild began.
+/// Ages from this one on belong to tables that were filled after a rebuild began.
 const REBUILT_BELOW: u64 = 1 << 32;
 
-/// All entries of all topics. Any thread may look up and insert; freezing, spilling, merging and installing are the work
-/// of one maintenance thread.
+/// All entries of all topics. Any thread may look up and insert; freezing, spilling, merging and installing
+/// are the work of one maintenance thread.
 ///
 /// Locks are held for the time of a memory access only, never for I/O.
 pub(crate) struct EventIndex {
     disk: Arc<dyn Disk>,
-    /// Takes the inserts.
+    /// The table that takes inserts.
     pub(super) active: RwLock<MemTable>,
-    /// The table that is being spilled. Changed only with `active` locked too, or after its runs are in `runs`.
+    /// The table that is being spilled. It changes only while `active` is locked too, or after its runs are
+    /// in `runs`.
     pub(super) frozen: RwLock<Option<Arc<MemTable>>>,
     pub(super) runs: RwLock<Arc<RunSet>>,
     /// The active table's age. Written with `active` locked.
@@ -36,23 +37,23 @@ pub(crate) struct EventIndex {
 }
 
 impl EventIndex {
-    /// Opens the runs that the manifest names, reading their footers; memory tables start empty. New runs get numbers
-    /// from `next_number`. An error comes with the number of the run it concerns.
+    /// Opens the runs that the manifest names, reading their footers. Memory tables start empty. New runs get
+    /// numbers from `next_number` on. An error comes with the number of its run.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         named: &[(u64, EntryKind, u8)],
         next_number: u64,
-    ) -> Result<EventIndex, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, IndexRunError)> {
         Self::open_from(disk, named, next_number, 1)
     }
 
-    /// The same for an index whose other runs will be rebuilt while newer entries are in memory already: ages below
-    /// `REBUILT_BELOW` are left to the runs to come.
+    /// Opens an index whose other runs will be rebuilt while newer entries are in memory already: ages below
+    /// `REBUILT_BELOW` are left free for the rebuilt runs.
     pub(crate) fn open_to_rebuild(
         disk: Arc<dyn Disk>,
         named: &[(u64, EntryKind, u8)],
         next_number: u64,
-    ) -> Result<EventIndex, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, IndexRunError)> {
         Self::open_from(disk, named, next_number, REBUILT_BELOW)
     }
 
@@ -61,10 +62,10 @@ impl EventIndex {
         named: &[(u64, EntryKind, u8)],
         next_number: u64,
         first_age: u64,
-    ) -> Result<EventIndex, (u64, RunError)> {
+    ) -> Result<EventIndex, (u64, IndexRunError)> {
         let mut runs = Vec::with_capacity(named.len());
         for &(number, kind, level) in named {
-            let run = Run::open(&*disk, number, level).map_err(|err| (number, err))?;
+            let run = IndexRun::open(&*disk, number, level).map_err(|err| (number, err))?;
             if run.meta().kind != kind {
                 return Err((number, whole_run_damaged(&run, "another kind than the manifest says")));
             }
@@ -105,8 +106,8 @@ impl EventIndex {
         write(&self.active).insert_all(batch);
     }
 
-    /// Puts an empty table in the active one's place and returns that for spilling. `None` if the last frozen table is
-    /// not dropped yet: `frozen` has it, and it must be spilled and installed first.
+    /// Replaces the active table by an empty one and returns the full table for spilling. `None` if the last
+    /// frozen table is still there: it must be spilled and installed first.
     pub(crate) fn freeze(&self) -> Option<Arc<MemTable>> {
         let mut fresh = self.recycled();
         let mut active = write(&self.active);
@@ -118,7 +119,7 @@ impl EventIndex {
         }
         fresh.age = active.age + 1;
         self.generation.store(fresh.age, Ordering::Release);
-        // Both locks are held: a reader that finds the empty table finds the frozen one after it.
+        // Both locks are held: a reader that sees the empty table then sees the frozen one.
         let full = Arc::new(std::mem::replace(&mut *active, fresh));
         *frozen = Some(Arc::clone(&full));
         Some(full)
@@ -129,15 +130,15 @@ impl EventIndex {
         read(&self.frozen).clone()
     }
 
-    /// Writes a frozen table as one run per kind, level 0, not synced; none for a kind without entries.
-    /// After an error no file is left.
-    pub(crate) fn spill(&self, table: &MemTable) -> Result<Vec<Arc<Run>>, RunError> {
-        let mut runs: Vec<Arc<Run>> = Vec::new();
+    /// Writes a frozen table as one run per kind, at level 0 and not synced; a kind without entries gets no
+    /// run. After an error no file is left.
+    pub(crate) fn spill(&self, table: &MemTable) -> Result<Vec<Arc<IndexRun>>, IndexRunError> {
+        let mut runs: Vec<Arc<IndexRun>> = Vec::new();
         for kind in [EntryKind::Id, EntryKind::Key] {
             match self.spill_kind(table, kind) {
                 Ok(run) => runs.extend(run),
                 Err(error) => {
-                    // If one cannot be removed now, the next open does it: no manifest names it.
+                    // If a file cannot be removed now, the next open removes it: no manifest names it.
                     runs.iter().for_each(|run| drop(self.disk.remove(&run.path())));
                     return Err(error);
                 }
@@ -146,7 +147,7 @@ impl EventIndex {
         Ok(runs)
     }
 
-    fn spill_kind(&self, table: &MemTable, kind: EntryKind) -> Result<Option<Arc<Run>>, RunError> {
+    fn spill_kind(&self, table: &MemTable, kind: EntryKind) -> Result<Option<Arc<IndexRun>>, IndexRunError> {
         if table.entries(kind) == 0 {
             return Ok(None);
         }
@@ -168,13 +169,14 @@ impl EventIndex {
         Ok(writer.finish()?.map(Arc::new))
     }
 
-    /// Writes ghosts, sorted by topic and id, as a run of their own, not synced; `None` if there are none. Of ghosts
-    /// with one topic and id the first is written. `appended_max` is when the last of the events was appended.
+    /// Writes ghosts, which must be sorted by topic and id, as one run, not synced; `None` if there are no
+    /// ghosts. Of ghosts with the same topic and id the first is written. `appended_max` is when the last
+    /// event was appended.
     pub(crate) fn write_ghosts(
         &self,
         ghosts: impl IntoIterator<Item = GhostEntry>,
         appended_max: u64,
-    ) -> Result<Option<Arc<Run>>, RunError> {
+    ) -> Result<Option<Arc<IndexRun>>, IndexRunError> {
         let age = self.ghost_age.fetch_add(1, Ordering::Relaxed);
         let (number, entries) = (0, 0);
         let (age_from, age_to, id_ms_min, id_ms_max) = (age, age, u64::MAX, 0);
@@ -188,7 +190,8 @@ impl EventIndex {
         Ok(writer.finish()?.map(Arc::new))
     }
 
-    /// What should be merged next. Until a task's result is installed the same task may be picked again.
+    /// Picks the runs to merge next. Until the result of a task is installed, the same task may be picked
+    /// again.
     pub(crate) fn pick_merge(&self) -> Option<MergeTask> {
         self.runs().pick_merge()
     }
@@ -199,13 +202,14 @@ impl EventIndex {
         task: &MergeTask,
         keep: Keep<'_>,
         stop: &AtomicBool,
-    ) -> Result<Merged, RunError> {
+    ) -> Result<Merged, IndexRunError> {
         merge::merge(&self.disk, &self.next_number, task, keep, stop)
     }
 
-    /// Makes runs visible, and others invisible; then, if told so, drops the frozen table, whose runs must be among the
-    /// added. Call it when the manifest names the added runs durably; files of removed runs can go afterwards.
-    pub(crate) fn install(&self, added: Vec<Arc<Run>>, removed: &[u64], drop_frozen: bool) {
+    /// Makes added runs visible and removed runs invisible. With `drop_frozen` it then drops the frozen
+    /// table, whose runs must be among the added. Call it when the manifest durably names the added runs;
+    /// after it, the files of removed runs can be deleted.
+    pub(crate) fn install(&self, added: Vec<Arc<IndexRun>>, removed: &[u64], drop_frozen: bool) {
         {
             let mut runs = write(&self.runs);
             *runs = Arc::new(runs.with(added, removed));
@@ -222,18 +226,19 @@ impl EventIndex {
         }
     }
 
-    /// Grows at each freeze. While it stays the same, whatever was inserted since is found by `recent`.
+    /// The number of the active table; it grows at each freeze. While it stays the same, `recent` finds all
+    /// new entries.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Ages below this belong to runs alone.
+    /// The lowest age of a memory table: lower ages belong to runs only.
     pub(crate) fn first_memory_age(&self) -> u64 {
         let active = self.generation();
         read(&self.frozen).as_ref().map_or(active, |frozen| frozen.age.min(active))
     }
 
-    /// The number the next run will get; the manifest keeps it.
+    /// The number of the next run; the manifest keeps it.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_number.load(Ordering::Relaxed)
     }
@@ -243,19 +248,19 @@ impl EventIndex {
         Arc::clone(&read(&self.runs))
     }
 
-    /// Events in the active table, and the memory they need.
+    /// The number of events in the active table, and the memory they need.
     pub(crate) fn active_size(&self) -> (usize, usize) {
         let active = read(&self.active);
         (active.len(), active.bytes())
     }
 
-    /// Entries of a kind in runs.
+    /// The number of entries of a kind in runs.
     pub(crate) fn entries(&self, kind: EntryKind) -> u64 {
         self.runs().of(kind).iter().map(|run| run.meta().entries).sum()
     }
 
-    /// Reads every page of every run; the first damage of each damaged one, with its number.
-    pub(crate) fn verify(&self) -> Vec<(u64, RunError)> {
+    /// Reads every page of every run. Returns the first damage of each damaged run, with the run's number.
+    pub(crate) fn verify(&self) -> Vec<(u64, IndexRunError)> {
         let runs = self.runs();
         runs.all().filter_map(|run| run.verify().err().map(|err| (run.meta().number, err))).collect()
     }
@@ -274,8 +279,8 @@ impl EventIndex {
     }
 }
 
-// A panic under one of these locks leaves whole values behind, at worst an entry that is missing for an insert whose
-// caller panicked too; so poisoned locks are taken all the same.
+// A panic under one of these locks leaves whole values behind. At worst an entry is missing, and the caller
+// that inserted it panicked too. So lock poison is ignored.
 pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().ignore_poison()
 }
@@ -284,6 +289,6 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().ignore_poison()
 }
 
-fn whole_run_damaged(run: &Run, what: &'static str) -> RunError {
-    RunError::Damaged { file: run.path(), from_byte: 0, to_byte: run.meta().file_bytes(), what }
+fn whole_run_damaged(run: &IndexRun, what: &'static str) -> IndexRunError {
+    IndexRunError::Damaged { file: run.path(), from_byte: 0, to_byte: run.meta().file_bytes(), what }
 }

@@ -1,4 +1,4 @@
-//! Entries not yet in a run: one item per event, chained by id and by key.
+//! The memory table: entries that are not in a run yet, one item per event, chained by id and by key.
 
 use super::entry::{EntryKind, IndexEntry};
 use super::slots::{ITEMS_MAX, NONE, Slots};
@@ -9,7 +9,7 @@ use super::sort;
 pub(crate) struct Insert {
     /// The topic's number.
     pub(crate) topic: u32,
-    /// Where the record begins in its segment.
+    /// The position of the record in its segment.
     pub(crate) pos: u32,
     /// The event's offset, above that of every earlier insert into the topic.
     pub(crate) offset: u64,
@@ -23,11 +23,11 @@ pub(crate) struct Insert {
     pub(crate) appended_ms: u64,
 }
 
-/// Ends a key chain like `NONE`, of an event that has no key at all.
+/// Stands in `key_prev` of an event without a key.
 const KEYLESS: u32 = NONE - 1;
 /// Inserts whose memory is fetched together.
 const GROUP: usize = 16;
-/// Events a cleared table keeps room for, whatever it held.
+/// A cleared table keeps room for at least this many events.
 const EVENTS_KEPT_MIN: usize = 1 << 14;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct TableEvent {
     pos: u32,
     /// The event before this one with the same topic and id hash.
     id_prev: u32,
-    /// The same by key, or `KEYLESS`.
+    /// The event before this one with the same topic and key hash, or `KEYLESS`.
     key_prev: u32,
 }
 
@@ -113,8 +113,9 @@ impl MemTable {
         }
     }
 
-    /// Reads what inserts will need. The reads do not depend on each other, so the processor waits for all of them at
-    /// once; a table does not fit its caches, and waiting is most of what an insert does.
+    /// Reads the memory that inserts will need. The reads do not depend on each other, so the processor waits
+    /// for all of them at once: a table does not fit its caches, and an insert spends most of its time
+    /// waiting for memory.
     fn warm(&self, group: &[Insert]) {
         let mut heads = [NONE; GROUP];
         let mut read = 0;
@@ -143,17 +144,17 @@ impl MemTable {
         self.chain_from(kind, next)
     }
 
-    /// Goes on with a chain of this same table where another walk of it stopped.
+    /// Continues a walk over a chain of this table at the event `next`.
     pub(crate) fn chain_from(&self, kind: EntryKind, next: u32) -> Chain<'_> {
         Chain { events: &self.events, by_key: kind == EntryKind::Key, next }
     }
 
-    /// Events in the table.
+    /// The number of events in the table.
     pub(crate) fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Entries of a kind that `sorted` will give.
+    /// The number of entries of a kind.
     pub(crate) fn entries(&self, kind: EntryKind) -> usize {
         match kind {
             EntryKind::Id => self.events.len(),
@@ -162,12 +163,12 @@ impl MemTable {
         }
     }
 
-    /// Memory that the events in the table need, whatever is reserved.
+    /// The memory that the events in the table need, without reserved memory.
     pub(crate) fn bytes(&self) -> usize {
         self.events.len() * size_of::<TableEvent>() + (self.ids.used() + self.keys.used()) * 10
     }
 
-    /// Forgets everything but keeps memory of the size that was needed, so that tables can take turns.
+    /// Empties the table and keeps about the memory that it needed, so that two tables can take turns.
     pub(crate) fn clear(&mut self) {
         let needed = self.events.len();
         self.events.clear();
@@ -216,7 +217,7 @@ impl Iterator for Chain<'_> {
     }
 }
 
-/// `NONE` and `KEYLESS` are above every item, so they are no event.
+/// The event with this index. `NONE` and `KEYLESS` are above every index, so they are no event.
 fn event(events: &[TableEvent], item: u32) -> Option<&TableEvent> {
     events.get(item as usize)
 }

@@ -1,4 +1,4 @@
-//! One immutable sorted file of entries, read a page at a time.
+//! A run: one immutable sorted file of entries, read a page at a time.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use crate::file_io::read_full;
 
 /// A run that can be read. Holds its file open and the first key of each fence page in memory.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct IndexRun {
     pub(super) meta: RunMeta,
     pub(super) shape: RunShape,
     pub(super) file: Arc<dyn DiskFile>,
@@ -21,38 +21,43 @@ pub(crate) struct Run {
     pub(super) top: Vec<SortKey>,
 }
 
-/// A run cannot be read or written. Runs are derived: the segments can always rebuild them.
+/// The error of a run that cannot be read or written. Runs are derived data: they can be rebuilt from the
+/// segments.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
-    /// The disk refused.
+pub(crate) enum IndexRunError {
+    /// The disk failed.
     #[error("{file}: {source}")]
     Io {
         /// The run's path.
         file: String,
-        /// What the disk said.
+        /// The error of the disk.
         source: io::Error,
     },
-    /// Bytes are not what was written.
+    /// The bytes fail a check.
     #[error("{file} is damaged in bytes {from_byte}..{to_byte}: {what}")]
     Damaged {
         /// The run's path.
         file: String,
-        /// First byte of the smallest range known to hold the damage.
+        /// First byte of the smallest range that is known to hold the damage.
         from_byte: u64,
-        /// End of that range.
+        /// First byte after that range.
         to_byte: u64,
-        /// What does not hold.
+        /// Which check failed.
         what: &'static str,
     },
 }
 
-impl Run {
+impl IndexRun {
     /// Opens the run with this number, reading its footer and top only.
-    pub(crate) fn open(disk: &dyn Disk, number: u64, level: u8) -> Result<Run, RunError> {
+    pub(crate) fn open(disk: &dyn Disk, number: u64, level: u8) -> Result<IndexRun, IndexRunError> {
         let path = run_path(number);
-        let io_error = |source| RunError::Io { file: path.clone(), source };
-        let damaged =
-            |from_byte, to_byte, what| RunError::Damaged { file: path.clone(), from_byte, to_byte, what };
+        let io_error = |source| IndexRunError::Io { file: path.clone(), source };
+        let damaged = |from_byte, to_byte, what| IndexRunError::Damaged {
+            file: path.clone(),
+            from_byte,
+            to_byte,
+            what,
+        };
 
         let file = disk.open(&path).map_err(io_error)?;
         let len = file.len().map_err(io_error)?;
@@ -74,7 +79,7 @@ impl Run {
             return Err(damaged(shape.top_at(), footer_at, "top checksum"));
         }
         let top = top.as_chunks::<KEY_LEN>().0.iter().map(SortKey::of).collect();
-        Ok(Run { meta, shape, file, top })
+        Ok(IndexRun { meta, shape, file, top })
     }
 
     /// The run's facts.
@@ -82,7 +87,7 @@ impl Run {
         &self.meta
     }
 
-    /// The file, for its sync. Until then a new run is not durable.
+    /// The file, to sync it. A new run is not durable before that.
     pub(crate) fn file(&self) -> &dyn DiskFile {
         &*self.file
     }
@@ -99,7 +104,7 @@ impl Run {
         hash: u64,
         upto: u64,
         visit: &mut dyn FnMut(u64, u32) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, RunError> {
+    ) -> Result<ControlFlow<()>, IndexRunError> {
         let limit = SortKey::entry(topic, hash, upto);
         let mut buf = [0; PAGE_LEN];
         let Some(last) = self.page_of(limit, &mut buf)? else { return Ok(ControlFlow::Continue(())) };
@@ -120,7 +125,7 @@ impl Run {
     }
 
     /// Appends offset and position of all entries under a hash, newest first.
-    pub(crate) fn find(&self, topic: u32, hash: u64, out: &mut Vec<(u64, u32)>) -> Result<(), RunError> {
+    pub(crate) fn find(&self, topic: u32, hash: u64, out: &mut Vec<(u64, u32)>) -> Result<(), IndexRunError> {
         let mut visit = |offset, pos| {
             out.push((offset, pos));
             ControlFlow::Continue(())
@@ -128,8 +133,8 @@ impl Run {
         self.walk(topic, hash, u64::MAX, &mut visit).map(|_| ())
     }
 
-    /// The ghost of an id.
-    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
+    /// Finds the ghost of an id.
+    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, IndexRunError> {
         let key = SortKey::ghost(topic, id);
         let mut buf = [0; PAGE_LEN];
         let Some(data) = self.page_of(key, &mut buf)? else { return Ok(None) };
@@ -138,13 +143,13 @@ impl Run {
         Ok(found.and_then(|at| entries.get(at)).map(GhostEntry::decode))
     }
 
-    /// Streams all entries in order.
-    pub(crate) fn cursor(self: &Arc<Self>) -> Result<RunCursor, RunError> {
+    /// Makes a cursor at the first entry.
+    pub(crate) fn cursor(self: &Arc<Self>) -> Result<RunCursor, IndexRunError> {
         RunCursor::new(Arc::clone(self))
     }
 
     /// Reads every page and checks checksums, counts, order and fences.
-    pub(crate) fn verify(self: &Arc<Self>) -> Result<(), RunError> {
+    pub(crate) fn verify(self: &Arc<Self>) -> Result<(), IndexRunError> {
         let mut cursor = self.cursor()?;
         while cursor.key().is_some() {
             cursor.advance()?;
@@ -153,7 +158,7 @@ impl Run {
     }
 
     /// The last data page that begins at or before this key.
-    fn page_of(&self, key: SortKey, buf: &mut [u8; PAGE_LEN]) -> Result<Option<u64>, RunError> {
+    fn page_of(&self, key: SortKey, buf: &mut [u8; PAGE_LEN]) -> Result<Option<u64>, IndexRunError> {
         let Some(fence) = self.top.partition_point(|first| *first <= key).checked_sub(1) else {
             return Ok(None);
         };
@@ -166,7 +171,7 @@ impl Run {
         }
     }
 
-    fn data_page<'a>(&self, data: u64, buf: &'a mut [u8; PAGE_LEN]) -> Result<&'a [u8], RunError> {
+    fn data_page<'a>(&self, data: u64, buf: &'a mut [u8; PAGE_LEN]) -> Result<&'a [u8], IndexRunError> {
         let at = PageAt { run: self.meta.number, page: self.shape.data_at(data) };
         self.read_page(at, self.shape.data_count(data), self.meta.kind.entry_len(), buf)
     }
@@ -177,18 +182,18 @@ impl Run {
         count: usize,
         item_len: usize,
         buf: &'a mut [u8; PAGE_LEN],
-    ) -> Result<&'a [u8], RunError> {
+    ) -> Result<&'a [u8], IndexRunError> {
         let read = read_full(&*self.file, buf, at.byte()).map_err(|source| self.io_error(source))?;
         let page = buf.get(..read).unwrap_or_default();
         page::open(page, at, count, item_len).map_err(|what| self.damaged_page(at, what))
     }
 
-    pub(super) fn io_error(&self, source: io::Error) -> RunError {
-        RunError::Io { file: self.path(), source }
+    pub(super) fn io_error(&self, source: io::Error) -> IndexRunError {
+        IndexRunError::Io { file: self.path(), source }
     }
 
-    pub(super) fn damaged_page(&self, at: PageAt, what: &'static str) -> RunError {
+    pub(super) fn damaged_page(&self, at: PageAt, what: &'static str) -> IndexRunError {
         let (from_byte, to_byte) = (at.byte(), at.byte() + PAGE_LEN as u64);
-        RunError::Damaged { file: self.path(), from_byte, to_byte, what }
+        IndexRunError::Damaged { file: self.path(), from_byte, to_byte, what }
     }
 }

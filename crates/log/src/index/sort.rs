@@ -1,16 +1,16 @@
-//! Sorts the entries of a table, faster than a sort that knows nothing of them.
+//! The sort of a table's entries, faster than a general sort because hashes are evenly spread.
 
 use super::entry::IndexEntry;
 
-/// Entries of one bucket, about; few enough to be sorted in the processor's nearest cache.
+/// The wanted number of entries in a bucket: few enough to sort in the processor's nearest cache.
 const BUCKET: usize = 64;
-/// Fewer entries are not worth two passes over them.
+/// Fewer entries are sorted without buckets: two passes over them would take longer.
 const BUCKETED_MIN: usize = 4096;
 
-/// The `count` entries in the order of a run.
+/// Sorts the `count` entries into the order of a run.
 ///
-/// Hashes are evenly spread, so their first bits say about where an entry belongs. Entries go into buckets by topic and
-/// those bits, which come in the order of the run; then each bucket is sorted.
+/// Hashes are evenly spread, so their first bits tell about where an entry belongs. Entries go into buckets
+/// by topic and these bits, and the buckets are in the order of a run; then each bucket is sorted.
 pub(super) fn sorted(entries: impl Iterator<Item = IndexEntry> + Clone, count: usize) -> Vec<IndexEntry> {
     let mut sorted: Vec<IndexEntry> = Vec::new();
     if count < BUCKETED_MIN {
@@ -30,7 +30,7 @@ pub(super) fn sorted(entries: impl Iterator<Item = IndexEntry> + Clone, count: u
             *at += 1;
         }
     }
-    // Each start has moved to the end of its bucket.
+    // Each start has moved to the end of its bucket by now.
     let mut start = 0;
     for end in ends {
         if let Some(bucket) = sorted.get_mut(start..end) {
@@ -54,7 +54,8 @@ impl HashBuckets {
             .fold((u32::MAX, 0), |(first, last), entry| (first.min(entry.topic), last.max(entry.topic)));
         let topics = last.saturating_sub(first) as usize + 1;
         let bits = (count / BUCKET / topics).max(1).ilog2();
-        // Topics far apart would need more buckets than there are entries; then several share one.
+        // Topic ids far apart would need more buckets than there are entries; then several topics share a
+        // bucket.
         HashBuckets { first_topic: first, topics: topics.min(count), bits }
     }
 
@@ -64,7 +65,7 @@ impl HashBuckets {
         (topic << self.bits) + high
     }
 
-    /// Where each bucket starts.
+    /// The index of each bucket's first entry.
     fn starts(&self, entries: impl Iterator<Item = IndexEntry>) -> Vec<usize> {
         let mut counts = vec![0; self.topics << self.bits];
         for entry in entries {

@@ -1,16 +1,17 @@
-//! Reads a journal file from front to back through one buffer of bounded size.
+//! A reader of a journal file from front to back, through one window of bounded size.
 
 use std::io;
 
 use super::frame::{self, FrameHeader, FrameView};
 use crate::disk::DiskFile;
 
-/// Read at once; more if a frame is larger. Few enough that what was read is still at hand when it is used.
+/// Bytes read at once; more if a frame is larger. Few enough to be still in the processor's cache when they
+/// are used.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Read at once where headers are wanted and most bodies are passed over.
+/// Bytes read at once when only headers are needed and most bodies are skipped.
 const HEADERS_BYTES: usize = 16 << 10;
 
-/// One file and what was last read of it.
+/// A file, and the window of it that was read last.
 pub(super) struct ForwardReader<'a> {
     file: &'a dyn DiskFile,
     len: usize,
@@ -20,14 +21,14 @@ pub(super) struct ForwardReader<'a> {
 }
 
 impl<'a> ForwardReader<'a> {
-    /// Uses the memory of `window`, whatever is in it.
+    /// Makes a reader that reuses the memory of `window`.
     pub(super) fn new(file: &'a dyn DiskFile, window: &'a mut Vec<u8>) -> io::Result<Self> {
         let len = file.len()? as usize;
         window.clear();
         Ok(Self { file, len, window, start: 0 })
     }
 
-    /// Whatever is asked for next is read anew.
+    /// Drops the window, so that the next read goes to the file.
     pub(super) fn forget(&mut self) {
         self.window.clear();
         self.start = 0;
@@ -38,19 +39,19 @@ impl<'a> ForwardReader<'a> {
         self.len
     }
 
-    /// At least `wanted` bytes from `at` on, fewer at the end of the file only.
+    /// Reads at least `wanted` bytes from `at` on, fewer only at the end of the file.
     pub(super) fn from(&mut self, at: usize, wanted: usize) -> io::Result<&[u8]> {
         self.read(at, wanted, WINDOW_BYTES)
     }
 
-    /// The frame at `at`, if there is a valid one.
+    /// Reads the frame at `at`, if there is a valid one.
     pub(super) fn frame(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameView<'_>>> {
         let header = self.from(at, frame::HEADER_BYTES)?;
         let Some(FrameHeader { len, .. }) = frame::header(header, salt) else { return Ok(None) };
         Ok(frame::parse(self.from(at, len)?, salt))
     }
 
-    /// The header at `at`, if there is a valid one. Its body may be anything.
+    /// Reads the frame header at `at`, if there is a valid one. The body is not checked.
     pub(super) fn header(&mut self, at: usize, salt: u32) -> io::Result<Option<FrameHeader>> {
         Ok(frame::header(self.read(at, frame::HEADER_BYTES, HEADERS_BYTES)?, salt))
     }
@@ -58,7 +59,7 @@ impl<'a> ForwardReader<'a> {
     fn read(&mut self, at: usize, wanted: usize, window_bytes: usize) -> io::Result<&[u8]> {
         let end = self.start + self.window.len();
         if at < self.start || (at.saturating_add(wanted) > end && end < self.len) {
-            // What is known of it already is not read again.
+            // Bytes that are in the window already are not read again.
             let known = if (self.start..end).contains(&at) { end - at } else { 0 };
             let unknown = self.window.len() - known;
             self.window.copy_within(unknown.., 0);

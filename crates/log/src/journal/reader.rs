@@ -1,4 +1,4 @@
-//! Reads the journal after a crash and tells a torn tail from damage.
+//! The reader of the journal at an open. It tells a torn tail from damage.
 
 use std::io;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ struct SourceFile {
     file: Arc<dyn DiskFile>,
 }
 
-/// What reading the journal gave, beside the frames.
+/// The result of reading the journal, beside the frames.
 #[derive(Debug, Default)]
 pub(crate) struct JournalEnd {
-    /// LSN of the last frame, or of the checkpoint if there is none above it.
+    /// LSN of the last frame, or of the checkpoint if no frame is above it.
     pub(crate) last_lsn: u64,
-    /// Bytes of an unacknowledged tail that were dropped.
+    /// Bytes of the torn tail, which was dropped.
     pub(crate) torn_bytes: u64,
-    /// Damage that was accepted, if the caller allowed that.
+    /// Damage that was accepted, if the options allow that.
     pub(crate) accepted: Vec<LogDamage>,
     /// Files for the writer.
     pub(crate) found: JournalFiles,
 }
 
-/// Where to start, from the manifest and the options.
+/// The start of the journal, from the manifest and the options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JournalStart {
     pub(crate) checkpoint_lsn: u64,
@@ -46,8 +46,8 @@ pub(crate) struct JournalStart {
     pub(crate) accept_damage: bool,
 }
 
-/// Reads frames above `checkpoint_lsn` in order and hands each to `visit`. Files that were
-/// read are synced: what is recovered must be durable before it is served.
+/// Reads frames above `checkpoint_lsn` in order and hands each to `visit`. Syncs each file before it is read:
+/// frames must be durable before they are served.
 pub(crate) fn read_journal(
     disk: &dyn Disk,
     start: JournalStart,
@@ -67,7 +67,7 @@ pub(crate) fn read_journal(
         check_successor(&source, files.peek())?;
         let path = file_name(source.number);
         let mut forward = ForwardReader::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
-        // Before anything is made of what it holds: a frame in the page cache is not a durable one.
+        // First of all: a frame that is only in the page cache is not durable.
         if !planted::is(Bug::ServeUnsynced) {
             source.make_durable(&mut forward, next_base.is_none())?;
         }
@@ -116,7 +116,7 @@ fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<L
                 listing.live.push(SourceFile { number, header, file });
             }
             None if sector.iter().any(|byte| *byte != 0) => listing.headless.push(number),
-            // Used up, or never used.
+            // The file is used up, or was never used.
             _ if file.len().map_err(open_io("stat", &path))? == file_bytes => listing.spares.push(number),
             _ => disk.remove(&path).map_err(open_io("remove", &path))?,
         }
@@ -166,7 +166,7 @@ impl SourceFile {
         if is_last {
             let salt = frame::salt(self.header.sequence);
             renew(&*self.file, forward, self.header.base_lsn, salt).map_err(open_io("write", &path))?;
-            // What was read before is not what is on disk if the page cache lost it meanwhile.
+            // The page cache may have lost bytes since they were read, so they are read again.
             forward.forget();
         }
         self.file.sync().map_err(open_io("sync", &path))
@@ -211,8 +211,8 @@ impl FileReading<'_> {
         Ok(())
     }
 
-    /// Decides what an invalid frame at `at` is: the end of the journal (`None`), damage that stops the open, or
-    /// accepted damage after which reading goes on.
+    /// Decides what an invalid frame at `at` is: the end of the journal (`None`), damage that stops the open,
+    /// or accepted damage after which reading goes on.
     fn judge(
         &self,
         forward: &mut ForwardReader<'_>,
@@ -258,7 +258,7 @@ struct LaterFrames {
     durable_mark: u64,
 }
 
-/// Valid frames of this file anywhere behind `at`, with LSNs from `lsn` on.
+/// Finds valid frames of this file anywhere after `at`, with LSNs from `lsn` on.
 fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
     let magic = memmem::Finder::new(&frame::MAGIC);
     let mut later = LaterFrames::default();
@@ -269,7 +269,7 @@ fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64)
             return Ok(later);
         }
         let Some(skip) = magic.find(rest) else {
-            // It may begin in this window and end in the next.
+            // A magic may begin in this window and end in the next.
             pos += rest.len() - (frame::MAGIC.len() - 1);
             continue;
         };
@@ -282,7 +282,7 @@ fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64)
                 pos += view.len;
             }
             None => {
-                // Of a frame that was cut short its header tells what was durable when it was written.
+                // The header of a torn frame still tells the durable mark when it was written.
                 if let Some(header) = forward.header(pos, salt)?.filter(|header| header.lsn >= lsn) {
                     later.durable_mark = later.durable_mark.max(header.durable_mark);
                 }
@@ -292,7 +292,8 @@ fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64)
     }
 }
 
-/// A file with a broken header is a spare unless it holds frames of the journal's next use.
+/// Removes files with a broken header. A file that holds frames of the next sequence was in use: that is
+/// damage.
 fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), LogOpenError> {
     for number in headless {
         let path = file_name(*number);
@@ -333,7 +334,8 @@ fn header_damage(file: String, what: &'static str) -> LogOpenError {
     })
 }
 
-/// A spare whose header was erased while the file was in use still has the next use's first frame.
+/// Refuses a spare that holds the first frame of the next sequence: the file was in use and its header was
+/// erased.
 fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), LogOpenError> {
     let salt = frame::salt(end.found.next_sequence);
     for number in &end.found.spares {

@@ -1,8 +1,8 @@
-//! Writes again what only the page cache may have.
+//! Renewal: frames that may be only in the page cache are written again.
 //!
-//! After a failed sync the pages it should have written read well and are never written by any later sync. The process
-//! that failed stops; the next one finds the pages, and syncing them says nothing. Writing the same bytes to the same
-//! places makes the sync mean what it says.
+//! After a failed sync the kernel marks the pages as clean: they can be read, but no later sync writes them.
+//! The process that failed stops. The next process reads the pages, and a sync of them would succeed without
+//! writing. Writing the same bytes to the same places first makes the sync write them.
 
 use std::io;
 
@@ -13,8 +13,8 @@ use crate::file_io::write_all_at;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Writes the header again, and all frames of the journal's last file that no durable mark covers. Files before it were
-/// synced whole before their successor began.
+/// Writes the header again, and all frames of the journal's last file that no durable mark covers. Earlier
+/// files were synced whole before the next file began.
 pub(super) fn renew(
     file: &dyn DiskFile,
     forward: &mut ForwardReader<'_>,
@@ -28,11 +28,11 @@ pub(super) fn renew(
     write_all_at(file, &frames, from as u64)
 }
 
-/// From the first frame above the highest durable mark to the end of the frames, in whole pages. Bodies are not looked
-/// at: a mark is worth its header's checksum, and a torn frame is written again as it is.
+/// The range from the first frame above the highest durable mark to the end of the frames, in whole pages.
+/// Bodies are not checked: the header's checksum covers the mark, and a torn frame is written again as it is.
 fn unmarked(forward: &mut ForwardReader<'_>, base_lsn: u64, salt: u32) -> io::Result<(usize, usize)> {
     let (mut at, mut mark) = (FRAMES_AT as usize, 0);
-    // Their LSNs are consecutive.
+    // The position of each frame, by its LSN minus `base_lsn`.
     let mut starts = Vec::new();
     while let Some(header) = forward.header(at, salt)? {
         if header.lsn != base_lsn + starts.len() as u64 {

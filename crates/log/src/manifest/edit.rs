@@ -14,11 +14,11 @@ const DROP_TOPIC: u8 = 4;
 const RUN: u8 = 5;
 const DROP_RUN: u8 = 6;
 
-/// Drops are applied before additions.
+/// One change of the manifest. Drops are applied before additions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) checkpoint_lsn: u64,
-    /// Oldest journal file needed; 0 before the first was used.
+    /// Sequence of the oldest journal file that is needed; 0 before the first file was used.
     pub(crate) journal_sequence: u64,
     pub(crate) state_lsn: u64,
     pub(crate) next_topic: u32,
@@ -112,7 +112,7 @@ impl Edit {
     }
 }
 
-/// What exists, as of the last durable edit.
+/// The topics, segments and runs that exist after the last durable edit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ManifestSnapshot {
     pub(crate) checkpoint_lsn: u64,
@@ -121,7 +121,7 @@ pub(crate) struct ManifestSnapshot {
     pub(crate) next_topic: u32,
     pub(crate) next_run: u64,
     pub(crate) topics: BTreeMap<u32, TopicItem>,
-    /// By topic and base offset: a new generation takes the place of the old.
+    /// Segments by topic and base offset: a new generation replaces the old one.
     pub(crate) segments: BTreeMap<(u32, u64), SegmentMeta>,
     pub(crate) runs: BTreeMap<u64, RunItem>,
 }

@@ -1,4 +1,4 @@
-//! Faults that met each other in the wrong moment, one by one.
+//! Regressions: faults that coincided at a bad moment, one test each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::world::*;
 
 const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
-/// Checkpoints only when told to.
+/// A world whose log takes checkpoints only when a test asks for one.
 fn patient() -> World {
     World::with(LogOptions { checkpoint_bytes: 1 << 20, index_bytes: 1 << 20, ..small() })
 }
@@ -25,7 +25,7 @@ fn compacted(log: &Log) -> Topic {
     topic
 }
 
-/// Every other event has a key of its own and survives.
+/// Publishes events of which every second has a key of its own and survives compaction.
 fn fill(log: &Log, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let key = if n % 2 == 0 { "hot".to_owned() } else { format!("u{n}") };
@@ -231,8 +231,8 @@ fn a_batch_that_is_there_already_meets_its_expectations_again() {
     }
 }
 
-/// After a failed sync the page cache shows what no later sync will write. The process that comes next must not build on
-/// it.
+/// After a failed sync the page cache shows bytes that no later sync writes. The next process must not rely on
+/// them.
 #[test]
 fn what_a_failed_sync_left_in_the_page_cache_is_written_again() {
     for (path, seed) in ["journal", "manifest"].into_iter().flat_map(|path| (0..8).map(move |s| (path, s))) {

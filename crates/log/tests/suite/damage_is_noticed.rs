@@ -1,4 +1,5 @@
-//! Bit rot and truncation of every byte of every file: never a wrong byte, never a silent skip.
+//! Bit flips and truncations at every byte of every file: the log never serves a wrong byte and never skips
+//! silently.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ struct Image {
     expected: Expected,
 }
 
-/// A directory with checkpointed segments, runs, recycled journal files and a journal tail, left by a killed process.
+/// Makes a directory with checkpointed segments, runs, recycled journal files and a journal tail, as a killed
+/// process leaves it.
 fn image() -> Image {
     let options = promethean_log::LogOptions {
         journal_file_bytes: 1536,
@@ -50,7 +52,7 @@ fn image() -> Image {
 }
 
 impl Image {
-    /// Damages a fresh copy and says what a user would see.
+    /// Damages a fresh copy. Returns what a user would see.
     fn with(&mut self, damage: impl FnOnce(&FaultDisk)) -> Result<Seen, String> {
         self.world.disk = FaultDisk::restore(&self.snapshot);
         damage(&self.world.disk);
@@ -103,7 +105,7 @@ enum Seen {
     Refused,
 }
 
-/// Reads a topic, going on after reported damage; everything else must be there to the byte.
+/// Reads a topic and continues after reported damage; all other events must be there to the byte.
 fn read_around_damage(
     log: &Log,
     topic: &str,
@@ -145,7 +147,7 @@ fn read_around_damage(
     Ok(covered)
 }
 
-/// The first violation over all flips of a file and all its truncations.
+/// Finds the first violation over all flips and truncations of all files.
 pub(super) fn hunt() -> Option<String> {
     let mut image = image();
     let mut damaged = 0;
@@ -249,7 +251,7 @@ fn a_rebuilt_index_stays_right_as_the_log_goes_on() {
     }
 }
 
-/// A frame that was cut short at its body says by its header that the one before was synced.
+/// The header of a frame with a torn body proves that the frame before it was synced.
 #[test]
 fn a_synced_frame_before_a_torn_one_is_not_part_of_the_torn_tail() {
     let mut world = World::new();
@@ -265,7 +267,7 @@ fn a_synced_frame_before_a_torn_one_is_not_part_of_the_torn_tail() {
         let mut bytes = world.disk.read_file(&file).unwrap();
         let (first, second) = (find(&bytes, b"acknowledged"), find(&bytes, b"cut short"));
         bytes[second..].fill(0);
-        // Nothing else is to tell: the log marks what is durable when it has nothing else to do.
+        // Only the torn frame may tell: an idle log would write a durable mark too.
         let frames: Vec<usize> = (0..second).filter(|at| bytes[*at..].starts_with(b"PJFR")).collect();
         let after_first = frames.iter().copied().find(|at| *at > first).unwrap();
         bytes[after_first..*frames.last().unwrap()].fill(0);

@@ -1,4 +1,4 @@
-//! Errors of the disk and of the state engine, as the user sees them.
+//! Errors of the disk and of the state engine, as a user of the log sees them.
 
 use promethean_log::{AppendError, LogBatch, LogOpenError, LogOptions};
 use promethean_model::Durability;

@@ -1,4 +1,4 @@
-//! Faults meet maintenance: operations fail, space runs out, and everything goes on being called.
+//! Faults during maintenance: operations fail, space runs out, and work and maintenance continue.
 //!
 //! `TROUBLE_SEEDS=n` runs n seeds, `TROUBLE_SEED=s` one.
 
@@ -24,12 +24,12 @@ const KINDS: [OpKind; 10] = [
 ];
 const PATHS: [&str; 7] = ["", "segments", "segments", "index", "index", "manifest", "journal"];
 
-/// One run: trouble, work, trouble, a restart now and then, and a check whenever it can be made.
+/// One run: faults, work, faults, a restart now and then, and a check whenever the log can be read.
 fn run(seed: u64, met: &mut Met) -> Result<(), String> {
     let mut simulation = Simulation::new(seed);
     let mut rng = SeededRng::new(seed ^ 0x7b0b);
     let mut log = simulation.world.open();
-    // Some runs have a checkpoint after nearly every step, some live from the journal.
+    // Some runs take a checkpoint after nearly every step, others rely on the journal.
     let busy = [0, 10, 40, 90][(seed % 4) as usize];
     for round in 0..ROUNDS {
         for step in 0..STEPS {
@@ -41,7 +41,7 @@ fn run(seed: u64, met: &mut Met) -> Result<(), String> {
                 simulation.world.disk.set_capacity(None);
             }
             simulation.step(&log);
-            // What failed is done again and again, as the log's threads do it.
+            // Failed work is repeated, as the log's threads do.
             if rng.chance(busy) {
                 let _ = (log.maintain(), log.checkpoint(), log.maintain());
             }
@@ -73,7 +73,7 @@ fn run(seed: u64, met: &mut Met) -> Result<(), String> {
     Ok(())
 }
 
-/// What the runs went through, to assert that they did.
+/// The faults and restarts that the runs went through, so that the test can assert that there were some.
 #[derive(Debug, Default)]
 struct Met {
     poisoned: u64,
@@ -81,7 +81,7 @@ struct Met {
     holes: u64,
 }
 
-/// Lets one of the next operations fail, or the space run out.
+/// Makes one of the next operations fail, or the space run out.
 fn brew(simulation: &Simulation, rng: &mut SeededRng) {
     let disk = &simulation.world.disk;
     let any = |rng: &mut SeededRng, count: usize| rng.range(0..count as u64) as usize;

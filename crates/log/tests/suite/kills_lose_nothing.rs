@@ -1,4 +1,4 @@
-//! A real process, killed with SIGKILL at arbitrary moments, judged by the ledger it kept.
+//! A real process is killed with SIGKILL at arbitrary moments, and its log compared with its ledger.
 //!
 //! `KILL_CYCLES=n` runs n cycles.
 
@@ -19,7 +19,7 @@ use super::world::{event, id, name};
 
 const CHILD_DIR: &str = "PROMETHEAN_KILL_CHILD";
 const PUBLISHERS: u64 = 4;
-/// Cycles on one directory before it is replaced by a new one.
+/// The number of cycles on one directory before a new one is used.
 const CYCLES_PER_DIR: u64 = 25;
 
 fn options() -> LogOptions {
@@ -67,7 +67,7 @@ fn publish(log: &Log, dir: &Path, publisher: u64, base: u64) {
     let mut ledger = OpenOptions::new().append(true).create(true).open(path).unwrap();
     let mut rng = SeededRng::new(base * PUBLISHERS + publisher);
     for round in 0.. {
-        // Unique over cycles, publishers and rounds.
+        // The number is unique over cycles, publishers and rounds.
         let first = ((base + round) * PUBLISHERS + publisher) * 1000;
         let count = rng.range(1..4);
         let mut batch = LogBatch::new();
@@ -99,7 +99,8 @@ fn publish(log: &Log, dir: &Path, publisher: u64, base: u64) {
     }
 }
 
-/// A kill may have torn the last line where it crosses a page; what comes now must not be glued to it.
+/// Removes a last line without its end: a kill may have torn it at a page boundary, and the next line must
+/// not continue it.
 fn cut_torn_line(path: &Path) {
     let Ok(bytes) = std::fs::read(path) else { return };
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

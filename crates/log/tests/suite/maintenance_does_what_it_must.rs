@@ -1,4 +1,4 @@
-//! Maintenance that does as much as it must and no more.
+//! Maintenance does as much as it must and no more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -107,7 +107,7 @@ fn processes_that_die_young_do_not_make_the_journal_grow_for_ever() {
 
 #[test]
 fn runs_of_failed_maintenance_are_removed() {
-    // Of a checkpoint: the first run is written, the second is not.
+    // A checkpoint fails: the first run is written, the second is not.
     for nth in 1..3 {
         let world = patient();
         let log = world.open();
@@ -120,7 +120,7 @@ fn runs_of_failed_maintenance_are_removed() {
         log.checkpoint().unwrap();
         assert_eq!(runs(&world).len(), 2);
     }
-    // Of retention: ghosts of one segment are written, those of the next are not.
+    // Retention fails: the ghosts of one segment are written, those of the next are not.
     let world = patient();
     let log = world.open();
     let topic = topic_with(&log, TopicPolicy::default());

@@ -1,4 +1,4 @@
-//! Every format that was ever written must stay readable. `WRITE_FIXTURE=DIR` makes a new one.
+//! Every shipped format must stay readable. `WRITE_FIXTURE=DIR` makes a new fixture.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn write_fixture() {
             log.checkpoint().unwrap();
         }
     }
-    // Left as a killed process leaves it: segments, runs, and frames that only the journal has.
+    // As a killed process leaves it: segments, runs, and frames that are only in the journal.
     assert!(log.health().checkpoints > 0 && log.health().tail_bytes > 0);
 }
 

@@ -1,10 +1,10 @@
-//! Each planted bug must be caught by the suite. `cargo xtask planted` runs these.
+//! The suite must catch each planted bug. `cargo xtask planted` runs these tests.
 
 use promethean_log::planted::{Bug, plant};
 
 use super::{damage_is_noticed, power_cuts_lose_nothing};
 
-/// Whether power cuts or damage show the bug.
+/// Plants a bug and returns the failure that power cuts or damage show, if there is one.
 fn caught(bug: Bug) -> Option<String> {
     plant(Some(bug));
     let found = power_cuts_lose_nothing::hunt(0..20, 40).or_else(damage_is_noticed::hunt);

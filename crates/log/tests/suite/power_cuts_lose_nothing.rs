@@ -1,4 +1,4 @@
-//! Power cuts at every disk operation, of work and of recovery itself.
+//! Power cuts at every disk operation, during work and during recovery.
 //!
 //! `CRASH_SEEDS=n` runs n seeds, `CRASH_SEED=s` one; a failure prints its seed and operation.
 
@@ -14,7 +14,7 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// Disk operations of a run in which the power stays on.
+/// The number of disk operations of a run without a power cut.
 fn operations(seed: u64) -> u64 {
     let mut simulation = Simulation::new(seed);
     let log = simulation.world.open();
@@ -23,7 +23,7 @@ fn operations(seed: u64) -> u64 {
     simulation.world.disk.ops()
 }
 
-/// Cuts the power at one operation, then perhaps during recovery, and checks what is left.
+/// Cuts the power at one operation, then perhaps again during recovery, and checks the log.
 fn cut_at(seed: u64, operation: u64) -> Result<(), String> {
     let mut simulation = Simulation::new(seed);
     simulation.world.disk.stop_at(operation, seed);
@@ -54,7 +54,7 @@ fn cut_at(seed: u64, operation: u64) -> Result<(), String> {
     simulation.check(&log).map_err(|what| format!("after going on: {what}"))
 }
 
-/// The first failure of the suite, if there is one.
+/// Finds the first failure over the seeds, with about `cuts_per_seed` power cuts each.
 pub(super) fn hunt(seeds: std::ops::Range<u64>, cuts_per_seed: u64) -> Option<String> {
     for seed in seeds {
         let total = operations(seed);

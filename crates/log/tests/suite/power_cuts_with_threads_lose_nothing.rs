@@ -1,6 +1,7 @@
 //! Power cuts while many publishers and all of the log's threads are at work.
 //!
-//! `THREAD_CRASHES=n` runs n cuts. Threads make the moment of a cut random, so a seed does not replay exactly.
+//! `THREAD_CRASHES=n` runs n cuts. Threads make the moment of a cut random, so a seed does not replay
+//! exactly.
 
 use std::sync::{Arc, Mutex};
 
@@ -78,7 +79,7 @@ fn cut_power_once(world: &mut World, ledger: &Ledger, redone: &Redone, seed: u64
                 scope.spawn(move || publish(log, ledger, redone, publisher, seed))
             };
             let publishers: Vec<_> = (0..PUBLISHERS).map(start).collect();
-            // What the maintenance threads do once a second, all the time.
+            // The work that the maintenance threads do once a second, here all the time.
             while publishers.iter().any(|publisher| !publisher.is_finished()) {
                 set_policies(&log);
                 let _ = log.maintain();

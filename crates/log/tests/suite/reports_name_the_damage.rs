@@ -1,10 +1,10 @@
-//! What the log says of itself and of the trouble it met.
+//! Reports of the log: its health, its damage, and errors that say what to do.
 
 use promethean_log::{Log, LogOpenError, LogOptions, ReadLimit};
 
 use super::world::*;
 
-/// Flips a bit of the first frame that holds these bytes.
+/// Flips a bit of the first journal frame that holds these bytes.
 fn damage_journal(world: &World, holds: &[u8]) {
     for file in world.disk.files().into_iter().filter(|file| file.starts_with("journal/")) {
         let bytes = world.disk.read_file(&file).unwrap();
@@ -105,7 +105,7 @@ fn options_that_cannot_work_are_refused_and_say_what_would() {
     }
 }
 
-/// Reads that look at everything, so that a test can say that none of them waits.
+/// Calls every kind of read, so that a test can check that none of them waits.
 pub(super) fn look_around(log: &Log) {
     for topic in log.topics() {
         let page = log.read(&topic, topic.info().earliest, ReadLimit { events: 100, bytes: 10_000 }).unwrap();

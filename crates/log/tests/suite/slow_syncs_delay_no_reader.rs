@@ -1,4 +1,4 @@
-//! A disk that is slow to sync: only those who need the sync wait for it.
+//! A disk with slow syncs: only callers that need a sync wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use promethean_testkit::GateDisk;
 use super::reports_name_the_damage::look_around;
 use super::world::*;
 
-/// Far more than anything here takes, unless it waits for the gate.
+/// Far longer than any step here takes, unless it waits for the gate.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open(options: LogOptions, slow: &str) -> (GateDisk, Log) {
@@ -122,7 +122,7 @@ fn a_stuck_sync_bounds_what_publishers_can_queue() {
             });
         }
         disk.wait_until_stuck();
-        // One group is stuck, one is open: each ends with the batch that goes over the bound.
+        // One group is stuck and one is open; each ends with the batch that exceeds the bound.
         let most = 2 * (QUEUE as u64 / 1000 + 1) + PUBLISHERS;
         while accepted.load(Ordering::SeqCst) < QUEUE as u64 / 1100 {
             std::thread::yield_now();
@@ -140,7 +140,7 @@ fn a_stuck_sync_bounds_what_publishers_can_queue() {
     assert_eq!(done.load(Ordering::SeqCst), PUBLISHERS * EVENTS);
 }
 
-/// Many checkpoints go by while one byte of a segment is waited for.
+/// Takes many checkpoints while a read of a segment is stuck.
 fn checkpoints_go_on_beside(work: fn(&Log), prepare: fn(&World)) {
     let world = World::with(LogOptions { threads: true, ..small() });
     let (disk, log) = open_gated(&world, |disk| GateDisk::of_reads(disk, ".seg"));
@@ -201,8 +201,8 @@ fn checkpoints_go_on_while_the_index_is_rebuilt() {
     });
 }
 
-/// The file that a checkpoint names as the journal's start may be full, with nothing above the checkpoint, before the
-/// checkpoint is done.
+/// A checkpoint names a journal file as the journal's start. Before the checkpoint is done, that file may be
+/// full and all its frames below the checkpoint.
 #[test]
 fn the_journal_file_that_a_checkpoint_names_is_not_used_again_before_the_next() {
     (0..10).for_each(|_| fill_the_named_file());
@@ -215,7 +215,8 @@ fn fill_the_named_file() {
     for n in 0..10 {
         append(&log, "t", event(n, None, "x")).unwrap();
     }
-    // The writer has left its mark by now, so nothing comes between the next checkpoint and the large event.
+    // The writer has written its durable mark, so no frame comes between the next checkpoint and the large
+    // event.
     log.checkpoint().unwrap();
     disk.close();
     let checkpoint = {

@@ -1,4 +1,4 @@
-//! What a log does when nothing goes wrong.
+//! Appends, reads, lookups and maintenance of a log without faults.
 
 use promethean_log::{AppendError, Log, LogBatch, LogReadError, NewEvent, NewId, ReadLimit, TopicPolicy};
 use promethean_model::Durability;
@@ -201,7 +201,7 @@ fn retention_by_count_bytes_and_age_leaves_the_rest_and_remembers_ids() {
         let log = world.open();
         let topic = log.topic(&name("t")).unwrap();
         assert_eq!(topic.info().earliest, earliest);
-        // Gone from the log, still known by its id.
+        // The event is removed, and its id is still recognised.
         assert_eq!(append(&log, "t", event(3, Some("k"), "3")).unwrap(), 3);
         assert!(matches!(
             append(&log, "t", event(4, Some("k"), "x")),

@@ -1,4 +1,4 @@
-//! A log on a fault disk with everything that its users know written to a ledger.
+//! A log on a fault disk, with a ledger of all that its users know.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use promethean_log::{
 use promethean_model::{Durability, EventId, TopicName};
 use promethean_testkit::{FaultDisk, FaultState, ManualClock};
 
-/// Small sizes, so that a few hundred events roll, checkpoint and merge many times.
+/// Small sizes, so that a few hundred events cause many rolls, checkpoints and merges.
 pub(super) fn small() -> LogOptions {
     LogOptions {
         journal_file_bytes: 8 * 1024,
@@ -90,7 +90,7 @@ pub(super) fn append(log: &Log, topic: &str, event: NewEvent<'_>) -> Result<u64,
     Ok(log.append(batch, Durability::Fsync)?.events[0].offset)
 }
 
-/// Payloads of a topic from an offset on.
+/// The payloads of a topic from an offset on.
 pub(super) fn payloads(log: &Log, topic: &str, from: u64) -> Vec<(u64, String)> {
     let Some(topic) = log.topic(&name(topic)) else { return Vec::new() };
     let mut found = Vec::new();

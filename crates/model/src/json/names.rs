@@ -1,22 +1,24 @@
-//! The names of objects that are not closed yet, to tell one that comes twice.
+//! The names of open objects, to find a name that comes twice.
 
 use std::borrow::Cow;
 
 use super::{JsonError, JsonFault, fail};
 
-/// Up to so many names each is compared with those before it, which is quickest; beyond, all are sorted in the end.
+/// Up to this many names are compared one by one, which is fastest; more names are sorted when the object
+/// closes.
 const COMPARED_MAX: usize = 8;
 
-/// Names by their place in the text, outermost object first. Takes no memory until the first object.
+/// The names of all open objects by their position in the text, outermost object first. Takes no memory until
+/// the first object.
 #[derive(Default)]
 pub(super) struct OpenNames {
-    /// Before the names of each object: where those of the object around it begin.
+    /// Before the names of each object is an entry that says where the names of the object around it begin.
     spans: Vec<NameSpan>,
     /// Where the names of the innermost object begin.
     start: usize,
 }
 
-/// A name between its quotes.
+/// The position of a name, without its quotes.
 #[derive(Clone, Copy)]
 struct NameSpan {
     from: usize,
@@ -34,7 +36,7 @@ impl OpenNames {
         self.start = self.spans.len();
     }
 
-    /// A name from behind its opening quote to its closing one.
+    /// Adds the name between two quotes; `from` is after the first, `to` is the second.
     #[inline(always)]
     pub(super) fn add(&mut self, text: &str, from: usize, to: usize) -> Result<(), JsonError> {
         let escaped = text.as_bytes().get(from..to).is_some_and(|name| name.contains(&b'\\'));
@@ -50,7 +52,7 @@ impl OpenNames {
     #[inline(always)]
     pub(super) fn close(&mut self, text: &str) -> Result<(), JsonError> {
         let names = self.spans.get(self.start..).unwrap_or_default();
-        // One more than is compared with: the last of those was compared too.
+        // The name after the first `COMPARED_MAX` was compared with them too.
         if names.len() > COMPARED_MAX + 1 {
             check_sorted(names, text)?;
         }
@@ -74,19 +76,19 @@ impl NameSpan {
         text.get(self.from..self.to).unwrap_or_default()
     }
 
-    /// What the name says.
+    /// The name without escapes.
     #[cold]
     fn plain<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let raw = self.raw(text);
         if !self.escaped {
             return Cow::Borrowed(raw);
         }
-        // It was checked before, so it can be read.
+        // The string was checked before, so it can be read.
         serde_json::from_str(&format!("\"{raw}\"")).map_or(Cow::Borrowed(raw), Cow::Owned)
     }
 }
 
-/// Refuses the first name that is there a second time.
+/// Refuses the first name that comes a second time.
 #[inline(never)]
 fn check_sorted(names: &[NameSpan], text: &str) -> Result<(), JsonError> {
     let mut sorted: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(names.len());

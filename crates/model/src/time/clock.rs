@@ -1,18 +1,20 @@
-//! The clock. Everything that needs the time is handed a `Clock`, so tests and simulations decide what time it is.
+//! The clock. Everything that needs the time is handed a `Clock`, so tests and simulations decide what time
+//! it is.
 
 use std::fmt::Debug;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where time is read.
+/// A source of time.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// Milliseconds since 1970 began, negative before. It may jump either way.
+    /// Milliseconds since 1970 began, negative before. The clock may jump either way.
     fn wall_ms(&self) -> i64;
-    /// Milliseconds since some fixed moment of this process. It never decreases; deadlines are counted in it.
+    /// Milliseconds since some fixed moment of this process. They never decrease; deadlines are counted in
+    /// them.
     fn monotonic_ms(&self) -> u64;
 }
 
-/// The machine's clock. Monotonic time counts from its creation, so compare only readings of one `SystemClock` and its
-/// copies.
+/// The machine's clock. Monotonic time counts from its creation, so compare only readings of one
+/// `SystemClock` and its copies.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     created: Instant,

@@ -10,12 +10,12 @@ use thiserror::Error;
 
 /// A whole number of milliseconds, at most 100 years, so that adding it to any present time cannot overflow.
 ///
-/// Written as a number and a unit (`ms`, `s`, `m`, `h`, `d`), in the greatest unit that divides it. Read in that form,
-/// or as a bare number of milliseconds where the format has numbers.
+/// Written as a number and a unit (`ms`, `s`, `m`, `h`, `d`), in the greatest unit that divides it. Read in
+/// that form, or as a bare number of milliseconds where the format has numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(u64);
 
-/// A text that is not a length of time.
+/// The error for a text that is not a length of time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MillisError {
     /// No number, no unit, or neither.
@@ -59,7 +59,8 @@ impl Millis {
     }
 }
 
-/// Adds up lengths of decreasing units, such as `1d12h`. `None` if there is none, or a unit does not decrease.
+/// Adds up lengths of decreasing units, such as `1d12h`. `None` if there is none, or a unit does not
+/// decrease.
 pub(super) fn sum_ms(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut sum_ms = 0_u64;

@@ -14,12 +14,12 @@ const DAY_S: i64 = 86_400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(i64);
 
-/// A text that is not a moment in RFC 3339.
+/// The error for a text that is not a moment in RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a moment needs date, time and offset, such as 2027-01-31T12:00:00Z")]
 pub struct MomentError;
 
-/// A text that [`Moment::parse`] does not read.
+/// The error for a text that [`Moment::parse`] cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{text}` is not a time; write a date such as `2027-01-31T12:00:00Z`, milliseconds since 1970, `now`, or how long \
@@ -72,8 +72,8 @@ fn read_any(text: &str, now_ms: i64) -> Option<Moment> {
     read_date(text)
 }
 
-/// Reads RFC 3339. Date, time and offset are needed: without one of them the text is another moment in other places.
-/// Seconds may be left out; digits below a millisecond are cut off.
+/// Reads RFC 3339. Date, time and offset are needed: without one of them the text is another moment in other
+/// places. Seconds may be left out; digits below a millisecond are cut off.
 impl FromStr for Moment {
     type Err = MomentError;
 
@@ -94,7 +94,8 @@ fn read_date(text: &str) -> Option<Moment> {
     Some(Moment(minutes * 60_000 + time_ms(time)?))
 }
 
-/// Reads `HH:MM`, `HH:MM:SS` or `HH:MM:SS.fraction`. A leap second is read as the first second of the next minute.
+/// Reads `HH:MM`, `HH:MM:SS` or `HH:MM:SS.fraction`. A leap second is read as the first second of the next
+/// minute.
 fn time_ms(time: &str) -> Option<i64> {
     let (hour, rest) = time.split_once(':')?;
     let (minute, seconds) = rest.split_once(':').unwrap_or((rest, "00"));
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_moment_or_another_one_elsewhere() {
+    fn refuses_a_text_that_is_no_moment_or_another_one_elsewhere() {
         for text in [
             "",
             "2027-01-31",

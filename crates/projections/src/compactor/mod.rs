@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use promethean_bus::Bus;
 use promethean_bus::groups::Follower;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::{Clock, GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, Cursor, CursorOp, Store};
 use tokio::sync::watch;
@@ -95,7 +95,7 @@ impl Compactor {
         let snapshots = options.snapshot_topic()?;
         options.check(&snapshots)?;
         let group = snapshot::group(&options.topic, &snapshots)?;
-        let follower = bus.follow(&group, &options.topic, Start::Earliest).await?;
+        let follower = bus.follow(&group, &options.topic, StartPosition::Earliest).await?;
         if store.cursor(&group, &options.topic).await?.is_none() {
             follower.hold_from(Offset::ZERO);
         }

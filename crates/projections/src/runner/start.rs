@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use promethean_bus::groups::Follower;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp, StateOp, Table};
 use tokio::sync::{mpsc, watch};
@@ -53,8 +53,8 @@ pub(crate) async fn prepare(
     stopping: watch::Receiver<bool>,
 ) -> Result<(Ready, Reach), ProjectionError> {
     let from = match projector.from {
-        From::Earliest => Start::Earliest,
-        From::Latest => Start::Latest,
+        From::Earliest => StartPosition::Earliest,
+        From::Latest => StartPosition::Latest,
     };
     let follower = parts.bus.follow(&projector.name, &projector.topic, from).await?;
     if parts.store.cursor(&projector.name, &projector.topic).await?.is_none() {

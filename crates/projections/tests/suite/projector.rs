@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use promethean_bus::BusError;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::subscription::Subscribe;
 use promethean_delivery::Subject;
 use promethean_jq::Program;
@@ -164,7 +164,7 @@ async fn its_group_is_seen_and_is_nobody_elses(world: World) {
             .subscribe(Subscribe::new("i*".parse().unwrap_or(subject.clone()), group("p")))
             .await
             .map(drop),
-        world.bus.seek(&topic("in"), &group("p"), Start::Earliest, false).await.map(drop),
+        world.bus.seek(&topic("in"), &group("p"), StartPosition::Earliest, false).await.map(drop),
         world.bus.pause_group(&subject, &group("p")).await,
         world.bus.delete_group(&subject, &group("p")).await,
     ];

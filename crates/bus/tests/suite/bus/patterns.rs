@@ -77,7 +77,8 @@ async fn the_systems_topics_never_match(kind: Kind) {
 async fn topics_born_later_begin_at_their_beginning(kind: Kind) {
     let world = World::new(kind).await;
     world.fill("a.old", 0..3).await;
-    let mut latest = world.subscribe(request_from("a.*", "g", promethean_bus::rows::Start::Latest)).await;
+    let mut latest =
+        world.subscribe(request_from("a.*", "g", promethean_bus::rows::StartPosition::Latest)).await;
     world
         .bus
         .publish_batch((0..5).map(|n| Publish::new(topic("a.new"), n.to_string())).collect())
@@ -159,7 +160,7 @@ async fn a_publisher_that_goes_away_does_not_hide_a_birth(kind: Kind) {
 async fn topics_born_while_nobody_listened(kind: Kind) {
     let world = World::new(kind).await;
     world.publish("a.x", 0).await;
-    let latest = || request_from("a.*", "g", promethean_bus::rows::Start::Latest);
+    let latest = || request_from("a.*", "g", promethean_bus::rows::StartPosition::Latest);
     drop(world.subscribe(latest()).await);
     let world = world.restart().await;
     world.fill("a.y", 0..2).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::schemas::WhichSchema;
 use promethean_testkit::SeededRng;
 
@@ -120,7 +120,7 @@ async fn every_stamp_is_true_though_the_topic_is_deleted(kind: Kind) {
 /// While the topic has no schema, no event of it can have a version.
 async fn no_stamps(bus: &Bus) {
     for _ in 0..20 {
-        let mut scan = bus.scan(&topic("t"), Start::Earliest).await.unwrap();
+        let mut scan = bus.scan(&topic("t"), StartPosition::Earliest).await.unwrap();
         while let Some(page) = scan.next_page(100, 1 << 20).await.unwrap() {
             let stamps: Vec<_> = page.events.iter().filter_map(version).collect();
             assert!(stamps.is_empty(), "{stamps:?}");

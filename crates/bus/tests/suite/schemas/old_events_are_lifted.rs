@@ -1,6 +1,6 @@
 //! Old events are lifted to the latest version when they are read.
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::schemas::{ERROR_HEADER, LiftOutcome, Upcaster};
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusOptions, ConsumerOptions, Lease, Nack};
@@ -237,13 +237,14 @@ async fn patterns_and_consumers_are_given_lifted_events(kind: Kind) {
 async fn scans_replays_and_tails_can_lift(kind: Kind) {
     let world = World::new(kind).await;
     history(&world).await;
-    let mut scan = world.bus.scan(&topic("t"), Start::Earliest).await.unwrap().normalize(true);
+    let mut scan = world.bus.scan(&topic("t"), StartPosition::Earliest).await.unwrap().normalize(true);
     let page = scan.next_page(10, 1 << 20).await.unwrap().unwrap();
     assert_eq!(page.events.iter().map(payload).collect::<Vec<_>>(), LIFTED);
-    let mut replay = world.bus.replay(&"t".parse().unwrap(), Start::Earliest).await.unwrap().normalize(true);
+    let mut replay =
+        world.bus.replay(&"t".parse().unwrap(), StartPosition::Earliest).await.unwrap().normalize(true);
     let page = replay.next_page(10).await.unwrap().unwrap();
     assert_eq!(page.events.iter().map(payload).collect::<Vec<_>>(), LIFTED);
-    let mut tail = world.bus.tail(&topic("t"), Start::Earliest).await.unwrap().normalize(true);
+    let mut tail = world.bus.tail(&topic("t"), StartPosition::Earliest).await.unwrap().normalize(true);
     let page = soon("tail", tail.next_page()).await.unwrap().unwrap();
     assert_eq!(page.events.iter().map(payload).collect::<Vec<_>>(), LIFTED);
 }

@@ -1,7 +1,7 @@
 //! Versions are registered, listed and deleted.
 
 use promethean_bus::BusError;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::schemas::{RegisterOptions, WhichSchema};
 use promethean_model::{Compat, TopicSettings, Undeclared};
 use promethean_schema::compat::Verdict;
@@ -268,7 +268,7 @@ async fn a_deleted_topic_leaves_no_schemas(kind: Kind) {
     assert_eq!(world.bus.schemas(&topic("t.x")).len(), 1, "another topic's stay");
     assert_eq!(register(&world.bus, "t", V2).await.unwrap().version, 1);
     publish(&world.bus, "t", r#"{"count":1}"#).await.unwrap();
-    let mut scan = world.bus.scan(&topic("t"), Start::Earliest).await.unwrap();
+    let mut scan = world.bus.scan(&topic("t"), StartPosition::Earliest).await.unwrap();
     assert_eq!(scan.next_page(9, 1 << 20).await.unwrap().unwrap().events.len(), 2);
 }
 

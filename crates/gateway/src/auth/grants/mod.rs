@@ -1,8 +1,8 @@
-//! What is allowed.
+//! The accesses that a client can ask for, and the rules that allow or deny them.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `rule` | one thing that is allowed or denied |
+//! | `rule` | one rule, which allows or denies accesses |
 //! | `scope` | rules as texts, `publish:orders.*` |
 //! | `policy` | rules as JSON, `{effect, action, topics, groups}` |
 //! | `names` | which groups or collections a rule is about |
@@ -21,22 +21,22 @@ pub use scope::ScopeError;
 
 use self::rule::Rule;
 
-/// One thing a client wants to do.
+/// One access that a client asks for.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'a> {
     /// Publish to a topic.
     Publish(&'a TopicName),
-    /// Be given or read events of a topic or pattern, its dead letters and snapshots; in a group, or without one.
+    /// Subscribe to or read a topic or pattern, its dead letters and snapshots; in a group, or without one.
     Subscribe(&'a Subject, Option<&'a GroupName>),
     /// Read a collection.
     Read(&'a str),
     /// Seek, pause and delete groups, redrive, change settings and schemas.
     Manage(&'a Subject),
-    /// What concerns no topic.
+    /// Calls that concern no topic.
     Admin,
 }
 
-/// What a client may do. Nothing is allowed that is not granted, and what is denied stays so whatever is granted.
+/// The rules of a client. An access is allowed only if a rule grants it and no rule denies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     allow: Vec<Rule>,
@@ -44,12 +44,12 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// May do everything.
+    /// Grants that allow everything.
     pub fn everything() -> Self {
         Self { allow: vec![Rule::Admin], deny: Vec::new() }
     }
 
-    /// May do what the scopes say; any that cannot be understood is an error.
+    /// Parses scopes; one that is not understood is an error.
     pub fn parse<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeError> {
         let mut grants = Self::default();
         for text in scopes {
@@ -59,8 +59,8 @@ impl Grants {
         Ok(grants)
     }
 
-    /// As [`Grants::parse`], for tokens that others issue and whose scopes are not all meant for us, `openid` say: what
-    /// is not understood allows nothing. A denial must be understood.
+    /// As [`Grants::parse`], for tokens of other issuers, which also have scopes for other services, such as `openid`: a
+    /// scope that is not understood allows nothing. A denial that is not understood is an error.
     pub fn parse_foreign<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeError> {
         let mut grants = Self::default();
         for text in scopes {
@@ -73,7 +73,7 @@ impl Grants {
         Ok(grants)
     }
 
-    /// Rules as the seeds write them: a list of `{effect, action, topics, groups?}`, or `{rules: [...]}`.
+    /// Parses a policy: a list of `{effect, action, topics, groups?}`, or `{rules: [...]}`.
     pub fn from_policy(policy: &serde_json::Value) -> Result<Self, PolicyError> {
         let mut grants = Self::default();
         for (denies, rule) in policy::rules(policy)? {
@@ -82,20 +82,20 @@ impl Grants {
         Ok(grants)
     }
 
-    /// Both together; a denial of either holds for all.
+    /// Adds the rules of other grants; a denial of either side holds for both.
     pub fn and(mut self, other: Self) -> Self {
         self.allow.extend(other.allow);
         self.deny.extend(other.deny);
         self
     }
 
-    /// Whether it is allowed. A pattern must be contained in a single grant, and nothing in it may be denied.
+    /// Whether an access is allowed. A pattern must be contained in a single grant, and no part of it may be denied.
     pub fn allow(&self, access: &Access<'_>) -> bool {
         self.allow.iter().any(|rule| rule.covers(access))
             && !self.deny.iter().any(|rule| rule.touches(access))
     }
 
-    /// Whether nothing at all is allowed.
+    /// Whether no access is allowed.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty()
     }

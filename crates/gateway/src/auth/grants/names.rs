@@ -4,36 +4,36 @@ use std::fmt;
 
 use promethean_model::{GroupName, NameError};
 
-/// Names, by one of three forms.
+/// Names of groups or collections, in one of three forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Names {
-    /// This one.
+    /// One name.
     One(String),
-    /// All that begin so: `billing*`. `*` and `**` are all.
+    /// All names with a prefix: `billing*`. `*` and `**` are all names.
     Prefix(String),
-    /// Words between dots, where `*` is one word and a last `**` is the rest: how policies name groups.
+    /// Words between dots, where `*` is one word and a last `**` is the rest. Policies name groups like this.
     Words(String),
 }
 
 impl Names {
-    /// A name, or a prefix and `*`. Groups and collections have one alphabet.
+    /// Parses a name, or a prefix and `*`. Groups and collections have the same alphabet.
     pub(super) fn parse(text: &str) -> Result<Self, NameError> {
         let Some(prefix) = text.strip_suffix("**").or_else(|| text.strip_suffix('*')) else {
             return Ok(Self::One(text.parse::<GroupName>()?.to_string()));
         };
         if !prefix.is_empty() {
-            // A prefix has the alphabet and at most the length of a name, so that it can begin one.
+            // A prefix has the alphabet and at most the length of a name, or no name could begin with it.
             prefix.parse::<GroupName>()?;
         }
         Ok(Self::Prefix(prefix.to_owned()))
     }
 
-    /// A name, or a pattern of words.
+    /// Parses a name, or a pattern of words.
     pub(super) fn parse_words(text: &str) -> Result<Self, NameError> {
         if !text.contains('*') {
             return Self::parse(text);
         }
-        // The same shape without stars must be a name; `**` may only be last, and a star only a whole word.
+        // A star is a whole word, and `**` only the last one; with letters in place of the stars the text is a name.
         let mut words = text.split('.').peekable();
         while let Some(word) = words.next() {
             let is_star = word == "*" || (word == "**" && words.peek().is_none());

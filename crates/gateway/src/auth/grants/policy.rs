@@ -1,4 +1,4 @@
-//! Rules as JSON, the way the seeds' tokens carry them.
+//! Rules as JSON, in the claim `policy` of a token.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::scope::subject;
 /// Rules of one policy, and topics or groups of one rule.
 const ENTRIES_MAX: usize = 1_000;
 
-/// A policy that is not understood as a whole, which is then not used in part.
+/// A policy that is not fully understood. No part of it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("policy: {0}")]
 pub struct PolicyError(String);
@@ -30,7 +30,7 @@ enum Action {
     Subscribe,
 }
 
-/// An unknown field is refused: it may be a condition, and a rule without its condition means more.
+/// One rule as JSON. An unknown field is refused: it may be a condition, and a rule without its condition allows more.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PolicyRule {
@@ -46,7 +46,7 @@ struct Wrapped {
     rules: Vec<PolicyRule>,
 }
 
-/// Each rule with whether it denies.
+/// All rules of a policy, each with whether it denies.
 pub(super) fn rules(policy: &Value) -> Result<Vec<(bool, Rule)>, PolicyError> {
     let read = if policy.is_array() {
         Vec::<PolicyRule>::deserialize(policy)
@@ -70,7 +70,7 @@ fn bounded(count: usize) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// One rule for each topic and group it names.
+/// Adds one rule for each topic and group that a JSON rule names.
 fn one(rule: &PolicyRule, all: &mut Vec<(bool, Rule)>) -> Result<(), String> {
     let denies = matches!(rule.effect, Effect::Deny);
     let groups = rule.groups.as_deref().unwrap_or_default();
@@ -85,7 +85,7 @@ fn one(rule: &PolicyRule, all: &mut Vec<(bool, Rule)>) -> Result<(), String> {
                 return Err("`publish` with `groups`, which it does not have".into());
             }
             (Action::Subscribe, None) => all.push((denies, Rule::Subscribe(topic, None))),
-            // Nobody's groups: as a denial it would deny nothing, which is hardly what is meant.
+            // Without any group a denial would deny nothing, which its author cannot want.
             (Action::Subscribe, Some(groups)) if groups.is_empty() => {
                 return Err("`groups` is empty; leave it out for any group".into());
             }

@@ -1,4 +1,4 @@
-//! One thing that is allowed or denied.
+//! One rule, which allows or denies accesses.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use promethean_model::{GroupName, SystemSuffix, TopicName};
 use super::Access;
 use super::names::Names;
 
-/// What a scope says, without whether it allows or denies.
+/// The accesses of one scope. Whether the rule allows or denies them is not part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rule {
     Publish(Subject),
-    /// With groups: only in one of them. Reading without a group is not in any.
+    /// With groups, only in one of them; reading without a group is then not included.
     Subscribe(Subject, Option<Names>),
-    /// Collections, and so their changefeeds.
+    /// Collections and their changefeeds.
     Read(Names),
     Manage(Subject),
     /// Everything.
@@ -22,7 +22,7 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Whether everything that is asked for is meant by this rule.
+    /// Whether the rule includes all of an access.
     pub(super) fn covers(&self, access: &Access<'_>) -> bool {
         match (self, access) {
             (Self::Admin, _) => true,
@@ -37,14 +37,14 @@ impl Rule {
         }
     }
 
-    /// Whether something of what is asked for is meant by this rule.
+    /// Whether the rule includes some part of an access.
     pub(super) fn touches(&self, access: &Access<'_>) -> bool {
         match (self, access) {
             (Self::Subscribe(ours, groups), Access::Subscribe(asked, group)) => {
                 touches_subject(ours, asked) && in_groups(groups.as_ref(), *group)
             }
             (Self::Manage(ours), Access::Manage(asked)) => touches_subject(ours, asked),
-            // Of one topic or collection, some is all.
+            // These accesses name one topic or collection, so a part of them is all of them.
             _ => self.covers(access),
         }
     }
@@ -64,8 +64,8 @@ fn touches_subject(ours: &Subject, asked: &Subject) -> bool {
     }
 }
 
-/// A topic, and those it holds the events of: `a.dlq` holds what is in `a`, and so do `a.snapshot` and `a.v2`. A
-/// changefeed does not: `a.changed` holds documents of the collection `a`, which may have nothing to do with topic `a`.
+/// A topic, and the topics whose events it holds: `a.dlq`, `a.snapshot` and `a.v2` hold events of `a`. A changefeed does
+/// not: `a.changed` holds documents of the collection `a`, which may have nothing to do with topic `a`.
 fn belongs_to(topic: &TopicName) -> impl Iterator<Item = TopicName> {
     std::iter::successors(Some(topic.clone()), |topic| match topic.system_suffix()? {
         SystemSuffix::Dlq | SystemSuffix::Snapshot | SystemSuffix::Version(_) => topic.base(),
@@ -73,7 +73,7 @@ fn belongs_to(topic: &TopicName) -> impl Iterator<Item = TopicName> {
     })
 }
 
-/// Whether it is the changefeed of one of the collections, or holds events of it.
+/// Whether a topic is the changefeed of one of the collections, or holds events of that changefeed.
 fn reads_changes_of(collections: &Names, asked: &Subject) -> bool {
     let Some(topic) = asked.topic() else { return false };
     let changes = belongs_to(topic).find(|topic| topic.system_suffix() == Some(SystemSuffix::Changed));
@@ -88,8 +88,8 @@ fn in_groups(groups: Option<&Names>, asked: Option<&GroupName>) -> bool {
     }
 }
 
-/// Whether some topic is meant by both. Exact: where words agree one by one there is a topic of the user's, because no
-/// pattern ends in a word of the system.
+/// Whether some topic matches both. The answer is exact: if the words agree one by one, a user's topic with these words
+/// exists, because no pattern ends in a word of the system.
 fn overlap(a: &Subject, b: &Subject) -> bool {
     match (a, b) {
         (Subject::Topic(topic), other) | (other, Subject::Topic(topic)) => other.matches(topic),
@@ -102,7 +102,7 @@ fn patterns_overlap(a: &Pattern, b: &Pattern) -> bool {
     loop {
         match (ours.next(), theirs.next()) {
             (None, None) => return true,
-            // What is left of the other is at least one word, and `**` takes it.
+            // At least one word is left on the other side, and `**` matches it.
             (Some("**"), Some(_)) | (Some(_), Some("**")) => return true,
             (Some("*"), Some(_)) | (Some(_), Some("*")) => {}
             (Some(our), Some(their)) if our == their => {}

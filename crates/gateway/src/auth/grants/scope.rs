@@ -1,4 +1,4 @@
-//! Rules as texts.
+//! Rules as scopes, such as `publish:orders.*`.
 
 use promethean_delivery::Subject;
 use promethean_model::limits::{PLAIN_NAME_BYTES_MAX, TOPIC_NAME_BYTES_MAX};
@@ -7,10 +7,10 @@ use thiserror::Error;
 use super::names::Names;
 use super::rule::Rule;
 
-/// Bytes of the longest scope that can mean something: `!subscribe:` TOPIC `@` GROUP `**`.
+/// Bytes of the longest possible scope: `!subscribe:` TOPIC `@` GROUP `**`.
 const SCOPE_BYTES_MAX: usize = TOPIC_NAME_BYTES_MAX + PLAIN_NAME_BYTES_MAX + 16;
 
-/// A text that is no scope. The message says what to change.
+/// A text that is not a scope. The message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("scope `{scope}`: {reason}")]
 pub struct ScopeError {
@@ -20,12 +20,12 @@ pub struct ScopeError {
     pub reason: String,
 }
 
-/// Whether the text is meant to deny.
+/// Whether the scope denies.
 pub(super) fn is_denial(text: &str) -> bool {
     text.starts_with('!')
 }
 
-/// Whether it denies, and what.
+/// Parses a scope into a rule and whether it denies.
 pub(super) fn parse(text: &str) -> Result<(bool, Rule), ScopeError> {
     let fail = |reason: String| ScopeError { scope: text.chars().take(60).collect(), reason };
     if text.len() > SCOPE_BYTES_MAX {

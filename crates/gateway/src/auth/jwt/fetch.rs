@@ -18,12 +18,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::{JwksUrl, JwtError};
 use crate::trust;
 
-/// Time for all of a fetch.
+/// Time for a whole fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest answer that is read.
+/// Bytes of an answer, at most.
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// Why there was no answer that can be used.
+/// Why a fetch failed.
 #[derive(Debug, Error)]
 pub(super) enum FetchError {
     #[error("no answer within 5 s")]
@@ -40,11 +40,11 @@ pub(super) enum FetchError {
     Request,
 }
 
-/// Fetches from one address.
+/// Fetches the JWK set of one URL.
 pub(super) struct Fetcher {
     host: String,
     port: u16,
-    /// What the request asks for.
+    /// Path and query of the URL.
     path: String,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
@@ -79,7 +79,7 @@ impl Fetcher {
         Ok(Self { host, port, path, tls })
     }
 
-    /// For the logs; the path may have secrets in it.
+    /// The host, for logs; the path may contain secrets.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
@@ -121,7 +121,7 @@ impl Fetcher {
             let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
             body.map(|body| body.to_bytes()).map_err(|_| FetchError::Body)
         };
-        // The connection must be driven for the answer to come. When it ends first, the answer knows.
+        // The connection must be polled for the answer to come. If the connection ends first, the answer fails by itself.
         let drive = async {
             let _ = connection.await;
             std::future::pending::<()>().await;

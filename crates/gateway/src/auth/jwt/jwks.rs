@@ -6,12 +6,12 @@ use serde::Deserialize;
 use super::JwtError;
 use super::key::{Algorithm, KEYS_MAX, Key, KeySet};
 
-/// Where a set is from.
+/// Where a set comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A file of ours, which may hold secrets.
+    /// A file of the server, which may hold secrets.
     File,
-    /// A server, and what anybody can fetch is no secret.
+    /// A URL. Anybody can fetch from it, so it holds no secret.
     Url,
 }
 
@@ -20,7 +20,7 @@ struct Set {
     keys: Vec<serde_json::Value>,
 }
 
-/// Secrets may be in it, so it has no `Debug`.
+/// One key as JSON. It has no `Debug`, because it may hold a secret.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -37,7 +37,7 @@ struct Jwk {
     k: Option<String>,
 }
 
-/// The keys that can be used; sets also have keys for other ends, which are left out.
+/// Reads the keys that can verify tokens. A set may also have keys for other purposes, which are left out.
 pub(super) fn parse(text: &[u8], origin: Origin) -> Result<KeySet, JwtError> {
     let set: Set =
         serde_json::from_slice(text).map_err(|_| JwtError::Jwks("it is not `{\"keys\": [...]}`"))?;
@@ -69,7 +69,7 @@ impl Jwk {
             ("oct", _) if origin == Origin::File => Key::hmac(&decode(&self.k)?)?,
             _ => return None,
         };
-        // A key that says what it is for is for nothing else.
+        // A key that names its algorithm is used for no other.
         let fits = |alg: &str| Algorithm::of_header(alg) == Some(key.algorithm());
         self.alg.as_deref().is_none_or(fits).then_some(key)
     }

@@ -1,4 +1,4 @@
-//! One key.
+//! Keys, and sets of keys.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use crate::auth::{AuthError, Secret};
 const RSA_BYTES_MIN: usize = 256;
 /// Longest modulus that is accepted, 8192 bit.
 const RSA_BYTES_MAX: usize = 1024;
-/// Bytes of the secret, which must be at least those of the hash (RFC 7518, 3.2).
+/// Shortest secret: as long as the hash (RFC 7518, 3.2).
 pub(super) const SECRET_BYTES_MIN: usize = 32;
 
-/// Keys of a set.
+/// Keys of a set, at most.
 pub(super) const KEYS_MAX: usize = 100;
-/// Keys that one token is tried with: verifying costs time, which strangers could make us spend.
+/// Keys that one token is verified with, at most: a stranger's token must not cost much time.
 const TRIED_MAX: usize = 4;
 
-/// The algorithms that are accepted. There are no others, `none` least of all.
+/// The accepted algorithms. `none` is not one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Hs256,
@@ -38,14 +38,14 @@ impl Algorithm {
             "HS256" => Some(Self::Hs256),
             "RS256" => Some(Self::Rs256),
             "ES256" => Some(Self::Es256),
-            // The second is the name that RFC 9864 gives to the first with this curve.
+            // `Ed25519` is the name of RFC 9864 for `EdDSA` with this curve.
             "EdDSA" | "Ed25519" => Some(Self::EdDsa),
             _ => None,
         }
     }
 }
 
-/// A key. What it is made of decides its algorithm, so one can never be used as another.
+/// A key. Its kind decides its algorithm, so a key can never be used with another algorithm.
 #[derive(Clone)]
 pub(super) enum Key {
     Hmac(hmac::Key),
@@ -89,7 +89,7 @@ impl Key {
         }
     }
 
-    /// Whether the message was signed with it.
+    /// Whether the message was signed with this key.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let result = match self {
             Self::Hmac(key) => hmac::verify(key, message, signature),
@@ -116,7 +116,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Keys by name. One without a name is tried for any name.
+/// A set of keys by name. A key without a name is tried for every name.
 #[derive(Debug, Default)]
 pub(super) struct KeySet {
     keys: Vec<(Option<String>, Key)>,
@@ -133,13 +133,13 @@ impl KeySet {
         Ok(Self::new(vec![(None, key)]))
     }
 
-    /// All public keys of the PEM: the one in use, and the one that follows it.
+    /// All public keys of a PEM: the current key, and perhaps its successor.
     pub(super) fn of_pem(text: &[u8]) -> Result<Self, JwtError> {
         let keys = pem::public_keys(text).map_err(JwtError::Pem)?;
         Ok(Self::new(keys.into_iter().map(|key| (None, key)).collect()))
     }
 
-    /// Whether there is a key to try.
+    /// Whether some key fits this header.
     pub(super) fn has(&self, header: &Header) -> bool {
         self.candidates(header).next().is_some()
     }

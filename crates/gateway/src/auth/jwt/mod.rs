@@ -1,14 +1,14 @@
-//! Tokens that somebody signed: JSON web tokens.
+//! Tokens that an issuer signed: JSON web tokens.
 //!
-//! Each key works with one algorithm, which is the key's and not the token's to choose. Nothing that a token says is
-//! followed: its `kid` only picks among the keys that are configured, and `jku`, `x5u` and `jwk` are not read at all.
-//! Claims are looked at after the signature.
+//! **Invariant**: nothing is fetched or opened because a token says so. Each key works with one algorithm; the token
+//! cannot choose another. The `kid` of a token only picks one of the configured keys, and `jku`, `x5u` and `jwk` are not
+//! read at all. Claims are read after the signature is verified.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `token` | the header and the claims of a token, and their checks |
 //! | `key`, `pem`, `jwks` | keys and sets of keys, and the two forms they are written in |
-//! | `remote`, `fetch` | keys that are fetched from a URL, and kept |
+//! | `remote`, `fetch` | keys from a URL: cached, and fetched within bounds |
 //! | [`sign`] | making tokens |
 
 mod fetch;
@@ -35,9 +35,9 @@ use super::authenticator::{AuthError, Authenticator};
 use super::identity::Identity;
 use super::secret::Secret;
 
-/// Longest token that is looked at.
+/// Longest token that is checked.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// By how much clocks may differ at most.
+/// By how much the clocks of issuer and server may differ, at most.
 pub const LEEWAY_MS_MAX: u64 = 30_000;
 
 /// Where the keys come from.
@@ -45,7 +45,7 @@ pub const LEEWAY_MS_MAX: u64 = 30_000;
 pub enum KeySource {
     /// HS256 with this secret, of at least 32 bytes.
     Secret(Secret),
-    /// Public keys as PEM: RS256, ES256 or EdDSA, as the key is.
+    /// Public keys as PEM; the kind of each key decides between RS256, ES256 and EdDSA.
     Pem(Secret),
     /// A JWK set.
     Jwks(Secret),
@@ -53,18 +53,18 @@ pub enum KeySource {
     Url(JwksUrl),
 }
 
-/// The address of a JWK set, and how long what is there counts.
+/// The address of a JWK set, and how long its keys are used.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JwksUrl {
     /// `https://...`; `http://` only with a loopback address, or where `plain_http` allows it.
     pub url: String,
-    /// Whether `http://` is fine with any address. Whoever can change what is sent can then forge tokens.
+    /// Whether `http://` is allowed with any address. An attacker between the two machines can then forge tokens.
     pub plain_http: bool,
-    /// Certificates as PEM that sign the server's, instead of the machine's list.
+    /// Authorities (PEM) that sign the certificate of the server, in place of the machine's list.
     pub authorities: Option<Vec<u8>>,
-    /// How old keys become before they are fetched again. Default: 10 min.
+    /// The age at which keys are fetched again. Default: 10 min.
     pub refresh_ms: u64,
-    /// How old keys become, when they cannot be fetched again, before they no longer count. Default: 24 h.
+    /// The age at which keys are no longer used, if they cannot be fetched again. Default: 24 h.
     pub max_age_ms: u64,
 }
 
@@ -76,7 +76,7 @@ impl JwksUrl {
     }
 }
 
-/// The address may have a password in it.
+/// Does not show the address, which may contain a password.
 impl fmt::Debug for JwksUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { refresh_ms, max_age_ms, .. } = self;
@@ -85,23 +85,23 @@ impl fmt::Debug for JwksUrl {
     }
 }
 
-/// What a token must be like.
+/// The keys for signed tokens, and the claims that they must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwtOptions {
     /// Where the keys come from.
     pub keys: KeySource,
     /// What `iss` must be.
     pub issuer: Option<String>,
-    /// What `aud` must name, one of these; empty: not looked at.
+    /// `aud` must name one of these; if empty, `aud` is not checked.
     pub audience: Vec<String>,
     /// By how much `nbf` may be in the future, at most 30 s. `exp` is exact.
     pub leeway_ms: u64,
 }
 
-/// Settings that cannot work.
+/// Why the options for signed tokens cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JwtError {
-    /// The secret can be guessed from any token.
+    /// The secret is so short that it can be found from any token.
     #[error(
         "the secret has {bytes} bytes; use at least 32 random ones, such as `openssl rand -hex 32` prints"
     )]
@@ -109,24 +109,24 @@ pub enum JwtError {
         /// Its length.
         bytes: usize,
     },
-    /// No key is in the PEM.
+    /// The PEM has no key.
     #[error(
         "the PEM has no public key that can be used: {0}; give `BEGIN PUBLIC KEY` of RSA with at least 2048 \
              bit, P-256 or Ed25519"
     )]
     Pem(&'static str),
-    /// No key is in the set.
+    /// The set has no key.
     #[error("the JWK set has no key that can be used: {0}")]
     Jwks(&'static str),
-    /// The address is not one to fetch keys from.
+    /// Keys cannot be fetched from this address.
     #[error("the URL of the JWK set {0}")]
     Url(&'static str),
-    /// Keys that are fetched cannot take the place of keys that are given, nor the other way round.
+    /// Keys from a URL and given keys cannot replace each other.
     #[error(
         "keys from a URL and keys from a file do not replace each other while the server runs; restart it"
     )]
     OtherSource,
-    /// The leeway is too great.
+    /// The leeway is too large.
     #[error("a leeway of {given_ms} ms; give at most 30000")]
     Leeway {
         /// What was asked for.
@@ -134,7 +134,7 @@ pub enum JwtError {
     },
 }
 
-/// Knows whoever has a token that is signed with one of its keys. Clones share the keys.
+/// Accepts tokens that are signed with one of its keys. Clones share the keys.
 #[derive(Debug, Clone)]
 pub struct Jwt {
     keys: Arc<Keys>,
@@ -146,13 +146,13 @@ pub struct Jwt {
 
 #[derive(Debug)]
 enum Keys {
-    /// And how often they were replaced.
+    /// The keys, and how often they were replaced.
     Given(RwLock<Arc<KeySet>>, AtomicU64),
     Remote(Arc<Remote>),
 }
 
 impl Jwt {
-    /// Reads the keys, or prepares to fetch them when the first token comes.
+    /// Reads the keys. Keys from a URL are fetched when the first token comes.
     pub fn new(options: JwtOptions, clock: Arc<dyn Clock>) -> Result<Self, JwtError> {
         let JwtOptions { keys, issuer, audience, leeway_ms } = options;
         if leeway_ms > LEEWAY_MS_MAX {
@@ -166,8 +166,7 @@ impl Jwt {
         Ok(Self { keys: Arc::new(keys), issuer, audience, leeway_ms, clock })
     }
 
-    /// From now on these keys, and no others. Keys that are fetched are replaced by fetching them, so this is not for
-    /// those.
+    /// Replaces the keys. Keys from a URL are replaced only by fetching them again.
     pub fn replace_keys(&self, source: &KeySource) -> Result<(), JwtError> {
         let Keys::Given(keys, replaced) = &*self.keys else { return Err(JwtError::OtherSource) };
         let new = Arc::new(key_set(source)?);
@@ -183,7 +182,7 @@ impl Jwt {
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(MALFORMED)?;
         let (head, body) = signed.split_once('.').ok_or(MALFORMED)?;
-        // `decode` knows no dot, so a fourth part is refused with the second.
+        // A fourth part leaves a dot in the second one, which `decode` refuses.
         let decode = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| MALFORMED);
         let header = Header::parse(&decode(head)?)?;
         let (body, signature) = (decode(body)?, decode(signature)?);
@@ -199,7 +198,7 @@ impl Jwt {
     }
 }
 
-/// The keys of a source that has them at hand.
+/// The keys of a source that needs no fetch.
 fn key_set(source: &KeySource) -> Result<KeySet, JwtError> {
     match source {
         KeySource::Secret(secret) => KeySet::of_secret(secret),

@@ -9,7 +9,7 @@ const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 
-/// `AlgorithmIdentifier` of each kind, without its outermost tag.
+/// The `AlgorithmIdentifier` of each kind, without its outermost tag.
 const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 const P256: &[u8] = &[
     0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03,
@@ -17,7 +17,7 @@ const P256: &[u8] = &[
 ];
 const ED25519: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 
-/// Every `PUBLIC KEY`. One that is not understood is an error: it was put there to be used.
+/// Reads every `PUBLIC KEY`. A key that is not understood is an error, because it was put there to be used.
 pub(super) fn public_keys(text: &[u8]) -> Result<Vec<Key>, &'static str> {
     let mut keys = Vec::new();
     for der in SubjectPublicKeyInfoDer::pem_slice_iter(text) {
@@ -38,7 +38,7 @@ fn key(der: &[u8]) -> Option<Key> {
     if !rest.is_empty() || !end.is_empty() {
         return None;
     }
-    // The first byte counts the unused bits of the last.
+    // The first byte is the number of unused bits in the last one.
     let bits = bits.strip_prefix(&[0])?;
     match algorithm {
         RSA => {
@@ -53,7 +53,7 @@ fn key(der: &[u8]) -> Option<Key> {
     }
 }
 
-/// The content of the element that `der` begins with, and what follows it.
+/// Splits `der` into the content of its first element and the bytes after that element.
 fn element(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = der.strip_prefix(&[tag])?.split_first()?;
     let (length, rest) = match length {

@@ -1,4 +1,4 @@
-//! Keys that are fetched from a URL, and kept.
+//! Keys that are fetched from a URL and cached.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -15,12 +15,12 @@ use super::token::Header;
 use super::{JwksUrl, JwtError, jwks};
 use crate::auth::AuthError;
 
-/// Least time between two fetches while there are keys, so that tokens with made-up key names cause no storm.
+/// Shortest time between two fetches while there are keys, so that tokens with invented key names cause no storm.
 const FETCH_EVERY_MS: u64 = 60_000;
-/// The same while there are none, and no token can be checked.
+/// Shortest time between two fetches while there are no keys and no token can be checked.
 const FIRST_FETCH_EVERY_MS: u64 = 5_000;
 
-/// A JWK set somewhere else.
+/// A JWK set at a URL, with the keys of the last fetch.
 #[derive(Debug)]
 pub(super) struct Remote {
     fetcher: Fetcher,
@@ -28,20 +28,20 @@ pub(super) struct Remote {
     max_age_ms: u64,
     clock: Arc<dyn Clock>,
     kept: RwLock<Kept>,
-    /// How often a fetch brought another set than the one before.
+    /// How often a fetch returned another set than the fetch before.
     changes: AtomicU64,
     /// Held while keys are fetched.
     fetching: Arc<Mutex<()>>,
-    /// A fetch goes on when the client whose token started it goes away: otherwise such clients could keep new keys
-    /// from ever arriving. It ends by itself within its time limit.
+    /// A fetch goes on if the client whose token started it goes away: otherwise such clients could stop new keys from
+    /// ever arriving. A fetch ends by itself within its time limit.
     tasks: TaskTracker,
 }
 
-/// What came of the fetches until now, in monotonic time.
+/// The result of the last fetches, in monotonic time.
 #[derive(Debug, Clone, Default)]
 struct Kept {
     keys: Option<(Arc<KeySet>, u64)>,
-    /// What the set was made of, as a hash.
+    /// The hash of the body that the keys were read from.
     body: Option<u128>,
     tried_ms: Option<u64>,
 }
@@ -54,26 +54,26 @@ impl Remote {
         Ok(Self { fetcher, refresh_ms, max_age_ms, clock, kept, changes, fetching, tasks })
     }
 
-    /// How often a fetch brought another set than the one before.
+    /// How often a fetch returned another set than the fetch before.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Fetches keys that are due, though nobody new comes: those who are there may have lost theirs. Where no token came
-    /// yet there is nobody.
+    /// Fetches keys that are due even if no new token comes: connected clients may have tokens whose key was removed.
+    /// Does nothing before the first token.
     pub(super) async fn keep_fresh(self: &Arc<Self>) {
         if self.kept().keys.is_none() || !self.is_due() || !self.may_try() {
             return;
         }
-        // Somebody else may be at it.
+        // Another fetch may be under way.
         if let Ok(guard) = Arc::clone(&self.fetching).try_lock_owned() {
             self.fetch_holding(guard).await;
         }
     }
 
-    /// The keys to check a token with, fetched again where it names one that is not there.
+    /// The keys to check a token with. They are fetched again if the token names an unknown key.
     pub(super) async fn keys_for(self: &Arc<Self>, header: &Header) -> Result<Arc<KeySet>, AuthError> {
-        // A set that anybody can fetch holds no secrets, so nothing can be signed with one.
+        // Anybody can fetch the set, so it holds no secrets that an HS256 token could be signed with.
         if header.algorithm == Algorithm::Hs256 {
             return Err(AuthError::BadToken("algorithm not accepted"));
         }
@@ -84,7 +84,7 @@ impl Remote {
         self.usable().map(|(keys, _)| keys).ok_or(AuthError::Unavailable)
     }
 
-    /// Keys that are not too old, and their age.
+    /// The keys if they are not too old, and their age.
     fn usable(&self) -> Option<(Arc<KeySet>, u64)> {
         let (keys, fetched_ms) = self.kept().keys?;
         let age_ms = self.clock.monotonic_ms().saturating_sub(fetched_ms);
@@ -95,7 +95,7 @@ impl Remote {
         self.usable().is_none_or(|(_, age_ms)| age_ms >= self.refresh_ms)
     }
 
-    /// Fetches the keys if that was not tried lately. A token whose key is known waits for no one else's fetch.
+    /// Fetches the keys, unless a fetch was tried recently. A token whose key is known does not wait for another fetch.
     async fn refresh(self: &Arc<Self>, header: &Header, known: bool) {
         let guard = if known {
             if !self.may_try() {
@@ -106,10 +106,10 @@ impl Remote {
                 Err(_) => return,
             }
         } else {
-            // Also where nothing new may be tried: what is under way may bring the key.
+            // Waits even if no new fetch may start: the fetch under way may bring the key.
             Arc::clone(&self.fetching).lock_owned().await
         };
-        // Somebody else may just have done it.
+        // Another caller may have fetched the keys while this one waited.
         let found = self.usable().is_some_and(|(keys, _)| keys.has(header));
         if !self.may_try() || (found && !known) {
             return;
@@ -125,7 +125,7 @@ impl Remote {
             drop(guard);
         });
         if fetch.await.is_err() {
-            warn!("fetching the JWK set stopped half-way");
+            warn!("the task that fetches the JWK set panicked");
         }
     }
 
@@ -148,7 +148,7 @@ impl Remote {
                 }
             }
             Err(error) => {
-                warn!(host = self.fetcher.host(), %error, "cannot fetch the JWK set; the keys that are there stay");
+                warn!(host = self.fetcher.host(), %error, "cannot fetch the JWK set; the current keys stay");
             }
         }
     }
@@ -159,7 +159,7 @@ impl Remote {
         self.kept().tried_ms.is_none_or(|tried_ms| now_ms.saturating_sub(tried_ms) >= every_ms)
     }
 
-    // Each change is one assignment, so what a panicked thread left behind is whole.
+    // Each change is one assignment, so a panicked thread leaves whole data behind.
     fn kept(&self) -> Kept {
         self.kept.read().ignore_poison().clone()
     }

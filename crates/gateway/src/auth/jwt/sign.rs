@@ -1,4 +1,4 @@
-//! Making tokens.
+//! Making signed tokens.
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
@@ -8,7 +8,7 @@ use super::JwtError;
 use super::key::SECRET_BYTES_MIN;
 use crate::auth::Secret;
 
-/// A token with these claims, signed by HS256.
+/// Makes a token with these claims, signed with HS256.
 pub fn hs256(secret: &Secret, claims: &Value) -> Result<Secret, JwtError> {
     let bytes = secret.reveal();
     if bytes.len() < SECRET_BYTES_MIN {

@@ -1,4 +1,4 @@
-//! The two parts of a token that are JSON: its header and its claims.
+//! The header and the claims of a token, and their checks.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use serde_json::Value;
 use super::key::Algorithm;
 use crate::auth::{AuthError, Grants, Identity, Quota};
 
-/// Longest name of a key.
+/// Bytes of the name of a key, at most.
 const KID_BYTES_MAX: usize = 256;
-/// Scopes of one token.
+/// Scopes of one token, at most.
 const SCOPES_MAX: usize = 1_000;
-/// Bytes of `sub` that are kept for the logs.
+/// Bytes of `sub`, at most.
 const NAME_BYTES_MAX: usize = 256;
-/// Who a token without `sub` is.
+/// The name of an identity whose token has no `sub`.
 const UNNAMED: &str = "unnamed";
 
-/// What is read of a header; the rest is ignored, whatever it asks for.
+/// The fields of a header that are read; all others are ignored.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) algorithm: Algorithm,
@@ -32,7 +32,7 @@ struct Raw {
     kid: Option<String>,
     #[serde(default, deserialize_with = "given")]
     typ: Option<String>,
-    /// Whether it is there, as anything.
+    /// Whether the field is there, with any value.
     #[serde(default, deserialize_with = "present")]
     crit: bool,
 }
@@ -40,7 +40,7 @@ struct Raw {
 impl Header {
     pub(super) fn parse(json: &[u8]) -> Result<Self, AuthError> {
         let raw: Raw = serde_json::from_slice(json).map_err(|_| AuthError::BadToken("malformed header"))?;
-        // What `crit` names must be understood or the token refused, and there is nothing we understand.
+        // Extensions in `crit` must be understood or the token refused, and no extension is supported.
         if raw.crit {
             return Err(AuthError::BadToken("`crit` names an extension"));
         }
@@ -56,12 +56,12 @@ impl Header {
     }
 }
 
-/// Other types are signed by the same keys for other ends, and must not be taken for one of these.
+/// Issuers sign other types of tokens with the same keys; they must not be accepted as access tokens.
 fn is_access_token(typ: &str) -> bool {
     ["JWT", "at+jwt", "application/at+jwt"].iter().any(|known| typ.eq_ignore_ascii_case(known))
 }
 
-/// What is read of the claims. Those of a wrong type, `null` among them, make the token bad.
+/// The claims that are read. A claim of a wrong type, `null` included, makes the token invalid.
 #[derive(Debug, Deserialize)]
 pub(super) struct Claims {
     exp: Seconds,
@@ -94,7 +94,7 @@ enum OneOrMany {
 }
 
 impl Seconds {
-    /// `as` stops at the ends of the range.
+    /// `as` saturates at the ends of the range.
     fn ms(self) -> i64 {
         (self.0 * 1000.0) as i64
     }
@@ -115,7 +115,7 @@ impl Claims {
         serde_json::from_slice(json).map_err(|_| AuthError::BadToken("claims missing or of a wrong type"))
     }
 
-    /// `exp` is exact; `nbf` may be ahead by the leeway, for a clock of the issuer's that is.
+    /// `exp` is exact; `nbf` may be ahead by the leeway, because the clock of the issuer may be ahead.
     pub(super) fn check_times(&self, now_ms: i64, leeway_ms: i64) -> Result<(), AuthError> {
         if self.exp.ms() <= now_ms {
             return Err(AuthError::BadToken("expired"));
@@ -144,7 +144,7 @@ impl Claims {
             return Err(AuthError::BadToken("`sub` is empty, too long or has control characters"));
         }
         let listed = || self.scopes.iter().flat_map(OneOrMany::iter);
-        // One text with spaces is what some issuers write for `scopes` too.
+        // Some issuers write `scopes` as one text with spaces, like `scope`.
         let words = || self.scope.as_deref().into_iter().chain(listed()).flat_map(str::split_whitespace);
         if words().nth(SCOPES_MAX).is_some() {
             return Err(BAD_SCOPES);
@@ -162,7 +162,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error>
     IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
-/// As a plain `Option`, but `null` is of the wrong type.
+/// Reads an optional field; unlike with a plain `Option`, `null` is of a wrong type.
 fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! The description of every operation, from the table that serves them.
+//! `/openapi.json`, made from the table of operations.
 
 mod schemas;
 
@@ -43,7 +43,7 @@ fn describe(operation: &Operation) -> Value {
     });
     if let Value::Object(fields) = &mut described {
         if !operation.params.is_empty() {
-            // Names that only the client knows have no place in a description.
+            // Parameters whose names the client chooses cannot be described.
             let named = operation.params.iter().filter(|param| param.place != ParamPlace::Fields);
             fields.insert("parameters".into(), named.map(parameter).collect());
         }
@@ -72,7 +72,7 @@ fn parameter(param: &Param) -> Value {
     json!({"name": param.name, "in": place, "required": required, "description": param.about, "schema": schema})
 }
 
-/// The answer when all is well, and every refusal that can come.
+/// The answer to success, and every possible refusal.
 fn answers(operation: &Operation) -> Value {
     let good = operation.answer;
     let mut media = Map::new();
@@ -93,7 +93,7 @@ fn answers(operation: &Operation) -> Value {
     refusals.extend(operation.refusals);
     for status in refusals {
         let mut answer = json!({"description": reason(status)});
-        // What the connection refuses before it knows the request has no body, and what did not change neither.
+        // A refusal of the connection itself has no body, and neither has 304.
         if let (Value::Object(fields), true) = (&mut answer, ![304, 431].contains(&status)) {
             fields.insert("content".into(), content(Media::Json, "Refusal"));
         }
@@ -105,7 +105,7 @@ fn answers(operation: &Operation) -> Value {
 fn content(media: Media, schema: &str) -> Value {
     let schema = match media {
         Media::Json => json!({"$ref": format!("#/components/schemas/{schema}")}),
-        // OpenAPI 3.1 has no word for lines, so they are written as what they are a list of.
+        // OpenAPI 3.1 cannot describe lines of JSON, so they are described as an array.
         Media::Ndjson => {
             let lines = "one JSON object on each line, not an array";
             let items = schema.strip_suffix('s').unwrap_or(schema);

@@ -1,16 +1,16 @@
-//! The forms of bodies and answers, by name.
+//! The JSON Schemas of bodies and answers, by name.
 
 use serde_json::{Map, Value, json};
 
 use crate::http::param_type::ParamType;
 use crate::http::routes::params::EXACT;
 
-/// A reference to a form.
+/// A reference to a named schema.
 fn form(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// An object with these fields; those in `optional` may be missing, nothing else may come.
+/// An object with these fields and no others; the fields in `optional` may be missing.
 fn object(needed: Value, optional: Value) -> Value {
     let names = |fields: &Value| fields.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>());
     let required = names(&needed).unwrap_or_default();
@@ -31,7 +31,7 @@ fn or_null(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// All of them.
+/// All named schemas.
 pub(super) fn all() -> Value {
     let mut forms = Map::new();
     for part in [shared(), events(), groups(), letters(), topics(), schemas(), state(), server()] {
@@ -230,7 +230,7 @@ fn topics() -> Value {
     })
 }
 
-/// Schemas of topics; the forms of a schema itself are those that most have.
+/// The schemas for topic schemas. A JSON Schema itself is described only in its most common forms.
 fn schemas() -> Value {
     let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
     let (int, count) = (json!({"type": "integer"}), json!({"type": "integer", "minimum": 0}));

@@ -1,4 +1,4 @@
-//! Many events in one commit.
+//! `/publish/{topic}/batch`: many events in one commit.
 
 use bytes::Bytes;
 use promethean_bus::BusError;
@@ -27,7 +27,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     handler: |call| Box::pin(publish_batch(call)),
 }];
 
-/// One line.
+/// One line of a batch.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'b> {
@@ -37,7 +37,7 @@ struct Line<'b> {
     opts: Option<&'b RawValue>,
 }
 
-/// A line and its options.
+/// The payload of a line and its options.
 type Item<'b> = (&'b RawValue, PublishOpts<'b>);
 
 async fn publish_batch(call: &mut Call) -> Reply {
@@ -62,7 +62,7 @@ async fn publish_batch(call: &mut Call) -> Reply {
     reply::json(&PublishedBatch::of(&published))
 }
 
-/// The lines that are not blank, with their numbers from 1.
+/// The parsed lines that are not blank, with their numbers from 1.
 fn lines(body: &Bytes) -> impl Iterator<Item = Result<(usize, Item<'_>), Refusal>> {
     let numbered = body.split(|byte| *byte == b'\n').zip(1..);
     let full = numbered.filter(|(text, _)| !text.trim_ascii().is_empty());
@@ -76,7 +76,7 @@ fn lines(body: &Bytes) -> impl Iterator<Item = Result<(usize, Item<'_>), Refusal
 }
 
 fn line(text: &[u8]) -> Result<Item<'_>, String> {
-    // Lists pass for objects with serde.
+    // serde would also read a list as an object.
     let object = |text: &[u8]| text.trim_ascii_start().first() == Some(&b'{');
     if !object(text) {
         return Err("not a JSON object".to_owned());
@@ -90,7 +90,7 @@ fn line(text: &[u8]) -> Result<Item<'_>, String> {
     Ok((line.payload, opts))
 }
 
-/// Says which line a refusal of the whole batch is about, where one is.
+/// Names the line that caused the refusal of the whole batch, if one did.
 fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> Refusal {
     let guilty = |opts: &PublishOpts<'_>| match &error {
         BusError::IdConflict { id, .. } => opts.id == Some(*id),

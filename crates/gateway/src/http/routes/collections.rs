@@ -1,4 +1,4 @@
-//! Documents of collections, as they are now.
+//! Collections and their current documents.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,10 +16,10 @@ use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
-/// Documents of a page, where nothing is said and at most.
+/// Documents of a page.
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: i64 = 1_000;
-/// How far into a list one may begin.
+/// The largest offset into a list.
 const OFFSET_MAX: i64 = 1_000_000;
 
 pub(super) const COLLECTION: Param = Param::path("collection", ParamType::Collection, "the collection");
@@ -137,13 +137,14 @@ async fn snap(call: &mut Call) -> Reply {
     Ok(response)
 }
 
-/// With auth on, what one client may see another may not: nothing between them may keep it.
+/// Adds the tag and the cache headers. With tokens, one client may see a document that another may not, so shared caches
+/// may not keep it.
 fn cached(call: &Call, response: &mut Response, tag: &str) {
     let open = call.app.auth.is_open();
     let age = call.app.options.snap_max_age_secs;
     let control = format!("{}, max-age={age}", if open { "public" } else { "private" });
     let headers = response.headers_mut();
-    // Digits, quotes and ASCII words, which every header may hold.
+    // Digits, quotes and ASCII words are valid in every header.
     let text = |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""));
     headers.insert(header::ETAG, text(tag));
     headers.insert(header::CACHE_CONTROL, text(&control));

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: i64 = 1_000;
-/// Letters named at once.
+/// Dead letters that one request names, at most.
 const NAMED_MAX: usize = 1_000;
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
@@ -63,10 +63,10 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// Which letters, and for a redrive where to.
+/// The chosen dead letters and, for a redrive, its target.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Chosen {
+struct LetterSelection {
     all: Option<bool>,
     ids: Option<Vec<EventId>>,
     offsets: Option<Vec<Offset>>,
@@ -74,7 +74,7 @@ struct Chosen {
     to: Option<To>,
 }
 
-/// Read from a text: serde would also take an object for one of these.
+/// Read from a text, because serde would also read an object as a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 enum To {
@@ -94,8 +94,8 @@ impl TryFrom<String> for To {
     }
 }
 
-impl Chosen {
-    /// One way to choose, no more and no less: an empty choice must not mean all.
+impl LetterSelection {
+    /// Exactly one way to choose must be given: an empty choice must not mean all.
     fn choice(self) -> Result<LetterChoice, Refusal> {
         let named = self.ids.as_ref().map_or(0, Vec::len).max(self.offsets.as_ref().map_or(0, Vec::len));
         if named > NAMED_MAX {
@@ -133,7 +133,7 @@ async fn list(call: &mut Call) -> Reply {
 
 async fn redrive(call: &mut Call) -> Reply {
     let (topic, group) = (call.topic()?, call.group()?);
-    let chosen: Chosen = call.json().await?;
+    let chosen: LetterSelection = call.json().await?;
     let to = match chosen.to {
         Some(To::Topic) => RedriveTo::Topic,
         Some(To::Group) | None => RedriveTo::Group,
@@ -143,9 +143,9 @@ async fn redrive(call: &mut Call) -> Reply {
 
 async fn drop_letters(call: &mut Call) -> Reply {
     let (topic, group) = (call.topic()?, call.group()?);
-    let chosen: Chosen = call.json().await?;
+    let chosen: LetterSelection = call.json().await?;
     if chosen.to.is_some() {
-        return Err(Refusal::bad_request("what is dropped goes nowhere; leave `to` out"));
+        return Err(Refusal::bad_request("`to` is for a redrive only; leave it out"));
     }
     reply::json(&call.app.bus.drop_letters(&topic, &group, chosen.choice()?).await?)
 }

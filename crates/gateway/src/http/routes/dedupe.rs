@@ -1,4 +1,4 @@
-//! Marks of events that a group has handled.
+//! `/dedupe`: marks of events that a group has handled.
 
 use axum::http::StatusCode;
 use promethean_bus::DedupeStore;

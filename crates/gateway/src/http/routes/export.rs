@@ -1,4 +1,4 @@
-//! All events of a span of time, streamed.
+//! `/export`: all events of a time range, streamed.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
 use promethean_bus::read::Scan;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tracing::warn;
@@ -23,10 +23,10 @@ use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, BodyWriter, Buffers, Gone, Reply};
 
-/// Read, written and sent at once: few enough bytes for the processor to have them at hand from one to the other.
+/// A page that is read, rendered and sent at once: small enough to stay in the processor's cache.
 const PAGE_EVENTS: usize = 20_000;
 const PAGE_BYTES: usize = 256 << 10;
-/// How many of those wait for the client.
+/// Pages that wait for the client, at most.
 const CHUNKS_AHEAD: usize = 8;
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
@@ -56,8 +56,8 @@ async fn export(call: &mut Call) -> Reply {
     let from_ts = args.parse("fromTs")?.unwrap_or(0);
     let to_ts = args.parse("toTs")?.unwrap_or_else(|| app.clock.wall_ms());
     let ndjson = args.flag("ndjson", true);
-    // Nothing before the first event of that time is wanted; what is after it is looked at one by one.
-    let scan = app.bus.scan(&topic, Start::Ts(from_ts)).await?;
+    // The scan starts at the first event of that time; the times of all events after it are checked one by one.
+    let scan = app.bus.scan(&topic, StartPosition::Ts(from_ts)).await?;
     let mut scan = scan.normalize(args.flag("normalize", false));
     if let Some(offset) = args.parse("fromOffset")? {
         scan.skip_to(Offset(offset));
@@ -91,7 +91,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(accepts)
 }
 
-/// One export that is being written.
+/// An export under way.
 struct Export {
     app: App,
     writer: BodyWriter,
@@ -103,16 +103,16 @@ struct Export {
 }
 
 impl Export {
-    /// Memory does not depend on how much is exported: the chunks that wait for the client, and one that is made.
+    /// Sends all events. Memory is bounded by the pages that wait for the client and the one that is rendered.
     async fn run(mut self, mut scan: Scan) {
         if self.send(&mut scan).await.is_ok() {
-            // A client that goes away now has all there is.
+            // If the client goes away now, it has all events.
             let _ = self.writer.finish().await;
         }
     }
 
     async fn send(&mut self, scan: &mut Scan) -> Result<(), Stop> {
-        // In an array the first event has no comma before it.
+        // In an array, `[` replaces the comma before the first event.
         let mut opening = if self.ndjson { None } else { Some(b'[') };
         loop {
             let page = tokio::select! {
@@ -134,7 +134,7 @@ impl Export {
                     self.write(page).await?;
                 }
                 Err(error) => {
-                    warn!(%error, "an export was cut short");
+                    warn!(%error, "an export was cut");
                     return Err(Stop);
                 }
             }
@@ -151,7 +151,7 @@ impl Export {
 
     async fn write(&mut self, chunk: Vec<u8>) -> Result<(), Stop> {
         let Some(mut encoder) = self.encoder.take() else { return self.forward(chunk).await };
-        // Compressing takes long enough to keep others waiting.
+        // Compression takes long enough to delay other tasks, so it runs on a blocking thread.
         let compressed = self.app.tasks.spawn_blocking(move || {
             encoder.write_all(&chunk)?;
             let out = std::mem::take(encoder.get_mut());
@@ -167,7 +167,7 @@ impl Export {
             return Ok(());
         }
         let mut rest = self.buffers.lend(chunk);
-        // In pieces, each with the whole time to be written: a slow client is not a gone one.
+        // In pieces, each with the whole write timeout: a slow client is not a gone client.
         while !rest.is_empty() {
             let piece = rest.split_to(rest.len().min(PAGE_BYTES));
             tokio::select! {
@@ -179,7 +179,7 @@ impl Export {
     }
 }
 
-/// What an event becomes: a line, or an item with a comma before it.
+/// Renders an event as a line, or as an array item after a comma.
 fn renderer(ndjson: bool, times: RangeInclusive<i64>) -> Arc<Render> {
     Arc::new(move |out, event| {
         if !times.contains(&event.ts) {
@@ -196,6 +196,6 @@ fn renderer(ndjson: bool, times: RangeInclusive<i64>) -> Arc<Render> {
     })
 }
 
-/// The client is gone, or the export cannot go on; the client sees that it is not whole.
+/// The client is gone, or the export cannot go on; the client then sees that the export is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stop;

@@ -1,7 +1,7 @@
-//! Groups: looking at them, seeking, pausing, deleting.
+//! Groups: showing, seeking, pausing and deleting them.
 
 use promethean_bus::groups::GroupInfo;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset};
 use serde::Deserialize;
@@ -95,7 +95,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// Where to go to.
+/// The body of a seek.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Seek {
@@ -107,7 +107,7 @@ struct Seek {
     dry_run: bool,
 }
 
-/// Read from a text: serde would also take an object for one of these.
+/// Read from a text, because serde would also read an object as a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 enum To {
@@ -134,7 +134,7 @@ impl TryFrom<String> for To {
 }
 
 impl Seek {
-    fn start(&self) -> Result<Start, Refusal> {
+    fn start(&self) -> Result<StartPosition, Refusal> {
         let given = [
             ("ts", self.ts.is_some(), To::Ts),
             ("afterId", self.after_id.is_some(), To::AfterId),
@@ -148,16 +148,16 @@ impl Seek {
             }
         }
         Ok(match self.to {
-            To::Earliest => Start::Earliest,
-            To::Latest => Start::Latest,
-            To::Ts => Start::Ts(self.ts.unwrap_or_default()),
-            To::AfterId => self.after_id.map_or(Start::Latest, Start::AfterId),
-            To::Offset => Start::Offset(self.offset.unwrap_or_default()),
+            To::Earliest => StartPosition::Earliest,
+            To::Latest => StartPosition::Latest,
+            To::Ts => StartPosition::Ts(self.ts.unwrap_or_default()),
+            To::AfterId => self.after_id.map_or(StartPosition::Latest, StartPosition::AfterId),
+            To::Offset => StartPosition::Offset(self.offset.unwrap_or_default()),
         })
     }
 }
 
-/// Groups with what is known of their partitions.
+/// The groups that the client may see, with their partitions.
 pub(super) fn visible(call: &Call, infos: Vec<GroupInfo>) -> Vec<GroupView> {
     let coordinators = call.app.bus.coordinators();
     let seen = infos.into_iter().filter(|info| call.may_see_group(&info.subject, &info.group));
@@ -180,7 +180,7 @@ async fn group(call: &mut Call) -> Reply {
     let (subject, group) = (call.subject()?, call.group()?);
     let mut infos = call.app.bus.groups(subject.topic()).await?;
     infos.retain(|info| info.group == group && info.subject.contains(&subject));
-    // Of several that reach the topic, the one that names it.
+    // If several groups of this name cover the topic, the one that names it exactly.
     infos.sort_by_key(|info| info.subject != subject);
     infos.truncate(1);
     match visible(call, infos).pop() {

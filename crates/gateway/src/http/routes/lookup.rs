@@ -1,4 +1,4 @@
-//! Where things are: the latest event of a key, how far groups are.
+//! Lookups: the latest event of a key, the cursors and the lag of groups.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
-/// Keys asked for at once.
+/// Keys of one request, at most.
 const KEYS_MAX: usize = 100;
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[
@@ -82,7 +82,7 @@ async fn latest_by_key(call: &mut Call) -> Reply {
     reply::json(&Latest { topic, events })
 }
 
-/// A place in a topic.
+/// An event's position in a topic.
 #[derive(Debug, Serialize)]
 struct At {
     offset: Offset,
@@ -96,7 +96,7 @@ impl At {
     }
 }
 
-/// The event before an offset, if it is kept.
+/// The event before an offset, if it is still kept.
 async fn before(bus: &Bus, topic: &TopicName, offset: Offset) -> Result<Option<At>, Refusal> {
     let Some(last) = offset.prev() else { return Ok(None) };
     Ok(bus.event_at(topic, last).await?.as_ref().map(At::of))
@@ -138,7 +138,7 @@ async fn lag(call: &mut Call) -> Reply {
     let lag_ms = match (&cursor, &tail) {
         _ if progress.lag == 0 => Some(0),
         (Some(cursor), Some(tail)) => Some(tail.ts.saturating_sub(cursor.ts).max(0)),
-        // Nothing is finished that could be measured from.
+        // No finished event is kept to measure from.
         _ => None,
     };
     reply::json(&json!({

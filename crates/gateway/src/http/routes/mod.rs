@@ -1,4 +1,4 @@
-//! The handlers, by what they are about; each file begins with its part of the table.
+//! The operations and their handlers, by subject. Each file begins with its part of the table.
 
 pub(super) mod batch;
 pub(super) mod collections;

@@ -1,4 +1,4 @@
-//! Projectors: how they are, making their state anew, letting them go on.
+//! Projectors: their status, rebuilding their state, resuming them.
 
 use promethean_delivery::Subject;
 use promethean_model::GroupName;
@@ -60,14 +60,14 @@ async fn projectors(call: &mut Call) -> Reply {
     reply::json(&json!({"projectors": visible(call), "compactors": visible_compactors(call)}))
 }
 
-/// Those whose topic the client may see.
+/// The projectors whose topic the client may see.
 pub(super) fn visible(call: &Call) -> Vec<ProjectorStatus> {
     let mut shown = call.app.projections.as_ref().map(|state| state.projectors()).unwrap_or_default();
     shown.retain(|status| call.may_see_group(&Subject::Topic(status.topic.clone()), &status.name));
     shown
 }
 
-/// Those whose topic the client may see.
+/// The compactors whose topic the client may see.
 pub(super) fn visible_compactors(call: &Call) -> Vec<CompactorView> {
     let mut shown = call.app.projections.as_ref().map(|state| state.compactors()).unwrap_or_default();
     shown.retain(|view| call.may_see(&Subject::Topic(view.topic.clone())));

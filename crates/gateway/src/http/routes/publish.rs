@@ -1,4 +1,4 @@
-//! One event.
+//! `/publish/{topic}`: one event.
 
 use axum::http::{HeaderMap, HeaderValue};
 use promethean_bus::publish::Publish;
@@ -104,7 +104,8 @@ fn event<'b>(call: &Call, body: &'b [u8]) -> Result<Publish<'b>, Refusal> {
     with_headers(event, &call.headers)
 }
 
-/// Headers are named by their first letters, because clients and proxies add others that are nobody's business.
+/// Adds the request's headers to the event. Only some names are stored, because clients and proxies add headers that do
+/// not belong to the event.
 fn with_headers<'b>(mut event: Publish<'b>, headers: &HeaderMap) -> Result<Publish<'b>, Refusal> {
     for name in headers.keys().filter(|name| is_stored(name.as_str())) {
         let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
@@ -117,13 +118,13 @@ fn with_headers<'b>(mut event: Publish<'b>, headers: &HeaderMap) -> Result<Publi
     Ok(event)
 }
 
-/// Whether a header becomes one of the event. Names come in lower case.
+/// Whether a header of the request becomes a header of the event. The name is in lower case.
 fn is_stored(name: &str) -> bool {
     let secret =
         ["auth", "token", "secret", "password", "api-key", "apikey", "cookie", "credential", "session"];
     match name {
         "content-type" | "traceparent" => true,
-        // Parts of the event already.
+        // These are fields of the event already.
         "x-event-id" | "x-event-key" => false,
         name => name.starts_with("x-") && !secret.iter().any(|word| name.contains(word)),
     }

@@ -1,8 +1,8 @@
-//! Events from some place on, page by page.
+//! `/replay`: events from a start position on, page by page.
 
 use std::io::Write;
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 
 use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TOPIC, TS, start};
 use crate::events;
@@ -11,7 +11,7 @@ use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 
-/// Events of an answer.
+/// Events of one answer.
 const LIMIT_DEFAULT: usize = 1_000;
 const LIMIT_MAX: i64 = 10_000;
 /// Bytes of events after which an answer ends early.
@@ -40,12 +40,12 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
 
 async fn replay(call: &mut Call) -> Reply {
     let topic = call.topic()?;
-    let from = start(&call.args, Start::Earliest)?;
+    let from = start(&call.args, StartPosition::Earliest)?;
     let limit = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
     let scan = call.app.bus.scan(&topic, from).await?;
     let mut scan = scan.normalize(call.args.flag("normalize", false));
     let (mut out, mut count, mut expired) = (Vec::new(), 0, 0);
-    // Names need no escaping, and writing to memory does not fail.
+    // Topic names need no escaping, and writing to memory does not fail.
     let _ = write!(out, r#"{{"topic":"{topic}","events":["#);
     while count < limit && out.len() < ANSWER_BYTES {
         let left = ANSWER_BYTES.saturating_sub(out.len());

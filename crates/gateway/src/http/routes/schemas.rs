@@ -142,7 +142,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// A version with its text as JSON.
+/// A schema version with its text as JSON.
 #[derive(Serialize)]
 struct Shown<'a> {
     topic: &'a TopicName,
@@ -155,7 +155,7 @@ async fn topics(call: &mut Call) -> Reply {
     let mut after: Option<TopicName> = call.args.parse("after")?;
     let limit: usize = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
     let mut seen = Vec::new();
-    // Those that the client may not see take no room in its page.
+    // Topics that the client may not see do not count for its page.
     let next = loop {
         let page = call.app.bus.all_schemas(after.as_ref(), LIMIT_DEFAULT);
         let may = |topic: &TopicName| call.may_see(&Subject::Topic(topic.clone()));
@@ -232,7 +232,7 @@ async fn validate(call: &mut Call) -> Reply {
 async fn migrate(call: &mut Call) -> Reply {
     let topic = call.topic()?;
     let mut migration = call.app.bus.migrate_dry_run(&topic).await?;
-    // Reasons quote payloads, which whoever manages a topic may not be allowed to read.
+    // Reasons quote payloads, and a client that may manage the topic may not be allowed to read it.
     if !call.may(&Access::Subscribe(&Subject::Topic(topic.clone()), None)) {
         let hide = |failure: &mut LiftFailure| {
             "the token lacks `subscribe`, so it is not told".clone_into(&mut failure.reason)

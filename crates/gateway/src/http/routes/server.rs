@@ -1,4 +1,4 @@
-//! The server itself: how it is, what it counts, what it can do.
+//! The server itself: health, metrics, description.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use promethean_bus::Health;
@@ -97,7 +97,7 @@ async fn index(_: &mut Call) -> Reply {
     }))
 }
 
-/// Everybody reads this, so it names neither topics nor files.
+/// Needs no token, so it names neither topics nor files.
 async fn health(call: &mut Call) -> Reply {
     let Health { refusing, damage } = call.app.bus.health();
     let Alarms { halted, waits, .. } = Alarms::now(call);
@@ -107,13 +107,13 @@ async fn health(call: &mut Call) -> Reply {
         "projectors_halted": halted, "retention_waits": waits}))
 }
 
-/// What a person must see to, in state.
+/// Problems of projectors that need a person.
 struct Alarms {
-    /// Projectors that wait for a person.
+    /// Projectors that are halted or stuck.
     halted: usize,
     /// Topics whose retention waits for projectors.
     waits: usize,
-    /// Events that it would have taken.
+    /// Events that retention would have removed.
     held: u64,
 }
 
@@ -182,7 +182,7 @@ async fn ops(call: &mut Call) -> Reply {
 
 async fn description(_: &mut Call) -> Reply {
     let mut response = reply::json(&openapi::document())?;
-    // It changes with the release only.
+    // The description changes only with the release.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=300"));
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! What was: keys and collections at any time.
+//! The state of keys and collections at a given time.
 
 use promethean_model::{Moment, TopicName};
 use promethean_projections::time_travel::feed::Part;
@@ -10,7 +10,7 @@ use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
 use crate::refusal::Refusal;
 
-/// Documents of a page, where nothing is said and at most.
+/// Documents of a page.
 const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: i64 = 1_000;
 

@@ -1,4 +1,4 @@
-//! Events as they come, for `EventSource` and `curl -N`.
+//! `/stream/{topic}`: events as they are published, for `EventSource` and `curl -N`.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use promethean_bus::read::{ReplayPage, Tail};
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tokio::time::MissedTickBehavior;
@@ -21,10 +21,11 @@ use crate::http::param_type::ParamType;
 use crate::http::reply::{self, BodyWriter, Reply};
 use crate::refusal::Refusal;
 
+/// How often a comment is sent, so that proxies and clients see that the stream is alive.
 const BEAT: Duration = Duration::from_secs(15);
-/// Pages that wait for the client.
+/// Pages that wait for the client, at most.
 const AHEAD: usize = 2;
-/// What a client does after a break, and something to show that all is well.
+/// The first bytes: how soon to reconnect, and a sign that the stream is open.
 const HELLO: &[u8] = b"retry: 1000\n\n";
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
@@ -52,7 +53,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
 
 async fn stream(call: &mut Call) -> Reply {
     let (topic, app) = (call.topic()?, &call.app);
-    let asked = start(&call.args, Start::Latest)?;
+    let asked = start(&call.args, StartPosition::Latest)?;
     let from = match call.args.get("last-event-id") {
         Some(last) => {
             let (named, offset) = last.rsplit_once(':').unwrap_or((topic.as_str(), last));
@@ -60,34 +61,34 @@ async fn stream(call: &mut Call) -> Reply {
                 let message = "`last-event-id` is of another topic; leave it out to begin anew";
                 return Err(Refusal::bad_request(message).with("parameter", "last-event-id"));
             }
-            Start::Offset(offset.parse().map(Offset).unwrap_or_default().next())
+            StartPosition::Offset(offset.parse().map(Offset).unwrap_or_default().next())
         }
         None => asked,
     };
-    let place = call.place()?;
+    let permit = call.connection_permit()?;
     let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
     let (writer, body) = reply::stream(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
     let reader = call.reader(Subject::Topic(topic));
     let following = follow(app.clone(), tail, writer, reader);
     app.tasks.spawn(async move {
         following.await;
-        drop(place);
+        drop(permit);
     });
     let mut response = reply::with(Media::EventStream, body);
-    // Proxies that collect an answer before they pass it on would collect this one for ever.
+    // A proxy that buffers whole answers would buffer this one for ever.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     Ok(response)
 }
 
-/// A slow client keeps only this task waiting.
+/// Sends events to one client. A slow client delays only this task.
 async fn follow(app: App, mut tail: Tail, writer: BodyWriter, mut reader: Reader) {
-    let look_every = app.options.auth_check_every_ms.saturating_mul(2).max(10);
-    let mut look = tokio::time::interval(Duration::from_millis(look_every));
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let check_every = app.options.auth_check_every_ms.saturating_mul(2).max(10);
+    let mut token_check = tokio::time::interval(Duration::from_millis(check_every));
+    token_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first comes at once.
+    // The first tick comes at once.
     beat.tick().await;
     if writer.send(Bytes::from_static(HELLO)).await.is_err() {
         return;
@@ -97,16 +98,16 @@ async fn follow(app: App, mut tail: Tail, writer: BodyWriter, mut reader: Reader
             () = app.stopping.cancelled() => break,
             () = writer.gone() => return,
             _ = beat.tick() => Bytes::from_static(b":\n\n"),
-            _ = look.tick() => Bytes::new(),
+            _ = token_check.tick() => Bytes::new(),
             page = tail.next_page() => match page {
                 Ok(Some(page)) => match encode(&page) {
                     Ok(chunk) => chunk,
                     Err(_) => return,
                 },
-                // The topic is deleted, or the server stops.
+                // The topic was deleted, or the server stops.
                 Ok(None) => break,
                 Err(error) => {
-                    warn!(%error, "a stream was cut short");
+                    warn!(%error, "a stream was cut");
                     return;
                 }
             },
@@ -137,7 +138,7 @@ fn encode(page: &ReplayPage) -> Result<Bytes, Refusal> {
         let _ = write!(out, "event: expired\ndata: {{\"expired\":{}}}\n\n", page.expired);
     }
     for event in &page.events {
-        // Stored JSON has no line breaks.
+        // Stored JSON has no line breaks, so one `data:` line holds it.
         let _ = write!(out, "id: {}\ndata: ", event.offset);
         events::write(&mut out, event)?;
         out.extend_from_slice(b"\n\n");

@@ -71,7 +71,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// Settings whose parts are objects and words; lists pass for objects with serde, and objects for words.
+/// The settings of a topic. Their parts are checked to be objects and words, because serde would also read a list as an
+/// object and an object as a word.
 struct Settings(TopicSettings);
 
 impl<'de> Deserialize<'de> for Settings {
@@ -85,7 +86,7 @@ impl<'de> Deserialize<'de> for Settings {
             durability: Option<String>,
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        // Whole first: it refuses what comes twice.
+        // The whole settings first: that refuses a name that comes twice.
         let settings = serde_json::from_str(text.get()).map_err(de::Error::custom)?;
         serde_json::from_str::<Parts>(text.get())
             .map_err(de::Error::custom)
@@ -129,7 +130,7 @@ async fn set(call: &mut Call) -> Reply {
         Err(BusError::UnknownTopic { .. }) => false,
         known => known.map(|_| true)?,
     };
-    // One of the system's own is not made by users, but if it is there it may be set.
+    // Users cannot create a topic of the system, but they can set one that exists.
     if !(topic.is_system() && exists) {
         TopicName::parse_user(topic.as_str()).map_err(BusError::from)?;
         if !exists {

@@ -1,4 +1,4 @@
-//! What the bus shows, as JSON.
+//! Groups, topics and dead letters as JSON.
 
 use promethean_bus::dead_letters::LetterInfo;
 use promethean_bus::dead_letters::reason_word;
@@ -42,7 +42,7 @@ impl GroupView {
     }
 }
 
-/// How far a group is on a topic.
+/// The progress of a group on a topic.
 #[derive(Debug, Serialize)]
 pub(super) struct ProgressView {
     pub(super) topic: TopicName,
@@ -56,7 +56,7 @@ pub(super) struct ProgressView {
     expired: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     blocked_keys: Vec<BlockedKeyView>,
-    /// Whether the store failed the group's last commit or read. Why is in the server's log.
+    /// Whether the store failed the group's last commit or read. The server's log says why.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     failing: bool,
 }
@@ -82,7 +82,7 @@ impl ProgressView {
 struct BlockedKeyView {
     /// XXH3-64 of the key, in hexadecimal.
     key_hash: String,
-    /// The event that the others wait for.
+    /// The event that the others of the key wait for.
     offset: Offset,
     waiting: usize,
 }
@@ -100,7 +100,7 @@ pub(super) struct TopicView {
     earliest: Offset,
     end: Offset,
     bytes: u64,
-    /// Events that retention would have taken, if no projector had still to read them.
+    /// Events that retention keeps only because a projector has still to read them.
     #[serde(skip_serializing_if = "is_zero")]
     held: u64,
     settings: TopicSettings,
@@ -151,7 +151,7 @@ impl LetterView {
     }
 }
 
-/// An event within other JSON.
+/// An event as a part of other JSON.
 pub(super) fn event(event: &StoredEvent) -> Result<Box<RawValue>, Refusal> {
     let mut out = Vec::with_capacity(event.bytes() + events::EVENT_BYTES);
     events::write(&mut out, event)?;

@@ -1,14 +1,14 @@
 //! Who may do what, over the wire: every route and every op, by tokens of both kinds.
 
-mod audited;
+mod another_token_changes_access;
+mod bad_tokens_are_refused;
 mod calls;
-mod canary;
-mod live;
-mod matrix;
-mod quotas;
-mod revoked;
+mod calls_are_audited;
+mod every_call_needs_its_scope;
+mod quotas_limit_tokens_and_addresses;
+mod revoked_tokens_end_connections;
 mod rule;
-mod tokens;
+mod tokens_are_never_shown;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use promethean_testkit::ManualClock;
 use serde_json::json;
 
 use super::auth::SECRET;
-use super::ws::world::{Kind, WALL_MS, World};
+use crate::suite::world::{NOW, World};
 
 /// A listed token for these scopes. It says what it allows, which only a test's should.
 fn listed(scopes: &str) -> String {
@@ -32,7 +32,7 @@ fn listed(scopes: &str) -> String {
 
 /// A signed token for these scopes, good until so many seconds after the beginning.
 fn signed_until(scopes: &str, seconds: i64) -> String {
-    let claims = json!({"sub": "someone", "exp": WALL_MS / 1000 + seconds, "scope": scopes});
+    let claims = json!({"sub": "someone", "exp": NOW / 1000 + seconds, "scope": scopes});
     let token = sign::hs256(&SECRET.into(), &claims).unwrap();
     token.reveal_text().unwrap().to_owned()
 }
@@ -43,7 +43,7 @@ fn signed(scopes: &str) -> String {
 
 /// Knows listed tokens for these scopes, and signed ones.
 fn authenticator(scopes: &[String]) -> Either {
-    let clock = Arc::new(ManualClock::new(WALL_MS));
+    let clock = Arc::new(ManualClock::new(NOW));
     let entry = |scopes: &String| StaticToken {
         name: "someone".into(),
         hash: TokenHash::of(&listed(scopes)),
@@ -58,7 +58,7 @@ fn authenticator(scopes: &[String]) -> Either {
         name: "late".into(),
         hash,
         grants,
-        expires_ms: Some(WALL_MS),
+        expires_ms: Some(NOW),
         quota: Quota::default(),
     });
     let keys = KeySource::Secret(SECRET.into());
@@ -70,5 +70,5 @@ async fn world(scopes: &[String]) -> World {
     // Tests show more bad tokens than a client should.
     let auth_failures = FailureLimit { burst: NonZeroU32::MAX, ..FailureLimit::default() };
     let options = GatewayOptions { auth_failures, ..GatewayOptions::default() };
-    World::with(Kind::Memory, options, Arc::new(authenticator(scopes))).await
+    World::with_auth(options, Arc::new(authenticator(scopes))).await
 }

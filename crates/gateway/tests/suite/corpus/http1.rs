@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use super::super::ws::world::soon;
+use crate::suite::world::soon;
 
 /// A connection that is kept.
 pub(in crate::suite) struct Http1 {

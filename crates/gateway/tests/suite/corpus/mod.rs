@@ -3,9 +3,9 @@
 //! Every case says what must be answered. Besides that, of every case: the connection works on or is closed as the case
 //! says, another connection is not disturbed, and nothing was written.
 
-mod frames;
+mod bad_frames_are_refused;
+mod bad_requests_are_refused;
 pub(super) mod http1;
-mod requests;
 mod state;
 mod witness;
 

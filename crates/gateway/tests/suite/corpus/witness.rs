@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::super::ws::client::{Client, about};
-use super::super::ws::world::World;
+use crate::suite::world::World;
 
 pub(super) const TOPIC: &str = "witness";
 
@@ -20,7 +20,7 @@ impl Witness {
     /// Publishes, receives and acks, again and again.
     pub(super) async fn start(world: &World) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut client = world.client().await;
+        let mut client = world.ws().await;
         client.subscribe(TOPIC, "w", json!({"from": "earliest"})).await;
         let mut task = JoinSet::new();
         task.spawn(go_on(client, Arc::clone(&stop)));

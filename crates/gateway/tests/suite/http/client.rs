@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-pub(super) struct Client {
+pub(in crate::suite) struct Client {
     sender: Sender,
     /// Drives the connection; ends with it.
     _driver: JoinSet<()>,
@@ -25,14 +25,14 @@ enum Sender {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(in crate::suite) struct Answer {
+    pub(in crate::suite) status: StatusCode,
+    pub(in crate::suite) headers: HeaderMap,
+    pub(in crate::suite) body: Bytes,
 }
 
 impl Client {
-    pub(super) async fn http1(address: SocketAddr) -> Self {
+    pub(in crate::suite) async fn http1(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let mut driver = JoinSet::new();
@@ -40,7 +40,7 @@ impl Client {
         Self { sender: Sender::One(sender), _driver: driver }
     }
 
-    pub(super) async fn http2(address: SocketAddr) -> Self {
+    pub(in crate::suite) async fn http2(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
         let (sender, connection) = handshake.await.unwrap();
@@ -50,7 +50,7 @@ impl Client {
     }
 
     /// The answer, of which only the head was read.
-    pub(super) async fn open(
+    pub(in crate::suite) async fn open(
         &mut self,
         method: &str,
         path: &str,
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    pub(super) async fn send(
+    pub(in crate::suite) async fn send(
         &mut self,
         method: &str,
         path: &str,
@@ -90,7 +90,7 @@ impl Client {
 
 impl Answer {
     #[track_caller]
-    pub(super) fn json(&self, status: u16) -> Value {
+    pub(in crate::suite) fn json(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.headers["content-type"], "application/json");
         serde_json::from_slice(&self.body).unwrap()
@@ -98,7 +98,7 @@ impl Answer {
 
     /// A refusal with this status and code.
     #[track_caller]
-    pub(super) fn refused(&self, status: u16, code: &str) -> Value {
+    pub(in crate::suite) fn refused(&self, status: u16, code: &str) -> Value {
         let json = self.json(status);
         assert_eq!(json["error"], code, "{json}");
         assert!(json["message"].as_str().is_some_and(|message| message.len() > 10), "{json}");
@@ -107,17 +107,17 @@ impl Answer {
         json
     }
 
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::suite) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(in crate::suite) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
 /// Sends bytes as they are and returns everything that comes until the server closes.
-pub(super) async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
+pub(in crate::suite) async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream.shutdown().await.unwrap();

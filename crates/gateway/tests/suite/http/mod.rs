@@ -1,18 +1,17 @@
 //! The routes, over real sockets.
 
-mod browsers;
-mod client;
-mod exporting;
-mod forms;
-mod grouping;
-mod limits;
-mod lingering;
-mod publishing;
-mod reading;
-mod schemas;
-mod server;
-mod smuggling;
-mod state;
-mod streaming;
-mod tokens;
-mod world;
+mod answers_fit_their_schemas;
+mod bodies_have_limits;
+pub(super) mod client;
+mod documents_are_read;
+mod events_are_published;
+mod events_are_read;
+mod exports_are_exact;
+mod groups_are_managed;
+mod origins_are_checked;
+mod requests_are_not_smuggled;
+mod routes_need_a_token;
+mod schemas_are_registered;
+mod server_describes_itself;
+mod slow_clients_are_cut;
+mod streams_follow_a_topic;

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::http::Request;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::world::soon;
+use crate::suite::world::soon;
 
 pub(in crate::suite) struct Client {
     pub(in crate::suite) socket: WebSocketStream<TcpStream>,

@@ -1,15 +1,17 @@
-//! No wrong bit and no missing byte of a run goes unnoticed.
+//! Every wrong bit and every missing byte of a run is noticed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::mem_disk::MemDisk;
 use crate::disk::Disk;
-use crate::index::{EntryKind, EventIndex, GhostEntry, Insert, Run, RunError, run_number, run_path};
+use crate::index::{
+    EntryKind, EventIndex, GhostEntry, IndexRun, IndexRunError, Insert, run_number, run_path,
+};
 
 const EVENTS: u64 = 400;
 
-/// An index with one run of ids, number 1, and one of keys, number 2.
+/// Makes an index with one run of ids, number 1, and one of keys, number 2.
 fn small() -> (Arc<MemDisk>, EventIndex) {
     let disk = Arc::new(MemDisk::default());
     let index = EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
@@ -23,7 +25,7 @@ fn small() -> (Arc<MemDisk>, EventIndex) {
     (disk, index)
 }
 
-fn find_all(run: &Run) -> Result<Vec<(u64, u32)>, RunError> {
+fn find_all(run: &IndexRun) -> Result<Vec<(u64, u32)>, IndexRunError> {
     let mut found = Vec::new();
     for hash in 0..100 {
         run.find(1, hash, &mut found)?;
@@ -36,11 +38,11 @@ fn a_flipped_bit_is_reported_with_its_place() {
     let (disk, _) = small();
     let file = disk.file(&run_path(1));
     let len = file.bytes.lock().unwrap().len();
-    let truth = find_all(&Run::open(&*disk, 1, 0).unwrap()).unwrap();
+    let truth = find_all(&IndexRun::open(&*disk, 1, 0).unwrap()).unwrap();
     for at in 0..len {
         let bit = 1 << (at % 8);
         file.bytes.lock().unwrap()[at] ^= bit;
-        let err = match Run::open(&*disk, 1, 0) {
+        let err = match IndexRun::open(&*disk, 1, 0) {
             Err(err) => err,
             Ok(run) => {
                 if let Ok(found) = find_all(&run) {
@@ -49,11 +51,11 @@ fn a_flipped_bit_is_reported_with_its_place() {
                 Arc::new(run).verify().unwrap_err()
             }
         };
-        let RunError::Damaged { from_byte, to_byte, .. } = err else { panic!("byte {at}: {err}") };
+        let IndexRunError::Damaged { from_byte, to_byte, .. } = err else { panic!("byte {at}: {err}") };
         assert!((from_byte..to_byte).contains(&(at as u64)), "byte {at} reported in {from_byte}..{to_byte}");
         file.bytes.lock().unwrap()[at] ^= bit;
     }
-    Arc::new(Run::open(&*disk, 1, 0).unwrap()).verify().unwrap();
+    Arc::new(IndexRun::open(&*disk, 1, 0).unwrap()).verify().unwrap();
 }
 
 #[test]
@@ -61,7 +63,7 @@ fn a_file_cut_anywhere_does_not_open() {
     let (disk, _) = small();
     let file = disk.file(&run_path(1));
     while file.bytes.lock().unwrap().pop().is_some() {
-        assert!(matches!(Run::open(&*disk, 1, 0), Err(RunError::Damaged { .. })));
+        assert!(matches!(IndexRun::open(&*disk, 1, 0), Err(IndexRunError::Damaged { .. })));
     }
 }
 
@@ -71,7 +73,7 @@ fn a_file_cut_while_open_is_reported() {
     disk.file(&run_path(1)).bytes.lock().unwrap().truncate(5_000);
     let mut found = Vec::new();
     let failed = index.candidates(EntryKind::Id, 1, 99, None, &mut found);
-    assert!(matches!(failed, Err(RunError::Damaged { .. })), "{failed:?}");
+    assert!(matches!(failed, Err(IndexRunError::Damaged { .. })), "{failed:?}");
     assert_eq!(index.verify().len(), 1);
 }
 
@@ -80,9 +82,9 @@ fn swapped_pages_and_files_are_noticed() {
     let (disk, _) = small();
     let bytes = |number| disk.file(&run_path(number));
     bytes(1).bytes.lock().unwrap()[..8192].rotate_left(4096);
-    assert!(Arc::new(Run::open(&*disk, 1, 0).unwrap()).verify().is_err());
+    assert!(Arc::new(IndexRun::open(&*disk, 1, 0).unwrap()).verify().is_err());
     disk.rename(&run_path(2), &run_path(1)).unwrap();
-    assert!(matches!(Run::open(&*disk, 1, 0), Err(RunError::Damaged { .. })));
+    assert!(matches!(IndexRun::open(&*disk, 1, 0), Err(IndexRunError::Damaged { .. })));
 }
 
 #[test]

@@ -9,14 +9,14 @@ use proptest::prelude::*;
 
 use super::mem_disk::MemDisk;
 use crate::disk::Disk;
-use crate::index::{EntryKind, EventIndex, GhostEntry, Insert, MemTable, Merged, Run, run_path};
+use crate::index::{EntryKind, EventIndex, GhostEntry, IndexRun, Insert, MemTable, Merged, run_path};
 
 const TOPICS: u32 = 3;
 const IDS: u64 = 400;
 const KEYS: u64 = 5;
 
 #[derive(Debug, Clone)]
-enum Op {
+enum IndexStep {
     Insert { count: u64, seed: u64 },
     Freeze,
     Spill,
@@ -26,22 +26,23 @@ enum Op {
     Reopen,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn step() -> impl Strategy<Value = IndexStep> {
     prop_oneof![
-        6 => (1..700_u64, any::<u64>()).prop_map(|(count, seed)| Op::Insert { count, seed }),
-        3 => Just(Op::Freeze),
-        5 => Just(Op::Spill),
-        3 => prop::bool::weighted(0.2).prop_map(|stop| Op::Merge { stop }),
-        1 => (0..TOPICS, 1..300_u64).prop_map(|(topic, drop)| Op::Retain { topic, drop }),
-        2 => (1..200_u64, any::<u64>()).prop_map(|(count, seed)| Op::Ghosts { count, seed }),
-        1 => Just(Op::Reopen),
+        6 => (1..700_u64, any::<u64>()).prop_map(|(count, seed)| IndexStep::Insert { count, seed }),
+        3 => Just(IndexStep::Freeze),
+        5 => Just(IndexStep::Spill),
+        3 => prop::bool::weighted(0.2).prop_map(|stop| IndexStep::Merge { stop }),
+        1 => (0..TOPICS, 1..300_u64).prop_map(|(topic, drop)| IndexStep::Retain { topic, drop }),
+        2 => (1..200_u64, any::<u64>()).prop_map(|(count, seed)| IndexStep::Ghosts { count, seed }),
+        1 => Just(IndexStep::Reopen),
     ]
 }
 
 struct World {
     disk: Arc<MemDisk>,
     index: EventIndex,
-    /// Every event ever inserted; the first `in_runs` of them are in runs, the next up to `frozen` in the frozen table.
+    /// Every event ever inserted. The first `in_runs` of them are in runs, the next up to `frozen` are in the
+    /// frozen table.
     events: Vec<Insert>,
     in_runs: usize,
     frozen: usize,
@@ -68,14 +69,14 @@ impl World {
         }
     }
 
-    fn apply(&mut self, op: &Op) {
-        match *op {
-            Op::Insert { count, seed } => {
+    fn apply(&mut self, step: &IndexStep) {
+        match *step {
+            IndexStep::Insert { count, seed } => {
                 for nth in 0..count {
                     self.insert(scramble(seed, nth));
                 }
             }
-            Op::Freeze => {
+            IndexStep::Freeze => {
                 let waiting = self.index.frozen().is_some();
                 let before = self.index.generation();
                 let frozen = self.index.freeze();
@@ -85,14 +86,14 @@ impl World {
                     self.frozen = self.events.len();
                 }
             }
-            Op::Spill => self.spill(),
-            Op::Merge { stop } => self.merge(stop),
-            Op::Retain { topic, drop } => {
+            IndexStep::Spill => self.spill(),
+            IndexStep::Merge { stop } => self.merge(stop),
+            IndexStep::Retain { topic, drop } => {
                 let topic = topic as usize;
                 self.earliest[topic] = (self.earliest[topic] + drop).min(self.next_offset[topic]);
             }
-            Op::Ghosts { count, seed } => self.write_ghosts(count, seed),
-            Op::Reopen => self.reopen(),
+            IndexStep::Ghosts { count, seed } => self.write_ghosts(count, seed),
+            IndexStep::Reopen => self.reopen(),
         }
     }
 
@@ -106,7 +107,7 @@ impl World {
             pos: offset as u32 * 3,
             offset,
             id_hash: spread(id),
-            // A third of the ids have no time; the others have one that goes with the id.
+            // A third of the ids have no time; the time of the others depends on the id.
             id_ms: id_ms(id),
             key_hash: (random >> 32).is_multiple_of(3).then_some(spread((random >> 40) % KEYS)),
             appended_ms: self.events.len() as u64,
@@ -169,7 +170,7 @@ impl World {
         self.ghosts.extend(batch);
     }
 
-    /// What a restart does: runs from disk, the rest inserted again.
+    /// Restarts the index: runs are opened from disk, all other events inserted again.
     fn reopen(&mut self) {
         let runs = self.index.runs();
         let named: Vec<_> =
@@ -177,7 +178,7 @@ impl World {
         let files: BTreeSet<_> = self.disk.list("index").unwrap().into_iter().collect();
         assert_eq!(files, named.iter().map(|(number, ..)| run_path(*number)[6..].to_owned()).collect());
         let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
-        // Numbers start again at 1, as if the manifest's were old: names in use are passed over.
+        // Numbers start again at 1, as after an old manifest: names in use are skipped.
         self.index = EventIndex::open(disk, &named, 1).map_err(|err| err.1).unwrap();
         for (old, new) in runs.all().zip(self.index.runs().all()) {
             assert_eq!(old.meta(), new.meta());
@@ -236,7 +237,7 @@ impl World {
         self.index.newest_first(kind, topic, hash, &mut collect).unwrap();
         assert_eq!(visited, found);
 
-        // In parts of three, each resumed by offset.
+        // The walk in parts of three entries, each continued by offset.
         let mut parts = Vec::new();
         let mut upto = Some(u64::MAX);
         while let Some(from) = upto.take() {
@@ -267,10 +268,10 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
     #[test]
-    fn finds_what_the_model_finds(ops in prop::collection::vec(op(), 1..60)) {
+    fn finds_what_the_model_finds(ops in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new();
-        for op in &ops {
-            world.apply(op);
+        for step in &ops {
+            world.apply(step);
         }
         world.check();
     }
@@ -281,7 +282,7 @@ fn tiers_stay_few_and_spans_of_equal_hashes_are_found_whole() {
     let mut world = World::new();
     let (mut table_events, mut offset) = (0, 0_u64);
     for round in 0..21_u64 {
-        // One hash fills more pages than a fence page leads to, between two others.
+        // One hash fills more data pages than one fence page covers, between two other hashes.
         for hash in [1, 5, 9] {
             let count = if hash == 5 { 3_000 } else { 3 };
             for _ in 0..count {
@@ -294,7 +295,7 @@ fn tiers_stay_few_and_spans_of_equal_hashes_are_found_whole() {
             }
         }
         let table: Arc<MemTable> = world.index.freeze().unwrap();
-        let runs: Vec<Arc<Run>> = world.index.spill(&table).unwrap();
+        let runs: Vec<Arc<IndexRun>> = world.index.spill(&table).unwrap();
         world.index.install(runs, &[], true);
         while world.index.pick_merge().is_some() {
             world.merge(false);

@@ -1,4 +1,4 @@
-//! A disk in memory for the tests of this module.
+//! A disk in memory for unit tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -78,7 +78,7 @@ impl DiskFile for MemFile {
         Ok(n)
     }
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize> {
-        // Less than asked, as a real disk may.
+        // Writes are short, as a real disk's may be.
         let n = buf.len().min(100_000);
         let mut bytes = self.bytes.lock().unwrap();
         let end = at as usize + n;

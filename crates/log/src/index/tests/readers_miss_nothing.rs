@@ -1,4 +1,4 @@
-//! Readers beside a writer and a maintenance thread never miss an entry.
+//! Readers never miss an entry while a writer and a maintenance thread work.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const KEYS: u64 = 16;
 fn readers_find_every_entry_while_it_moves() {
     let disk = Arc::new(MemDisk::default());
     let index = EventIndex::open(Arc::clone(&disk) as Arc<dyn Disk>, &[], 1).map_err(|err| err.1).unwrap();
-    // Offsets below this are inserted.
+    // All offsets below this one are inserted.
     let inserted = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -71,7 +71,8 @@ fn maintain(disk: &MemDisk, index: &EventIndex) {
 
 fn check(index: &EventIndex, offset: u64, end: u64) {
     check_id(index, offset);
-    // Everything with the key of `offset` that was there before the walk began is met, newest first, once.
+    // The walk meets every entry with the key of `offset` that was inserted before it began, newest first,
+    // once.
     let (key, mut met) = (offset % KEYS, Vec::new());
     let mut visit = |offset, _| {
         met.push(offset);

@@ -1,0 +1,296 @@
+//! How much a token, and an address, may.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::{Grants, Quota, StaticToken, StaticTokens, TokenHash};
+use promethean_gateway::options::FailureLimit;
+use promethean_testkit::ManualClock;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
+
+use super::super::ws::client::Client;
+use crate::suite::world::{NOW, World, soon};
+
+/// As long as those that are made, so nobody guesses it.
+const LONG: &str = "prom_0123456789012345678901234567890123456789012";
+
+fn entry(token: &str, quota: Quota) -> StaticToken {
+    let grants = Arc::new(Grants::everything());
+    StaticToken { name: token.into(), hash: TokenHash::of(token), grants, expires_ms: None, quota }
+}
+
+async fn world(tokens: Vec<StaticToken>, options: GatewayOptions) -> (World, StaticTokens) {
+    let tokens = StaticTokens::new(tokens, Arc::new(ManualClock::new(NOW)));
+    (World::with_auth(options, Arc::new(tokens.clone())).await, tokens)
+}
+
+/// Status, head and body of a request on a connection of its own.
+pub(super) async fn ask(
+    world: &World,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: &str,
+) -> (u16, String, Value) {
+    let mut stream = TcpStream::connect(world.address()).await.unwrap();
+    let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n");
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    soon("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_ascii_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn number(number: u32) -> Option<NonZeroU32> {
+    NonZeroU32::new(number)
+}
+
+#[tokio::test]
+async fn an_address_that_guesses_has_to_wait_and_keeps_nobody_out() {
+    let auth_failures = FailureLimit { burst: NonZeroU32::new(4).unwrap(), ..FailureLimit::default() };
+    let options = GatewayOptions { auth_failures, ..GatewayOptions::default() };
+    let (world, _) =
+        world(["word", "other", LONG].map(|token| entry(token, Quota::default())).into(), options).await;
+    let mut known = Client::connect(world.address(), Some("word")).await.unwrap();
+    // No token is no guess.
+    for _ in 0..10 {
+        let mut stranger = world.ws().await;
+        stranger.refused(json!({"op": "PUBLISH", "topic": "t", "payload": 1}), "unauthorized").await;
+    }
+    for guess in ["a", "b", "c"] {
+        assert_eq!(ask(&world, "GET", "/topics", guess, "").await.0, 401, "{guess}");
+    }
+    let mut guesser = world.ws().await;
+    guesser.refused(json!({"op": "AUTH", "token": "d"}), "bad_token").await;
+    // From now on over whatever it comes, also what would be right.
+    for guess in ["e", "other", &"x".repeat(48)] {
+        let (status, head, body) = ask(&world, "GET", "/topics", guess, "").await;
+        assert_eq!((status, &body["error"]), (429, &json!("rate_limited")), "{body}");
+        assert!(head.contains("retry-after: 3"), "{head}");
+    }
+    let reply = guesser.refused(json!({"op": "AUTH", "token": "other"}), "rate_limited").await;
+    assert_eq!(reply["retry_after_ms"], 3_000);
+    assert_eq!(guesser.close_code().await, 4429);
+    match Client::connect(world.address(), Some("f")).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 429),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    // Who is known goes on, and what was good before, or nobody guesses, lets in.
+    known.publish("t", json!(1)).await;
+    for _ in 0..5 {
+        known.refused(json!({"op": "AUTH", "token": "other"}), "rate_limited").await;
+    }
+    known.ok(json!({"op": "AUTH", "token": "word"})).await;
+    known.publish("t", json!(2)).await;
+    assert_eq!(ask(&world, "GET", "/topics", "word", "").await.0, 200);
+    assert_eq!(ask(&world, "GET", "/topics", LONG, "").await.0, 200);
+    world.ws().await.ok(json!({"op": "AUTH", "token": LONG})).await;
+    // One more try each time.
+    world.advance(3_000);
+    assert_eq!(ask(&world, "GET", "/topics", "g", "").await.0, 401);
+    assert_eq!(ask(&world, "GET", "/topics", "other", "").await.0, 429);
+    world.advance(3_000);
+    assert_eq!(ask(&world, "GET", "/topics", "other", "").await.0, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_has_so_many_connections_and_subscriptions() {
+    let quota = Quota { max_connections: number(2), max_subscriptions: number(3), ..Quota::default() };
+    let options = GatewayOptions {
+        quota: Quota { max_connections: number(1), ..Quota::default() },
+        ..GatewayOptions::default()
+    };
+    let (world, tokens) = world(vec![entry("one", quota), entry("two", Quota::default())], options).await;
+    let mut first = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut second = world.ws().await;
+    second.ok(json!({"op": "AUTH", "token": "one"})).await;
+    second.ok(json!({"op": "AUTH", "token": "one"})).await;
+    match Client::connect(world.address(), Some("one")).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 429),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    let mut third = world.ws().await;
+    third.refused(json!({"op": "AUTH", "token": "one"}), "too_many_connections").await;
+    assert_eq!(third.close_code().await, 4429);
+    let (status, _, body) = ask(&world, "GET", "/stream/t", "one", "").await;
+    assert_eq!((status, &body["error"]), (429, &json!("too_many_connections")));
+    // Requests are no connections, and another token has its own.
+    assert_eq!(ask(&world, "GET", "/topics", "one", "").await.0, 200);
+    let mut other = Client::connect(world.address(), Some("two")).await.unwrap();
+    assert!(Client::connect(world.address(), Some("two")).await.is_err());
+    first.subscribe("t", "a", json!({})).await;
+    first.subscribe("t", "b", json!({})).await;
+    second.subscribe("t", "c", json!({})).await;
+    let more = json!({"op": "SUBSCRIBE", "topic": "t", "group": "d"});
+    second.refused(more.clone(), "too_many_subscriptions").await;
+    other.subscribe("t", "d", json!({})).await;
+    first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "a"})).await;
+    second.ok(more.clone()).await;
+    // A subscription that is refused for something else takes no place.
+    first.refused(more.clone(), "too_many_subscriptions").await;
+    second.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "d"})).await;
+    first
+        .refused(json!({"op": "SUBSCRIBE", "topic": "t", "group": "e", "opts": {"from": "x"}}), "bad_request")
+        .await;
+    first.ok(more.clone()).await;
+    // Fewer end nothing that is there, and count from then on.
+    let less = Quota { max_connections: number(2), max_subscriptions: number(1), ..Quota::default() };
+    tokens.replace(vec![entry("one", less), entry("two", Quota::default())]);
+    first.publish("u", json!(1)).await;
+    second.publish("u", json!(2)).await;
+    first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "d"})).await;
+    first.refused(more, "too_many_subscriptions").await;
+    // A connection that ends makes room.
+    drop(first);
+    let again = async {
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(10));
+        while Client::connect(world.address(), Some("one")).await.is_err() {
+            ticks.tick().await;
+        }
+    };
+    soon("there is room for another", again).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_counted_while_there_are_limits_is_not_when_there_are_none() {
+    let limited = Quota { max_subscriptions: number(2), ..Quota::default() };
+    let (world, tokens) = world(vec![entry("one", limited)], GatewayOptions::default()).await;
+    let mut client = Client::connect(world.address(), Some("one")).await.unwrap();
+    client.subscribe("t", "a", json!({})).await;
+    // Not those it had before, for which what it has counts still.
+    let others = Quota { max_connections: number(9), ..limited };
+    for quota in [Quota::default(), others] {
+        tokens.replace(vec![entry("one", quota)]);
+        // A frame is looked at after the token is.
+        client.publish("u", json!(1)).await;
+    }
+    client.subscribe("t", "b", json!({})).await;
+    client.refused(json!({"op": "SUBSCRIBE", "topic": "t", "group": "c"}), "too_many_subscriptions").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_subscriptions_of_a_token_have_so_much_in_flight_together() {
+    let quota = Quota { max_in_flight: number(100), ..Quota::default() };
+    let (world, tokens) = world(vec![entry("one", quota)], GatewayOptions::default()).await;
+    let mut first = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut second = Client::connect(world.address(), Some("one")).await.unwrap();
+    let ask = |group: &str, in_flight: u32| json!({"op": "SUBSCRIBE", "topic": "t", "group": group, "opts": {"maxInFlight": in_flight}});
+    first.ok(ask("a", 60)).await;
+    second.ok(ask("b", 30)).await;
+    second.refused(ask("c", 11), "too_many_in_flight").await;
+    second.ok(ask("c", 10)).await;
+    second.refused(ask("d", 1), "too_many_in_flight").await;
+    second.refused(ask("d", 200_000), "bad_option").await;
+    // What is there stays, and counts, whatever the limit is by then.
+    for quota in [Quota::default(), Quota { max_in_flight: number(99), ..Quota::default() }] {
+        tokens.replace(vec![entry("one", quota)]);
+        first.publish("u", json!(1)).await;
+        second.publish("u", json!(1)).await;
+    }
+    first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "a"})).await;
+    first.refused(ask("a", 60), "too_many_in_flight").await;
+    first.ok(ask("a", 59)).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_begins_so_many_topics_in_an_hour() {
+    let quota = Quota { new_topics_per_hour: number(3), ..Quota::default() };
+    let (world, _) =
+        world(vec![entry("one", quota), entry("two", Quota::default())], GatewayOptions::default()).await;
+    let mut client = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut other = Client::connect(world.address(), Some("two")).await.unwrap();
+    other.publish("old", json!(1)).await;
+    // Many frames for one new topic, the first of which is not durable yet.
+    for n in 0..20 {
+        client.send(json!({"op": "PUBLISH", "topic": "a", "payload": n})).await;
+    }
+    for _ in 0..20 {
+        assert_eq!(client.next().await["op"], "OK");
+    }
+    client.publish("old", json!(2)).await;
+    // What is refused for something else takes none.
+    assert_eq!(ask(&world, "PUT", "/topics/x.dlq", "one", "{}").await.0, 400);
+    assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 200);
+    assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 200);
+    client.publish("b", json!(1)).await;
+    assert_eq!(ask(&world, "POST", "/publish/c", "one", "1").await.0, 200);
+    client.refused(json!({"op": "PUBLISH", "topic": "d", "payload": 1}), "rate_limited").await;
+    for (method, path) in [("PUT", "/topics/d"), ("POST", "/publish/d"), ("POST", "/publish/d/batch")] {
+        let body = if path.ends_with("batch") { "{\"payload\":1}" } else { "{}" };
+        let (status, head, answer) = ask(&world, method, path, "one", body).await;
+        assert_eq!((status, &answer["error"]), (429, &json!("rate_limited")), "{path} {answer}");
+        assert!(head.contains("retry-after: 1200"), "{head}");
+    }
+    assert_eq!(
+        ask(&world, "GET", "/topics/d", "two", "").await.0,
+        404,
+        "nothing is begun by what is refused"
+    );
+    client.publish("c", json!(2)).await;
+    world.advance(1_200_000);
+    client.publish("d", json!(1)).await;
+    client.refused(json!({"op": "PUBLISH", "topic": "e", "payload": 1}), "rate_limited").await;
+    other.publish("e", json!(1)).await;
+    client.publish("e", json!(2)).await;
+    // One that was deleted is a new one.
+    assert_eq!(ask(&world, "DELETE", "/topics/b", "two", "").await.0, 200);
+    assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 429);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_publishes_so_much_over_whatever_connections() {
+    let quota =
+        Quota { publish_per_second: number(10), publish_bytes_per_second: number(2_000), ..Quota::default() };
+    let (world, _) =
+        world(vec![entry("one", quota), entry("two", Quota::default())], GatewayOptions::default()).await;
+    let mut first = Client::connect(world.address(), Some("one")).await.unwrap();
+    let mut second = Client::connect(world.address(), Some("one")).await.unwrap();
+    let batch = |count: usize| {
+        let events: Vec<Value> = (0..count).map(|n| json!({"payload": n})).collect();
+        json!({"op": "PUBLISH", "topic": "t", "events": events})
+    };
+    first.ok(batch(4)).await;
+    second.ok(batch(4)).await;
+    assert_eq!(ask(&world, "POST", "/publish/t", "one", "1").await.0, 200);
+    let lines = "{\"payload\":1}\n{\"payload\":2}\n";
+    let (status, head, body) = ask(&world, "POST", "/publish/t/batch", "one", lines).await;
+    assert_eq!((status, &body["error"]), (429, &json!("rate_limited")), "{body}");
+    assert!(head.contains("retry-after: 1"), "{head}");
+    // Replies keep their order, refused or not.
+    for n in 0..3 {
+        first.send(json!({"op": "PUBLISH", "topic": "t", "payload": n, "corr": n})).await;
+    }
+    let mut replies = Vec::new();
+    for _ in 0..3 {
+        let reply = first.next().await;
+        replies.push((reply["corr"].as_u64().unwrap(), reply["op"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(replies, [(0, "OK".into()), (1, "ERR".into()), (2, "ERR".into())]);
+    let reply = second.refused(batch(1), "rate_limited").await;
+    assert_eq!(reply["retry_after_ms"], 100);
+    second.refused(batch(11), "rate_limited").await;
+    Client::connect(world.address(), Some("two")).await.unwrap().ok(batch(100)).await;
+    // Bytes count by themselves, and what they refuse does not use up events.
+    world.advance(1_000);
+    let large = "x".repeat(1_500);
+    second.publish("t", json!(large)).await;
+    for _ in 0..20 {
+        second.refused(json!({"op": "PUBLISH", "topic": "t", "payload": large}), "rate_limited").await;
+    }
+    first.publish("t", json!(1)).await;
+    let (status, _, body) =
+        ask(&world, "POST", "/publish/t", "one", &format!("\"{}\"", "x".repeat(3_000))).await;
+    assert_eq!((status, &body["error"]), (413, &json!("rate_limited")), "{body}");
+    world.stop().await;
+}

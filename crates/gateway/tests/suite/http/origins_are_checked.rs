@@ -1,0 +1,58 @@
+use promethean_gateway::options::GatewayOptions;
+
+use crate::suite::world::World;
+
+fn options() -> GatewayOptions {
+    GatewayOptions { allowed_origins: vec!["https://app.example".to_owned()], ..GatewayOptions::default() }
+}
+
+#[tokio::test]
+async fn pages_from_elsewhere_are_refused() {
+    let world = World::with_options(options()).await;
+    let mut client = world.http().await;
+    for origin in [
+        "https://evil.example",
+        "https://app.example.evil",
+        "https://app.example:444",
+        "http://app.example",
+        "https://sub.app.example",
+        "null",
+        "",
+        "http://localhost.evil",
+    ] {
+        let answer = client.send("POST", "/publish/a", &[("origin", origin)], "1").await;
+        answer.refused(403, "forbidden_origin");
+        assert!(!answer.headers.contains_key("access-control-allow-origin"));
+    }
+    world.get("/topics/a").await.refused(404, "unknown_topic");
+    for origin in ["http://localhost:3000", "http://localhost", "http://[::1]:1"] {
+        let answer = client.send("POST", "/publish/a", &[("origin", origin)], "1").await;
+        assert_eq!(answer.status, 200, "{origin}");
+        assert!(!answer.headers.contains_key("access-control-allow-origin"));
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn scripts_of_an_allowed_origin_may_read_answers() {
+    let world = World::with_options(options()).await;
+    let mut client = world.http().await;
+    let origin = ("origin", "https://app.example");
+    let answer = client.send("POST", "/publish/a", &[origin], "1").await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["access-control-allow-origin"]),
+        (200, &"https://app.example".parse().unwrap())
+    );
+    assert_eq!(answer.headers["vary"], "Origin");
+    let asked = [
+        origin,
+        ("access-control-request-method", "PUT"),
+        ("access-control-request-headers", "authorization"),
+    ];
+    let preflight = client.send("OPTIONS", "/topics/a", &asked, "").await;
+    assert_eq!(preflight.status, 204);
+    assert_eq!(preflight.headers["access-control-allow-methods"], "GET, PUT, DELETE, HEAD, OPTIONS");
+    assert_eq!(preflight.headers["access-control-allow-headers"], "authorization");
+    assert!(!preflight.headers.contains_key("access-control-allow-credentials"));
+    world.stop().await;
+}
