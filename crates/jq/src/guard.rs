@@ -1,5 +1,5 @@
-//! The bounds of a run: steps, stack and sizes. The interpreter asks for the table of terms at every step; steps are
-//! counted there.
+//! The bounds of a run: steps, stack and sizes. The interpreter asks for the table of terms at every step;
+//! steps are counted there.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -50,8 +50,8 @@ pub(super) struct Budget<'a> {
     watch: &'a JobWatch,
 }
 
-/// Why a run was ended. It is thrown as a panic, because the interpreter has no other way to stop, and caught where the
-/// run began.
+/// Why a run was ended. It is thrown as a panic, because the interpreter has no other way to stop, and caught
+/// where the run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopReason {
     Steps,

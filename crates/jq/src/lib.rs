@@ -1,11 +1,11 @@
 //! jq programs: one expression language for upcasters, downcasters and projectors.
 //!
-//! A program comes from the operator's configuration, so it is guarded against mistakes, not against attacks. It sees its
-//! input and nothing else: no other input, no environment, no files, no time. It runs on a thread of a [`Pool`] with a
-//! large stack, and every step of it is counted. A call ends when it takes too many steps or too much time, recurses too
-//! deep, or makes a value or an output that is too large. A program that does not give its thread back, or takes too long
-//! three times in a row, is stuck and not run again. The memory of its intermediate values together is bounded only by its
-//! steps and its time.
+//! A program comes from the operator's configuration, so it is guarded against mistakes, not against attacks.
+//! It sees its input and nothing else: no other input, no environment, no files, no time. It runs on a thread
+//! of a [`Pool`] with a large stack, and every step of it is counted. A call ends when it takes too many
+//! steps or too much time, recurses too deep, or makes a value or an output that is too large. A program that
+//! does not give its thread back, or takes too long three times in a row, is stuck and not run again. The
+//! memory of its intermediate values together is bounded only by its steps and its time.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -17,9 +17,10 @@
 //! | `pool` | the threads, and the watchdog over them |
 //! | `watch` | what a job's thread and the watchdog share |
 //!
-//! Numbers that a program passes on stay as they were written. Arithmetic is exact on whole numbers of any size, and that
-//! of 64-bit floats on decimals. Names of objects keep their order; deleting one moves the last name to its place. Unlike
-//! in jq, assignment does not make objects of `null`: write `.a = {b: 1}`, not `.a.b = 1`.
+//! Numbers that a program passes on stay as they were written. Arithmetic is exact on whole numbers of any
+//! size, and that of 64-bit floats on decimals. Names of objects keep their order; deleting one moves the
+//! last name to its place. Unlike in jq, assignment does not make objects of `null`: write `.a = {b: 1}`, not
+//! `.a.b = 1`.
 
 mod guard;
 mod names;
@@ -109,6 +110,6 @@ pub enum RunError {
     #[error("too many programs wait to be run; try again")]
     Busy,
     /// No thread is left to run it.
-    #[error("too many programs are stuck; repair those that are, and restart the server")]
+    #[error("too many programs are stuck; repair them, and restart the server")]
     NoThread,
 }

@@ -16,8 +16,9 @@ pub(super) const SIZED: &str = "!sized";
 /// Our function that refuses a value whose text would be too large.
 pub(super) const SMALL: &str = "!small";
 
-/// Functions of jq that are left out: they see or touch something else than their input, cannot be bounded by the
-/// interpreter (`range` and `fromjson`, which are replaced by ours), or give values that are no JSON (`tobytes`).
+/// Functions of jq that are left out: they see or touch something else than their input, cannot be bounded by
+/// the interpreter (`range` and `fromjson`, which are replaced by ours), or give values that are no JSON
+/// (`tobytes`).
 const LEFT_OUT: &[&str] = &[
     "env",
     "now",
@@ -61,7 +62,8 @@ pub(super) fn functions() -> impl Iterator<Item = Fun<JqTypes>> {
     all.filter(|(name, ..)| !LEFT_OUT.contains(name)).chain(ours)
 }
 
-/// Our `fromjson`. The interpreter's own recurses as deep as the text is nested, and a payload can hold any text.
+/// Our `fromjson`. The interpreter's own recurses as deep as the text is nested, and a payload can hold any
+/// text.
 fn from_json(value: &Val) -> Result<Val, Error<Val>> {
     let text = match value {
         Val::TStr(text) | Val::BStr(text) => str::from_utf8(text).ok(),
@@ -73,7 +75,8 @@ fn from_json(value: &Val) -> Result<Val, Error<Val>> {
     read(&text).map_err(|error| refuse(&error.to_string()))
 }
 
-/// Our `range`. Unlike the interpreter's own, each number counts as a step: filling a list from it takes no other step.
+/// Our `range`. Unlike the interpreter's own, each number counts as a step: filling a list from it takes no
+/// other step.
 fn range(cv: Cv<'_, JqTypes>) -> ValXs<'_, Val> {
     let (mut context, _) = cv;
     let by = context.pop_var();

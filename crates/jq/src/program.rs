@@ -63,7 +63,8 @@ impl Program {
         &self.text
     }
 
-    /// Whether it is stuck: it took too long three times in a row, or did not end. A stuck program is not run again.
+    /// Whether it is stuck: it took too long three times in a row, or did not end. A stuck program is not run
+    /// again.
     pub fn is_stuck(&self) -> bool {
         self.record.is_stuck()
     }
@@ -117,8 +118,8 @@ impl Program {
         results
     }
 
-    /// Folds events into a state. Each call's input is `{"state": ..., "event": ...}`, and its one output is the next state.
-    /// Returns the last state.
+    /// Folds events into a state. Each call's input is `{"state": ..., "event": ...}`, and its one output is
+    /// the next state. Returns the last state.
     pub async fn fold(
         &self,
         pool: &Pool,

@@ -1,11 +1,12 @@
-//! Puts the guards into a program: a term that can grow without a step is made to take one, or its value is measured.
+//! Puts the guards into a program: a term that can grow without a step is made to take one, or its value is
+//! measured.
 //!
 //! - `[f]` becomes `[f | .]`, so that every item is a step.
 //! - `a + b` becomes `a + b | !sized`, so that a value that doubles is measured.
 //! - `a * b` becomes `!mul(a; b)`, which measures before it multiplies.
 //! - `p += f` and `p *= f` become `f as $y | p |= (. + $y)`, and then the same.
-//! - `"\(f)"` becomes `"\(f | !small)" | !sized`, and `tojson` `!small | tojson`: a small value that shares its parts
-//!   can be a large text.
+//! - `"\(f)"` becomes `"\(f | !small)" | !sized`, and `tojson` `!small | tojson`: a small value that shares
+//!   its parts can be a large text.
 
 use jaq_core::load::lex::StrPart;
 use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use promethean_model::IgnorePoison;
 
-/// One job, as its thread and the watchdog see it. A job makes several calls, and each call has the whole time.
+/// One job, as its thread and the watchdog see it. A job makes several calls, and each call has the whole
+/// time.
 #[derive(Debug, Default)]
 pub struct JobWatch {
     /// The number of the call that runs, from 1.
@@ -16,8 +17,9 @@ pub struct JobWatch {
     record: Mutex<Option<Arc<TimeRecord>>>,
 }
 
-/// How well a program has kept its time. A call that the watchdog ended may have had bad luck on a busy machine. A program
-/// is stuck after a call that did not give its thread back, or after [`SLOW_MAX`] slow calls in a row.
+/// How well a program has kept its time. A call that the watchdog ended may have had bad luck on a busy
+/// machine. A program is stuck after a call that did not give its thread back, or after [`SLOW_MAX`] slow
+/// calls in a row.
 #[derive(Debug, Default)]
 pub(super) struct TimeRecord {
     slow: AtomicU32,

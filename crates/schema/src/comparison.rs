@@ -63,8 +63,8 @@ impl std::fmt::Display for Incompatible {
 
 impl std::error::Error for Incompatible {}
 
-/// Refuses a version if a comparison is not `compatible`. With `force`, an undecidable comparison is let through, and the
-/// answer is true.
+/// Refuses a version if a comparison is not `compatible`. With `force`, an undecidable comparison is let
+/// through, and the answer is true.
 pub fn judge(
     topic: &TopicName,
     compat: Compat,

@@ -23,5 +23,6 @@ pub use self::error::BadSchema;
 pub use self::rejection::{SchemaRejected, SchemaViolation, VIOLATIONS_MAX};
 pub use self::text::{SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX, SchemaText};
 
-/// The header that says which version a payload fits. The server sets it; a publisher that names a version is held to it.
+/// The header that says which version a payload fits. The server sets it; a publisher that names a version is
+/// held to it.
 pub const VERSION_HEADER: &str = "x-schema-version";

@@ -35,7 +35,8 @@ pub struct SchemaRejected {
     pub version: u32,
     /// The first 32 violations.
     pub violations: Vec<SchemaViolation>,
-    /// How many violations there are; 1,000 stands for 1,000 or more. Of a payload above 16 KiB only the first is looked for.
+    /// How many violations there are; 1,000 stands for 1,000 or more. Of a payload above 16 KiB only the
+    /// first is looked for.
     pub total: usize,
     /// The index of the event in its batch, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +44,8 @@ pub struct SchemaRejected {
 }
 
 impl SchemaRejected {
-    /// Collects what a validator finds wrong in a payload that it refused. `bytes` is the size of the payload.
+    /// Collects what a validator finds wrong in a payload that it refused. `bytes` is the size of the
+    /// payload.
     pub fn new(
         topic: &TopicName,
         version: u32,
@@ -62,7 +64,8 @@ impl SchemaRejected {
                 });
             }
         };
-        // The validator makes all errors before it yields the first, and each error quotes a part of the payload.
+        // The validator makes all errors before it yields the first, and each error quotes a part of the
+        // payload.
         if bytes > ALL_TOLD_BYTES_MAX {
             validator.validate(payload).err().into_iter().for_each(&mut add);
         } else {

@@ -27,7 +27,8 @@ impl SchemaText {
                 text.len()
             )));
         }
-        // As strict as for payloads: of a name that an object has twice, readers would see one value or the other.
+        // As strict as for payloads: of a name that an object has twice, readers would see one value or the
+        // other.
         minify(&text).map_err(|error| BadSchema::whole(format!("it is not valid JSON: {error}")))?;
         let value: Value =
             serde_json::from_str(&text).map_err(|error| BadSchema::whole(error.to_string()))?;

@@ -57,8 +57,8 @@ struct CacheEntry {
 }
 
 impl SchemaCache {
-    /// A compiled version. The number alone does not say which schema: a version that no event has can be deleted, and its
-    /// number given to another schema.
+    /// A compiled version. The number alone does not say which schema: a version that no event has can be
+    /// deleted, and its number given to another schema.
     pub(super) fn get(
         &self,
         topic: &TopicName,

@@ -18,8 +18,8 @@ use crate::rows::{SchemaKey, SchemaRow};
 /// Rows read at once; each may have a text of 256 KiB.
 const PAGE: usize = 20;
 
-/// The versions of every topic, what is set for them, and compiled schemas as far as they fit. Versions are changed only
-/// under the lock of their topic.
+/// The versions of every topic, the programs between them, and compiled schemas as far as they fit. Versions are
+/// changed only under the lock of their topic.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaCatalog {
     topics: RwLock<BTreeMap<TopicName, Arc<TopicVersions>>>,
@@ -135,8 +135,8 @@ impl SchemaCatalog {
         self.any.store(!topics.is_empty(), Ordering::Release);
     }
 
-    /// Takes a version out of use, unless an event is on its way with it. Returns the versions before, to be put back if
-    /// the version stays after all.
+    /// Takes a version out of use, unless an event is on its way with it. Returns the versions before, to be
+    /// put back if the version stays after all.
     pub(super) fn take_out(&self, topic: &TopicName, version: u32) -> Option<TopicVersions> {
         let mut topics = self.topics.write().ignore_poison();
         let before = topics.get_mut(topic)?;
@@ -155,8 +155,8 @@ impl SchemaCatalog {
         Some(kept)
     }
 
-    /// Begins a deleted topic anew, with the versions that the configuration has and no others. An event on its way with
-    /// one of the old versions belongs to the deleted topic.
+    /// Begins a deleted topic anew, with the versions that the configuration has and no others. An event on
+    /// its way with one of the old versions belongs to the deleted topic.
     pub(crate) fn begin_anew(&self, topic: &TopicName) {
         let (before, configured) = (self.get(topic), self.configured(topic));
         let stays = |known: &&VersionEntry| configured.contains(&known.info.version);

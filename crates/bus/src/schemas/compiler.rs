@@ -20,11 +20,13 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 /// Schemas compiled or compared at a time.
 const WORK_MAX: usize = 2;
 
-/// The topic, the number of the version, and its fingerprint: the number alone does not say which schema, see the cache.
+/// The topic, the number of the version, and its fingerprint: the number alone does not say which schema, see
+/// the cache.
 type CompileKey = (TopicName, u32, String);
 type Answer = Result<Arc<CompiledSchema>, BusError>;
 
-/// The schemas that are being compiled. Callers that need one of them wait for it instead of compiling it too.
+/// The schemas that are being compiled. Callers that need one of them wait for it instead of compiling it
+/// too.
 #[derive(Debug)]
 pub(super) struct Compiler {
     under_way: Mutex<HashMap<CompileKey, watch::Receiver<Option<Answer>>>>,
@@ -148,8 +150,8 @@ pub(super) async fn compile(
     off_thread(schemas, work).await?
 }
 
-/// Runs work on a thread that may block, for a bounded time and a bounded number at once. Work that takes longer is not
-/// waited for, and counts until it ends.
+/// Runs work on a thread that may block, for a bounded time and a bounded number at once. Work that takes
+/// longer is not waited for, and counts until it ends.
 pub(super) async fn off_thread<T: Send + 'static>(
     schemas: &Schemas,
     work: impl FnOnce() -> T + Send + 'static,

@@ -13,7 +13,8 @@ use super::{Schemas, compiler, gate};
 use crate::error::BusError;
 
 impl Schemas {
-    /// Makes the old forms of events whose topic has dual-write, in their order. They go into the same commit.
+    /// Makes the old forms of events whose topic has dual-write, in their order. They go into the same
+    /// commit.
     pub(crate) async fn old_forms(&self, events: &[AppendEvent]) -> Result<Vec<AppendEvent>, BusError> {
         let mut old_forms = Vec::new();
         for event in events {

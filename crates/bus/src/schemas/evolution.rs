@@ -25,8 +25,8 @@ pub struct Upcaster {
 /// Dual-write: every event is published in its old form too, to `<topic>.v<version>`, in the same commit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DualWrite {
-    /// The version that the program takes. Events of the old version are published as they are, and events of any other
-    /// version are refused.
+    /// The version that the program takes. Events of the old version are published as they are, and events of
+    /// any other version are refused.
     pub from: u32,
     /// The old version.
     pub version: u32,
@@ -55,8 +55,8 @@ pub(super) enum LiftPath {
 }
 
 impl Schemas {
-    /// Sets the upcasters of a topic, in place of the ones before. Without an upcaster, a payload is taken for one of the
-    /// next version, if it fits.
+    /// Sets the upcasters of a topic, in place of the ones before. Without an upcaster, a payload is taken
+    /// for one of the next version, if it fits.
     pub(crate) fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
         let mut by_version = BTreeMap::new();
         for upcaster in upcasters {

@@ -9,8 +9,8 @@
 //!     v2-to-v1.jq        publishes every event in its form of version 1 too, to orders.placed.v1
 //! ```
 //!
-//! Files whose name begins with `.`, and `README.md`, are passed over. Any other file is refused: a file with a misspelt
-//! name would be a schema that is not checked.
+//! Files whose name begins with `.`, and `README.md`, are passed over. Any other file is refused: a file with
+//! a misspelt name would be a schema that is not checked.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -144,8 +144,9 @@ impl TopicFiles {
 }
 
 impl Schemas {
-    /// Registers the versions of a folder that are missing, in their order, and sets its programs. Applying it again
-    /// changes nothing. A version that is registered with another text is refused; the files before it stay applied.
+    /// Registers the versions of a folder that are missing, in their order, and sets its programs. Applying
+    /// it again changes nothing. A version that is registered with another text is refused; the files before
+    /// it stay applied.
     pub(crate) async fn apply(self: &Arc<Self>, folder: SchemaFolder) -> Result<FolderReport, FolderError> {
         let mut report = FolderReport::default();
         for (topic, files) in folder.topics {

@@ -24,8 +24,8 @@ pub struct SchemaVersion {
 }
 
 impl Schemas {
-    /// Checks a payload against its topic's schema, and puts the version into the header [`VERSION_HEADER`]. Never waits: a
-    /// schema that must be read from the store first is left to [`Schemas::finish_gate`].
+    /// Checks a payload against its topic's schema, and puts the version into the header [`VERSION_HEADER`].
+    /// Never waits: a schema that must be read from the store first is left to [`Schemas::finish_gate`].
     pub(crate) fn gate(
         &self,
         topic: &TopicName,
@@ -59,7 +59,8 @@ impl Schemas {
         Ok(Some(SchemaVersion { version, unchecked: compiled.is_none(), uses: Arc::clone(&known.uses) }))
     }
 
-    /// Checks a payload that [`Schemas::gate`] could not, and refuses it if its version was deleted meanwhile.
+    /// Checks a payload that [`Schemas::gate`] could not, and refuses it if its version was deleted
+    /// meanwhile.
     pub(crate) async fn finish_gate(
         &self,
         topic: &TopicName,
@@ -68,7 +69,8 @@ impl Schemas {
     ) -> Result<(), BusError> {
         let versions = self.catalog.get(topic);
         let known = versions.as_ref().and_then(|versions| versions.find(version.version));
-        // The topic can be deleted meanwhile, its schemas with it, and other schemas be registered under the same numbers.
+        // The topic can be deleted meanwhile, its schemas with it, and other schemas be registered under the
+        // same numbers.
         let known = known.filter(|known| Arc::ptr_eq(&known.uses, &version.uses));
         let known = known.ok_or_else(|| BusError::TopicDeleted { topic: topic.clone() })?;
         if !version.unchecked {

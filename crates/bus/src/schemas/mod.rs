@@ -9,7 +9,8 @@
 //! | `evolution`, `lift`, `dual` | upcasters and downcasters; lifting; dual-write |
 //! | [`folder`] | schemas and programs from files |
 //!
-//! A tombstone is a deletion and has no payload: it is accepted whatever the schema says, and gets no version.
+//! A tombstone is a deletion and has no payload: it is accepted whatever the schema says, and gets no
+//! version.
 
 mod cache;
 mod catalog;

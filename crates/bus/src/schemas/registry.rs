@@ -25,9 +25,9 @@ const PAGE_MAX: usize = 1_000;
 const ROUNDS_MAX: usize = 8;
 
 impl Schemas {
-    /// Registers a schema as the topic's next version. Every publish that begins after the answer is held to it; a publish
-    /// under way is held to this version or the one before, and its event says to which. A schema that says the same as
-    /// the latest version is not registered again.
+    /// Registers a schema as the topic's next version. Every publish that begins after the answer is held to
+    /// it; a publish under way is held to this version or the one before, and its event says to which. A
+    /// schema that says the same as the latest version is not registered again.
     pub(crate) async fn register(
         self: &Arc<Self>,
         topic: &TopicName,
@@ -37,7 +37,8 @@ impl Schemas {
         check_name(topic)?;
         let compiled = compiler::compile(self, topic, 0, text.clone()).await?;
         for _ in 0..ROUNDS_MAX {
-            // Compared before the lock is taken, which other topics share. If the caller is cancelled, nothing is written.
+            // Compared before the lock is taken, which other topics share. If the caller is cancelled,
+            // nothing is written.
             let basis = ComparisonBasis::now(self, topic);
             let compared = match placement(topic, &basis.versions, &compiled, options)? {
                 Placement::Same(_) => Ok(Vec::new()),
@@ -59,8 +60,8 @@ impl Schemas {
         Err(BusError::Busy { what: "other changes of the topic's schemas" })
     }
 
-    /// Compares a schema with the topic's versions, as registering it would, and writes nothing. Refuses only what is no
-    /// schema.
+    /// Compares a schema with the topic's versions, as registering it would, and writes nothing. Refuses only
+    /// what is no schema.
     pub(crate) async fn check(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
         compiler::compile(self, topic, 0, text.clone()).await?;
@@ -104,8 +105,8 @@ impl Schemas {
             .await
     }
 
-    /// Checks a payload against a version, or the latest. Returns the number of that version, `None` if the topic has no
-    /// schema. The topic's `schema` setting does not matter here. A tombstone always fits.
+    /// Checks a payload against a version, or the latest. Returns the number of that version, `None` if the
+    /// topic has no schema. The topic's `schema` setting does not matter here. A tombstone always fits.
     pub(crate) async fn validate(
         &self,
         topic: &TopicName,
@@ -189,7 +190,8 @@ async fn compare(
     Ok(compared)
 }
 
-/// The facts that a comparison depends on. It holds copies: a hold on the versions would keep them from being deleted.
+/// The facts that a comparison depends on. It holds copies: a hold on the versions would keep them from being
+/// deleted.
 #[derive(PartialEq)]
 struct ComparisonBasis {
     versions: Vec<SchemaInfo>,
@@ -235,7 +237,8 @@ fn placement(
     Ok(Placement::New(given))
 }
 
-/// Registers a schema after its comparison. The topic's lock is held, and the basis of the comparison still holds.
+/// Registers a schema after its comparison. The topic's lock is held, and the basis of the comparison still
+/// holds.
 async fn register(
     schemas: &Schemas,
     topic: &TopicName,
@@ -282,9 +285,9 @@ async fn register(
     Ok(Registered { forced, ..answer(given, compared) })
 }
 
-/// Deletes a version; the topic's lock is held. Once the version is taken out, no event is published with it. That none
-/// was published before is checked by the commit: every event moves the topic's end, and the commit expects the end of
-/// when the version was registered.
+/// Deletes a version; the topic's lock is held. Once the version is taken out, no event is published with it.
+/// That none was published before is checked by the commit: every event moves the topic's end, and the commit
+/// expects the end of when the version was registered.
 async fn delete(schemas: &Schemas, topic: &TopicName, version: u32) -> Result<(), BusError> {
     find(schemas, topic, WhichSchema::Version(version))?;
     let since = schemas.catalog.get(topic).and_then(|versions| versions.find(version).map(|known| known.end));
@@ -292,7 +295,8 @@ async fn delete(schemas: &Schemas, topic: &TopicName, version: u32) -> Result<()
     if schemas.catalog.configured(topic).contains(&version) {
         return Err(used("the configuration has its file"));
     }
-    // Checked before the version is taken out: publishes meanwhile would be held to another version, or to none.
+    // Checked before the version is taken out: publishes meanwhile would be held to another version, or to
+    // none.
     if since.is_some_and(|end| schemas.base.store.durable_end(topic) > end) {
         return Err(used("events were published since it was registered"));
     }

@@ -1,11 +1,11 @@
 //! The threads that programs run on, and the watchdog over them.
 //!
-//! Threads start when there is work and end when there is none for a while. A thread that a program does not give back in
-//! time is lost: the caller is told, another thread takes its place, and at most [`LOST_MAX`] threads are given up. A lost
-//! thread ends when its program returns after all.
+//! Threads start when there is work and end when there is none for a while. A thread that a program does not
+//! give back in time is lost: the caller is told, another thread takes its place, and at most [`LOST_MAX`]
+//! threads are given up. A lost thread ends when its program returns after all.
 //!
-//! Jobs run in the order they came. Each [`Lane`] has a bound of its own, so that jobs of one lane never take the places of
-//! another.
+//! Jobs run in the order they came. Each [`Lane`] has a bound of its own, so that jobs of one lane never take
+//! the places of another.
 
 mod answer;
 mod clock;
@@ -43,15 +43,16 @@ const BULK_MAX: usize = 1;
 const TICK: Duration = Duration::from_millis(50);
 /// Ticks that a call may take to notice that its time is over.
 const GRACE_TICKS: u32 = 20;
-/// How many times its ticks a call may wait for a processor before they count: a busy machine is no fault of the program.
+/// How many times its ticks a call may wait for a processor before they count: a busy machine is no fault of
+/// the program.
 const STARVED_MAX: u32 = 20;
 /// Nanoseconds that a thread works in a tick, at least, if it has a processor.
 const TICK_WORK_NANOS: u64 = TICK.as_nanos() as u64 / 5;
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The threads that programs run on. Cheap to clone. When the last clone is dropped, jobs that were given to it are still
-/// done, and then its threads end.
+/// The threads that programs run on. Cheap to clone. When the last clone is dropped, jobs that were given to
+/// it are still done, and then its threads end.
 #[derive(Debug, Clone, Default)]
 pub struct Pool {
     owner: Arc<PoolOwner>,

@@ -1,4 +1,4 @@
-//! What the threads of a pool and the watchdog share: the jobs that wait, and those that run.
+//! The state that the threads of a pool and the watchdog share: the jobs that wait, and the jobs that run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +57,8 @@ pub(super) struct PoolState {
     pub(super) lost: usize,
     /// Whether the watchdog was started.
     pub(super) watched: bool,
-    /// Whether the watchdog waits for the end of a tick. It is not woken then: a tick lasts as long however many jobs begin.
+    /// Whether the watchdog waits for the end of a tick. It is not woken then: a tick lasts as long however
+    /// many jobs begin.
     pub(super) ticking: bool,
     /// Whether the last handle was dropped.
     pub(super) closed: bool,

@@ -29,7 +29,8 @@ pub(super) struct SchemaDocument<'a> {
     parts: RefCell<HashMap<Rc<str>, Option<Rc<Validator>>>>,
     patterns: RefCell<HashMap<String, Option<Rc<Validator>>>>,
     compiled: Cell<u32>,
-    /// A keyword that keeps parts of the document from being looked at one by one: (pointer of its schema, keyword).
+    /// A keyword that keeps parts of the document from being looked at one by one: (pointer of its schema,
+    /// keyword).
     odd: Option<(String, String)>,
 }
 
@@ -82,8 +83,8 @@ impl<'a> SchemaDocument<'a> {
         &self.whole
     }
 
-    /// The target of a schema's `$ref`, or the reference itself if it has no target here. In draft 7 a `$ref` hides all
-    /// other keywords of the schema.
+    /// The target of a schema's `$ref`, or the reference itself if it has no target here. In draft 7 a `$ref`
+    /// hides all other keywords of the schema.
     pub(super) fn reference(
         &self,
         schema: &'a Map<String, Value>,

@@ -12,8 +12,8 @@
 //! assert_eq!(report.verdict, Verdict::Incompatible);
 //! ```
 //!
-//! There are three verdicts. *Compatible* was proved. *Incompatible* comes with an instance that both validators were
-//! asked about. Anything else is *undecidable*, with the place where the proof stopped.
+//! There are three verdicts. *Compatible* was proved. *Incompatible* comes with an instance that both
+//! validators were asked about. Anything else is *undecidable*, with the place where the proof stopped.
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -31,8 +31,8 @@ impl Verdict {
     }
 }
 
-/// The rule that a finding is about. The words are stable, and are said from the schema that writes an instance to the one
-/// that reads it.
+/// The rule that a finding is about. The words are stable, and are said from the schema that writes an
+/// instance to the one that reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words say it; docs/compatibility.md has a row for each")]
@@ -89,8 +89,8 @@ pub struct CompatFinding {
     pub direction: CompatDirection,
     /// The rule.
     pub rule: CompatRule,
-    /// Where the offending keyword is, as a JSON pointer into the schema that reads: the new one backward, the old
-    /// one forward.
+    /// Where the offending keyword is, as a JSON pointer into the schema that reads: the new one backward,
+    /// the old one forward.
     pub path: String,
     /// Where in an instance, as a JSON pointer with `*` for any item or name.
     pub instance_path: String,
@@ -280,7 +280,7 @@ fn fix_object(
             &format!("The old object is closed and does not know {name}: leave it out of the new schema."),
         ),
         CompatRule::AdditionalClosed => by(
-            "Leave the new object open, or close the old one first; undeclared = \"absent\" on the topic says that nobody sends undeclared properties.",
+            "Leave the new object open, or close the old one first; undeclared = \"absent\" on the topic says that no publisher sends undeclared properties.",
             "Close the new object with additionalProperties false, as the old one is.",
         ),
         CompatRule::AdditionalNarrowed => by(

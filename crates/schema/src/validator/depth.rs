@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Levels of all targets of references together, at most. Compiling a schema recurses through each of them once.
+/// Levels of all targets of references together, at most. Compiling a schema recurses through each of them
+/// once.
 const LEVELS_MAX: usize = 4_096;
-/// Levels of the targets that lead back to themselves, at most. Checking recurses through them once for every level of a
-/// payload, which has up to 120.
+/// Levels of the targets that lead back to themselves, at most. Checking recurses through them once for every
+/// level of a payload, which has up to 120.
 const CYCLE_LEVELS_MAX: usize = 160;
 
 /// Ways through references from the root, at most. Each is followed for every payload.
@@ -59,8 +60,8 @@ struct Target {
 
 type Targets = BTreeMap<String, Target>;
 
-/// How many ways lead on from these references, for one value. A reference that is being followed already is not counted
-/// again: the payload ends the recursion.
+/// How many ways lead on from these references, for one value. A reference that is being followed already is
+/// not counted again: the payload ends the recursion.
 fn ways(from: &BTreeMap<String, u64>, targets: &Targets, known: &mut BTreeMap<String, u64>) -> u64 {
     let mut sum: u64 = 1;
     for (reference, times) in from {
@@ -95,8 +96,8 @@ fn leads_to_itself(name: &str, targets: &Targets) -> bool {
     false
 }
 
-/// All texts in a value that look like references; one that is none does no harm. Definitions are left out: they are read
-/// where a reference leads to them.
+/// All texts in a value that look like references; one that is none does no harm. Definitions are left out:
+/// they are read where a reference leads to them.
 fn references(value: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut next = vec![value];

@@ -1,7 +1,7 @@
 //! Compiles a JSON Schema into a validator, the same way for every user.
 //!
-//! Drafts 2020-12 and 7 are understood, and formats are checked in both. Patterns run on the linear engine, so that no payload can make
-//! a pattern slow. A reference stays inside its document.
+//! Drafts 2020-12 and 7 are understood, and formats are checked in both. Patterns run on the linear engine,
+//! so that no payload can make a pattern slow. A reference stays inside its document.
 
 pub use jsonschema::Validator;
 use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions};
@@ -48,7 +48,8 @@ pub fn draft_of(schema: &Value) -> Result<Draft, BadSchema> {
     }
 }
 
-/// Compiles the part of a document that a JSON pointer names. The document is in the registry under that address.
+/// Compiles the part of a document that a JSON pointer names. The document is in the registry under that
+/// address.
 pub(crate) fn compile_part(
     registry: &Registry<'_>,
     draft: Draft,

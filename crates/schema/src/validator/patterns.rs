@@ -1,4 +1,5 @@
-//! The memory that the patterns of a schema take once they are compiled. A short pattern such as `\p{L}{20}` can take much.
+//! The memory that the patterns of a schema take once they are compiled. A short pattern such as `\p{L}{20}`
+//! can take much.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ const SIZES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 512 << 10, PATTERN_BYT
 /// Bytes that the patterns of one schema may take together.
 const ALL_BYTES_MAX: usize = 64 << 20;
 
-/// Weighs the patterns of a schema: bytes that they take together, rounded up. Refuses too many, with the reason.
+/// Weighs the patterns of a schema: bytes that they take together, rounded up. Refuses too many, with the
+/// reason.
 pub(super) fn weigh(schema: &Value, draft: Draft) -> Result<usize, String> {
     let mut sum = 0;
     for pattern in all(schema) {
@@ -33,8 +35,8 @@ fn size(pattern: &str, draft: Draft) -> usize {
     SIZES.iter().find(fits).copied().unwrap_or(PATTERN_BYTES_MAX)
 }
 
-/// All texts in a value that look like patterns; one that is none does no harm. A pattern that occurs twice is compiled
-/// once.
+/// All texts in a value that look like patterns; one that is none does no harm. A pattern that occurs twice
+/// is compiled once.
 fn all(schema: &Value) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let mut next = vec![schema];

@@ -1,11 +1,12 @@
-//! Whether an instance holds only declared properties, decided without the code under test: the schemas of one choice
-//! through the unions must declare all that the instance holds.
+//! Whether an instance holds only declared properties, decided without the code under test: the schemas of
+//! one choice through the unions must declare all that the instance holds.
 
 use promethean_schema::validator::compile;
 use serde_json::{Value, json};
 
 pub(super) fn only_declared(root: &Value, instance: &Value) -> bool {
-    // Which schemas of a condition apply depends on the instance; such schemas are tested with `Undeclared::Any` only.
+    // Which schemas of a condition apply depends on the instance; such schemas are tested with
+    // `Undeclared::Any` only.
     let text = root.to_string();
     !["\"if\"", "\"dependentSchemas\"", "\"dependencies\""].iter().any(|keyword| text.contains(keyword))
         && holds(root, &[root], instance, 12)

@@ -311,7 +311,8 @@ async fn systems_topics_have_none(kind: Kind) {
 
 async fn there_is_an_end_to_versions(kind: Kind) {
     if kind == Kind::Embedded {
-        // Left out on the embedded store: the code is the same, and each of a thousand commits would be a sync.
+        // Left out on the embedded store: the code is the same, and each of a thousand commits would be a
+        // sync.
         return;
     }
     let world = World::new(kind).await;

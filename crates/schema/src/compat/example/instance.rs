@@ -60,8 +60,8 @@ pub(crate) struct InstanceFrame<'a> {
     pub(crate) shown: String,
 }
 
-/// Makes instances of the whole document that hold a value at a place: with as little as possible around it, and with all
-/// that is named.
+/// Makes instances of the whole document that hold a value at a place: with as little as possible around it,
+/// and with all that is named.
 pub(crate) fn embed<'a>(docs: &SchemaPair<'a>, frames: &[InstanceFrame<'a>], value: Value) -> Vec<Value> {
     let mut wholes = vec![value];
     for frame in frames.iter().rev() {

@@ -224,7 +224,7 @@ impl<'d, 'a> Sampler<'d, 'a> {
         objects.into_iter().map(Value::Object).collect()
     }
 
-    /// An object with what is required, or with all that is named.
+    /// An object with the required properties, or with all named ones.
     pub(super) fn object(&self, shape: &ValueShape<'a>, depth: usize, full: bool) -> Map<String, Value> {
         let mut object = Map::new();
         let names = if full { shape.named(self.docs) } else { shape.required(self.docs) };

@@ -25,7 +25,8 @@ pub(super) struct Failure<'n, 'a> {
 }
 
 impl<'a> Prover<'_, 'a> {
-    /// Records a failed check as a finding, with an instance that shows it if one is found. Always returns false.
+    /// Records a failed check as a finding, with an instance that shows it if one is found. Always returns
+    /// false.
     pub(super) fn fail(&mut self, fail: Failure<'_, 'a>, shape: &ValueShape<'a>) -> bool {
         let subject = self.subject.take();
         if self.quiet > 0 {

@@ -1,8 +1,8 @@
 //! Proves that everything one schema accepts is accepted by another.
 //!
-//! The schema that writes is split into shapes, and each shape is checked against the keywords of the schema that reads,
-//! one by one. A pair of places that is met again further down in an instance while it is being proved is taken to hold:
-//! instances are finite, so the proof is an induction over their size.
+//! The schema that writes is split into shapes, and each shape is checked against the keywords of the schema
+//! that reads, one by one. A pair of places that is met again further down in an instance while it is being
+//! proved is taken to hold: instances are finite, so the proof is an induction over their size.
 //!
 //! | module | holds |
 //! | --- | --- |

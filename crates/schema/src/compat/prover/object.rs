@@ -162,7 +162,8 @@ impl<'a> Prover<'_, 'a> {
         let named: Vec<String> = shape.named(self.docs).into_iter().map(str::to_owned).collect();
         for name in named {
             let listed = reads.entry("properties", &name).is_some();
-            // A pattern that cannot be compiled is taken for one that does not match, so the property is checked here too.
+            // A pattern that cannot be compiled is taken for one that does not match, so the property is
+            // checked here too.
             let mut patterns = reads.names("patternProperties");
             if listed
                 || patterns.any(|pattern| self.docs.of(reads.side).matches(pattern, &name) == Some(true))

@@ -207,7 +207,8 @@ impl<'d, 'a> Prover<'d, 'a> {
         self.fail(Failure { rule, node: reads, at, writes, tries: refused }, shape)
     }
 
-    /// Proves that every value of a shape fits the keywords of `reads`. The shape is neither empty nor a list of values.
+    /// Proves that every value of a shape fits the keywords of `reads`. The shape is neither empty nor a list
+    /// of values.
     pub(super) fn node(&mut self, shape: &ValueShape<'a>, reads: &SchemaNode<'a>, hops: usize) -> bool {
         let Some(schema) = reads.object() else {
             return reads.schema == &Value::Bool(true)

@@ -216,7 +216,8 @@ impl<'a> Prover<'_, 'a> {
         })
     }
 
-    /// Reports why a shape fits no member: inside the one member that overlaps with it, or at the union if several do.
+    /// Reports why a shape fits no member: inside the one member that overlaps with it, or at the union if
+    /// several do.
     fn union_failed(&mut self, shape: &ValueShape<'a>, union: &Union<'_, 'a>) -> bool {
         if self.quiet > 0 {
             return false;

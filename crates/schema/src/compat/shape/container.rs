@@ -39,7 +39,8 @@ pub(crate) fn additional<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>) -> Op
     })
 }
 
-/// One entry of `dependentRequired`: the keyword, the property, and the properties that must be there beside it.
+/// One entry of `dependentRequired`: the keyword, the property, and the properties that must be there beside
+/// it.
 type DependentNames<'a> = (&'static str, &'a str, Vec<&'a str>);
 
 /// The keywords of dependencies. The validator reads the keyword of draft 7 in the newer draft too.
@@ -136,7 +137,8 @@ impl<'a> ValueShape<'a> {
         self.at_most("maxProperties").is_some_and(|most| self.required(docs).len() as u64 >= most)
     }
 
-    /// The schemas that apply to properties which are not named. With a pattern, only to properties that match it.
+    /// The schemas that apply to properties which are not named. With a pattern, only to properties that
+    /// match it.
     pub(crate) fn others(&self, docs: &SchemaPair<'a>, pattern: Option<&str>) -> Vec<OtherProperties<'a>> {
         if self.is_full(docs) {
             return Vec::new();
@@ -187,8 +189,8 @@ impl<'a> ValueShape<'a> {
         others
     }
 
-    /// Whether undeclared properties are taken to be absent. They are not if the object declares no property at all, or has
-    /// a keyword about additional properties.
+    /// Whether undeclared properties are taken to be absent. They are not if the object declares no property
+    /// at all, or has a keyword about additional properties.
     fn is_closed_by_reading(&self, docs: &SchemaPair<'a>) -> bool {
         let own = || self.parts.iter().filter(|part| part.side == DocumentSide::Writes);
         docs.undeclared == Undeclared::Absent
@@ -272,7 +274,7 @@ fn property_of<'a>(docs: &SchemaPair<'a>, part: &SchemaNode<'a>, name: &str) -> 
         match docs.of(part.side).matches(pattern, name) {
             Some(true) => nodes.extend(part.entry("patternProperties", pattern)),
             Some(false) => {}
-            // A pattern that cannot be compiled: what is known so far.
+            // The pattern cannot be compiled, so the schemas found so far must do.
             None => return nodes,
         }
     }

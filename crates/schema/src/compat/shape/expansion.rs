@@ -1,4 +1,5 @@
-//! The shapes of schemas: references and `allOf` are expanded, and each member of a union makes a shape of its own.
+//! The shapes of schemas: references and `allOf` are expanded, and each member of a union makes a shape of
+//! its own.
 
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Shapes: schemas without unions. A shape is one way in which a value can satisfy a schema.
 //!
-//! A shape accepts at least the values that its schemas accept in that way. Keywords that it cannot express are left out,
-//! so a fact about all values of a shape is also a fact about all values of its schemas.
+//! A shape accepts at least the values that its schemas accept in that way. Keywords that it cannot express
+//! are left out, so a fact about all values of a shape is also a fact about all values of its schemas.
 
 mod container;
 mod expansion;
