@@ -1,14 +1,13 @@
-//! The project's own checks, run as `cargo xtask COMMAND`. They need nothing but cargo, and bash for the documents.
+//! The project's own checks, run as `cargo xtask COMMAND`. They need only cargo, and bash for the documents.
 
 #![expect(clippy::print_stdout, reason = "a command-line tool reports on stdout")]
 
+mod cycles;
+mod dependencies;
 mod docs;
-mod duplicates;
 mod edges;
-mod licences;
 mod metadata;
 mod planted;
-mod policy;
 mod repo;
 mod report;
 mod spdx;
@@ -22,26 +21,29 @@ use crate::metadata::{Graph, Scope};
 use crate::repo::Repo;
 use crate::report::Report;
 
-const USAGE: &str = "usage: cargo xtask COMMAND
+/// A check that `cargo xtask check` runs: its name, its help, and its work.
+type Check = (&'static str, &'static str, fn(&Repo) -> Result<Report>);
 
-  check          all of the following up to docs-tags
-  edges          which workspace crate may depend on which, and where a library may be linked
-  licences       every package of the lock file is under an allowed licence
-  duplicates     no crate is linked in two versions, unless xtask/policy.json says why
-  tidy           sizes, leftovers, whitespace, manifests, the code map
-  docs-tags      every command in the documents is run by something
-  docs-commands  build the binary and run the commands of the documents
-  planted        show that the suite catches each planted bug
-";
+const CHECKS: &[Check] = &[
+    ("edges", "which workspace crate may depend on which, and where a library may be linked", |repo| {
+        edges::check(repo, &Graph::load(repo, Scope::Linux)?)
+    }),
+    ("licences", "every package of the lock file is under an allowed licence", |repo| {
+        dependencies::check_licences(repo, &Graph::load(repo, Scope::AllPlatforms)?)
+    }),
+    ("duplicates", "no crate is linked in two versions, unless xtask/policy.json says why", |repo| {
+        dependencies::check_duplicates(repo, &Graph::load(repo, Scope::Linux)?)
+    }),
+    ("tidy", "sizes, leftovers, whitespace, manifests, the code map", tidy::check),
+    ("docs-tags", "every command in the documents is run by a test or by CI", docs::check_tags),
+];
 
-type Check = fn(&Repo) -> Result<Report>;
+/// Any other command: its name, its help, and its work.
+type Command = (&'static str, &'static str, fn(&Repo) -> Result<()>);
 
-const CHECKS: [(&str, Check); 5] = [
-    ("edges", |repo| edges::check(repo, &Graph::load(repo, Scope::Linux)?)),
-    ("licences", |repo| licences::check(repo, &Graph::load(repo, Scope::AllPlatforms)?)),
-    ("duplicates", |repo| duplicates::check(repo, &Graph::load(repo, Scope::Linux)?)),
-    ("tidy", tidy::check),
-    ("docs-tags", docs::check_tags),
+const COMMANDS: &[Command] = &[
+    ("docs-commands", "build the binary and run the commands of the documents", docs::run_commands),
+    ("planted", "show that the suite catches each planted bug", planted::run),
 ];
 
 fn main() -> ExitCode {
@@ -57,24 +59,38 @@ fn main() -> ExitCode {
 
 fn run(args: &[String]) -> Result<()> {
     let repo = Repo::find()?;
-    match args {
-        [command] if command == "check" => run_checks(&repo, |_| true),
-        [command] if command == "docs-commands" => docs::run_commands(&repo),
-        [command] if command == "planted" => planted::run(&repo),
-        [command] if CHECKS.iter().any(|(name, _)| name == command) => {
-            run_checks(&repo, |name| name == command)
-        }
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
         [] => {
-            print!("{USAGE}");
+            print!("{}", usage());
             Ok(())
         }
-        _ => bail!("unknown arguments: {}\n\n{USAGE}", args.join(" ")),
+        ["check"] => run_checks(&repo, |_| true),
+        ["cycles", name] => cycles::print(&repo, name),
+        [command] if CHECKS.iter().any(|(name, ..)| name == command) => {
+            run_checks(&repo, |name| name == *command)
+        }
+        [command] => match COMMANDS.iter().find(|(name, ..)| name == command) {
+            Some((.., work)) => work(&repo),
+            None => bail!("unknown command: {command}\n\n{}", usage()),
+        },
+        _ => bail!("unknown arguments: {}\n\n{}", args.join(" "), usage()),
     }
+}
+
+fn usage() -> String {
+    let mut text = "usage: cargo xtask COMMAND\n\n".to_owned();
+    let mut row = |name: &str, help: &str| text.push_str(&format!("  {name:<14} {help}\n"));
+    row("check", "all of the following, up to docs-tags");
+    CHECKS.iter().for_each(|(name, help, _)| row(name, help));
+    COMMANDS.iter().for_each(|(name, help, _)| row(name, help));
+    row("cycles CRATE", "print the dependency cycles between the top modules of a crate");
+    text
 }
 
 fn run_checks(repo: &Repo, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let mut failures = 0;
-    for (name, check) in CHECKS.iter().filter(|(name, _)| wanted(name)) {
+    for (name, _, check) in CHECKS.iter().filter(|(name, ..)| wanted(name)) {
         let report = check(repo)?;
         for warning in report.warnings() {
             println!("{name}: warning: {warning}");
@@ -114,13 +130,13 @@ mod tests {
     #[test]
     fn repository_links_allowed_licences_only() {
         let (repo, graph) = linux();
-        assert_clean(licences::check(&repo, &graph).unwrap());
+        assert_clean(dependencies::check_licences(&repo, &graph).unwrap());
     }
 
     #[test]
     fn repository_links_each_crate_once() {
         let (repo, graph) = linux();
-        assert_clean(duplicates::check(&repo, &graph).unwrap());
+        assert_clean(dependencies::check_duplicates(&repo, &graph).unwrap());
     }
 
     #[test]

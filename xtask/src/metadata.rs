@@ -1,4 +1,4 @@
-//! The dependency graph as `cargo metadata` tells it.
+//! The dependency graph, from `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::repo::Repo;
 /// The platforms a release is built for.
 const LINUX: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
-/// Which part of the lock file to look at.
+/// The part of the lock file to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// What Linux builds use, tests included.
+    /// The packages of Linux builds, tests included.
     Linux,
-    /// Everything in the lock file; cargo fetches what is not on the machine yet.
+    /// All packages of the lock file; cargo downloads missing ones.
     AllPlatforms,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Package {
     pub(crate) declared: Vec<Declared>,
 }
 
-/// Packages by cargo's package id, and who links whom.
+/// The packages by cargo's package id, and the links between them.
 pub(crate) struct Graph {
     pub(crate) packages: BTreeMap<String, Package>,
     pub(crate) members: BTreeSet<String>,

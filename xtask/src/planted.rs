@@ -1,4 +1,5 @@
-//! The self-check of the test suite: with a known bug planted, the suite must fail, and a test says that it does.
+//! The self-check of the test suite: each planted bug must make the suite fail, and a test checks that it
+//! does.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -35,7 +36,7 @@ pub(crate) fn run(repo: &Repo) -> Result<()> {
     Ok(())
 }
 
-/// The run without a bug shows that the suite does not cry wolf; it catches none.
+/// The run without a bug shows that the suite fails only because of a bug; it counts for none.
 const CONTROL: &str = "planted_nothing";
 
 fn is_caught(line: &str) -> bool {
@@ -49,10 +50,10 @@ mod tests {
 
     #[test]
     fn only_passing_planted_tests_count() {
-        assert!(is_caught("test suite::planted::planted_skip_sync ... ok"));
+        assert!(is_caught("test suite::planted_bugs_are_caught::planted_skip_sync ... ok"));
         assert!(!is_caught("test planted_skip_sync ... FAILED"));
         assert!(!is_caught("test recovers ... ok"));
-        assert!(!is_caught("test suite::planted::planted_nothing_finds_nothing ... ok"));
+        assert!(!is_caught("test suite::planted_bugs_are_caught::planted_nothing_finds_nothing ... ok"));
         assert!(!is_caught("test result: ok. 0 passed; planted"));
     }
 }

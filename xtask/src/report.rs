@@ -1,6 +1,6 @@
-//! What a check found.
+//! The findings of a check.
 
-/// Failures stop the build, warnings are only shown.
+/// The findings of a check: failures stop the build, warnings are only printed.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     failures: Vec<String>,

@@ -4,9 +4,9 @@
 //! use std::sync::Arc;
 //!
 //! use promethean_bus::publish::Publish;
-//! use promethean_bus::rows::{AskedOptions, Start};
-//! use promethean_bus::subscribe::Subscribe;
-//! use promethean_bus::{Bus, BusOptions, Given};
+//! use promethean_bus::rows::{AskedOptions, StartPosition};
+//! use promethean_bus::subscription::Subscribe;
+//! use promethean_bus::{Bus, BusOptions, SubscriptionItem};
 //! use promethean_model::SystemClock;
 //! use promethean_store::memory::{MemoryStore, Options};
 //!
@@ -19,10 +19,10 @@
 //! let published = bus.publish(Publish::new("orders.placed".parse()?, r#"{"order":7}"#).key("7")).await?;
 //! assert_eq!(published.offset.get(), 0);
 //!
-//! let options = AskedOptions { from: Some(Start::Earliest), ..AskedOptions::default() };
+//! let options = AskedOptions { from: Some(StartPosition::Earliest), ..AskedOptions::default() };
 //! let request = Subscribe { options, ..Subscribe::new("orders.*".parse()?, "billing".parse()?) };
 //! let mut subscription = bus.subscribe(request).await?;
-//! if let Given::Leases(leases) = subscription.next(10).await? {
+//! if let SubscriptionItem::Leases(leases) = subscription.next(10).await? {
 //!     for lease in &leases {
 //!         assert_eq!(lease.event.payload(), br#"{"order":7}"#);
 //!     }
@@ -37,58 +37,59 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`bus`], `core`, [`options`] | the handle that users hold, and what its parts share |
-//! | [`admin`] | looking at groups and topics, changing them, replay |
-//! | [`publish`], [`publisher`], `publishing` | from what a publisher asks for to what is committed |
-//! | [`subscribe`], [`subscription`] | becoming a member of a group, and being one |
+//! | [`bus`], [`options`] | the handle that users hold, and how it is opened |
+//! | `base` | what every part needs: store, clock, metrics, tasks |
+//! | `topics` | settings, gates and births of topics |
+//! | [`schemas`] | versions of schemas, the check of payloads, lifting |
+//! | [`publish`] | from a publisher's request to events in the log |
+//! | [`dead_letters`] | events that a group gave up, and their way back |
+//! | [`groups`] | consumer groups: owners, members, progress |
+//! | [`subscription`] | becoming a member of a group, and being one |
 //! | [`consumer`], [`exactly_once`] | running a handler for every event, and for each event once |
-//! | `group`, `coordinators`, `members` | the owners that deliver, who owns which partition, who is in which group |
-//! | `letter_book` | how many dead letters are open, and who may change them now |
-//! | `topics`, `settings` | topics and what is set for them |
-//! | `changing` | one change of a name at a time, done to the end |
-//! | [`follower`] | groups that the server itself works for |
-//! | [`rows`], [`dead_letter`] | what groups keep, and what they give up |
-//! | [`limits`] | token buckets |
-//! | [`schema`] | JSON Schemas: compiling one, comparing two |
-//! | [`metrics`] | what is counted, and its page |
+//! | [`read`] | reading events without a group |
+//! | `topic_deletion` | deleting a topic with its groups and schemas |
+//! | [`rows`] | bytes of what is kept in small tables |
+//! | [`limits`], [`metrics`] | token buckets; counters and their page |
+//! | `sweep`, `tasks`, `locks` | removing what has expired; the tasks of a bus; locks by name |
+//! | [`user_event`](mod@user_event) | a stored event as users see it |
 //! | [`error`] | every refusal |
+//!
+//! Each module uses only modules that stand before it in this order, from the bottom: `error`, `rows`, `limits`, `metrics`,
+//! `base`, `topics`, `schemas`, `publish` and `dead_letters`, `groups`, `bus`, then `subscription`, `read` and
+//! `topic_deletion`, then `consumer` and `exactly_once`. `cargo xtask edges` refuses a cycle.
 
-pub mod admin;
+mod base;
 pub mod bus;
-mod changing;
 pub mod consumer;
-mod coordinators;
-mod core;
-pub mod dead_letter;
+pub mod dead_letters;
 pub mod error;
 pub mod exactly_once;
-pub mod follower;
-mod group;
-pub mod jq;
-mod letter_book;
+pub mod groups;
 pub mod limits;
-mod members;
+mod locks;
 pub mod metrics;
 pub mod options;
 pub mod publish;
-pub mod publisher;
-mod publishing;
+pub mod read;
 pub mod rows;
-pub mod schema;
-mod settings;
-pub mod subscribe;
+pub mod schemas;
 pub mod subscription;
+mod sweep;
+mod tasks;
+mod topic_deletion;
 mod topics;
+pub mod user_event;
 
 pub use bus::Bus;
 pub use consumer::{Consumer, ConsumerOptions, Nack};
 pub use error::BusError;
 pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
-pub use group::{Backlog, Seen};
+pub use groups::{Backlog, OwnerView, Settled};
 pub use options::BusOptions;
 pub use promethean_store::port::{Damage, EventBody, EventRef, Health, Render, StoredEvent, TopicInfo};
-pub use publisher::Publisher;
-pub use subscription::{Given, Held, Lease, Over, Settled, Subscription};
+pub use publish::Publisher;
+pub use subscription::{Held, Lease, Over, Subscription, SubscriptionItem};
+pub use user_event::user_event;
 
 /// The guide is compiled and run like the examples here.
 #[cfg(doctest)]

@@ -1,28 +1,16 @@
-//! The `promethean` binary. `args` says what can be asked for; each command has a module of its own.
+//! The `promethean` binary; each subcommand has a module in `commands`.
 
-mod args;
-mod at;
-mod bench;
-mod collections;
+mod commands;
 mod config;
-mod data_dir;
-mod dev;
-mod generate;
-mod lint;
 mod output;
 mod remote;
-mod replay;
-mod schema;
 mod schema_files;
-mod serve;
-mod token;
-mod verify;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command};
+use crate::commands::Command;
 
 #[global_allocator]
 static ALLOCATOR: promethean_allocator::Allocator = promethean_allocator::Allocator;
@@ -30,22 +18,17 @@ static ALLOCATOR: promethean_allocator::Allocator = promethean_allocator::Alloca
 /// Exit code of a command that could not do its work.
 const EXIT_FAILED: u8 = 2;
 
+/// A durable event bus: topics of events on one machine, with lookup by offset, time, id and key.
+#[derive(Debug, Parser)]
+#[command(name = "promethean", version, about, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
 fn main() -> ExitCode {
     promethean_allocator::give_back_soon();
-    let done = match Cli::parse().command {
-        Command::At(args) => at::run(&args),
-        Command::Bench(command) => bench::run(&command).map(|()| ExitCode::SUCCESS),
-        Command::Collections(command) => collections::run(&command),
-        Command::Dev(args) => dev::run(&args),
-        Command::Generate(args) => generate::run(&args),
-        Command::Lint(args) => lint::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Schema(command) => schema::run(&command),
-        Command::Serve(args) => serve::run(&args),
-        Command::Token(command) => token::run(&command),
-        Command::Verify(args) => verify::run(&args),
-    };
-    done.unwrap_or_else(|error| {
+    Cli::parse().command.run().unwrap_or_else(|error| {
         eprintln!("promethean: {error:#}");
         ExitCode::from(EXIT_FAILED)
     })

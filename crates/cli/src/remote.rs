@@ -1,4 +1,4 @@
-//! Asks a running server.
+//! HTTP requests to a running server.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,24 +14,25 @@ use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use promethean_gateway::auth::Secret;
 use promethean_gateway::trust;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Time to reach a server. What it does may take as long as it takes.
+/// Time to reach a server; its answer may take longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest answer that is read.
+/// Largest answer that is accepted.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Which server, and who asks.
+/// The flags that name a server and the token to send.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
-    /// Ask this server
+    /// The address of the server
     #[arg(long, value_name = "URL", env = "PROMETHEAN_SERVER", default_value = "http://127.0.0.1:8090")]
     pub(crate) server: String,
-    /// What the server is to know us by; better in the environment, where others do not see it
+    /// The token to send to the server; safer in the environment, where other users cannot see it
     #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<Secret>,
     /// Trust the certificate authorities in this file instead of the machine's
@@ -39,7 +40,7 @@ pub(crate) struct ServerArgs {
     pub(crate) ca_file: Option<PathBuf>,
 }
 
-/// A server that can be asked.
+/// A server, and how to connect to it.
 pub(crate) struct Remote {
     uri: Uri,
     host: String,
@@ -47,24 +48,24 @@ pub(crate) struct Remote {
     tls: Option<TlsConnector>,
 }
 
-/// What a server said.
+/// The answer of a server.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
 }
 
-impl Said {
+impl Answer {
     pub(crate) fn is_ok(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// The stable word of a refusal.
+    /// The stable code of a refusal.
     pub(crate) fn code(&self) -> &str {
         self.body.get("error").and_then(Value::as_str).unwrap_or("unknown")
     }
 
-    /// The answer, or the refusal as an error.
+    /// The body, or the refusal as an error.
     pub(crate) fn ok(self) -> Result<Value> {
         match self.is_ok() {
             true => Ok(self.body),
@@ -72,7 +73,16 @@ impl Said {
         }
     }
 
-    pub(crate) fn refusal(&self) -> anyhow::Error {
+    /// The body; `None` after printing the refusal if the server does not have what was asked for.
+    pub(crate) fn found(self) -> Result<Option<Value>> {
+        if self.status == 404 && self.code() == "not_found" {
+            eprintln!("promethean: {:#}", self.refusal());
+            return Ok(None);
+        }
+        self.ok().map(Some)
+    }
+
+    fn refusal(&self) -> anyhow::Error {
         let message = self.body.get("message").and_then(Value::as_str).unwrap_or("no reason was given");
         anyhow!("the server refused ({}): {message}", self.code())
     }
@@ -80,7 +90,12 @@ impl Said {
 
 impl Remote {
     pub(crate) fn new(args: &ServerArgs) -> Result<Self> {
-        let bad = || format!("`{}` is no server; write http://HOST:PORT or https://HOST", args.server);
+        let bad = || {
+            format!(
+                "`{}` is not the address of a server; write http://HOST:PORT or https://HOST",
+                args.server
+            )
+        };
         let uri: Uri = args.server.parse().with_context(bad)?;
         let authority = uri.authority().with_context(bad)?;
         ensure!(!authority.as_str().contains('@'), "the URL has a user in it; give --token instead");
@@ -98,8 +113,8 @@ impl Remote {
         Ok(Self { uri, host, token: args.token.clone(), tls })
     }
 
-    /// Asks and waits for the whole answer. `path` begins with `/`; what is in it is escaped already.
-    pub(crate) async fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Said> {
+    /// Sends a request and waits for the whole answer. `path` begins with `/` and is escaped already.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Answer> {
         let port = self.uri.port_u16().unwrap_or(if self.tls.is_some() { 443 } else { 80 });
         let connecting = TcpStream::connect((self.host.as_str(), port));
         let stream = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
@@ -113,10 +128,28 @@ impl Remote {
         match &self.tls {
             None => exchange(stream, request).await,
             Some(connector) => {
-                let name = ServerName::try_from(self.host.clone()).context("the host's name")?;
+                let name = ServerName::try_from(self.host.clone()).context("read the name of the host")?;
                 let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await;
                 let stream = connecting.context("no TLS within 5 s")?;
                 exchange(stream.with_context(|| format!("TLS with {} failed", self.uri))?, request).await
+            }
+        }
+    }
+
+    /// All entries of the list `field` that comes in pages.
+    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, field: &str) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        let mut after = String::new();
+        loop {
+            let mut page = self.get(&format!("{path}{after}")).await?;
+            let list = page.get_mut(field).map(Value::take).unwrap_or_default();
+            all.extend(
+                serde_json::from_value::<Vec<T>>(list)
+                    .context("the answer of the server has another form")?,
+            );
+            match page.get("next").and_then(Value::as_str) {
+                Some(next) => after = format!("?after={next}"),
+                None => return Ok(all),
             }
         }
     }
@@ -138,20 +171,20 @@ impl Remote {
         if let Some(token) = &self.token {
             request = request.header(
                 AUTHORIZATION,
-                format!("Bearer {}", token.reveal_text().context("the token is no text")?),
+                format!("Bearer {}", token.reveal_text().context("the token is not text")?),
             );
         }
-        request.body(Full::new(body)).context("what was given cannot be sent")
+        request.body(Full::new(body)).context("the request is not valid HTTP")
     }
 }
 
-/// Runs a command that asks a server.
-pub(crate) fn block_on<T>(asking: impl Future<Output = Result<T>>) -> Result<T> {
+/// Runs the work of a command that talks to a server.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("start a runtime")?.block_on(asking)
+    runtime.context("start a runtime")?.block_on(work)
 }
 
-/// Text as a word of a path or query.
+/// Escapes text for a segment of a path or a value of a query.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -168,7 +201,7 @@ pub(crate) fn escape(text: &str) -> String {
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-) -> Result<Said> {
+) -> Result<Answer> {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.context("talk to the server")?;
     let answer = async {
@@ -181,9 +214,9 @@ async fn exchange(
             Err(_) if !(200..300).contains(&status) => Value::Null,
             Err(_) => bail!("the answer is not JSON; check that --server names a Promethean server"),
         };
-        Ok(Said { status, body })
+        Ok(Answer { status, body })
     };
-    // The connection must be driven for the answer to come. When it ends first, the answer knows.
+    // The answer comes only while the connection is driven. If the connection ends first, `answer` fails.
     let drive = async {
         let _ = connection.await;
         std::future::pending::<()>().await;

@@ -1,23 +1,24 @@
-//! A folder of schemas, read with all that is wrong in it. The server reads the same layout with
-//! `promethean_bus::schema::folder` and stops at the first mistake.
+//! A folder of schemas, read with every mistake in it. The server reads the same layout with
+//! `promethean_bus::schemas::folder` and stops at the first mistake.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use promethean_bus::jq::Program;
-use promethean_bus::schema::{SCHEMA_BYTES_MAX, SchemaText, folder};
+use promethean_bus::schemas::folder;
+use promethean_jq::Program;
+use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 
-/// A folder.
+/// The content of a folder of schemas.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaFiles {
-    /// By the names of their folders, which need not be names of topics.
+    /// The folders of topics by name, which may not be a valid topic name.
     pub(crate) topics: BTreeMap<String, TopicFiles>,
-    /// What is there and means nothing.
+    /// Files whose names mean nothing.
     pub(crate) strays: Vec<PathBuf>,
 }
 
-/// What a topic's folder has.
+/// The content of the folder of one topic.
 #[derive(Debug, Default)]
 pub(crate) struct TopicFiles {
     pub(crate) path: PathBuf,
@@ -25,14 +26,14 @@ pub(crate) struct TopicFiles {
     pub(crate) programs: Vec<ProgramFile>,
 }
 
-/// A version's file, and its text or why it is none.
+/// The file of a version, with its schema or the reason why it has none.
 #[derive(Debug)]
 pub(crate) struct SchemaFile {
     pub(crate) path: PathBuf,
     pub(crate) text: Result<SchemaText, String>,
 }
 
-/// A program from one version to another, and why it cannot run if it cannot.
+/// The file of a program from one version to another, with its fault if it does not compile.
 #[derive(Debug)]
 pub(crate) struct ProgramFile {
     pub(crate) path: PathBuf,
@@ -61,12 +62,12 @@ impl TopicFiles {
         let mut files = Self { path: path.to_owned(), ..Self::default() };
         for path in entries(path)? {
             match folder::parse(&name_of(&path)) {
-                Some(folder::Name::Schema(version)) => {
+                Some(folder::SchemaFile::Schema(version)) => {
                     let text = text(&path)
                         .and_then(|text| SchemaText::parse(text).map_err(|error| error.to_string()));
                     files.versions.insert(version, SchemaFile { path, text });
                 }
-                Some(folder::Name::Program(from, to)) => {
+                Some(folder::SchemaFile::Program(from, to)) => {
                     let compiled =
                         text(&path).and_then(|text| Program::compile(&text).map_err(|e| e.to_string()));
                     files.programs.push(ProgramFile { path, from, to, fault: compiled.err() });
@@ -78,7 +79,7 @@ impl TopicFiles {
     }
 }
 
-/// What is in a folder and not passed over, by name.
+/// The entries of a folder that are not skipped, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = || format!("cannot read the folder `{}`", folder.display());
     let mut paths = Vec::new();
@@ -96,7 +97,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Nothing is read that would be refused for its length.
+/// Reads a file; one that is longer than a schema may be is not read.
 fn text(path: &Path) -> Result<String, String> {
     let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if bytes > SCHEMA_BYTES_MAX as u64 {

@@ -1,41 +1,41 @@
-//! What one member shares between all the machines that deliver to it.
+//! The credit and the rate that one member shares between all the machines that deliver to it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::turns::Turns;
-use super::types::Now;
+use crate::credit_queue::CreditQueue;
+use crate::input::Now;
 
 /// How many more leases a member may hold. Clones share one count.
 #[derive(Debug, Clone)]
 pub struct Credit {
-    shared: Arc<Shared>,
+    shared: Arc<CreditCount>,
     max: usize,
-    /// Which of several users of the count this is; 0 where there is one.
+    /// The number of this user of the count; 0 where there is only one user.
     user: u64,
 }
 
 #[derive(Debug)]
-struct Shared {
-    /// Lowered by the machine that makes a lease, raised by the same machine when the lease ends. With the era, see
-    /// [`Free`].
+struct CreditCount {
+    /// A packed [`FreeCredit`]. The machine that makes a lease lowers it, and raises it when the lease ends.
     free: AtomicU64,
-    /// Whether it is given bit by bit, and not given back when a lease ends.
+    /// Whether the member grants credit itself, as it pulls. Such credit is not given back when a lease ends.
     pulled: bool,
-    turns: Turns,
-    /// While it is full, nothing more is to be taken.
+    queue: CreditQueue,
+    /// While it is full, no credit can be taken.
     fill: Option<Arc<Fill>>,
 }
 
-/// How much is free, and since when: what was taken in an era is not given back in another. Packed, the era above.
+/// How much credit is free, and in which era. Credit that was taken in one era is not given back in another.
+/// Packed into 64 bits, with the era in the upper half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Free {
+struct FreeCredit {
     era: u32,
     count: u32,
 }
 
-impl Free {
+impl FreeCredit {
     fn of(count: usize) -> Self {
         Self { era: 0, count: u32::try_from(count).unwrap_or(u32::MAX) }
     }
@@ -53,17 +53,17 @@ impl Free {
     }
 }
 
-/// How much waits where deliveries are put. Members may share such a place.
+/// How many bytes of deliveries wait in a buffer. Several members may share one buffer.
 #[derive(Debug)]
 pub struct Fill {
     bytes: AtomicUsize,
     max: usize,
-    /// Whether somebody found it full since it was last said that there is room.
+    /// Whether a user found it full since [`Fill::remove`] last said that there is room.
     refused: AtomicBool,
 }
 
 impl Fill {
-    /// Full from so many bytes on.
+    /// A buffer that is full from `bytes_max` bytes on.
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes: AtomicUsize::new(0), max: bytes_max, refused: AtomicBool::new(false) }
     }
@@ -74,17 +74,20 @@ impl Fill {
             return false;
         }
         self.refused.store(true, Ordering::SeqCst);
-        // Again: whoever makes room after this sees the mark.
+        // Look again: a `remove` that runs after the mark was set sees it, one that ran before made the room
+        // seen here.
         full()
     }
 
-    /// So much was put there.
+    /// Adds bytes that were put into the buffer.
+    #[inline]
     pub fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// So much was taken from there; whether those who found it full are to look again. Not before half of it is free,
-    /// so that they look seldom.
+    /// Removes bytes that were taken from the buffer; returns whether the users that found it full should
+    /// look again. That is so once half of it is free, so that they look seldom.
+    #[inline]
     pub fn remove(&self, bytes: usize) -> bool {
         let left = self.bytes.fetch_sub(bytes, Ordering::SeqCst).saturating_sub(bytes);
         left <= self.max / 2 && self.refused.swap(false, Ordering::SeqCst)
@@ -97,105 +100,117 @@ impl Credit {
         Self::of(max_in_flight, max_in_flight, false, None)
     }
 
-    /// Credit for as many leases as are granted, each grant for so many.
+    /// Credit that must be granted before it can be taken; `max_in_flight` is the most per grant.
     pub fn pulled(max_in_flight: usize) -> Self {
         Self::of(0, max_in_flight, true, None)
     }
 
-    /// The same, of which nothing is left while a place is full. Not for credit that is in use.
+    /// Credit with the same count, none of it free while the buffer is full. Call it before the credit is
+    /// used: clones made before do not share with it.
     #[must_use]
     pub fn unless_full(self, fill: Arc<Fill>) -> Self {
         Self::of(self.shared.free().count as usize, self.max, self.shared.pulled, Some(fill))
     }
 
     fn of(free: usize, max: usize, pulled: bool, fill: Option<Arc<Fill>>) -> Self {
-        let shared =
-            Shared { free: AtomicU64::new(Free::of(free).pack()), pulled, turns: Turns::default(), fill };
+        let shared = CreditCount {
+            free: AtomicU64::new(FreeCredit::of(free).pack()),
+            pulled,
+            queue: CreditQueue::default(),
+            fill,
+        };
         Self { shared: Arc::new(shared), max, user: 0 }
     }
 
-    /// Whether it has to be granted.
+    /// Whether the credit must be granted.
     pub fn is_pulled(&self) -> bool {
         self.shared.pulled
     }
 
-    /// Grants so many leases more.
+    /// Grants `count` more leases.
     pub fn grant(&self, count: usize) {
         self.shared.change(|free| Some(free.plus(count)));
     }
 
-    /// Takes back what was granted and not used, also what a machine has in its hands at this moment and will not use.
+    /// Takes back the granted credit that is not used, including credit that a machine has just taken and
+    /// will not use.
     pub fn ungrant(&self) {
-        self.shared.change(|free| Some(Free { era: free.era.wrapping_add(1), count: 0 }));
+        self.shared.change(|free| Some(FreeCredit { era: free.era.wrapping_add(1), count: 0 }));
     }
 
-    /// The same credit for one of several users, with a number above 0 that is its own. They take turns.
+    /// The same credit for one of several users that take turns. `user` is above 0 and unique among them.
     #[must_use]
     pub fn of_user(&self, user: u64) -> Self {
         Self { user, ..self.clone() }
     }
 
-    /// What is left, for this user: nothing while it is another's turn.
+    /// How much credit this user can take: none while it is another user's turn.
+    #[inline]
     pub fn free(&self) -> usize {
-        if self.shared.turns.may_take(self.user) { self.shared.left() } else { 0 }
+        if self.shared.queue.may_take(self.user) { self.shared.left() } else { 0 }
     }
 
-    /// Waits for a turn; who had one waits behind the others. To be woken by who gives credit back.
+    /// Enters this user into the queue for credit; a user that had its turn goes to the end. The user that
+    /// gives credit back wakes the next one.
     pub fn wait(&self) {
-        self.shared.turns.wait(self.user);
+        self.shared.queue.wait(self.user);
     }
 
-    /// Waits no more.
+    /// Removes this user from the queue.
     pub fn stop_waiting(&self) {
-        self.shared.turns.leave(self.user);
+        self.shared.queue.leave(self.user);
     }
 
-    /// Who waits for what is left, if it is another user and something is.
+    /// The user whose turn it is, if it is another user and credit is free.
+    #[inline]
     pub fn next_user(&self) -> Option<u64> {
-        let next = self.shared.turns.first().filter(|first| *first != self.user);
+        let next = self.shared.queue.first().filter(|first| *first != self.user);
         next.filter(|_| self.shared.left() > 0)
     }
 
-    /// Another user has gone without a word.
+    /// Removes another user, which is gone, from the queue.
     pub fn forget(&self, user: u64) {
-        self.shared.turns.leave(user);
+        self.shared.queue.leave(user);
     }
 
-    /// What there is when nothing is in flight.
+    /// The credit when no lease is in flight.
+    #[inline]
     pub const fn max(&self) -> usize {
         self.max
     }
 
-    /// Takes `wanted`, or what is left if that is less; says how much it was.
+    /// Takes `wanted`, or as much as is free; returns how much it took.
     pub fn take_up_to(&self, wanted: usize) -> usize {
         self.take(wanted).map_or(0, |taken| taken.count as usize)
     }
 
-    /// What was taken, and in which era; `None` if nothing.
-    fn take(&self, wanted: usize) -> Option<Free> {
-        if !self.shared.turns.may_take(self.user) || self.shared.is_full() {
+    /// Takes as [`Credit::take_up_to`]; returns how much and in which era, `None` if nothing was free.
+    #[inline]
+    fn take(&self, wanted: usize) -> Option<FreeCredit> {
+        if !self.shared.queue.may_take(self.user) || self.shared.is_full() {
             return None;
         }
-        let wanted = Free::of(wanted).count;
+        let wanted = FreeCredit::of(wanted).count;
         let before = self.shared.change(|free| {
             let taken = free.count.min(wanted);
-            (taken > 0).then_some(Free { count: free.count - taken, ..free })
+            (taken > 0).then_some(FreeCredit { count: free.count - taken, ..free })
         })?;
-        self.shared.turns.note_taken(self.user);
-        Some(Free { count: before.count.min(wanted), ..before })
+        self.shared.queue.note_taken(self.user);
+        Some(FreeCredit { count: before.count.min(wanted), ..before })
     }
 
-    /// Gives back what a lease took that is over.
+    /// Gives back the credit of leases that ended.
+    #[inline]
     pub fn put(&self, count: usize) {
         if !self.shared.pulled {
-            // It has one era.
-            self.untake(Free::of(count));
+            // Credit that is not pulled has only one era.
+            self.untake(FreeCredit::of(count));
         }
     }
 
-    /// Gives back what was taken and not used, unless it was taken back meanwhile: or it would be used for what is
-    /// granted next, or for nothing that was asked for.
-    fn untake(&self, taken: Free) {
+    /// Gives back credit that was taken and not used, unless `ungrant` has taken it back since: then it would
+    /// add to the next grant, or be used without any grant.
+    fn untake(&self, taken: FreeCredit) {
         let count = taken.count as usize;
         let before = self.shared.change(|free| (free.era == taken.era).then(|| free.plus(count)));
         let fits = before.is_none_or(|before| before.count as usize + count <= self.max);
@@ -203,7 +218,7 @@ impl Credit {
     }
 }
 
-impl Shared {
+impl CreditCount {
     fn is_full(&self) -> bool {
         self.fill.as_ref().is_some_and(|fill| fill.is_full())
     }
@@ -212,48 +227,53 @@ impl Shared {
         if self.is_full() { 0 } else { self.free().count as usize }
     }
 
-    fn free(&self) -> Free {
-        Free::read(self.free.load(Ordering::Relaxed))
+    #[inline]
+    fn free(&self) -> FreeCredit {
+        FreeCredit::read(self.free.load(Ordering::Relaxed))
     }
 
-    /// What there was before, if it is changed. The count guards nothing but itself, so no ordering is needed.
-    fn change(&self, change: impl Fn(Free) -> Option<Free>) -> Option<Free> {
-        let packed = |free: u64| change(Free::read(free)).map(Free::pack);
+    /// Changes the count; returns what it was before, `None` if `change` returned `None`. The count guards no
+    /// other data, so relaxed ordering is enough.
+    fn change(&self, change: impl Fn(FreeCredit) -> Option<FreeCredit>) -> Option<FreeCredit> {
+        let packed = |free: u64| change(FreeCredit::read(free)).map(FreeCredit::pack);
         let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
-        before.ok().map(Free::read)
+        before.ok().map(FreeCredit::read)
     }
 }
 
 /// A limit on deliveries per time.
-pub trait Rate: Debug + Send + Sync {
-    /// Takes up to `count` deliveries; says how many were granted.
+pub trait DeliveryRate: Debug + Send + Sync {
+    /// Takes up to `count` deliveries; returns how many were granted.
     fn take(&self, count: usize, now: Now) -> usize;
-    /// The monotonic time from which at least one is granted; not after `now` if that is already so.
+    /// The monotonic time from which at least one delivery is granted; at or before `now` if one is granted
+    /// now.
     fn ready_at(&self, now: Now) -> u64;
 }
 
-/// What a member may use, wherever it is subscribed.
+/// The credit and the rate of one member, over all its subscriptions.
 #[derive(Debug, Clone)]
 pub struct Allowance {
-    /// Leases at a time.
+    /// Limits leases at a time.
     pub credit: Credit,
-    /// Deliveries per time; `None`: as many as there are.
-    pub rate: Option<Arc<dyn Rate>>,
+    /// Limits deliveries per time; `None`: no limit.
+    pub rate: Option<Arc<dyn DeliveryRate>>,
 }
 
 impl Allowance {
-    /// So many leases at a time, at any rate.
+    /// An allowance of `max_in_flight` leases at a time, without a rate.
     pub fn of(max_in_flight: usize) -> Self {
         Self { credit: Credit::new(max_in_flight), rate: None }
     }
 
-    /// Whether the rate lets a delivery through now.
-    pub(super) fn in_rate(&self, now: Now) -> bool {
+    /// Whether the rate allows a delivery now.
+    #[inline]
+    pub(crate) fn in_rate(&self, now: Now) -> bool {
         self.rate.as_ref().is_none_or(|rate| rate.ready_at(now) <= now.monotonic_ms)
     }
 
-    /// Takes what one delivery needs, or nothing.
-    pub(super) fn take_one(&self, now: Now) -> bool {
+    /// Takes credit and rate for one delivery; takes neither if one of them is used up.
+    #[inline]
+    pub(crate) fn take_one(&self, now: Now) -> bool {
         let Some(taken) = self.credit.take(1) else { return false };
         let granted = self.rate.as_ref().is_none_or(|rate| rate.take(1, now) == 1);
         if !granted {
@@ -268,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_what_is_left_and_takes_it_back() {
+    fn gives_what_is_free_and_takes_it_back() {
         let credit = Credit::new(3);
         let shared = credit.clone();
         assert_eq!((credit.take_up_to(2), shared.take_up_to(2), credit.take_up_to(1)), (2, 1, 0));
@@ -276,14 +296,14 @@ mod tests {
         assert_eq!((credit.free(), credit.max()), (2, 3));
     }
 
-    /// Refuses everything; what is granted is taken back, and granted again, while it does.
+    /// A rate that refuses everything; while it refuses, the credit is taken back and granted again.
     #[derive(Debug)]
-    struct Late {
+    struct LateRate {
         credit: Credit,
         again: usize,
     }
 
-    impl Rate for Late {
+    impl DeliveryRate for LateRate {
         fn take(&self, _count: usize, _now: Now) -> usize {
             self.credit.ungrant();
             self.credit.grant(self.again);
@@ -296,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rate_refuses_is_not_granted_once_it_is_taken_back() {
+    fn credit_the_rate_refuses_is_not_free_after_it_was_taken_back() {
         for again in [0, 2, 3] {
             let credit = Credit::pulled(3);
-            let rate = Arc::new(Late { credit: credit.clone(), again });
+            let rate = Arc::new(LateRate { credit: credit.clone(), again });
             let allowance = Allowance { credit: credit.clone(), rate: Some(rate) };
             credit.grant(2);
             assert!(!allowance.take_one(Now { monotonic_ms: 0, wall_ms: 0 }));
@@ -308,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_while_there_is_no_room() {
+    fn no_credit_is_free_while_the_buffer_is_full() {
         let fill = Arc::new(Fill::new(10));
         let credit = Credit::new(3).unless_full(Arc::clone(&fill));
         let other = Credit::new(3).unless_full(Arc::clone(&fill));
@@ -321,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn those_who_found_no_room_are_told_once_when_half_is_free() {
+    fn users_that_found_it_full_look_again_once_when_half_is_free() {
         let fill = Fill::new(10);
         fill.add(12);
-        assert!(!fill.remove(11), "nobody looked");
+        assert!(!fill.remove(11), "no user looked");
         fill.add(9);
         assert!(fill.is_full());
         assert!(!fill.remove(4) && !fill.is_full(), "there is room, but less than half");
@@ -336,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_for_who_waited() {
+    fn credit_given_back_goes_to_the_user_that_waited() {
         let credit = Credit::new(1);
         let (busy, patient) = (credit.of_user(1), credit.of_user(2));
         assert_eq!((busy.take_up_to(1), patient.take_up_to(1)), (1, 0));

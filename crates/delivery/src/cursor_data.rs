@@ -1,35 +1,35 @@
-//! The persistent form of finished ranges.
+//! The bytes of the finished ranges of a cursor.
 //!
 //! ```text
 //! data = version u8 (1) | count varint | count x (gap varint, length varint)
 //! ```
 //!
-//! The first gap counts from the floor, the others from the end of the range before; gaps and lengths are at least 1.
-//! Varints are little-endian base 128, as short as they can be.
+//! The first gap counts from the floor, the others from the end of the range before. Gaps and lengths are at least
+//! 1. Varints are little-endian base 128, as short as they can be.
 
 use promethean_model::{Offset, OffsetRange};
 
 const VERSION: u8 = 1;
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Why bytes are not a cursor's data.
+/// Why bytes are not the data of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CursorDataError {
-    /// Written by a newer version, or not by us at all.
+    /// A newer release wrote the bytes, or they are not cursor data at all.
     #[error("unknown version {0} of cursor data")]
     Version(u8),
-    /// It ends too early.
+    /// The bytes end too early.
     #[error("cursor data is cut short")]
     Short,
-    /// It does not end where it should.
+    /// Bytes follow after the last range.
     #[error("{0} bytes too many in cursor data")]
     Long(usize),
-    /// No encoder writes this.
+    /// A number or a range that no encoder writes.
     #[error("cursor data has a malformed number or range")]
     Malformed,
 }
 
-/// The bytes for ranges that ascend from `floor` and touch neither it nor each other. No ranges take no bytes.
+/// Encodes ranges that ascend from `floor` and touch neither it nor each other. An empty list gives no bytes.
 pub fn encode_finished(ranges: &[OffsetRange], floor: Offset) -> Vec<u8> {
     if ranges.is_empty() {
         return Vec::new();
@@ -47,7 +47,7 @@ pub fn encode_finished(ranges: &[OffsetRange], floor: Offset) -> Vec<u8> {
     out
 }
 
-/// The ranges in the bytes.
+/// Decodes the bytes of [`encode_finished`].
 pub fn decode_finished(mut bytes: &[u8], floor: Offset) -> Result<Vec<OffsetRange>, CursorDataError> {
     let Some((version, rest)) = bytes.split_first() else { return Ok(Vec::new()) };
     if *version != VERSION {
@@ -55,7 +55,7 @@ pub fn decode_finished(mut bytes: &[u8], floor: Offset) -> Result<Vec<OffsetRang
     }
     bytes = rest;
     let count = get(&mut bytes)?;
-    // Two bytes per range at least: a wrong count allocates nothing.
+    // Each range takes at least two bytes: a wrong count must not allocate memory.
     if count > bytes.len() as u64 / 2 {
         return Err(CursorDataError::Short);
     }

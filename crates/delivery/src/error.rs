@@ -3,7 +3,8 @@
 use promethean_model::{MemberId, NameError};
 use thiserror::Error;
 
-/// A refusal of this crate. The message says what to change; [`DeliveryError::code`] is the stable word for programs.
+/// A refusal of this crate. The message says what to change; [`DeliveryError::code`] is the stable word for
+/// programs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DeliveryError {
     /// The name of a topic is not valid.

@@ -1,4 +1,4 @@
-//! Filters of groups: which events of a topic a group is given.
+//! Filters: which events of a topic a group receives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,40 +8,41 @@ use serde_json::{Map, Value};
 
 use crate::error::DeliveryError;
 
-/// Values of one kind, at most.
+/// The most values of one kind.
 pub const FILTER_VALUES_MAX: usize = 64;
-/// Bytes of one value, at most.
+/// The most bytes of one value.
 pub const FILTER_VALUE_BYTES_MAX: usize = 1 << 10;
 
-/// Which events a group is given. Different kinds must all hold; of several values of one kind, one must. Each header
-/// is a kind of its own.
+/// A test of events by key, key prefix, headers and tags. An event must pass every kind that is given; it passes
+/// a kind if one of the values matches. Each header is a kind of its own.
 ///
 /// ```json
 /// {"key": ["a", "b"], "keyPrefix": "host:", "headers": {"x-region": "eu", "x-kind": ["new", "old"]}, "tags": "hot"}
 /// ```
 ///
-/// is: (key a or b) and key begins with `host:` and `x-region` is eu and `x-kind` is new or old, and tagged hot. One
-/// value may be written without its brackets. Values are sets: their order does not matter, not for equality either.
+/// means: the key is a or b, and begins with `host:`, and `x-region` is eu, and `x-kind` is new or old, and one tag
+/// is hot. A single value may be written without brackets. Values are sets: two filters that differ in order only
+/// are equal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Map<String, Value>", rename_all = "camelCase")]
 pub struct Filter {
     /// The key is one of these.
-    #[serde(skip_serializing_if = "Values::is_empty")]
-    key: Values,
+    #[serde(skip_serializing_if = "FilterValues::is_empty")]
+    key: FilterValues,
     /// The key begins with one of these.
-    #[serde(skip_serializing_if = "Values::is_empty")]
-    key_prefix: Values,
+    #[serde(skip_serializing_if = "FilterValues::is_empty")]
+    key_prefix: FilterValues,
     /// The header of that name is one of these.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    headers: BTreeMap<String, Values>,
+    headers: BTreeMap<String, FilterValues>,
     /// One of the tags is one of these.
-    #[serde(skip_serializing_if = "Values::is_empty")]
-    tags: Values,
+    #[serde(skip_serializing_if = "FilterValues::is_empty")]
+    tags: FilterValues,
 }
 
-/// Values of one kind; in JSON a text, or a list of them.
+/// The values of one kind; in JSON a text or a list of texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Values(BTreeSet<String>);
+struct FilterValues(BTreeSet<String>);
 
 impl Filter {
     /// Reads a filter from JSON text.
@@ -53,35 +54,35 @@ impl Filter {
         }
     }
 
-    /// With a key that passes.
+    /// Adds a key that passes.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key.0.insert(key.into());
         self
     }
 
-    /// With a beginning of keys that pass.
+    /// Adds a prefix of keys that pass.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix.0.insert(prefix.into());
         self
     }
 
-    /// With a value of a header that passes.
+    /// Adds a value of a header that passes.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.entry(name.into()).or_default().0.insert(value.into());
         self
     }
 
-    /// With a tag that passes.
+    /// Adds a tag that passes.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.0.insert(tag.into());
         self
     }
 
-    /// Refuses a filter that nothing can pass, or that costs too much for each event.
+    /// Refuses a filter that no event can pass, or that is too slow to test.
     pub fn validate(&self) -> Result<(), DeliveryError> {
         self.key.validate("key")?;
         self.key_prefix.validate("keyPrefix")?;
@@ -97,12 +98,14 @@ impl Filter {
         })
     }
 
-    /// Whether everything passes.
+    /// Whether every event passes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.key.is_empty() && self.key_prefix.is_empty() && self.headers.is_empty() && self.tags.is_empty()
     }
 
-    /// Whether the event passes. An event whose meta cannot be read passes: being passed over would finish it unseen.
+    /// Whether the event passes. An event whose meta cannot be read passes: skipped, it would be finished
+    /// without being seen.
     pub fn matches(&self, event: &StoredEvent) -> bool {
         let key_needed = !self.key.is_empty() || !self.key_prefix.is_empty();
         if key_needed && !event.key().is_some_and(|key| self.passes_key(key)) {
@@ -128,7 +131,7 @@ impl Filter {
     }
 }
 
-impl Values {
+impl FilterValues {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -159,7 +162,7 @@ impl Values {
     }
 }
 
-impl Serialize for Values {
+impl Serialize for FilterValues {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.first() {
             Some(one) if self.0.len() == 1 => one.serialize(serializer),
@@ -168,7 +171,7 @@ impl Serialize for Values {
     }
 }
 
-/// The one way in from JSON, so that a filter from a client or from the store is always a valid one.
+/// The only way in from JSON, so that each filter of a client or of the store is validated.
 impl TryFrom<Map<String, Value>> for Filter {
     type Error = DeliveryError;
 
@@ -176,9 +179,9 @@ impl TryFrom<Map<String, Value>> for Filter {
         let mut filter = Self::default();
         for (kind, json) in map {
             match kind.as_str() {
-                "key" => filter.key = Values::of_json("key", json)?,
-                "keyPrefix" => filter.key_prefix = Values::of_json("keyPrefix", json)?,
-                "tags" => filter.tags = Values::of_json("tags", json)?,
+                "key" => filter.key = FilterValues::of_json("key", json)?,
+                "keyPrefix" => filter.key_prefix = FilterValues::of_json("keyPrefix", json)?,
+                "tags" => filter.tags = FilterValues::of_json("tags", json)?,
                 "headers" => filter.headers = headers_of_json(json)?,
                 _ => {
                     let kind: String = kind.chars().take(40).collect();
@@ -191,12 +194,12 @@ impl TryFrom<Map<String, Value>> for Filter {
     }
 }
 
-fn headers_of_json(json: Value) -> Result<BTreeMap<String, Values>, DeliveryError> {
+fn headers_of_json(json: Value) -> Result<BTreeMap<String, FilterValues>, DeliveryError> {
     let Value::Object(map) = json else {
         return bad("`headers` must be an object of names and values".into());
     };
     let of_json = |(name, json): (String, Value)| {
-        let values = Values::of_json(&format!("headers.{name}"), json)?;
+        let values = FilterValues::of_json(&format!("headers.{name}"), json)?;
         Ok((name, values))
     };
     map.into_iter().map(of_json).collect()

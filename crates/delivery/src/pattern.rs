@@ -1,4 +1,4 @@
-//! Patterns over topics: `a.*` is one word, a trailing `a.**` one or more.
+//! Patterns of topics: `*` stands for one word, a last `**` for one or more words.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::error::DeliveryError;
 
-/// A pattern: words of topics, `*` in place of some of them, and `**` in place of the last. The system's topics (a
-/// leading `_`, a system suffix) are never matched; a pattern that could match nothing else is refused.
+/// A pattern of topics: words with `*` in place of some of them, and `**` in place of the last. It never
+/// matches the system's topics, which begin with `_` or end in a system suffix; a pattern that could match
+/// only them is refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern(Arc<str>);
 
-/// What can be subscribed to.
+/// A topic or a pattern to subscribe to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    /// One topic, the system's included.
+    /// One topic; may be a system topic.
     Topic(TopicName),
-    /// Every topic that matches, also those born later.
+    /// Every topic that matches, including topics created later.
     Pattern(Pattern),
 }
 
@@ -28,11 +29,12 @@ const MANY: &str = "**";
 
 impl Pattern {
     /// The text.
+    #[inline]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `topic` matches.
+    /// Whether the pattern matches `topic`.
     pub fn matches(&self, topic: &TopicName) -> bool {
         let mut words = topic.as_str().split('.');
         for expected in self.0.split('.') {
@@ -46,13 +48,13 @@ impl Pattern {
         words.next().is_none() && !topic.is_system()
     }
 
-    /// Whether every topic that matches `other` matches this one too. May say no where only the length limit of names
-    /// makes it so.
+    /// Whether this pattern matches every topic that `other` matches. May be `false` where it is so only
+    /// because names have a length limit.
     pub fn contains(&self, other: &Self) -> bool {
         let mut theirs = other.0.split('.');
         for ours in self.0.split('.') {
             match (ours, theirs.next()) {
-                // Whatever is left of the other, it is at least one word.
+                // The rest of the other pattern is at least one word.
                 (MANY, Some(_)) => return true,
                 (_, Some(MANY)) => return false,
                 (ONE, Some(_)) => {}
@@ -66,6 +68,7 @@ impl Pattern {
 
 impl Subject {
     /// The text.
+    #[inline]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Topic(topic) => topic.as_str(),
@@ -73,7 +76,7 @@ impl Subject {
         }
     }
 
-    /// Whether `topic` is meant.
+    /// Whether the subject includes `topic`.
     pub fn matches(&self, topic: &TopicName) -> bool {
         match self {
             Self::Topic(one) => one == topic,
@@ -81,7 +84,7 @@ impl Subject {
         }
     }
 
-    /// Whether everything that `other` means is meant by this one too.
+    /// Whether this subject includes every topic that `other` includes.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Topic(topic)) => self.matches(topic),
@@ -90,7 +93,7 @@ impl Subject {
         }
     }
 
-    /// The topic, if it is one.
+    /// The topic; `None` for a pattern.
     pub fn topic(&self) -> Option<&TopicName> {
         match self {
             Self::Topic(topic) => Some(topic),
@@ -115,7 +118,8 @@ impl FromStr for Pattern {
         if many.is_some_and(|at| at + 1 != words().count()) {
             return bad("`**` is not the last word; move it there, or write `*` for each word".into());
         }
-        // With `x` for `*` it must be a topic's name: a plain letter, so every position stays and no suffix appears.
+        // With `x` for each `*` it must be the name of a topic. `x` keeps the byte positions and makes no
+        // system suffix.
         let sample: TopicName =
             text.replace('*', "x").parse().map_err(|error: NameError| refuse(error.to_string()))?;
         if sample.is_system() {
@@ -250,8 +254,8 @@ mod tests {
         assert!(serde_json::from_str::<Subject>("\"a*\"").is_err());
     }
 
-    /// Every topic of up to five words out of two that patterns name and one that they do not. Patterns of up to four words
-    /// that differ in what they match differ on one of these.
+    /// Every topic of up to five words out of `a` and `b`, which the patterns use, and `fresh`, which they do
+    /// not. Two patterns of up to four words that match different topics differ on one of these.
     fn topics() -> Vec<TopicName> {
         let mut all = vec![String::new()];
         let mut last = all.clone();

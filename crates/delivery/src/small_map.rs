@@ -2,8 +2,8 @@
 
 use std::borrow::Borrow;
 
-/// Entries in a vector, by ascending key. A map of one takes the memory of one entry; one of many is quick as long as
-/// entries come and go in order, or seldom.
+/// A map that keeps its entries in a vector, by ascending key. A map of one entry takes the memory of one
+/// entry. A large map is fast only while entries are added and removed in order, or seldom.
 #[derive(Debug)]
 pub struct SmallMap<K, V> {
     entries: Vec<(K, V)>,
@@ -16,24 +16,33 @@ impl<K, V> Default for SmallMap<K, V> {
 }
 
 impl<K: Ord, V> SmallMap<K, V> {
+    /// The number of entries.
+    #[inline]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Whether the map has no entries.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// The value of a key.
+    #[inline]
     pub fn get(&self, key: impl Borrow<K>) -> Option<&V> {
         let index = self.index(key.borrow()).ok()?;
         self.entries.get(index).map(|(_, value)| value)
     }
 
+    /// The value of a key, to change it.
+    #[inline]
     pub fn get_mut(&mut self, key: impl Borrow<K>) -> Option<&mut V> {
         let index = self.index(key.borrow()).ok()?;
         self.entries.get_mut(index).map(|(_, value)| value)
     }
 
+    /// Sets the value of a key.
     pub fn insert(&mut self, key: K, value: V) {
         match self.index(&key) {
             Ok(index) => {
@@ -51,6 +60,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
+    /// Removes a key; returns its value.
     pub fn remove(&mut self, key: impl Borrow<K>) -> Option<V> {
         let index = self.index(key.borrow()).ok()?;
         let (_, value) = self.entries.remove(index);
@@ -60,29 +70,38 @@ impl<K: Ord, V> SmallMap<K, V> {
         Some(value)
     }
 
+    /// The values, by ascending key.
+    #[inline]
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.iter().map(|(_, value)| value)
     }
 
+    /// The values, by ascending key, without the map.
+    #[inline]
     pub fn into_values(self) -> impl Iterator<Item = V> {
         self.entries.into_iter().map(|(_, value)| value)
     }
 
+    #[inline]
     fn index(&self, key: &K) -> Result<usize, usize> {
         self.entries.binary_search_by(|(known, _)| known.cmp(key))
     }
 }
 
 impl<K: Ord + Copy, V> SmallMap<K, V> {
+    /// The keys, ascending.
+    #[inline]
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.entries.iter().map(|(key, _)| *key)
     }
 
+    /// The entries, by ascending key, with values to change.
+    #[inline]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
         self.entries.iter_mut().map(|(key, value)| (*key, value))
     }
 
-    /// All entries once, beginning after `last`.
+    /// All entries once, starting after the key `last` and going round.
     pub fn round_after(&self, last: Option<K>) -> impl Iterator<Item = (K, &V)> {
         let middle = last.map_or(0, |last| self.entries.partition_point(|(key, _)| *key <= last));
         let (before, after) = self.entries.split_at(middle);

@@ -110,7 +110,7 @@ impl From<BusError> for Refusal {
             BusError::KeyConflict { actual, .. } => refusal.with("actual", offset(actual)),
             BusError::SchemaRejected(rejected) => refusal.with_all(&rejected),
             BusError::SchemaIncompatible(found) => refusal.with_all(&found),
-            BusError::BadSchema { at, .. } => refusal.with("path", at),
+            BusError::BadSchema(bad) => refusal.with("path", bad.at),
             _ => refusal,
         }
     }

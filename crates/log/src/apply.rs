@@ -5,27 +5,29 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
-use crate::files::Part;
-use crate::io_util::{lock, write_all_at};
+use crate::core::LogCore;
+use crate::file_io::write_all_at;
+use crate::files::SegmentPart;
+use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_BYTES, Sample, SegmentId};
 use crate::topic::{Chunk, Topic};
 
-/// A topic with less than this waits until the tails are full, so that many small topics do not mean many small writes.
+/// A smaller tail waits until all tails together are full, so that many small topics do not cause many small
+/// writes.
 const EAGER_BYTES: u64 = 64 * 1024;
-/// Samples kept in memory for all growing segments together, and for one of them at least and at most.
+/// Samples kept in memory: for all growing segments together, and the bounds for one segment.
 const SAMPLES_KEPT: usize = 64 * 1024;
 const SAMPLES_KEPT_EACH: std::ops::RangeInclusive<usize> = 32..=1024;
 
 /// Files written since the last sync.
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    pub(crate) files: BTreeSet<(SegmentId, Part)>,
+    pub(crate) files: BTreeSet<(SegmentId, SegmentPart)>,
     pub(crate) created: bool,
 }
 
-impl Core {
-    /// Writes what is durable of the larger tails, or of all of them when the tails are full.
+impl LogCore {
+    /// Writes the durable records of larger tails to segments, or of all tails when they are full together.
     pub(crate) fn apply_tails(&self, unsynced: &mut Unsynced) -> io::Result<()> {
         let most = self.options.tail_bytes * 2;
         let all = self.tail_bytes.load(Ordering::Relaxed) >= most;
@@ -42,7 +44,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes tail chunks below `limit` that are durable.
+    /// Writes the durable tail chunks below `limit` to segments.
     pub(crate) fn apply_topic(&self, topic: &Topic, limit: u64, unsynced: &mut Unsynced) -> io::Result<()> {
         loop {
             let durable = topic.end();
@@ -57,9 +59,12 @@ impl Core {
     fn write_chunk(&self, topic: &Topic, chunk: &Arc<Chunk>, unsynced: &mut Unsynced) -> io::Result<()> {
         let id = chunk.segment;
         let is_new = topic.state().segment_by_id(id).is_some_and(|segment| segment.applied == 0);
-        let file =
-            if is_new { self.files.create(id, Part::Records)? } else { self.files.get(id, Part::Records)? };
-        unsynced.files.insert((id, Part::Records));
+        let file = if is_new {
+            self.files.create(id, SegmentPart::Records)?
+        } else {
+            self.files.get(id, SegmentPart::Records)?
+        };
+        unsynced.files.insert((id, SegmentPart::Records));
         if is_new {
             unsynced.created = true;
             write_all_at(&*file, &id.encode_header(), 0)?;
@@ -87,7 +92,8 @@ impl Core {
         }
     }
 
-    /// How many samples a growing segment may keep in memory: files of a few samples are not worth creating.
+    /// The number of samples that a growing segment may keep in memory: a file of a few samples is not worth
+    /// creating.
     fn samples_kept(&self) -> usize {
         let topics = self.read_catalog(|catalog| catalog.by_id.len());
         (SAMPLES_KEPT / topics.max(1)).clamp(*SAMPLES_KEPT_EACH.start(), *SAMPLES_KEPT_EACH.end())
@@ -102,11 +108,11 @@ impl Core {
         unsynced: &mut Unsynced,
     ) -> io::Result<()> {
         let file = if count == 0 {
-            self.files.create(id, Part::Samples)?
+            self.files.create(id, SegmentPart::Samples)?
         } else {
-            self.files.get(id, Part::Samples)?
+            self.files.get(id, SegmentPart::Samples)?
         };
-        unsynced.files.insert((id, Part::Samples));
+        unsynced.files.insert((id, SegmentPart::Samples));
         unsynced.created |= count == 0;
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.encode(id.topic)).collect();
         write_all_at(&*file, &bytes, u64::from(count) * SAMPLE_BYTES as u64)?;
@@ -122,11 +128,12 @@ impl Core {
         Ok(())
     }
 
-    /// Cuts a growing segment to what the checkpoint knows. A file that is shorter stays so: reading it reports damage.
+    /// Cuts a growing segment to the length in the checkpoint. A shorter file stays as it is: reading it
+    /// reports damage. Returns whether the file was long enough.
     pub(crate) fn cut_segment(&self, id: SegmentId, bytes: u64) -> io::Result<bool> {
-        let file = match self.files.get(id, Part::Records) {
+        let file = match self.files.get(id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let file = self.files.create(id, Part::Records)?;
+                let file = self.files.create(id, SegmentPart::Records)?;
                 write_all_at(&*file, &id.encode_header(), 0)?;
                 return Ok(bytes <= HEADER_BYTES);
             }

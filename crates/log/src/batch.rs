@@ -7,13 +7,13 @@ use crate::error::AppendError;
 use crate::record::{self, NewEvent, NewId};
 use crate::topic::Topic;
 
-/// Everything in a batch becomes durable together or not at all.
+/// Events and redo that become durable together or not at all.
 #[derive(Debug, Default)]
-pub struct Batch {
-    /// Whether an event that is refused leaves the others alone.
+pub struct LogBatch {
+    /// Whether a refused event leaves the other events in the batch.
     pub(crate) each: bool,
     pub(crate) records: Vec<u8>,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<BatchSlot>,
     pub(crate) redo: Vec<u8>,
     pub(crate) expectations: Vec<Expectation>,
     pub(crate) controls: Vec<TopicChange>,
@@ -21,7 +21,7 @@ pub struct Batch {
 
 /// One event of a batch.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct BatchSlot {
     pub(crate) topic: Topic,
     pub(crate) at: usize,
     pub(crate) len: usize,
@@ -43,22 +43,22 @@ pub(crate) enum TopicChange {
     Delete(Topic),
 }
 
-/// What an accepted batch became.
+/// The result of an accepted batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
+pub struct LogReceipt {
     /// Position of the batch in the journal; 0 if every event was a duplicate that is durable already.
     pub lsn: u64,
-    /// One for each event, in the batch's order; means nothing for those in `refused`.
+    /// The place of each event, in the batch's order. The places of events in `refused` mean nothing.
     pub events: Placements,
-    /// Events of a batch made by [`Batch::each`] that were refused, by their index, ascending.
+    /// Events of a batch made by [`LogBatch::each`] that were refused, by their index, ascending.
     pub refused: Vec<(usize, AppendError)>,
-    /// What the ack guarantees.
+    /// The durability that the ack promises.
     pub durability: Durability,
 }
 
-impl Receipt {
-    /// What became of each event.
-    pub fn outcomes(self) -> impl Iterator<Item = Result<Placed, AppendError>> {
+impl LogReceipt {
+    /// The place or the refusal of each event.
+    pub fn outcomes(self) -> impl Iterator<Item = Result<PlacedRecord, AppendError>> {
         let mut refused = self.refused.into_iter().peekable();
         let events = self.events;
         (0..events.len()).map_while(move |index| match refused.next_if(|(at, _)| *at == index) {
@@ -68,24 +68,24 @@ impl Receipt {
     }
 }
 
-/// Where the events of a batch are. A batch of one needs no memory of its own.
+/// The places of the events of a batch. A batch of one event allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placements(Many);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Many {
-    One([Placed; 1]),
-    Any(Vec<Placed>),
+    One([PlacedRecord; 1]),
+    Any(Vec<PlacedRecord>),
 }
 
 impl Placements {
-    /// Room for this many, to be pushed.
+    /// Makes an empty list with room for this many.
     pub(crate) fn with_capacity(count: usize) -> Placements {
         // Replaced by the first push, so a batch of one allocates nothing.
         Placements(Many::Any(if count > 1 { Vec::with_capacity(count) } else { Vec::new() }))
     }
 
-    pub(crate) fn push(&mut self, placed: Placed) {
+    pub(crate) fn push(&mut self, placed: PlacedRecord) {
         match &mut self.0 {
             Many::Any(all) if all.capacity() == 0 => self.0 = Many::One([placed]),
             Many::Any(all) => all.push(placed),
@@ -95,9 +95,9 @@ impl Placements {
 }
 
 impl std::ops::Deref for Placements {
-    type Target = [Placed];
+    type Target = [PlacedRecord];
 
-    fn deref(&self) -> &[Placed] {
+    fn deref(&self) -> &[PlacedRecord] {
         match &self.0 {
             Many::One(one) => one,
             Many::Any(all) => all,
@@ -105,49 +105,51 @@ impl std::ops::Deref for Placements {
     }
 }
 
-impl FromIterator<Placed> for Placements {
-    fn from_iter<I: IntoIterator<Item = Placed>>(placed: I) -> Placements {
+impl FromIterator<PlacedRecord> for Placements {
+    fn from_iter<I: IntoIterator<Item = PlacedRecord>>(placed: I) -> Placements {
         Placements(Many::Any(placed.into_iter().collect()))
     }
 }
 
-/// Where an event is.
+/// The place of an event in its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedRecord {
     /// Its offset.
     pub offset: u64,
-    /// Its time.
+    /// Its `ts`.
     pub ts: i64,
-    /// Whether it was there before.
+    /// Whether it was in the log before.
     pub duplicate: bool,
 }
 
-/// Called once the batch is durable, or lost for sure, or unknown. Runs on the log's threads: it must not block.
-pub type Completion = Box<dyn FnOnce(Result<Receipt, AppendError>) + Send>;
+/// Called once, when the batch is durable, surely lost, or its outcome is unknown. Runs on the log's threads:
+/// it must not block.
+pub type Completion = Box<dyn FnOnce(Result<LogReceipt, AppendError>) + Send>;
 
-/// A batch on its way, with what its publisher wants to hear.
-pub struct Submission {
+/// A batch to submit, with its durability and its completion.
+pub struct LogSubmission {
     /// The batch.
-    pub batch: Batch,
-    /// What its ack must guarantee.
+    pub batch: LogBatch,
+    /// The durability that its ack must promise.
     pub durability: Durability,
-    /// Called once, whatever becomes of the batch.
+    /// Called once, also if the batch is refused.
     pub done: Completion,
 }
 
-impl Batch {
-    /// An empty batch.
-    pub fn new() -> Batch {
-        Batch::default()
+impl LogBatch {
+    /// Makes an empty batch.
+    pub fn new() -> LogBatch {
+        LogBatch::default()
     }
 
-    /// An empty batch whose events are accepted or refused one by one: for publishers that have several events at hand
-    /// which do not depend on each other. They share a frame, so together they cost little more than one.
-    pub fn each() -> Batch {
-        Batch { each: true, ..Batch::default() }
+    /// Makes an empty batch whose events are accepted or refused one by one, for publishers with several
+    /// independent events. The events share a frame, so together they cost little more than one.
+    pub fn each() -> LogBatch {
+        LogBatch { each: true, ..LogBatch::default() }
     }
 
-    /// Makes room for events whose records take this many bytes together, so that adding them need not.
+    /// Makes room for this many events with this many bytes of records together, so that adding them
+    /// allocates nothing.
     pub fn reserve(&mut self, events: usize, bytes: usize) {
         self.slots.reserve_exact(events);
         self.records.reserve_exact(bytes);
@@ -164,7 +166,7 @@ impl Batch {
         }
         let at = self.records.len();
         record::encode(&mut self.records, topic.id(), &event);
-        self.slots.push(Slot {
+        self.slots.push(BatchSlot {
             topic: topic.clone(),
             at,
             len: self.records.len() - at,
@@ -176,7 +178,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds redo for the state engine. It is applied after the batch is durable, whatever the durability asked for.
+    /// Adds redo for the state engine. It is applied after the batch is durable, whatever the durability
+    /// asked for.
     pub fn redo(&mut self, bytes: &[u8]) {
         self.redo.extend_from_slice(bytes);
     }
@@ -202,17 +205,17 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    pub(crate) fn record(&self, slot: &Slot) -> &[u8] {
+    pub(crate) fn record(&self, slot: &BatchSlot) -> &[u8] {
         self.records.get(slot.at..slot.at + slot.len).unwrap_or_default()
     }
 
-    /// Whether anything must be looked up before the batch can be placed.
+    /// Whether an id or a key must be looked up before the batch can be placed.
     pub(crate) fn needs_lookup(&self) -> bool {
         self.slots.iter().any(|slot| matches!(slot.id, NewId::Given(_)))
             || self.expectations.iter().any(|expectation| matches!(expectation, Expectation::Key { .. }))
     }
 
-    /// Upper bound of the frame's length.
+    /// An upper bound of the frame's length.
     pub(crate) fn frame_bytes(&self) -> u64 {
         const CONTROL_BYTES_MAX: usize = 256;
         let controls = (self.slots.len() + self.controls.len()) * CONTROL_BYTES_MAX;

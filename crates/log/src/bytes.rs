@@ -1,4 +1,4 @@
-//! Reading fixed-width little-endian fields without panicking on short input.
+//! Little-endian fields of fixed width, read without panicking on short input.
 
 /// Takes fields off the front of a slice; `None` once it is too short.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Overwrites `bytes.len()` bytes at `at`; does nothing if they do not fit, which callers rule out.
+/// Overwrites `bytes.len()` bytes at `at`. Callers make sure that they fit; otherwise nothing is written.
 pub(crate) fn put(target: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(slot) = target.get_mut(at..at + bytes.len()) {
         slot.copy_from_slice(bytes);

@@ -1,17 +1,19 @@
-//! Makes segments, runs and state durable up to one LSN, so that older journal files can be used again.
+//! Checkpoints: segments, runs and state are made durable up to one LSN, so that older journal files can be
+//! used again.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::apply::Unsynced;
-use crate::core::{Core, ManifestState};
+use crate::core::{LogCore, ManifestState};
 use crate::error::MaintenanceError;
-use crate::index::{MemTable, Run, RunError, RunMeta};
-use crate::io_util::lock;
-use crate::manifest::{Edit, RunItem, TopicItem};
+use crate::index::{IndexRun, MemTable};
+use crate::manifest::{Edit, TopicItem};
 use crate::planted::{self, Bug};
+use crate::poison::lock;
 use crate::retention::Dropped;
+use crate::runs::{run_io, run_item};
 use crate::segment;
 use crate::topic::Topic;
 
@@ -20,24 +22,24 @@ const FILES_SYNCED_ONE_BY_ONE: usize = 8;
 /// Journal files kept for reuse.
 const SPARES_MAX: usize = 4;
 
-/// State of whoever does maintenance.
+/// The state of maintenance, held by the thread that does it.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     pub(crate) unsynced: Unsynced,
     /// A checkpoint that ran out of space, to be finished before the next begins.
-    pending: Option<Cut>,
+    pending: Option<CheckpointCut>,
 }
 
 impl Upkeep {
-    /// Whether a checkpoint waits to be finished: what it noted must not be changed under it.
+    /// Whether a checkpoint waits to be finished: the segments it has noted must not change before that.
     pub(crate) fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
 }
 
-/// Everything a checkpoint promises, noted at one moment.
+/// Everything that a checkpoint will make durable, noted at one moment.
 #[derive(Debug)]
-struct Cut {
+struct CheckpointCut {
     lsn: u64,
     redo_lsn: u64,
     next_topic: u32,
@@ -47,13 +49,13 @@ struct Cut {
     deleted: Vec<Topic>,
     dropped: Vec<Dropped>,
     frozen: Option<Arc<MemTable>>,
-    /// Runs written for this cut, once they are.
-    runs: Option<Vec<Arc<Run>>>,
+    /// The runs of this cut, once they are written.
+    runs: Option<Vec<Arc<IndexRun>>>,
     rewrite: bool,
 }
 
-impl Core {
-    /// Memory of the index for what is neither frozen nor in runs.
+impl LogCore {
+    /// Memory of the index for entries that are neither frozen nor in runs.
     pub(crate) fn index_memory(&self) -> u64 {
         self.index_bytes.load(Ordering::Relaxed)
     }
@@ -94,10 +96,11 @@ impl Core {
         result
     }
 
-    fn cut(&self) -> Cut {
+    fn cut(&self) -> CheckpointCut {
         let rewrite = lock(&self.manifest).manifest.wants_rewrite();
         let now = self.clock.wall_ms();
-        // With the committer held no group is between sequencer and index: the frozen table has all up to the cut.
+        // While the committer is held no group is between sequencer and index: the frozen table has all
+        // entries up to the cut.
         let committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
         self.index.insert_all(&std::mem::take(&mut sequencer.group.inserts));
@@ -110,7 +113,7 @@ impl Core {
         if rewrite {
             topics = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         }
-        let mut cut = Cut {
+        let mut cut = CheckpointCut {
             lsn: sequencer.last_lsn(),
             redo_lsn: sequencer.redo_lsn,
             next_topic: self.read_catalog(|catalog| catalog.next_id),
@@ -135,7 +138,7 @@ impl Core {
         self.index.freeze()
     }
 
-    fn cut_topic(&self, cut: &mut Cut, topic: Topic, now: i64) {
+    fn cut_topic(&self, cut: &mut CheckpointCut, topic: Topic, now: i64) {
         if topic.is_deleted() || !topic.is_created() {
             return;
         }
@@ -155,21 +158,25 @@ impl Core {
                 cut.segments.push(segment.meta);
             }
         }
-        // What comes after the cut must not hold up what came before it.
+        // Records after the cut must not be in one chunk with records before it, or they would delay them.
         state.tail_closed = true;
         let next_offset = state.next_offset;
         drop(state);
         cut.topics.push((topic, next_offset));
     }
 
-    fn finish_checkpoint(&self, cut: &mut Cut, unsynced: &mut Unsynced) -> Result<(), MaintenanceError> {
+    fn finish_checkpoint(
+        &self,
+        cut: &mut CheckpointCut,
+        unsynced: &mut Unsynced,
+    ) -> Result<(), MaintenanceError> {
         self.reach(cut)?;
         let failed = |what: &'static str| move |error| (what, error);
         let written = self.write_cut(cut, unsynced);
         written.map_err(|(what, error)| self.upkeep_failed(what, error, false))?;
         let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
         synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
-        // Asked before the sync: what is applied in between is not durable yet.
+        // Read before the sync: redo that is applied between the two is not durable yet.
         let state_lsn = self
             .state
             .applied_lsn()
@@ -187,7 +194,7 @@ impl Core {
     }
 
     /// Waits until everything below the cut is durable and applied to the state.
-    fn reach(&self, cut: &Cut) -> Result<(), MaintenanceError> {
+    fn reach(&self, cut: &CheckpointCut) -> Result<(), MaintenanceError> {
         loop {
             let progress = lock(&self.progress);
             if let Some(reason) = self.poison.reason() {
@@ -204,12 +211,16 @@ impl Core {
         }
     }
 
-    fn write_cut(&self, cut: &mut Cut, unsynced: &mut Unsynced) -> Result<(), (&'static str, io::Error)> {
+    fn write_cut(
+        &self,
+        cut: &mut CheckpointCut,
+        unsynced: &mut Unsynced,
+    ) -> Result<(), (&'static str, io::Error)> {
         for (topic, next_offset) in &cut.topics {
             self.apply_topic(topic, *next_offset, unsynced).map_err(|error| ("a segment", error))?;
         }
         if cut.runs.is_none() {
-            // Ghosts first: a spill that fails leaves nothing behind, and the ghosts can be given up with it.
+            // Ghosts first: a failed spill leaves no file behind, and the ghosts can be discarded with it.
             let mut runs = self.write_ghosts(&cut.dropped).map_err(|error| ("an index run", error))?;
             if let Some(frozen) = &cut.frozen {
                 match self.index.spill(frozen) {
@@ -225,7 +236,7 @@ impl Core {
         Ok(())
     }
 
-    fn sync_cut(&self, cut: &Cut, unsynced: &mut Unsynced) -> io::Result<()> {
+    fn sync_cut(&self, cut: &CheckpointCut, unsynced: &mut Unsynced) -> io::Result<()> {
         let runs = cut.runs.as_deref().unwrap_or_default();
         if planted::is(Bug::SkipSegmentSync) {
             return Ok(());
@@ -235,7 +246,7 @@ impl Core {
         } else {
             for (id, part) in &unsynced.files {
                 match self.files.get(*id, *part) {
-                    // Retention removed it.
+                    // Retention has removed the file.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     file => file?.sync()?,
                 }
@@ -255,7 +266,7 @@ impl Core {
     }
 
     /// Makes the checkpoint the one that recovery starts from.
-    fn install(&self, cut: &mut Cut, state_lsn: u64) -> Result<(), MaintenanceError> {
+    fn install(&self, cut: &mut CheckpointCut, state_lsn: u64) -> Result<(), MaintenanceError> {
         let journal_sequence = lock(&self.committer).journal.first_sequence_above(cut.lsn);
         let runs = cut.runs.take().unwrap_or_default();
         let mut manifest = lock(&self.manifest);
@@ -279,7 +290,7 @@ impl Core {
             manifest.manifest.append(&edit)
         };
         result.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        // Only now: later edits repeat these, and must not promise what this one did not make durable.
+        // Only after the write: later edits repeat these numbers and must not promise what is not durable.
         manifest.adopt(&edit);
         cut.frozen = None;
         self.index.install(runs, &[], true);
@@ -297,7 +308,7 @@ impl Core {
         freed.map_err(|error| self.fail(format!("removing a journal file failed: {error}")))
     }
 
-    fn remove_dropped(&self, cut: &Cut) {
+    fn remove_dropped(&self, cut: &CheckpointCut) {
         for dropped in &cut.dropped {
             dropped.topic.state().leaving.retain(|meta| meta.id != dropped.meta.id);
             self.remove_segment(&dropped.meta, dropped.damaged);
@@ -315,8 +326,8 @@ impl Core {
         }
     }
 
-    /// Removes a segment's files; damaged ones are moved aside instead. What cannot be removed now is removed when the
-    /// log is opened next, because no manifest names it.
+    /// Removes a segment's files; damaged files are moved to quarantine instead. The next open removes a file
+    /// that cannot be removed now, because no manifest names it.
     pub(crate) fn remove_segment(&self, meta: &segment::SegmentMeta, damaged: bool) {
         self.files.forget(meta.id);
         for path in [meta.id.path(), meta.id.samples_path()] {
@@ -329,7 +340,8 @@ impl Core {
         }
     }
 
-    /// Sorts a failure: no space is tried again, everything else stops the writer.
+    /// Turns a failure into an error. Work that ran out of space is tried again; every other failure stops
+    /// the writer.
     pub(crate) fn upkeep_failed(&self, what: &str, error: io::Error, syncing: bool) -> MaintenanceError {
         let no_space = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if no_space && !syncing {
@@ -339,7 +351,7 @@ impl Core {
         self.fail(format!("writing {what} failed: {error}"))
     }
 
-    /// Whatever writes must ask first.
+    /// Fails if the log has stopped writing. Every maintenance step that writes calls it first.
     pub(crate) fn check_writing(&self) -> Result<(), MaintenanceError> {
         match self.poison.reason() {
             Some(reason) => Err(MaintenanceError::Poisoned { reason: reason.to_owned() }),
@@ -368,15 +380,4 @@ impl ManifestState {
         change(&mut edit);
         self.manifest.append(&edit)
     }
-}
-
-pub(crate) fn run_io(error: RunError) -> io::Error {
-    match error {
-        RunError::Io { source, .. } => source,
-        damaged => io::Error::other(damaged),
-    }
-}
-
-pub(crate) fn run_item(run: &RunMeta) -> RunItem {
-    RunItem { number: run.number, kind: run.kind as u8, level: run.level }
 }

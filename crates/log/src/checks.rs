@@ -1,100 +1,106 @@
-//! What can refuse a batch: ids that are taken, expectations that do not hold.
+//! The checks that can refuse a batch: ids that are taken, expectations that do not hold.
 //!
-//! Lookups may read the disk, so they run before the sequencer's lock; under it only what was placed since then is
-//! looked at.
+//! Lookups may read the disk, so they run before the sequencer's lock is taken. Under the lock only events
+//! placed since then are looked at.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use promethean_model::EventId;
 
-use crate::batch::{Batch, Expectation, Placed, Slot, TopicChange};
-use crate::core::Core;
-use crate::error::{AppendError, ReadError};
-use crate::index::{Index, Kind};
+use crate::batch::{BatchSlot, Expectation, LogBatch, PlacedRecord, TopicChange};
+use crate::core::LogCore;
+use crate::error::{AppendError, LogReadError};
+use crate::index::{EntryKind, EventIndex};
 use crate::record::{NewId, content_hash};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::topic::Topic;
 
-/// What becomes of one event of a batch.
+/// The outcome of one event of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Outcome {
+pub(crate) enum EventOutcome {
     Fresh,
     /// The event is in the log already.
-    Duplicate(Placed),
+    Duplicate(PlacedRecord),
     /// The event repeats the one at this index of the batch.
     Earlier(usize),
     Refused,
 }
 
-/// What becomes of a batch.
+/// The outcomes of the events of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     /// Empty when every event is fresh.
-    pub(crate) outcomes: Vec<Outcome>,
-    /// Why events were refused, where the others go on without them.
+    pub(crate) outcomes: Vec<EventOutcome>,
+    /// The refused events with their errors, if the other events are accepted without them.
     pub(crate) refused: Vec<(usize, AppendError)>,
 }
 
 impl Decision {
-    pub(crate) fn outcome(&self, index: usize) -> Outcome {
-        self.outcomes.get(index).copied().unwrap_or(Outcome::Fresh)
+    pub(crate) fn outcome(&self, index: usize) -> EventOutcome {
+        self.outcomes.get(index).copied().unwrap_or(EventOutcome::Fresh)
     }
 
-    /// An event is refused: alone, or with its whole batch.
-    fn refuse(&mut self, batch: &Batch, index: usize, error: AppendError) -> Result<Outcome, AppendError> {
+    /// Refuses an event, alone or with its whole batch.
+    fn refuse(
+        &mut self,
+        batch: &LogBatch,
+        index: usize,
+        error: AppendError,
+    ) -> Result<EventOutcome, AppendError> {
         if !batch.each {
             return Err(error);
         }
         self.refused.push((index, error));
-        Ok(Outcome::Refused)
+        Ok(EventOutcome::Refused)
     }
 }
 
-/// Lookups made before the lock.
+/// The results of lookups made before the lock was taken.
 #[derive(Debug, Default)]
-pub(crate) struct Prior {
-    /// `None` if nothing had to be looked up.
+pub(crate) struct PriorLookups {
+    /// The index's generation at the lookups; `None` if nothing had to be looked up.
     generation: Option<u64>,
-    /// For each event: what was found. Where events stand alone, one that could not be looked for is refused alone.
-    ids: Vec<Result<Found, AppendError>>,
-    /// For each expectation on a key: its latest offset, and the durable end before it was looked for.
+    /// The lookup of each event's id. Where events stand alone, an event whose lookup failed is refused
+    /// alone.
+    ids: Vec<Result<IdLookup, AppendError>>,
+    /// For each expectation on a key: its latest offset, and the durable end before the lookup.
     keys: Vec<(Option<u64>, u64)>,
 }
 
-/// The event with an id, and the durable end before it was looked for. Everything below that end was in the index.
+/// The event with an id, and the durable end before the lookup. Every event below that end was in the index.
 #[derive(Debug, Clone, Copy)]
-struct Found {
-    known: Option<Known>,
+struct IdLookup {
+    known: Option<KnownEvent>,
     since: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownEvent {
     offset: u64,
     ts: i64,
     content: u64,
 }
 
-impl Prior {
-    pub(crate) fn is_current(&self, index: &Index) -> bool {
+impl PriorLookups {
+    pub(crate) fn is_current(&self, index: &EventIndex) -> bool {
         self.generation.is_none_or(|generation| generation == index.generation())
     }
 }
 
-impl Core {
-    pub(crate) fn look_up(&self, batch: &Batch) -> Result<Prior, AppendError> {
+impl LogCore {
+    pub(crate) fn look_up(&self, batch: &LogBatch) -> Result<PriorLookups, AppendError> {
         if !batch.needs_lookup() {
-            return Ok(Prior::default());
+            return Ok(PriorLookups::default());
         }
-        let mut prior = Prior { generation: Some(self.index.generation()), ..Prior::default() };
+        let mut prior = PriorLookups { generation: Some(self.index.generation()), ..PriorLookups::default() };
         for slot in &batch.slots {
             let since = slot.topic.end();
             let known = match slot.id {
                 NewId::Given(id) => self.find_known(&slot.topic, id, slot.id_hash).map_err(unreadable),
                 NewId::Minted(_) => Ok(None),
             };
-            let found = known.map(|known| Found { known, since });
+            let found = known.map(|known| IdLookup { known, since });
             prior.ids.push(if batch.each { found } else { Ok(found?) });
         }
         for expectation in &batch.expectations {
@@ -107,31 +113,31 @@ impl Core {
         Ok(prior)
     }
 
-    fn find_known(&self, topic: &Topic, id: EventId, hash: u64) -> Result<Option<Known>, ReadError> {
+    fn find_known(&self, topic: &Topic, id: EventId, hash: u64) -> Result<Option<KnownEvent>, LogReadError> {
         let mut candidates = Vec::new();
         self.with_index(|core| {
             candidates.clear();
-            core.index.candidates(Kind::Id, topic.id(), hash, id.unix_ms(), &mut candidates)
+            core.index.candidates(EntryKind::Id, topic.id(), hash, id.unix_ms(), &mut candidates)
         })?;
         for (offset, pos) in candidates {
             if let Some(record) = self.record_at(topic, offset, pos)? {
                 let view = record.view();
                 if view.id == id {
                     let content = view.content_hash();
-                    return Ok(Some(Known { offset, ts: view.ts, content }));
+                    return Ok(Some(KnownEvent { offset, ts: view.ts, content }));
                 }
             }
         }
         let ghost = self.with_index(|core| core.index.find_ghost(topic.id(), id.as_bytes()))?;
-        Ok(ghost.map(|ghost| Known { offset: ghost.offset, ts: ghost.ts, content: ghost.content }))
+        Ok(ghost.map(|ghost| KnownEvent { offset: ghost.offset, ts: ghost.ts, content: ghost.content }))
     }
 
     /// Decides under the sequencer's lock what each event of the batch becomes, or refuses the batch.
     pub(crate) fn decide(
         &self,
-        sequencer: &mut Sequencer,
-        batch: &Batch,
-        prior: &Prior,
+        sequencer: &mut LogSequencer,
+        batch: &LogBatch,
+        prior: &PriorLookups,
     ) -> Result<Decision, AppendError> {
         for change in &batch.controls {
             let (TopicChange::Create(topic) | TopicChange::Delete(topic)) = change;
@@ -157,10 +163,10 @@ impl Core {
             let outcome = decided.or_else(|error| decision.refuse(batch, index, error))?;
             decision.outcomes.push(outcome);
         }
-        // A batch that is there already met its expectations when it came first.
+        // A batch whose events are all in the log already met its expectations the first time.
         let outcomes = &decision.outcomes;
-        let repeated =
-            !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Duplicate(_)));
+        let repeated = !outcomes.is_empty()
+            && outcomes.iter().all(|outcome| matches!(outcome, EventOutcome::Duplicate(_)));
         if !repeated {
             self.check_expectations(sequencer, batch, prior)?;
         }
@@ -169,18 +175,18 @@ impl Core {
 
     fn decide_event(
         &self,
-        sequencer: &mut Sequencer,
-        batch: &Batch,
-        slot: &Slot,
-        prior: Option<Found>,
+        sequencer: &mut LogSequencer,
+        batch: &LogBatch,
+        slot: &BatchSlot,
+        prior: Option<IdLookup>,
         in_batch: &mut HashMap<(u32, EventId), usize>,
         index: usize,
-    ) -> Result<Outcome, AppendError> {
+    ) -> Result<EventOutcome, AppendError> {
         if let Some(refusal) = refusal(slot) {
             return Err(refusal);
         }
-        let (NewId::Given(id), Some(Found { known, since })) = (slot.id, prior) else {
-            return Ok(Outcome::Fresh);
+        let (NewId::Given(id), Some(IdLookup { known, since })) = (slot.id, prior) else {
+            return Ok(EventOutcome::Fresh);
         };
         let known = match known {
             None => self.find_recent(sequencer, &slot.topic, id, slot.id_hash, since)?,
@@ -189,15 +195,15 @@ impl Core {
         compare(batch, slot, id, known, in_batch, index)
     }
 
-    /// An event with this id placed at or after `since`.
+    /// Finds an event with this id placed at or after `since`.
     fn find_recent(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         topic: &Topic,
         id: EventId,
         hash: u64,
         since: u64,
-    ) -> Result<Option<Known>, AppendError> {
+    ) -> Result<Option<KnownEvent>, AppendError> {
         let mut found = Ok(None);
         let mut visit = |offset, pos| {
             if offset < since {
@@ -206,29 +212,29 @@ impl Core {
             match self.record_at(topic, offset, pos) {
                 Ok(Some(record)) if record.view().id == id => {
                     let view = record.view();
-                    found = Ok(Some(Known { offset, ts: view.ts, content: view.content_hash() }));
+                    found = Ok(Some(KnownEvent { offset, ts: view.ts, content: view.content_hash() }));
                 }
                 Ok(_) => return ControlFlow::Continue(()),
                 Err(error) => found = Err(unreadable(error)),
             }
             ControlFlow::Break(())
         };
-        let fresh = sequencer.uninserted(Kind::Id, topic.id(), hash);
+        let fresh = sequencer.uninserted(EntryKind::Id, topic.id(), hash);
         if fresh
             .map(|new| (new.offset, new.pos))
             .try_for_each(|(offset, pos)| visit(offset, pos))
             .is_continue()
         {
-            self.index.recent(Kind::Id, topic.id(), hash, &mut visit);
+            self.index.recent(EntryKind::Id, topic.id(), hash, &mut visit);
         }
         found
     }
 
     fn check_expectations(
         &self,
-        sequencer: &mut Sequencer,
-        batch: &Batch,
-        prior: &Prior,
+        sequencer: &mut LogSequencer,
+        batch: &LogBatch,
+        prior: &PriorLookups,
     ) -> Result<(), AppendError> {
         let mut keys = prior.keys.iter();
         for expectation in &batch.expectations {
@@ -255,7 +261,7 @@ impl Core {
 
     fn recent_offset_of_key(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         topic: &Topic,
         key: &[u8],
         hash: u64,
@@ -273,20 +279,20 @@ impl Core {
             }
             ControlFlow::Break(())
         };
-        let fresh = sequencer.uninserted(Kind::Key, topic.id(), hash);
+        let fresh = sequencer.uninserted(EntryKind::Key, topic.id(), hash);
         if fresh
             .map(|new| (new.offset, new.pos))
             .try_for_each(|(offset, pos)| visit(offset, pos))
             .is_continue()
         {
-            self.index.recent(Kind::Key, topic.id(), hash, &mut visit);
+            self.index.recent(EntryKind::Key, topic.id(), hash, &mut visit);
         }
         found
     }
 }
 
-/// What refuses an event whatever else there is.
-fn refusal(slot: &Slot) -> Option<AppendError> {
+/// The error of an event that its topic refuses in any case.
+fn refusal(slot: &BatchSlot) -> Option<AppendError> {
     if slot.topic.is_deleted() {
         return Some(AppendError::TopicDeleted { topic: slot.topic.name().to_string() });
     }
@@ -294,42 +300,42 @@ fn refusal(slot: &Slot) -> Option<AppendError> {
     keyless.then(|| AppendError::KeyRequired { topic: slot.topic.name().to_string() })
 }
 
-/// Tells a duplicate from a conflict and from a fresh event.
+/// Decides whether an event is fresh, a duplicate or a conflict.
 fn compare(
-    batch: &Batch,
-    slot: &Slot,
+    batch: &LogBatch,
+    slot: &BatchSlot,
     id: EventId,
-    known: Option<Known>,
+    known: Option<KnownEvent>,
     in_batch: &mut HashMap<(u32, EventId), usize>,
     index: usize,
-) -> Result<Outcome, AppendError> {
+) -> Result<EventOutcome, AppendError> {
     let content = record_content(batch.record(slot));
     let conflict = |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
     if let Some(known) = known {
         if known.content != content {
             return Err(conflict(known.offset));
         }
-        let placed = Placed { offset: known.offset, ts: known.ts, duplicate: true };
-        return Ok(Outcome::Duplicate(placed));
+        let placed = PlacedRecord { offset: known.offset, ts: known.ts, duplicate: true };
+        return Ok(EventOutcome::Duplicate(placed));
     }
     if let Some(earlier) = in_batch.get(&(slot.topic.id(), id)).copied() {
         let first = batch.slots.get(earlier).map(|first| record_content(batch.record(first)));
         return if first == Some(content) {
-            Ok(Outcome::Earlier(earlier))
+            Ok(EventOutcome::Earlier(earlier))
         } else {
             Err(conflict(slot.topic.state().next_offset))
         };
     }
     in_batch.insert((slot.topic.id(), id), index);
-    Ok(Outcome::Fresh)
+    Ok(EventOutcome::Fresh)
 }
 
 fn record_content(record: &[u8]) -> u64 {
-    // The record is not placed yet, so its header does not verify: split it by hand.
+    // The record is not placed yet, so its header does not verify; `parse` would refuse it.
     crate::record::split_unplaced(record).map_or(0, |(key, payload)| content_hash(key, payload))
 }
 
-fn unreadable(error: ReadError) -> AppendError {
+fn unreadable(error: LogReadError) -> AppendError {
     AppendError::Lookup { message: error.to_string() }
 }
 

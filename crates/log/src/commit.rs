@@ -1,4 +1,4 @@
-//! Writes groups to the journal, syncs, and tells everyone who waits.
+//! Group commit: writes groups to the journal, syncs, and completes the waiting callers.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,49 +8,50 @@ use std::sync::mpsc::SyncSender;
 
 use promethean_model::Durability;
 
-use crate::batch::{Completion, Receipt};
-use crate::core::Core;
+use crate::batch::{Completion, LogReceipt};
+use crate::core::LogCore;
 use crate::error::AppendError;
 use crate::index::Insert;
-use crate::io_util::lock;
-use crate::journal::frame::{self, HEADER_BYTES, Parts};
+use crate::journal::frame::{self, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
 use crate::planted::{self, Bug};
+use crate::poison::lock;
 use crate::sequencer::{Group, Waiter};
 use crate::state::Redo;
 use crate::topic::Topic;
 
-/// Guarded by one lock, so that groups reach the journal in the order they were taken.
+/// The journal's writer with the groups that are not synced yet. One lock guards it, so that groups reach the
+/// journal in the order they were taken.
 #[derive(Debug)]
-pub(crate) struct Committer {
+pub(crate) struct JournalCommitter {
     pub(crate) journal: JournalWriter,
-    /// Topics of groups that are written and not synced.
+    /// Topics with their new ends, of groups that are written and not synced.
     unsynced: Vec<(Topic, u64)>,
     written_lsn: u64,
     synced_lsn: u64,
     /// When the oldest unsynced group was written.
     unsynced_since_ms: u64,
-    /// Where redo goes; `None` applies it on the caller's thread.
+    /// The queue to the state thread; `None` applies redo on the caller's thread.
     pub(crate) state_queue: Option<SyncSender<StateJob>>,
 }
 
-/// Redo of one group and the callers that wait for it.
+/// The redo of one group, and the callers that wait for it.
 #[derive(Default)]
 pub(crate) struct StateJob {
     redo: Vec<(u64, Vec<u8>)>,
-    waiters: Vec<(Completion, Receipt)>,
+    waiters: Vec<(Completion, LogReceipt)>,
 }
 
-/// Callers to be told after the locks are released.
+/// The callers to complete after the locks are released, and the group to reuse.
 #[derive(Default)]
-pub(crate) struct Finished {
-    done: Vec<(Completion, Result<Receipt, AppendError>)>,
+pub(crate) struct FinishedGroup {
+    done: Vec<(Completion, Result<LogReceipt, AppendError>)>,
     group: Group,
 }
 
-impl Committer {
-    pub(crate) fn new(journal: JournalWriter, lsn: u64) -> Committer {
-        Committer {
+impl JournalCommitter {
+    pub(crate) fn new(journal: JournalWriter, lsn: u64) -> JournalCommitter {
+        JournalCommitter {
             journal,
             unsynced: Vec::new(),
             written_lsn: lsn,
@@ -60,14 +61,14 @@ impl Committer {
         }
     }
 
-    /// Whether something acknowledged as `os` still waits for its sync.
+    /// Whether a batch that was acknowledged as `os` still waits for its sync.
     pub(crate) fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty()
     }
 }
 
-impl Core {
-    /// Takes the open group through the journal. `force_sync` also syncs what earlier groups left.
+impl LogCore {
+    /// Writes the open group to the journal. `force_sync` also syncs groups that were written before.
     pub(crate) fn pump(&self, force_sync: bool) {
         let mut committer = lock(&self.committer);
         let group = lock(&self.sequencer).take_group();
@@ -78,7 +79,7 @@ impl Core {
         self.finish(finished);
     }
 
-    /// Puts a group's entries into the index, before anyone can be told of its events.
+    /// Puts a group's entries into the index, before any caller or reader hears of its events.
     pub(crate) fn insert_entries(&self, inserts: &[Insert]) {
         /// Entries inserted under one lock, for which a lookup may have to wait.
         const CHUNK: usize = 128;
@@ -91,14 +92,19 @@ impl Core {
         }
     }
 
-    fn finish(&self, finished: Finished) {
+    fn finish(&self, finished: FinishedGroup) {
         complete_all(finished.done);
         let mut group = finished.group;
         group.clear();
         lock(&self.sequencer).spare = Some(group);
     }
 
-    fn commit_group(&self, committer: &mut Committer, mut group: Group, force_sync: bool) -> Finished {
+    fn commit_group(
+        &self,
+        committer: &mut JournalCommitter,
+        mut group: Group,
+        force_sync: bool,
+    ) -> FinishedGroup {
         if let Some(reason) = self.poison.reason() {
             let reason = reason.to_owned();
             return fail_all(group, |_| AppendError::Poisoned { reason: reason.clone() });
@@ -137,7 +143,7 @@ impl Core {
         self.complete(committer, group, early)
     }
 
-    fn sync_journal(&self, committer: &mut Committer) -> io::Result<()> {
+    fn sync_journal(&self, committer: &mut JournalCommitter) -> io::Result<()> {
         committer.journal.sync()?;
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         committer.synced_lsn = committer.written_lsn;
@@ -150,13 +156,13 @@ impl Core {
         Ok(())
     }
 
-    /// Everything in the group is durable: redo goes to the state, the rest of the callers are done.
+    /// Completes a durable group: redo goes to the state, and callers without redo are done.
     fn complete(
         &self,
-        committer: &mut Committer,
+        committer: &mut JournalCommitter,
         mut group: Group,
-        mut done: Vec<(Completion, Result<Receipt, AppendError>)>,
-    ) -> Finished {
+        mut done: Vec<(Completion, Result<LogReceipt, AppendError>)>,
+    ) -> FinishedGroup {
         if group.has_redo {
             let job = take_state_job(&mut group);
             match &committer.state_queue {
@@ -169,11 +175,11 @@ impl Core {
             }
         }
         done.extend(group.waiters.drain(..).map(|waiter| (waiter.done, Ok(waiter.receipt))));
-        Finished { done, group }
+        FinishedGroup { done, group }
     }
 
     /// Applies redo in order. Called by the state thread, or by the writer where there are no threads.
-    pub(crate) fn apply_state(&self, job: StateJob) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    pub(crate) fn apply_state(&self, job: StateJob) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
         let redo: Vec<Redo<'_>> = job.redo.iter().map(|(lsn, bytes)| Redo { lsn: *lsn, bytes }).collect();
         let Some(last) = redo.last().map(|redo| redo.lsn) else { return job.succeed() };
         if let Some(reason) = self.poison.reason() {
@@ -201,14 +207,14 @@ impl Core {
         self.watch_space(bytes);
     }
 
-    fn poisoned(&self, group: Group, action: &str, error: &io::Error) -> Finished {
+    fn poisoned(&self, group: Group, action: &str, error: &io::Error) -> FinishedGroup {
         let reason = format!("{action} failed: {error}");
         self.stop_writing(reason.clone());
         fail_all(group, |_| AppendError::UnknownOutcome { reason: reason.clone() })
     }
 
-    /// Leaves a frame behind that says how far acknowledged data reaches, so that damage to the last frames is not
-    /// taken for a torn tail. Not synced: it matters only where the page cache survived.
+    /// Writes a frame that holds only the durable mark, so that recovery does not take damage to the last
+    /// frames for a torn tail. It is not synced: it matters only if the page cache survives.
     pub(crate) fn write_mark(&self) {
         let mut committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
@@ -220,7 +226,7 @@ impl Core {
         sequencer.next_lsn += 1;
         drop(sequencer);
         let mut bytes = vec![0; HEADER_BYTES];
-        frame::finish(&mut bytes, Parts { lsn, ..Parts::default() });
+        frame::finish(&mut bytes, FrameParts { lsn, ..FrameParts::default() });
         let span = FrameSpan { at: 0, len: HEADER_BYTES, lsn };
         let mark = committer.synced_lsn;
         match committer.journal.write(&mut bytes, &[span], mark) {
@@ -231,18 +237,18 @@ impl Core {
 }
 
 impl StateJob {
-    fn succeed(self) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    fn succeed(self) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
         self.waiters.into_iter().map(|(done, receipt)| (done, Ok(receipt))).collect()
     }
 
-    fn fail(self, reason: &str) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+    fn fail(self, reason: &str) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
         let error = AppendError::UnknownOutcome { reason: reason.to_owned() };
         self.waiters.into_iter().map(|(done, _)| (done, Err(error.clone()))).collect()
     }
 }
 
-/// Tells every caller, also after one of them panicked; the panic goes on when all are told.
-pub(crate) fn complete_all(done: Vec<(Completion, Result<Receipt, AppendError>)>) {
+/// Calls every completion. If one panics, the others are still called; then the panic continues.
+pub(crate) fn complete_all(done: Vec<(Completion, Result<LogReceipt, AppendError>)>) {
     let mut panicked = None;
     for (done, result) in done {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
@@ -271,15 +277,15 @@ fn take_state_job(group: &mut Group) -> StateJob {
 fn take_waiters(
     group: &mut Group,
     which: impl Fn(&Waiter) -> bool,
-) -> Vec<(Completion, Result<Receipt, AppendError>)> {
+) -> Vec<(Completion, Result<LogReceipt, AppendError>)> {
     let taken = group.waiters.extract_if(.., |waiter| which(waiter));
     taken.map(|waiter| (waiter.done, Ok(waiter.receipt))).collect()
 }
 
-fn fail_all(mut group: Group, error: impl Fn(&Waiter) -> AppendError) -> Finished {
+fn fail_all(mut group: Group, error: impl Fn(&Waiter) -> AppendError) -> FinishedGroup {
     let failed = group.waiters.drain(..).map(|waiter| {
         let error = error(&waiter);
         (waiter.done, Err(error))
     });
-    Finished { done: failed.collect(), group: Group::default() }
+    FinishedGroup { done: failed.collect(), group: Group::default() }
 }

@@ -1,18 +1,19 @@
-//! Rewrites the sealed segments of compacted topics so that only the latest event of each key is left.
+//! Compaction: rewrites the sealed segments of compacted topics, so that only the latest event of each key is
+//! left.
 
 use std::io;
 use std::sync::Arc;
 
-use crate::checkpoint::run_io;
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::disk::DiskFile;
-use crate::error::{MaintenanceError, ReadError};
-use crate::files::Part;
-use crate::index::{DIR as INDEX_DIR, GhostEntry, Run};
-use crate::io_util::{lock, write_all_at};
-use crate::lookup::run_error;
+use crate::error::{LogReadError, MaintenanceError};
+use crate::file_io::write_all_at;
+use crate::files::SegmentPart;
+use crate::index::{DIR as INDEX_DIR, GhostEntry, IndexRun};
+use crate::poison::lock;
 use crate::read::ReadLimit;
 use crate::record::RecordView;
+use crate::runs::{run_error, run_io, run_item};
 use crate::segment::{DIR, HEADER_BYTES, SAMPLE_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 use crate::topic::{Segment, Topic};
 
@@ -20,8 +21,8 @@ const BUFFER_BYTES: usize = 1024 * 1024;
 /// Ghosts written as one run.
 const GHOSTS_PER_RUN: usize = 256 * 1024;
 
-impl Core {
-    /// Compacts every topic that has gathered enough new segments.
+impl LogCore {
+    /// Compacts every topic that has enough new segments.
     pub(crate) fn compact_topics(&self) -> Result<(), MaintenanceError> {
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         for topic in topics {
@@ -38,8 +39,8 @@ impl Core {
     fn compact(&self, topic: &Topic) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         let _one_at_a_time = lock(&self.merging);
-        // Noted only now: another thread may have compacted since the look, and a rewrite of what was there before would
-        // take the names of its segments.
+        // Read again under the lock: another thread may have compacted meanwhile, and a rewrite of the old
+        // segments would take the names of its segments.
         let inputs = &sealed_segments(topic, self.hold_of(topic));
         if !worth_compacting(topic, inputs) {
             return Ok(());
@@ -73,14 +74,14 @@ impl Core {
         topic: &Topic,
         inputs: &[SegmentMeta],
         outputs: Vec<SegmentMeta>,
-        ghosts: Vec<Arc<Run>>,
+        ghosts: Vec<Arc<IndexRun>>,
     ) -> Result<(), MaintenanceError> {
         let upkeep = lock(&self.upkeep);
         let undisturbed = !upkeep.has_pending() && self.poison.reason().is_none();
         let still_there =
             sealed_segments(topic, self.hold_of(topic)).iter().filter(|meta| inputs.contains(meta)).count();
         if still_there != inputs.len() || !undisturbed {
-            // Retention was faster, or a checkpoint has noted the old segments and is not finished.
+            // Retention has removed a segment, or an unfinished checkpoint has noted the old segments.
             outputs.iter().for_each(|meta| self.remove_segment(meta, false));
             self.discard_runs(&ghosts);
             return Ok(());
@@ -92,7 +93,7 @@ impl Core {
         let written = manifest.append_edit(|edit| {
             edit.dropped_segments = inputs.iter().map(|meta| meta.id).collect();
             edit.segments.clone_from(&outputs);
-            edit.runs = ghosts.iter().map(|run| crate::checkpoint::run_item(run.meta())).collect();
+            edit.runs = ghosts.iter().map(|run| run_item(run.meta())).collect();
         });
         written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
         self.index.install(ghosts, &[], false);
@@ -109,11 +110,11 @@ impl Core {
         Ok(())
     }
 
-    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<Run>]) -> io::Result<()> {
+    fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<IndexRun>]) -> io::Result<()> {
         for meta in outputs {
-            self.files.get(meta.id, Part::Records)?.sync()?;
+            self.files.get(meta.id, SegmentPart::Records)?.sync()?;
             if meta.samples > 0 {
-                self.files.get(meta.id, Part::Samples)?.sync()?;
+                self.files.get(meta.id, SegmentPart::Samples)?.sync()?;
             }
         }
         self.disk.sync_dir(DIR)?;
@@ -124,7 +125,7 @@ impl Core {
     }
 }
 
-/// Segments that no longer change, on disk as the manifest has them, and that nobody has still to read.
+/// Segments that no longer change, are on disk as in the manifest, and are not held.
 fn sealed_segments(topic: &Topic, hold: Option<u64>) -> Vec<SegmentMeta> {
     let state = topic.state();
     if !state.policy.compacted || topic.is_deleted() {
@@ -146,24 +147,24 @@ fn worth_compacting(topic: &Topic, inputs: &[SegmentMeta]) -> bool {
 }
 
 enum RewriteError {
-    Read(#[expect(dead_code, reason = "damage is noted where it is met")] ReadError),
+    Read(#[expect(dead_code, reason = "damage is noted where it is met")] LogReadError),
     Io(io::Error),
 }
 
-/// Writes survivors into new segments that cover the same offsets.
+/// Writes the surviving records into new segments that cover the same offsets.
 struct Rewriter<'a> {
-    core: &'a Core,
+    core: &'a LogCore,
     topic: &'a Topic,
     generation: u32,
     now: i64,
     done: Vec<SegmentMeta>,
-    current: Option<Output>,
+    current: Option<SegmentOutput>,
     ghosts: Vec<GhostEntry>,
-    ghost_runs: Vec<Arc<Run>>,
+    ghost_runs: Vec<Arc<IndexRun>>,
     ghosts_appended: i64,
 }
 
-struct Output {
+struct SegmentOutput {
     meta: SegmentMeta,
     file: Arc<dyn DiskFile>,
     buffer: Vec<u8>,
@@ -173,7 +174,7 @@ struct Output {
 }
 
 impl<'a> Rewriter<'a> {
-    fn new(core: &'a Core, topic: &'a Topic, generation: u32, now: i64) -> Rewriter<'a> {
+    fn new(core: &'a LogCore, topic: &'a Topic, generation: u32, now: i64) -> Rewriter<'a> {
         let (done, ghosts, ghost_runs) = (Vec::new(), Vec::new(), Vec::new());
         Rewriter { core, topic, generation, now, done, current: None, ghosts, ghost_runs, ghosts_appended: 0 }
     }
@@ -208,7 +209,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, ReadError> {
+    fn survives(&self, view: &RecordView<'_>, meta: &SegmentMeta) -> Result<bool, LogReadError> {
         let Some(key) = view.key else { return Ok(true) };
         let end = self.topic.end();
         let found = self.core.search_newest(self.topic, key, crate::batch::key_hash(key), end);
@@ -232,7 +233,7 @@ impl<'a> Rewriter<'a> {
         if output.buffer.len() >= BUFFER_BYTES { output.flush() } else { Ok(()) }
     }
 
-    /// The event goes, its id is remembered for the dedupe window.
+    /// Leaves an event out; its id stays as a ghost for the dedupe window.
     fn bury(&mut self, view: &RecordView<'_>, meta: &SegmentMeta) -> io::Result<()> {
         let window = self.topic.state().policy.dedupe_window_ms as i64;
         if self.now.saturating_sub(meta.last_append) >= window {
@@ -265,10 +266,10 @@ impl<'a> Rewriter<'a> {
             return Ok(());
         }
         let id = SegmentId { generation: self.generation, ..meta.id };
-        let file = self.core.files.create(id, Part::Records)?;
+        let file = self.core.files.create(id, SegmentPart::Records)?;
         let fresh = SegmentMeta { first_append: meta.first_append, ..SegmentMeta::new(id, meta.last_append) };
         let buffer = id.encode_header().to_vec();
-        self.current = Some(Output {
+        self.current = Some(SegmentOutput {
             meta: fresh,
             file,
             buffer,
@@ -288,7 +289,7 @@ impl<'a> Rewriter<'a> {
             let bytes: Vec<u8> =
                 output.samples.iter().flat_map(|sample| sample.encode(output.meta.id.topic)).collect();
             debug_assert_eq!(bytes.len(), output.samples.len() * SAMPLE_BYTES);
-            write_all_at(&*self.core.files.create(output.meta.id, Part::Samples)?, &bytes, 0)?;
+            write_all_at(&*self.core.files.create(output.meta.id, SegmentPart::Samples)?, &bytes, 0)?;
         }
         self.done.push(output.meta);
         self.current = None;
@@ -301,7 +302,7 @@ impl<'a> Rewriter<'a> {
         self.flush_ghosts()
     }
 
-    /// No manifest names what was written, and none will.
+    /// Removes the files that were written: no manifest names them.
     fn abandon(self) {
         let current = self.current.map(|output| output.meta);
         for meta in self.done.iter().chain(&current) {
@@ -311,7 +312,7 @@ impl<'a> Rewriter<'a> {
     }
 }
 
-impl Output {
+impl SegmentOutput {
     fn flush(&mut self) -> io::Result<()> {
         write_all_at(&*self.file, &self.buffer, self.written)?;
         self.written += self.buffer.len() as u64;

@@ -1,4 +1,4 @@
-//! Everything the parts of the log share.
+//! The state that the parts of the log share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -7,27 +7,26 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use promethean_model::{Clock, IgnorePoison, TopicName};
 
 use crate::checkpoint::Upkeep;
-use crate::commit::Committer;
+use crate::commit::JournalCommitter;
 use crate::disk::Disk;
-use crate::error::{AppendError, Damage};
+use crate::error::{AppendError, LogDamage};
 use crate::files::Files;
 use crate::holds::Holds;
-use crate::index::Index;
-use crate::io_util::lock;
+use crate::index::EventIndex;
 use crate::manifest::{Edit, Manifest};
-use crate::options::Options;
-use crate::poison::Poison;
-use crate::sequencer::Sequencer;
+use crate::options::LogOptions;
+use crate::poison::{Poison, lock};
+use crate::sequencer::LogSequencer;
 use crate::state::StateSink;
 use crate::topic::{Topic, TopicState};
 
-/// Told when the durable end of a topic moves.
+/// Is told when the durable end of a topic moves.
 pub trait Observer: Send + Sync + 'static {
-    /// Called by the writer after a sync; it must not block.
+    /// Tells the new durable end. The writer calls it after a sync; it must not block.
     fn durable_end_moved(&self, topic: &Topic, end: u64);
 }
 
-/// Nobody listens.
+/// An observer that ignores every call.
 #[derive(Debug, Default)]
 pub struct NoObserver;
 
@@ -35,47 +34,49 @@ impl Observer for NoObserver {
     fn durable_end_moved(&self, _topic: &Topic, _end: u64) {}
 }
 
-/// Locks are taken in the order of the fields below, from `merging` down; a topic's lock is innermost.
-pub(crate) struct Core {
+/// The state that the parts of the log share. Locks are taken in the order of the fields, from `merging`
+/// down; a topic's lock is innermost.
+pub(crate) struct LogCore {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn StateSink>,
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) options: Options,
+    pub(crate) options: LogOptions,
     pub(crate) files: Files,
-    pub(crate) index: Index,
-    /// Merges, rebuilds and compactions: one at a time.
+    pub(crate) index: EventIndex,
+    /// Held by a merge, a rebuild or a compaction: one at a time.
     pub(crate) merging: Mutex<()>,
-    /// Checkpoints and retention: one at a time.
+    /// Held by a checkpoint or by retention: one at a time.
     pub(crate) upkeep: Mutex<Upkeep>,
-    pub(crate) committer: Mutex<Committer>,
+    pub(crate) committer: Mutex<JournalCommitter>,
     pub(crate) manifest: Mutex<ManifestState>,
-    pub(crate) sequencer: Mutex<Sequencer>,
-    /// Signals the writer: there is a group.
+    pub(crate) sequencer: Mutex<LogSequencer>,
+    /// Wakes the writer: the group has a frame.
     pub(crate) work: Condvar,
-    /// Signals publishers: there is room.
+    /// Wakes publishers: the queue has room.
     pub(crate) room: Condvar,
-    pub(crate) progress: Mutex<Progress>,
+    pub(crate) progress: Mutex<LogProgress>,
     pub(crate) progressed: Condvar,
     pub(crate) catalog: RwLock<Catalog>,
     pub(crate) poison: Poison,
     pub(crate) full: AtomicBool,
-    /// Bytes in tails. Written by the sequencer and by whoever applies.
+    /// Bytes in tails. Written by the sequencer and by threads that apply tails.
     pub(crate) tail_bytes: AtomicU64,
-    /// Tails are looked at when they reach this. Written by upkeep: what it left because it was too little to write must
-    /// not bring it back at once.
+    /// Upkeep writes tails out when they reach this many bytes. Written by upkeep: tails that it left because
+    /// they were too small must not start it again at once.
     pub(crate) tail_due: AtomicU64,
-    /// Memory of the index's active table. Written by the writer; asked for at every submit, so it takes no lock.
+    /// Memory of the index's active table. Written by the writer. Every submit reads it, so reading takes no
+    /// lock.
     pub(crate) index_bytes: AtomicU64,
     /// Journal bytes since the last checkpoint began.
     pub(crate) journal_bytes: AtomicU64,
-    pub(crate) damage: Mutex<Vec<Damage>>,
+    pub(crate) damage: Mutex<Vec<LogDamage>>,
     pub(crate) holds: Holds,
     pub(crate) signals: Signals,
     pub(crate) counters: Counters,
 }
 
-/// The manifest and the numbers that every edit repeats.
+/// The manifest, and the numbers that every edit of it repeats.
 #[derive(Debug)]
 pub(crate) struct ManifestState {
     pub(crate) manifest: Manifest,
@@ -87,7 +88,7 @@ pub(crate) struct ManifestState {
 }
 
 impl ManifestState {
-    /// An edit that changes nothing yet.
+    /// Makes an edit that changes nothing.
     pub(crate) fn edit(&self) -> Edit {
         Edit {
             checkpoint_lsn: self.checkpoint_lsn,
@@ -100,14 +101,14 @@ impl ManifestState {
     }
 }
 
-/// How far the log has come. Written by the writer and the state thread.
+/// The last durable LSN and the last LSN applied to the state. Written by the writer and the state thread.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct LogProgress {
     pub(crate) durable_lsn: u64,
     pub(crate) state_lsn: u64,
 }
 
-/// What wakes the maintenance and merge threads.
+/// The signals that wake the upkeep and merge threads.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     pub(crate) flags: Mutex<Flags>,
@@ -135,7 +136,8 @@ pub(crate) struct Counters {
     pub(crate) journal_live: Arc<AtomicU64>,
 }
 
-/// What holds a topic that nobody uses: the two maps, the list of tentative ones, and whoever looks.
+/// Handles of a tentative topic that no user holds: in the two maps and in `tentative`, which
+/// `forget_refused` has taken.
 const TENTATIVE_HANDLES: usize = 3;
 
 /// All topics, by name and by id.
@@ -144,13 +146,13 @@ pub(crate) struct Catalog {
     pub(crate) by_name: HashMap<TopicName, Topic>,
     pub(crate) by_id: HashMap<u32, Topic>,
     pub(crate) next_id: u32,
-    /// Topics that no batch had created when they were asked for; some are by now.
+    /// Topics that no batch had created when a caller asked for them; some exist by now.
     pub(crate) tentative: Vec<Topic>,
-    /// Numbers of topics that no batch ever used.
+    /// Ids of topics that no batch ever used.
     pub(crate) free_ids: Vec<u32>,
 }
 
-impl Core {
+impl LogCore {
     pub(crate) fn topic(&self, name: &TopicName) -> Option<Topic> {
         self.read_catalog(|catalog| catalog.by_name.get(name).cloned())
     }
@@ -167,7 +169,7 @@ impl Core {
         write(&mut self.catalog.write().ignore_poison())
     }
 
-    /// The topic of this name, made if need be. It exists on disk once a batch has used it.
+    /// Returns the topic of this name, or makes it. It exists on disk once a batch has used it.
     pub(crate) fn topic_or_create(&self, name: &TopicName) -> Result<Topic, AppendError> {
         if let Some(topic) = self.topic(name) {
             return Ok(topic);
@@ -191,7 +193,7 @@ impl Core {
         })
     }
 
-    pub(crate) fn note_damage(&self, damage: &Damage) {
+    pub(crate) fn note_damage(&self, damage: &LogDamage) {
         const DAMAGE_MAX: usize = 1000;
         let mut known = lock(&self.damage);
         if known.len() < DAMAGE_MAX && !known.contains(damage) {
@@ -199,8 +201,8 @@ impl Core {
         }
     }
 
-    /// Stops all writing for good and wakes whoever waits for it to go on. The locks are touched so that nobody who has
-    /// just looked goes to sleep after the signal.
+    /// Stops all writing for good and wakes all threads that wait for progress or room. The locks are taken
+    /// first, so that a thread that has just looked cannot fall asleep after the signal.
     pub(crate) fn stop_writing(&self, reason: String) {
         self.poison.set(reason);
         drop(lock(&self.sequencer));
@@ -216,13 +218,15 @@ impl Core {
 }
 
 impl Catalog {
-    /// Removes topics that no batch has created and nobody holds: what was to create them was refused.
+    /// Removes topics that no batch has created and no user holds: the batches that would have created them
+    /// were refused.
     fn forget_refused(&mut self) {
         for topic in std::mem::take(&mut self.tentative) {
             if topic.is_created() || topic.is_deleted() {
                 continue;
             }
-            // With the catalogue locked nobody gets a handle, and whoever has one keeps the topic.
+            // While the catalogue is locked no user gets a new handle. A user with a handle keeps the topic
+            // alive.
             if topic.handles() > TENTATIVE_HANDLES {
                 self.tentative.push(topic);
                 continue;
@@ -232,7 +236,7 @@ impl Catalog {
         }
     }
 
-    /// A number that no frame has.
+    /// An id that no frame names.
     fn free_id(&mut self) -> Option<u32> {
         self.free_ids.pop().or_else(|| {
             let id = self.next_id;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 /// A data directory. Paths are relative to it, with `/` between folder and file.
 ///
-/// Durability contract: a file's bytes and length survive a power cut once `DiskFile::sync` returned after they were
-/// written; a created, renamed or removed name once `sync_dir` of its folder returned; everything once `sync_all` did.
+/// Durability contract: a file's bytes and length survive a power cut once `DiskFile::sync` returned after
+/// they were written; a created, renamed or removed name once `sync_dir` of its folder returned; everything
+/// once `sync_all` did.
 pub trait Disk: Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing; an existing one is an error (`AlreadyExists`).
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>>;
@@ -25,9 +26,10 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Makes every byte and name of the directory durable at once.
     fn sync_all(&self) -> io::Result<()>;
-    /// Bytes that can still be written.
+    /// The number of bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// Takes the directory's exclusive lock, `WouldBlock` if another holder has it. Dropping the guard releases it.
+    /// Takes the directory's exclusive lock, `WouldBlock` if another holder has it. Dropping the guard
+    /// releases it.
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>>;
 }
 
@@ -36,14 +38,14 @@ pub trait Disk: Debug + Send + Sync + 'static {
 pub trait DiskFile: Debug + Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
-    /// Reads `len` bytes into memory of their own, fewer at the end of the file.
+    /// Reads `len` bytes into a new vector, fewer at the end of the file.
     fn read_vec_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         let count = self.read_at(&mut bytes, at)?;
         bytes.truncate(count);
         Ok(bytes)
     }
-    /// Writes some of `buf`, extending the file if needed, and says how much.
+    /// Writes some of `buf`, extending the file if needed. Returns how many bytes were written.
     fn write_at(&self, buf: &[u8], at: u64) -> io::Result<usize>;
     /// The file's length.
     fn len(&self) -> io::Result<u64>;

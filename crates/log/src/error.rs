@@ -1,4 +1,4 @@
-//! What can go wrong, one enum per operation. Every message says what to do.
+//! Errors of the log, one enum per operation. Every message says what to do.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,9 @@ use promethean_model::EventId;
 
 use crate::journal;
 
-/// A range of a file that cannot be trusted.
+/// A damaged range of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
+pub struct LogDamage {
     /// The topic whose events are affected; `None` for files shared by all topics.
     pub topic: Option<String>,
     /// Path inside the data directory.
@@ -22,11 +22,11 @@ pub struct Damage {
     pub from_offset: u64,
     /// First offset after the damage that can be served.
     pub to_offset: u64,
-    /// What did not fit.
+    /// Which check failed.
     pub what: &'static str,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for LogDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes {}..{} ({})", self.file, self.from_byte, self.to_byte, self.what)?;
         if let Some(topic) = &self.topic {
@@ -36,9 +36,9 @@ impl fmt::Display for Damage {
     }
 }
 
-impl Damage {
-    /// Advice for those without a backup. Only damage to frames can be accepted: without a manifest or a journal file's
-    /// header nothing tells what the rest belongs to.
+impl LogDamage {
+    /// Advice for users without a backup. Only damage to frames can be accepted: without the manifest or the
+    /// header of a journal file, nothing says what the other bytes belong to.
     fn other_way(&self) -> &'static str {
         let in_frames = self.file.starts_with(journal::DIR) && self.from_byte >= journal::FRAMES_AT;
         if in_frames {
@@ -52,7 +52,7 @@ impl Damage {
 /// Why a log did not open. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum LogOpenError {
     /// Another process uses the directory.
     #[error("the data directory is in use by another process: stop it, or use another directory")]
     Locked,
@@ -61,9 +61,9 @@ pub enum OpenError {
         "the data directory has format `{found}`, this version reads `{expected}`: use the version that wrote it"
     )]
     Format {
-        /// What the directory says.
+        /// The format of the directory.
         found: String,
-        /// What this version reads.
+        /// The format that this version reads.
         expected: &'static str,
     },
     /// Acknowledged data is damaged.
@@ -71,20 +71,20 @@ pub enum OpenError {
         "corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup{other_way}",
         other_way = .0.other_way()
     )]
-    CorruptRange(Damage),
-    /// A size or bound that a log cannot work with.
+    CorruptRange(LogDamage),
+    /// An option that a log cannot work with.
     #[error("the option `{option}` is {value}: set it to {bound} {limit}")]
     Options {
-        /// Which one.
+        /// Its name.
         option: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
         /// `at least` or `at most`.
         bound: &'static str,
-        /// What would do.
+        /// The bound.
         limit: u64,
     },
-    /// The state engine has seen more than the journal holds.
+    /// The state engine has applied frames that the journal does not hold.
     #[error(
         "state_ahead: the state was applied up to {applied}, the journal ends at {end}: journal and state are from \
          different times; restore both from one backup"
@@ -95,7 +95,7 @@ pub enum OpenError {
         /// Last LSN in the journal.
         end: u64,
     },
-    /// The state engine lost what the checkpoint relied on.
+    /// The state engine lost frames that the checkpoint relies on.
     #[error(
         "state_behind: the state was applied up to {applied}, the checkpoint needs {needed}: restore the `state` \
          folder from the backup that belongs to this directory"
@@ -103,7 +103,7 @@ pub enum OpenError {
     StateBehind {
         /// Last LSN in the state.
         applied: u64,
-        /// What the manifest says was durable.
+        /// Last LSN that was durable in the state, by the manifest.
         needed: u64,
     },
     /// The state engine failed.
@@ -112,11 +112,11 @@ pub enum OpenError {
     /// The file system failed.
     #[error("{action} `{file}` failed: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -125,36 +125,36 @@ pub enum OpenError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// The topic has moved on.
+    /// The topic's next offset is not the expected one.
     #[error("topic `{topic}` ends at {actual}, expected {expected}: read up to {actual} and try again")]
     Conflict {
         /// Topic name.
         topic: String,
-        /// What the batch expected.
+        /// The offset that the batch expected.
         expected: u64,
         /// The next offset.
         actual: u64,
     },
-    /// The key has moved on.
+    /// The key's latest event is not the expected one.
     #[error(
         "the latest event of this key in `{topic}` is at {actual:?}, expected {expected:?}: read it and try again"
     )]
     KeyConflict {
         /// Topic name.
         topic: String,
-        /// What the batch expected.
+        /// The offset that the batch expected.
         expected: Option<u64>,
         /// Offset of the key's latest event.
         actual: Option<u64>,
     },
-    /// The id is taken by another event.
+    /// Another event has the id.
     #[error("id {id} is already at offset {offset} of `{topic}` with another key or payload: use a new id")]
     IdConflict {
         /// Topic name.
         topic: String,
         /// The id.
         id: EventId,
-        /// Where it is.
+        /// The offset of that event.
         offset: u64,
     },
     /// The disk is nearly full.
@@ -162,9 +162,9 @@ pub enum AppendError {
         "storage_full: {free} bytes are free, {reserve} are kept in reserve: free space, publishing then resumes"
     )]
     StorageFull {
-        /// Bytes free.
+        /// The free bytes.
         free: u64,
-        /// Bytes kept.
+        /// The bytes kept in reserve.
         reserve: u64,
     },
     /// An earlier failure stopped the writer. The batch is not in the log.
@@ -179,7 +179,7 @@ pub enum AppendError {
         /// The failure.
         reason: String,
     },
-    /// Something exceeds its limit.
+    /// A key, an event or a batch exceeds its limit.
     #[error("{what} is {size} bytes, at most {max} are allowed: send less")]
     TooLarge {
         /// Which part.
@@ -195,7 +195,7 @@ pub enum AppendError {
         /// The limit.
         max: u32,
     },
-    /// A compacted topic takes no event without a key.
+    /// The topic is compacted and the event has no key.
     #[error("topic `{topic}` is compacted: give the event a key")]
     KeyRequired {
         /// Topic name.
@@ -207,7 +207,7 @@ pub enum AppendError {
         /// Topic name.
         topic: String,
     },
-    /// Whether the event is there already could not be found out. Nothing was appended.
+    /// The lookup of an id or a key failed, so that a duplicate could not be excluded. Nothing was appended.
     #[error("looking for an earlier event failed: {message}")]
     Lookup {
         /// The failure.
@@ -221,28 +221,28 @@ pub enum AppendError {
 /// Why events were not read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum LogReadError {
     /// Retention has removed the offset.
     #[error("offset {requested} of `{topic}` is gone, the earliest kept is {earliest}: go on from there")]
     OutOfRange {
         /// Topic name.
         topic: String,
-        /// What was asked for.
+        /// The offset that was asked for.
         requested: u64,
-        /// The first that is kept.
+        /// The first offset that is kept.
         earliest: u64,
     },
     /// The bytes are damaged.
     #[error("corrupt_range: {0}: restore the file from a backup, or go on after the range")]
-    CorruptRange(Damage),
+    CorruptRange(LogDamage),
     /// The file system failed.
     #[error("{action} `{file}` failed: {message}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// The file.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         message: String,
     },
 }
@@ -251,10 +251,10 @@ pub enum ReadError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum MaintenanceError {
-    /// No space; it is tried again.
+    /// The disk has no space; the work is tried again.
     #[error("no space left for {what}: free space, it is tried again")]
     NoSpace {
-        /// What was to be written.
+        /// The file that could not be written.
         what: String,
     },
     /// The log has stopped writing.
@@ -265,13 +265,13 @@ pub enum MaintenanceError {
     },
     /// Data is damaged.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] LogReadError),
 }
 
-pub(crate) fn open_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> OpenError {
-    move |source| OpenError::Io { action, file: file.to_owned(), source }
+pub(crate) fn open_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogOpenError {
+    move |source| LogOpenError::Io { action, file: file.to_owned(), source }
 }
 
-pub(crate) fn read_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> ReadError {
-    move |source| ReadError::Io { action, file: file.to_owned(), message: source.to_string() }
+pub(crate) fn read_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogReadError {
+    move |source| LogReadError::Io { action, file: file.to_owned(), message: source.to_string() }
 }

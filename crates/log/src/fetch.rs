@@ -1,24 +1,24 @@
-//! Reads one record where the index says it is.
+//! The read of one record at the position that the index names.
 
 use std::io;
 
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::disk::DiskFile;
-use crate::error::{ReadError, read_io};
-use crate::files::Part;
-use crate::read::{FilePlace, Page, ReadLimit};
-use crate::record::{self, Bad, Record};
+use crate::error::{LogReadError, read_io};
+use crate::files::SegmentPart;
+use crate::read::{FilePlace, ReadLimit, RecordPage};
+use crate::record::{self, BadRecord, Record};
 use crate::topic::{Topic, TopicState};
 
-impl Core {
-    /// The record at `offset`, which the index saw at `pos`; `None` if it is not kept. Sees beyond the durable end and
-    /// below the earliest offset, so callers decide what may be shown.
+impl LogCore {
+    /// Reads the record at `offset`, which the index has at position `pos`; `None` if it is not kept. Also
+    /// reads beyond the durable end and below the earliest offset, so callers decide what to show.
     pub(crate) fn record_at(
         &self,
         topic: &Topic,
         offset: u64,
         pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         loop {
             let place = {
                 let state = topic.state();
@@ -31,8 +31,9 @@ impl Core {
                     None => return Ok(None),
                 }
             };
-            match self.files.get(place.meta.id, Part::Records) {
-                // Removed or rewritten since the look above, so the next look ends; or lost, which is an error.
+            match self.files.get(place.meta.id, SegmentPart::Records) {
+                // The file was removed or rewritten since the look above, and the next look finds its
+                // successor; or it is lost, which is an error.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.vanished(topic, &place, offset)?
                 }
@@ -49,12 +50,12 @@ impl Core {
         file: &dyn DiskFile,
         offset: u64,
         pos: u32,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         const GUESS_BYTES: usize = 1024;
-        // Named only when it is needed: this runs for every event of a key's history.
+        // The path is built only on failure: this runs for every event of a key's history.
         let failed = |error| read_io("read", &place.meta.id.path())(error);
         let mut bytes = file.read_vec_at(u64::from(pos), GUESS_BYTES).map_err(failed)?;
-        if let Err(Bad::Short(len)) = record::parse(&bytes)
+        if let Err(BadRecord::Short(len)) = record::parse(&bytes)
             && u64::from(pos) + len as u64 <= place.applied
         {
             bytes = file.read_vec_at(u64::from(pos), len).map_err(failed)?;
@@ -65,7 +66,7 @@ impl Core {
         {
             return Ok(Some(view.to_record(&bytes)));
         }
-        // Compaction moved it, or it is damaged: look for it in order.
+        // Compaction moved the record, or it is damaged: scan the segment for it.
         self.record_by_scan(topic, place, offset)
     }
 
@@ -74,8 +75,8 @@ impl Core {
         topic: &Topic,
         place: FilePlace,
         offset: u64,
-    ) -> Result<Option<Record>, ReadError> {
-        let mut page = Page::at(offset);
+    ) -> Result<Option<Record>, LogReadError> {
+        let mut page = RecordPage::at(offset);
         let limit = ReadLimit { events: 1, bytes: 1 };
         self.scan_file(topic, &place, offset + 1, limit, &mut page)?;
         let mut found = page.iter_with_bytes().filter(|(view, _)| view.offset == offset);
@@ -84,7 +85,8 @@ impl Core {
 }
 
 impl TopicState {
-    /// The segment file that would hold `offset`, also one that retention has taken out and not removed yet.
+    /// The segment file that would hold `offset`, also if retention has dropped the segment and its file is
+    /// still there.
     fn file_place(&self, offset: u64) -> Option<FilePlace> {
         let samples = Vec::new();
         let kept = self.segment_index(offset).and_then(|index| self.segments.get(index));

@@ -1,33 +1,33 @@
-//! A bounded set of open segment files.
+//! The bounded set of open segment files.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use crate::disk::{Disk, DiskFile};
-use crate::io_util::lock;
+use crate::poison::lock;
 use crate::segment::SegmentId;
 
-/// Which file of a segment.
+/// The two files of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum SegmentPart {
     Records,
     Samples,
 }
 
-type Key = (SegmentId, Part);
+type FileKey = (SegmentId, SegmentPart);
 
-/// Least recently used files are closed when there are too many.
+/// Open segment files; the least recently used are closed when there are too many.
 #[derive(Debug)]
 pub(crate) struct Files {
     disk: Arc<dyn Disk>,
     most: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    files: HashMap<Key, (Arc<dyn DiskFile>, u64)>,
+struct OpenFiles {
+    files: HashMap<FileKey, (Arc<dyn DiskFile>, u64)>,
     clock: u64,
 }
 
@@ -36,8 +36,8 @@ impl Files {
         Files { disk, most: most.max(8), open: Mutex::default() }
     }
 
-    /// An existing file.
-    pub(crate) fn get(&self, id: SegmentId, part: Part) -> io::Result<Arc<dyn DiskFile>> {
+    /// Opens an existing file, or returns it if it is open.
+    pub(crate) fn get(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(file) = self.cached((id, part)) {
             return Ok(file);
         }
@@ -46,8 +46,8 @@ impl Files {
         Ok(file)
     }
 
-    /// A new, empty file; a left-over of the same name is emptied.
-    pub(crate) fn create(&self, id: SegmentId, part: Part) -> io::Result<Arc<dyn DiskFile>> {
+    /// Creates an empty file; a leftover of the same name is emptied.
+    pub(crate) fn create(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         let path = path(id, part);
         let file = match self.disk.create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -63,11 +63,11 @@ impl Files {
 
     pub(crate) fn forget(&self, id: SegmentId) {
         let mut open = lock(&self.open);
-        open.files.remove(&(id, Part::Records));
-        open.files.remove(&(id, Part::Samples));
+        open.files.remove(&(id, SegmentPart::Records));
+        open.files.remove(&(id, SegmentPart::Samples));
     }
 
-    fn cached(&self, key: Key) -> Option<Arc<dyn DiskFile>> {
+    fn cached(&self, key: FileKey) -> Option<Arc<dyn DiskFile>> {
         let mut open = lock(&self.open);
         open.clock += 1;
         let now = open.clock;
@@ -76,13 +76,13 @@ impl Files {
         Some(Arc::clone(file))
     }
 
-    fn insert(&self, key: Key, file: Arc<dyn DiskFile>) {
+    fn insert(&self, key: FileKey, file: Arc<dyn DiskFile>) {
         let mut open = lock(&self.open);
         open.clock += 1;
         let now = open.clock;
         open.files.insert(key, (file, now));
         if open.files.len() > self.most {
-            // Closing an eighth at a time keeps the search for the oldest off the common path.
+            // An eighth is closed at a time, so that most inserts need not search for the oldest.
             let mut ages: Vec<u64> = open.files.values().map(|(_, used)| *used).collect();
             let drop_count = (self.most / 8).max(1);
             let (_, limit, _) = ages.select_nth_unstable(drop_count);
@@ -92,9 +92,9 @@ impl Files {
     }
 }
 
-fn path(id: SegmentId, part: Part) -> String {
+fn path(id: SegmentId, part: SegmentPart) -> String {
     match part {
-        Part::Records => id.path(),
-        Part::Samples => id.samples_path(),
+        SegmentPart::Records => id.path(),
+        SegmentPart::Samples => id.samples_path(),
     }
 }

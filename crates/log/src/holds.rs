@@ -1,4 +1,4 @@
-//! Events that retention and compaction leave alone, because somebody has still to read them.
+//! Holds: events that retention and compaction keep, because a holder still has to read them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use promethean_model::TopicName;
 
-use crate::io_util::lock;
+use crate::poison::lock;
 
-/// Who needs which topics from which offset on. In memory only: whoever needs events says so again after each open.
+/// The holders of each topic, and the offset from which on each needs events. Kept in memory only: holders
+/// set their holds again after each open.
 #[derive(Debug, Default)]
 pub struct Holds {
     by_topic: Mutex<HashMap<TopicName, BTreeMap<Box<str>, u64>>>,
@@ -16,12 +17,12 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Nobody needs anything.
+    /// Makes a set without holds.
     pub fn new() -> Holds {
         Holds::default()
     }
 
-    /// A holder needs a topic from an offset on, in place of what it needed before; with `None`, nothing of it.
+    /// Sets the offset from which on a holder needs a topic; `None` removes the hold.
     pub fn set(&self, topic: &TopicName, holder: &str, from: Option<u64>) {
         let mut holds = lock(&self.by_topic);
         match (from, holds.get_mut(topic)) {
@@ -40,7 +41,8 @@ impl Holds {
         }
     }
 
-    /// All who need something have said so. Until then, but for a minute at most, everything is taken to be needed.
+    /// Says that all holders have set their holds. Before that, for a minute at most, every event counts as
+    /// held.
     pub fn settle(&self) {
         self.settled.store(true, Ordering::Release);
     }
@@ -49,7 +51,7 @@ impl Holds {
         self.settled.load(Ordering::Acquire)
     }
 
-    /// The lowest offset of a topic that anybody needs.
+    /// The lowest offset of a topic that a holder needs.
     pub fn lowest(&self, topic: &TopicName) -> Option<u64> {
         lock(&self.by_topic).get(topic)?.values().min().copied()
     }

@@ -1,8 +1,10 @@
-//! The event log engine: one journal, per-topic segments, shared indexes. Synchronous; all I/O through `Disk`.
+//! The event log engine: one journal, per-topic segments, shared indexes. Synchronous; all I/O through
+//! `Disk`.
 //!
-//! A batch goes `batch` -> `sequencer` (with `checks`) -> `commit` -> `journal`; what is durable goes `apply` -> segment
-//! files; `checkpoint` makes that durable too; `recovery` puts it all together again. Readers use `read` and `lookup`.
-//! `docs/disk-format.md` draws the bytes and names the invariants.
+//! A batch goes `batch` -> `sequencer` (with `checks`) -> `commit` -> `journal`. Durable records go through
+//! `apply` to segment files; `checkpoint` makes these durable too; `recovery` opens a directory after a stop
+//! or a crash. Readers use `read` and `lookup`. `docs/disk-format.md` draws the bytes and names the
+//! invariants.
 
 mod apply;
 mod batch;
@@ -15,15 +17,14 @@ mod core;
 pub mod disk;
 mod error;
 mod fetch;
+mod file_io;
 mod files;
 mod holds;
 mod index;
-mod io_util;
 mod journal;
 mod log;
 mod lookup;
 mod manifest;
-mod merge;
 mod options;
 pub mod planted;
 mod poison;
@@ -35,6 +36,7 @@ mod record;
 mod recovery;
 mod redo;
 mod retention;
+mod runs;
 mod samples;
 mod segment;
 mod sequencer;
@@ -44,15 +46,15 @@ mod threads;
 mod topic;
 mod verify;
 
-pub use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Submission};
+pub use crate::batch::{Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements};
 pub use crate::core::{NoObserver, Observer};
-pub use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+pub use crate::error::{AppendError, LogDamage, LogOpenError, LogReadError, MaintenanceError};
 pub use crate::holds::Holds;
-pub use crate::log::{Health, Log, OpenArgs};
-pub use crate::options::{Options, Policy};
-pub use crate::read::{Page, ReadLimit};
+pub use crate::log::{Log, LogHealth, OpenArgs};
+pub use crate::options::{LogOptions, TopicPolicy};
+pub use crate::read::{ReadLimit, RecordPage};
 pub use crate::real_disk::RealDisk;
 pub use crate::record::{NewEvent, NewId, Record, RecordView};
 pub use crate::recovery::RecoveryReport;
-pub use crate::topic::{Topic, TopicInfo};
-pub use crate::verify::VerifyReport;
+pub use crate::topic::{LogTopicInfo, Topic};
+pub use crate::verify::LogVerifyReport;

@@ -6,57 +6,57 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use promethean_model::{Clock, Durability, EventId, IgnorePoison, TopicName};
 
-use crate::batch::{Batch, Completion, Receipt, Submission, TopicChange};
-use crate::core::{Core, Observer};
+use crate::batch::{Completion, LogBatch, LogReceipt, LogSubmission, TopicChange};
+use crate::core::{LogCore, Observer};
 use crate::disk::Disk;
-use crate::error::{AppendError, Damage, MaintenanceError, OpenError, ReadError};
+use crate::error::{AppendError, LogDamage, LogOpenError, LogReadError, MaintenanceError};
 use crate::holds::Holds;
-use crate::index::Kind;
-use crate::io_util::lock;
-use crate::options::{Options, Policy};
-use crate::read::{Page, ReadLimit};
+use crate::index::EntryKind;
+use crate::options::{LogOptions, TopicPolicy};
+use crate::poison::lock;
+use crate::read::{ReadLimit, RecordPage};
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
 use crate::state::StateSink;
 use crate::threads::Threads;
 use crate::topic::Topic;
-use crate::verify::{VerifyReport, verify};
+use crate::verify::{LogVerifyReport, verify};
 
-/// What a log is opened with.
+/// The arguments of [`Log::open`].
 pub struct OpenArgs {
     /// The data directory.
     pub disk: Arc<dyn Disk>,
-    /// Tells the time.
+    /// The clock that the log reads.
     pub clock: Arc<dyn Clock>,
-    /// Gets the redo of batches.
+    /// The state engine that takes the redo of batches.
     pub state: Arc<dyn StateSink>,
-    /// Hears of durable ends.
+    /// The observer that is told when durable ends move.
     pub observer: Arc<dyn Observer>,
     /// Sizes and bounds.
-    pub options: Options,
+    pub options: LogOptions,
 }
 
-/// An open log. Clones share it; the last one to go stops its threads without a final checkpoint.
+/// An open log. Clones share it. Dropping the last clone stops its threads without a final checkpoint.
 #[derive(Clone)]
 pub struct Log(Arc<Handle>);
 
 struct Handle {
-    core: Arc<Core>,
+    core: Arc<LogCore>,
     threads: Mutex<Option<Threads>>,
-    /// Held as long as anything may write.
+    /// The directory's lock, held as long as any thread may write.
     _lock: Box<dyn Send + Sync>,
 }
 
-/// How the log is.
+/// The health and the figures of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
+pub struct LogHealth {
     /// Why the writer stopped, if it did.
     pub poisoned: Option<String>,
     /// Whether publishing is refused for lack of space.
     pub full: bool,
-    /// Damage met so far.
-    pub damage: Vec<Damage>,
-    /// Batches of journal writes synced since the open.
+    /// The damage found so far.
+    pub damage: Vec<LogDamage>,
+    /// Syncs of the journal since the open.
     pub syncs: u64,
     /// Checkpoints taken since the open.
     pub checkpoints: u64,
@@ -66,7 +66,7 @@ pub struct Health {
     pub runs: usize,
     /// Events in index runs now.
     pub indexed: u64,
-    /// Bytes of events that are not in segments yet.
+    /// Bytes of events that are in tails and not in segments yet.
     pub tail_bytes: u64,
     /// Bytes in journal files that are not free.
     pub journal_bytes: u64,
@@ -74,18 +74,18 @@ pub struct Health {
 
 impl Log {
     /// Opens the log in a directory, or creates it there.
-    pub fn open(args: OpenArgs) -> Result<(Log, RecoveryReport), OpenError> {
+    pub fn open(args: OpenArgs) -> Result<(Log, RecoveryReport), LogOpenError> {
         const LOCK_PATH: &str = "LOCK";
         args.options.check()?;
         let held = args.disk.lock(LOCK_PATH).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => OpenError::Locked,
-            _ => OpenError::Io { action: "lock", file: LOCK_PATH.to_owned(), source: error },
+            std::io::ErrorKind::WouldBlock => LogOpenError::Locked,
+            _ => LogOpenError::Io { action: "lock", file: LOCK_PATH.to_owned(), source: error },
         })?;
         let (core, report) = recovery::open(args)?;
         let core = Arc::new(core);
         let threads = if core.options.threads {
             let started = Threads::start(&core);
-            Some(started.map_err(|source| OpenError::Io {
+            Some(started.map_err(|source| LogOpenError::Io {
                 action: "start",
                 file: "threads".to_owned(),
                 source,
@@ -96,7 +96,7 @@ impl Log {
         Ok((Log(Arc::new(Handle { core, threads: Mutex::new(threads), _lock: held })), report))
     }
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &LogCore {
         &self.0.core
     }
 
@@ -114,7 +114,7 @@ impl Log {
     pub fn create_topic(&self, name: &TopicName) -> Result<Topic, AppendError> {
         let topic = self.topic_or_create(name)?;
         let controls = vec![TopicChange::Create(topic.clone())];
-        self.append(Batch { controls, ..Batch::default() }, Durability::Fsync)?;
+        self.append(LogBatch { controls, ..LogBatch::default() }, Durability::Fsync)?;
         Ok(topic)
     }
 
@@ -124,7 +124,7 @@ impl Log {
             return Err(AppendError::TopicDeleted { topic: topic.name().to_string() });
         }
         let controls = vec![TopicChange::Delete(topic.clone())];
-        self.append(Batch { controls, ..Batch::default() }, Durability::Fsync).map(|_| ())
+        self.append(LogBatch { controls, ..LogBatch::default() }, Durability::Fsync).map(|_| ())
     }
 
     /// All topics, in no order.
@@ -133,33 +133,38 @@ impl Log {
         all.into_iter().filter(Topic::is_created).collect()
     }
 
-    /// Hands a batch over. An error means that nothing happened and `done` is not called; otherwise `done` is called once
-    /// the batch is durable (or written, for `Os`). Waits while too much is queued.
-    pub fn submit(&self, batch: &Batch, durability: Durability, done: Completion) -> Result<(), AppendError> {
+    /// Hands a batch over. After an error nothing has happened and `done` is not called; otherwise `done` is
+    /// called once, when the batch is durable (or written, for `Os`). Waits while too many bytes are queued.
+    pub fn submit(
+        &self,
+        batch: &LogBatch,
+        durability: Durability,
+        done: Completion,
+    ) -> Result<(), AppendError> {
         self.core().submit(batch, durability, done)?;
         self.drive();
         Ok(())
     }
 
-    /// Hands several batches over, in their order and each on its own, cheaper than one by one. Every `done` is called,
-    /// also for batches that are refused.
-    pub fn submit_all(&self, submissions: Vec<Submission>) {
+    /// Hands several batches over in order, cheaper than one by one. Each batch stands alone. Every `done` is
+    /// called, also for refused batches.
+    pub fn submit_all(&self, submissions: Vec<LogSubmission>) {
         self.core().submit_all(submissions);
         self.drive();
     }
 
-    /// Without threads, whoever submits does the work.
+    /// Does the work of the log's threads on the caller's thread, if the log has no threads.
     fn drive(&self) {
         if !self.core().options.threads {
             self.core().pump(false);
             self.core().write_mark();
-            // What fails here has poisoned the log or is tried again.
+            // A failure here has poisoned the log or is tried again.
             let _ = self.core().keep_up();
         }
     }
 
     /// Appends a batch and waits until it is durable.
-    pub fn append(&self, batch: Batch, durability: Durability) -> Result<Receipt, AppendError> {
+    pub fn append(&self, batch: LogBatch, durability: Durability) -> Result<LogReceipt, AppendError> {
         let slot = Arc::new((Mutex::new(None), Condvar::new()));
         let filled = Arc::clone(&slot);
         let done = Box::new(move |result| {
@@ -177,42 +182,43 @@ impl Log {
     }
 
     /// Reads durable events from an offset on.
-    pub fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
+    pub fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<RecordPage, LogReadError> {
         self.core().read(topic, from, limit)
     }
 
-    /// The event with this id.
-    pub fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, ReadError> {
+    /// Finds the event with this id.
+    pub fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, LogReadError> {
         self.core().find_id(topic, id)
     }
 
-    /// The key's latest event; it may be a tombstone.
-    pub fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, ReadError> {
+    /// Finds the key's latest event; it may be a tombstone.
+    pub fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, LogReadError> {
         self.core().latest_by_key(topic, key)
     }
 
-    /// The key's events with offsets in the range, oldest first; of too many, the newest.
+    /// Finds the key's events with offsets in the range, oldest first. Beyond `limit`, only the newest are
+    /// returned.
     pub fn key_history(
         &self,
         topic: &Topic,
         key: &[u8],
         range: Range<u64>,
         limit: usize,
-    ) -> Result<Vec<Record>, ReadError> {
+    ) -> Result<Vec<Record>, LogReadError> {
         self.core().key_history(topic, key, range, limit)
     }
 
-    /// The lowest offset whose event has at least this `ts`.
-    pub fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, ReadError> {
+    /// Finds the lowest offset whose event has at least this `ts`.
+    pub fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, LogReadError> {
         self.core().offset_at(topic, ts)
     }
 
-    /// Says what the topic keeps, until the log is closed.
-    pub fn set_policy(&self, topic: &Topic, policy: Policy) {
+    /// Sets what the topic keeps, until the log is closed.
+    pub fn set_policy(&self, topic: &Topic, policy: TopicPolicy) {
         topic.set_policy(policy);
     }
 
-    /// Who still needs which events: retention leaves those alone, until less than the reserve is free.
+    /// The holds on events. Retention keeps held events while more than the reserve is free.
     pub fn holds(&self) -> &Holds {
         &self.core().holds
     }
@@ -222,9 +228,10 @@ impl Log {
         self.core().checkpoint()
     }
 
-    /// Removes what policies no longer keep, merges index runs and compacts topics, until nothing is left to do.
+    /// Removes events that policies no longer keep, merges index runs and compacts topics, until nothing is
+    /// left to do.
     pub fn maintain(&self) -> Result<(), MaintenanceError> {
-        // Who asks for this has said who holds what.
+        // A caller of this method has set all holds before.
         self.core().holds.settle();
         self.core().look_at_space();
         if self.core().mark_expired() {
@@ -234,21 +241,22 @@ impl Log {
         self.core().compact_topics()
     }
 
-    /// Syncs what was acknowledged as `os`.
+    /// Syncs the batches that were acknowledged as `os`.
     pub fn sync(&self) -> Result<(), AppendError> {
         self.core().pump(true);
         self.core().poison.check()
     }
 
-    /// Reads and checks every byte that is on disk. `progress` is told bytes done and bytes in all.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
+    /// Reads and checks every byte that is on disk. `progress` is called with the bytes done and the bytes in
+    /// all.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> LogVerifyReport {
         verify(self.core(), progress)
     }
 
-    /// How the log is. Does not wait for a write or a sync that is under way.
-    pub fn health(&self) -> Health {
+    /// The health of the log. Does not wait for a write or a sync that is under way.
+    pub fn health(&self) -> LogHealth {
         let core = self.core();
-        Health {
+        LogHealth {
             poisoned: core.poison.reason().map(str::to_owned),
             full: core.full.load(Ordering::Relaxed),
             damage: lock(&core.damage).clone(),
@@ -256,7 +264,7 @@ impl Log {
             checkpoints: core.counters.checkpoints.load(Ordering::Relaxed),
             merges: core.counters.merges.load(Ordering::Relaxed),
             runs: core.index.runs().all().count(),
-            indexed: core.index.entries(Kind::Id),
+            indexed: core.index.entries(EntryKind::Id),
             tail_bytes: core.tail_bytes.load(Ordering::Relaxed),
             journal_bytes: core.counters.journal_live.load(Ordering::Relaxed),
         }

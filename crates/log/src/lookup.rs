@@ -1,25 +1,26 @@
-//! Finds events by id, key and time without scanning the topic.
+//! Lookups: events by id, key and time, without a scan of the topic.
 
 use std::ops::{ControlFlow, Range};
 
 use promethean_model::EventId;
 
 use crate::batch::{id_hash, key_hash};
-use crate::core::Core;
-use crate::error::{Damage, ReadError};
-use crate::index::{Kind, RunError};
+use crate::core::LogCore;
+use crate::error::LogReadError;
+use crate::index::{EntryKind, IndexRunError};
 use crate::read::{FilePlace, ReadLimit};
 use crate::record::Record;
+use crate::runs::run_error;
 use crate::samples::start_at;
 use crate::topic::Topic;
 
-impl Core {
-    pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, ReadError> {
+impl LogCore {
+    pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let mut candidates = Vec::new();
         self.with_index(|core| {
             candidates.clear();
-            core.index.candidates(Kind::Id, topic.id(), id_hash(id), id.unix_ms(), &mut candidates)
+            core.index.candidates(EntryKind::Id, topic.id(), id_hash(id), id.unix_ms(), &mut candidates)
         })?;
         for (offset, pos) in candidates {
             if offset < earliest || offset >= end {
@@ -34,18 +35,18 @@ impl Core {
         Ok(None)
     }
 
-    pub(crate) fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, ReadError> {
+    pub(crate) fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, LogReadError> {
         self.newest_of_key(topic, key, key_hash(key), topic.end())
     }
 
-    /// Offset of the key's latest event below `end`, durable or not.
+    /// Finds the offset of the key's latest event below `end`, durable or not.
     pub(crate) fn latest_offset_of_key(
         &self,
         topic: &Topic,
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Option<u64>, ReadError> {
+    ) -> Result<Option<u64>, LogReadError> {
         Ok(self.newest_of_key(topic, key, hash, end)?.map(|record| record.view().offset))
     }
 
@@ -55,21 +56,22 @@ impl Core {
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Option<Record>, ReadError> {
+    ) -> Result<Option<Record>, LogReadError> {
         self.with_index(|core| core.search_newest(topic, key, hash, end))?
     }
 
-    /// The key's latest record below `end`. Does not rebuild a damaged index, so it can be used while that is locked.
+    /// Finds the key's latest record below `end`. Does not rebuild a damaged index, so it can be called while
+    /// `merging` is locked.
     pub(crate) fn search_newest(
         &self,
         topic: &Topic,
         key: &[u8],
         hash: u64,
         end: u64,
-    ) -> Result<Result<Option<Record>, ReadError>, RunError> {
+    ) -> Result<Result<Option<Record>, LogReadError>, IndexRunError> {
         let earliest = topic.state().earliest;
         let mut found = Ok(None);
-        self.index.newest_first(Kind::Key, topic.id(), hash, &mut |offset, pos| {
+        self.index.newest_first(EntryKind::Key, topic.id(), hash, &mut |offset, pos| {
             if offset >= end {
                 return ControlFlow::Continue(());
             }
@@ -86,38 +88,44 @@ impl Core {
         Ok(found)
     }
 
-    /// The key's events with offsets in `range`, the newest `limit` of them, oldest first.
+    /// Finds the key's events with offsets in `range`: the newest `limit` of them, oldest first.
     pub(crate) fn key_history(
         &self,
         topic: &Topic,
         key: &[u8],
         range: Range<u64>,
         limit: usize,
-    ) -> Result<Vec<Record>, ReadError> {
+    ) -> Result<Vec<Record>, LogReadError> {
         let lowest = range.start.max(topic.state().earliest);
         let Some(highest) = range.end.min(topic.end()).checked_sub(1) else { return Ok(Vec::new()) };
         let mut history = self.with_index(|core| {
             let mut found = Ok(Vec::new());
-            core.index.newest_upto(Kind::Key, topic.id(), key_hash(key), highest, &mut |offset, pos| {
-                let Ok(records) = &mut found else { return ControlFlow::Break(()) };
-                if offset < lowest || records.len() >= limit {
-                    return ControlFlow::Break(());
-                }
-                match core.record_at(topic, offset, pos) {
-                    Ok(Some(record)) if record.view().key == Some(key) => records.push(record),
-                    Ok(_) => {}
-                    Err(error) => found = Err(error),
-                }
-                ControlFlow::Continue(())
-            })?;
+            core.index.newest_upto(
+                EntryKind::Key,
+                topic.id(),
+                key_hash(key),
+                highest,
+                &mut |offset, pos| {
+                    let Ok(records) = &mut found else { return ControlFlow::Break(()) };
+                    if offset < lowest || records.len() >= limit {
+                        return ControlFlow::Break(());
+                    }
+                    match core.record_at(topic, offset, pos) {
+                        Ok(Some(record)) if record.view().key == Some(key) => records.push(record),
+                        Ok(_) => {}
+                        Err(error) => found = Err(error),
+                    }
+                    ControlFlow::Continue(())
+                },
+            )?;
             Ok(found)
         })??;
         history.reverse();
         Ok(history)
     }
 
-    /// The lowest durable offset whose event has a `ts` of at least this.
-    pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, ReadError> {
+    /// Finds the lowest durable offset whose event has at least this `ts`.
+    pub(crate) fn offset_at(&self, topic: &Topic, ts: i64) -> Result<Option<u64>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let places: Vec<FilePlace> = {
             let state = topic.state();
@@ -147,7 +155,7 @@ impl Core {
         from: u64,
         to: u64,
         ts: i64,
-    ) -> Result<Option<u64>, ReadError> {
+    ) -> Result<Option<u64>, LogReadError> {
         let limit = ReadLimit { events: 64, bytes: 16 * 1024 };
         let mut next = from;
         while next < to {
@@ -163,33 +171,19 @@ impl Core {
         Ok(None)
     }
 
-    /// Runs a lookup; if a run turns out damaged, replaces it and tries again, for as many runs as there are.
+    /// Runs a lookup. If it finds a damaged run, the run is replaced and the lookup tried again, at most once
+    /// per run.
     pub(crate) fn with_index<T>(
         &self,
-        mut look: impl FnMut(&Core) -> Result<T, RunError>,
-    ) -> Result<T, ReadError> {
+        mut look: impl FnMut(&LogCore) -> Result<T, IndexRunError>,
+    ) -> Result<T, LogReadError> {
         for _ in 0..=self.index.runs().all().count() {
             match look(self) {
                 Ok(found) => return Ok(found),
-                Err(RunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
+                Err(IndexRunError::Damaged { file, .. }) => self.rebuild_index(&file)?,
                 Err(error) => return Err(run_error(error)),
             }
         }
         look(self).map_err(run_error)
-    }
-}
-
-pub(crate) fn run_error(error: RunError) -> ReadError {
-    match error {
-        RunError::Io { file, source } => ReadError::Io { action: "read", file, message: source.to_string() },
-        RunError::Damaged { file, from_byte, to_byte, what } => ReadError::CorruptRange(Damage {
-            topic: None,
-            file,
-            from_byte,
-            to_byte,
-            from_offset: 0,
-            to_offset: 0,
-            what,
-        }),
     }
 }

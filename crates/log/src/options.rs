@@ -1,32 +1,34 @@
-//! How a log is opened.
+//! The options of a log and the policies of its topics.
 
-use crate::error::OpenError;
+use crate::error::LogOpenError;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 /// Positions in a segment are 32 bits wide.
 const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
 
-/// Sizes and bounds of a log. `Default` suits a server.
+/// The sizes and bounds of a log. `Default` suits a server.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Size of one journal file, and so the most one batch can take. Default: 32 MiB. Minimum: 1 KiB.
+pub struct LogOptions {
+    /// Size of one journal file; a batch must fit into one file. Default: 32 MiB. Minimum: 1 KiB.
     pub journal_file_bytes: u64,
-    /// A checkpoint is taken at latest after this much journal. Default: 32 MiB. Minimum: 1 KiB.
+    /// A checkpoint is taken after this many journal bytes at the latest. Default: 32 MiB. Minimum: 1 KiB.
     pub checkpoint_bytes: u64,
-    /// Largest segment. Default: 64 MiB. Minimum: 1 KiB, maximum: 4 GiB - 1.
+    /// Size of the largest segment. Default: 64 MiB. Minimum: 1 KiB, maximum: 4 GiB - 1.
     pub segment_bytes: u64,
-    /// Events kept in memory until they are written to segments. Default: 16 MiB. Minimum: 512 bytes.
+    /// Bytes of events kept in memory until they are written to segments. Default: 16 MiB. Minimum: 512
+    /// bytes.
     pub tail_bytes: u64,
-    /// Memory of the index for what is not in runs yet. Default: 64 MiB. Minimum: 4 KiB, maximum: 64 GiB.
+    /// Memory of the index for entries that are not in runs yet. Default: 64 MiB. Minimum: 4 KiB, maximum: 64
+    /// GiB.
     pub index_bytes: u64,
-    /// Bytes waiting for the writer; a publisher waits beyond. Default: 16 MiB. Minimum: 1 KiB.
+    /// Bytes that may wait for the writer; beyond that, publishers wait. Default: 16 MiB. Minimum: 1 KiB.
     pub queue_bytes: usize,
-    /// Open segment files. Default: 512. Minimum: 8.
+    /// The most open segment files. Default: 512. Minimum: 8.
     pub open_files: usize,
-    /// Topics that can exist. Default: 100,000. Minimum: 1.
+    /// The most topics. Default: 100,000. Minimum: 1.
     pub topics: u32,
-    /// Publishing stops when less is free. Default: 256 MiB.
+    /// Publishing stops while fewer bytes than this are free. Default: 256 MiB.
     pub reserve_bytes: u64,
     /// Longest time between the ack of an `os` batch and its sync. Default: 50 ms.
     pub os_sync_interval_ms: u64,
@@ -34,13 +36,13 @@ pub struct Options {
     pub maintenance_interval_ms: u64,
     /// `false` runs everything on the caller's thread, one step after the other. Default: `true`.
     pub threads: bool,
-    /// Opens a log whose journal is damaged, reporting what is lost. Default: `false`.
+    /// Opens a log whose journal is damaged, and reports what is lost. Default: `false`.
     pub accept_damaged_journal: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
             journal_file_bytes: 32 * MIB,
             checkpoint_bytes: 32 * MIB,
             segment_bytes: 64 * MIB,
@@ -58,9 +60,9 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl LogOptions {
     /// Refuses sizes that a log cannot work with.
-    pub(crate) fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), LogOpenError> {
         let bounds = [
             ("journal_file_bytes", self.journal_file_bytes, KIB, u64::MAX),
             ("checkpoint_bytes", self.checkpoint_bytes, KIB, u64::MAX),
@@ -72,29 +74,29 @@ impl Options {
             ("topics", u64::from(self.topics), 1, u64::MAX),
         ];
         for (option, value, min, max) in bounds {
-            // Products of these with small factors must fit.
+            // Products of these with small factors must fit into 64 bits.
             let max = max.min(u64::MAX / KIB);
             if value < min {
-                return Err(OpenError::Options { option, value, bound: "at least", limit: min });
+                return Err(LogOpenError::Options { option, value, bound: "at least", limit: min });
             }
             if value > max {
-                return Err(OpenError::Options { option, value, bound: "at most", limit: max });
+                return Err(LogOpenError::Options { option, value, bound: "at most", limit: max });
             }
         }
         Ok(())
     }
 }
 
-/// What a topic keeps. Set by the owner of the log at every open; the log does not persist it.
+/// The events that a topic keeps. The owner of the log sets it at every open; the log does not persist it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Events appended longer ago go. Default: none.
+pub struct TopicPolicy {
+    /// Events appended longer ago are removed. Default: none.
     pub age_ms: Option<u64>,
-    /// Oldest events go when the topic is larger. Default: none.
+    /// The oldest events are removed when the topic has more bytes. Default: none.
     pub bytes: Option<u64>,
-    /// Oldest events go when there are more. Default: none.
+    /// The oldest events are removed when the topic has more events. Default: none.
     pub count: Option<u64>,
-    /// Keeps only the latest event of each key. Default: `false`.
+    /// Whether only the latest event of each key is kept. Default: `false`.
     pub compacted: bool,
     /// How long the ids of removed events are remembered. Default: 24 h.
     pub dedupe_window_ms: u64,
@@ -104,9 +106,9 @@ pub struct Policy {
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy {
+impl Default for TopicPolicy {
+    fn default() -> TopicPolicy {
+        TopicPolicy {
             age_ms: None,
             bytes: None,
             count: None,
@@ -117,8 +119,9 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
-    /// Largest segment of a topic with this policy, so that bounded topics are trimmed in small steps.
+impl TopicPolicy {
+    /// The size of the largest segment of a topic with this policy: bounded topics have small segments, so
+    /// that they are trimmed in small steps.
     pub(crate) fn segment_bytes(&self, most: u64) -> u64 {
         self.bytes.map_or(most, |bytes| (bytes / 8).clamp(4096, most.max(4096)).min(most))
     }

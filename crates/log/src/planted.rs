@@ -18,7 +18,7 @@ pub enum Bug {
     DropDedupeOnRestart,
     /// Recovery hands out the last offset once more.
     ReuseOffset,
-    /// Recovery serves what is only in the page cache.
+    /// Recovery serves frames that are only in the page cache.
     ServeUnsynced,
     /// A checkpoint frees the journal without syncing the segments.
     SkipSegmentSync,

@@ -1,10 +1,13 @@
-//! After a failed sync nothing is written again: the page cache may have dropped what it could not write.
+//! Poison of the log: after a failed sync nothing is written again, because the page cache may have dropped
+//! the bytes that it could not write.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use promethean_model::IgnorePoison;
 
 use crate::error::AppendError;
 
-/// Set once, by the first failure.
+/// The reason why the log stopped writing. Set once, by the first failure.
 #[derive(Debug, Default)]
 pub(crate) struct Poison(OnceLock<String>);
 
@@ -24,4 +27,10 @@ impl Poison {
             None => Ok(()),
         }
     }
+}
+
+/// Takes a lock, also after a panic of its holder: a thread that panics poisons the log itself, so the poison
+/// of the lock says nothing more.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().ignore_poison()
 }

@@ -1,44 +1,44 @@
-//! Reads records of a topic in offset order, from memory or from segment files.
+//! Reads of a topic's records in offset order, from memory or from segment files.
 
 use std::io;
 use std::sync::Arc;
 
-use crate::core::Core;
-use crate::error::{Damage, ReadError, read_io};
-use crate::files::Part;
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogReadError, read_io};
+use crate::files::SegmentPart;
 use crate::planted::{self, Bug};
-use crate::record::{self, Bad, RecordView};
+use crate::record::{self, BadRecord, RecordView};
 use crate::samples::start_at;
 use crate::segment::{HEADER_BYTES, Sample, SegmentMeta};
 use crate::topic::{Chunk, Topic};
 
-/// Least and most that is read from a file at once.
+/// The least and the most bytes that are read from a file at once.
 const WINDOW_MIN: usize = 8 * 1024;
 const WINDOW_MAX: usize = 1024 * 1024;
-/// What an event is taken to need before one was seen; more is read if they need more.
+/// The assumed size of an event before the first was read; larger events are read with another call.
 const EVENT_BYTES_GUESS: usize = 512;
 
-/// How much a read may return; at least one event is returned if there is one.
+/// The most that a read returns. At least one event is returned if there is one.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadLimit {
-    /// Most events.
+    /// The most events.
     pub events: usize,
-    /// Bytes of records after which no more are added.
+    /// No record is added after this many bytes.
     pub bytes: usize,
 }
 
 /// Consecutive records of a topic.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct RecordPage {
     bytes: Vec<u8>,
     spans: Vec<(usize, usize)>,
-    /// Where to read on.
+    /// The offset from which to read on.
     pub next: u64,
-    /// Where the first record lies in its segment, if it was read from one.
+    /// The position of the first record in its segment, if it was read from one.
     first_pos: u64,
 }
 
-impl Page {
+impl RecordPage {
     /// The records in offset order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RecordView<'_>> {
         self.iter_with_bytes().map(|(view, _)| view)
@@ -51,9 +51,9 @@ impl Page {
         })
     }
 
-    /// An empty page that starts at an offset.
-    pub(crate) fn at(next: u64) -> Page {
-        Page { next, ..Page::default() }
+    /// Makes an empty page that starts at an offset.
+    pub(crate) fn at(next: u64) -> RecordPage {
+        RecordPage { next, ..RecordPage::default() }
     }
 
     pub(crate) fn first_pos(&self) -> u64 {
@@ -65,16 +65,16 @@ impl Page {
         self.spans.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 }
 
-/// Where the next records are.
-enum Place {
+/// The place of the next records.
+enum ReadPlace {
     Nowhere,
-    /// No record is kept in between.
+    /// No record is kept below this offset.
     Hole(u64),
     Memory(Arc<Chunk>),
     File(FilePlace),
@@ -89,19 +89,24 @@ pub(crate) struct FilePlace {
     pub(crate) samples: Vec<Sample>,
 }
 
-impl Core {
-    pub(crate) fn read(&self, topic: &Topic, from: u64, limit: ReadLimit) -> Result<Page, ReadError> {
+impl LogCore {
+    pub(crate) fn read(
+        &self,
+        topic: &Topic,
+        from: u64,
+        limit: ReadLimit,
+    ) -> Result<RecordPage, LogReadError> {
         let end = if planted::is(Bug::ReadPastDurableEnd) { topic.state().next_offset } else { topic.end() };
-        let mut page = Page::at(from);
+        let mut page = RecordPage::at(from);
         loop {
             match self.locate(topic, page.next, end)? {
-                Place::Nowhere => return Ok(page),
-                Place::Hole(next) => page.next = next,
-                Place::Memory(chunk) => {
+                ReadPlace::Nowhere => return Ok(page),
+                ReadPlace::Hole(next) => page.next = next,
+                ReadPlace::Memory(chunk) => {
                     page.take_chunk(&chunk, end, limit);
                     return Ok(page);
                 }
-                Place::File(place) => {
+                ReadPlace::File(place) => {
                     self.scan_file(topic, &place, end, limit, &mut page)?;
                     if !page.is_empty() {
                         return Ok(page);
@@ -111,56 +116,58 @@ impl Core {
         }
     }
 
-    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<Place, ReadError> {
+    fn locate(&self, topic: &Topic, from: u64, end: u64) -> Result<ReadPlace, LogReadError> {
         if from >= end {
-            return Ok(Place::Nowhere);
+            return Ok(ReadPlace::Nowhere);
         }
         let state = topic.state();
         if from < state.earliest {
             let (topic, earliest) = (topic.name().to_string(), state.earliest);
-            return Err(ReadError::OutOfRange { topic, requested: from, earliest });
+            return Err(LogReadError::OutOfRange { topic, requested: from, earliest });
         }
         if let Some(chunk) = state.tail_chunk(from) {
-            return Ok(Place::Memory(Arc::clone(chunk)));
+            return Ok(ReadPlace::Memory(Arc::clone(chunk)));
         }
         let index = state.segment_index(from);
         let Some(segment) = index.and_then(|index| state.segments.get(index)) else {
             let first = state.segments.first().map_or(end, |segment| segment.meta.id.base);
-            return Ok(Place::Hole(first));
+            return Ok(ReadPlace::Hole(first));
         };
         if from >= segment.meta.end {
             let next = index.and_then(|index| state.segments.get(index + 1));
-            return Ok(Place::Hole(next.map_or(end, |next| next.meta.id.base)));
+            return Ok(ReadPlace::Hole(next.map_or(end, |next| next.meta.id.base)));
         }
         let samples = segment.samples.clone();
-        Ok(Place::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
+        Ok(ReadPlace::File(FilePlace { meta: segment.meta, applied: segment.applied, samples }))
     }
 
-    /// Records of one segment that is complete on disk, whatever the topic says of it now.
+    /// Reads records of one segment that is complete on disk, also if the topic has dropped or replaced it
+    /// meanwhile.
     pub(crate) fn read_segment(
         &self,
         topic: &Topic,
         meta: &SegmentMeta,
         from: u64,
         limit: ReadLimit,
-    ) -> Result<Page, ReadError> {
+    ) -> Result<RecordPage, LogReadError> {
         let place = FilePlace { meta: *meta, applied: meta.bytes, samples: Vec::new() };
-        let mut page = Page::at(from);
+        let mut page = RecordPage::at(from);
         self.scan_file(topic, &place, meta.end, limit, &mut page)?;
         Ok(page)
     }
 
-    /// Adds records of one segment file from `page.next` on. Reaching the end of the file moves `page.next` behind it.
+    /// Adds records of one segment file from `page.next` on. At the end of the file `page.next` moves to the
+    /// segment's end.
     pub(crate) fn scan_file(
         &self,
         topic: &Topic,
         place: &FilePlace,
         end: u64,
         limit: ReadLimit,
-        page: &mut Page,
-    ) -> Result<(), ReadError> {
+        page: &mut RecordPage,
+    ) -> Result<(), LogReadError> {
         let path = place.meta.id.path();
-        let file = match self.files.get(place.meta.id, Part::Records) {
+        let file = match self.files.get(place.meta.id, SegmentPart::Records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return self.vanished(topic, place, page.next);
             }
@@ -168,11 +175,12 @@ impl Core {
         };
         let from = page.next;
         let start = start_at(self, place, |sample| sample.offset <= from);
-        let mut scan = Scan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
+        let mut scan =
+            SegmentScan { pos: start.0, expected: start.1, compacted: place.meta.id.generation > 0 };
         while scan.pos < place.applied && page.wants_more(limit) && page.next < end {
             let left = (place.applied - scan.pos) as usize;
             let room = limit.bytes.saturating_sub(page.bytes.len());
-            // A window rarely ends with a record; what is missing to a full page is not worth another one.
+            // A window rarely ends exactly with a record; a small rest of a page is not worth another read.
             if room < WINDOW_MIN && !page.is_empty() {
                 break;
             }
@@ -180,15 +188,15 @@ impl Core {
             let wanted = room.min((limit.events.saturating_sub(page.len())).saturating_mul(each));
             let wanted = wanted.clamp(WINDOW_MIN, WINDOW_MAX);
             let mut window = file.read_vec_at(scan.pos, wanted.min(left)).map_err(read_io("read", &path))?;
-            if let Err(Bad::Short(len)) = record::parse(&window)
+            if let Err(BadRecord::Short(len)) = record::parse(&window)
                 && len <= left
             {
                 window = file.read_vec_at(scan.pos, len).map_err(read_io("read", &path))?;
             }
-            let bounds = Bounds { from, end, limit };
+            let bounds = WindowBounds { from, end, limit };
             let found = scan.take_window(topic.id(), window, bounds, page);
             match found {
-                Ok(0) => return self.damaged_unless_some(topic, place, &scan, Bad::Short(0), page),
+                Ok(0) => return self.damaged_unless_some(topic, place, &scan, BadRecord::Short(0), page),
                 Ok(_) => {}
                 Err(bad) => return self.damaged_unless_some(topic, place, &scan, bad, page),
             }
@@ -201,34 +209,36 @@ impl Core {
         Ok(())
     }
 
-    /// Records before the damage are returned first; the next read reports it.
+    /// Notes damage. It is an error only if the page is empty: records before the damage are returned first,
+    /// and the next read reports it.
     fn damaged_unless_some(
         &self,
         topic: &Topic,
         place: &FilePlace,
-        scan: &Scan,
-        bad: Bad,
-        page: &Page,
-    ) -> Result<(), ReadError> {
+        scan: &SegmentScan,
+        bad: BadRecord,
+        page: &RecordPage,
+    ) -> Result<(), LogReadError> {
         let damage = self.describe_damage(topic, place, scan.pos, scan.expected.max(page.next), bad);
         self.note_damage(&damage);
         if let Some(segment) = topic.state().segment_by_id(place.meta.id) {
             segment.damaged = true;
         }
-        if page.is_empty() { Err(ReadError::CorruptRange(damage)) } else { Ok(()) }
+        if page.is_empty() { Err(LogReadError::CorruptRange(damage)) } else { Ok(()) }
     }
 
-    /// A segment file that is not there: removed by retention or compaction just now, or lost.
-    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), ReadError> {
+    /// Handles a missing segment file: retention or compaction removed it just now, or it is lost, which is
+    /// an error.
+    pub(crate) fn vanished(&self, topic: &Topic, place: &FilePlace, from: u64) -> Result<(), LogReadError> {
         let mut state = topic.state();
         if state.segment_by_id(place.meta.id).is_none()
             && !state.leaving.iter().any(|meta| meta.id == place.meta.id)
         {
-            // The next look finds what took its place.
+            // The next look finds the segment that replaced it.
             return Ok(());
         }
         drop(state);
-        let damage = Damage {
+        let damage = LogDamage {
             topic: Some(topic.name().to_string()),
             file: place.meta.id.path(),
             from_byte: 0,
@@ -238,21 +248,28 @@ impl Core {
             what: "the file is missing",
         };
         self.note_damage(&damage);
-        Err(ReadError::CorruptRange(damage))
+        Err(LogReadError::CorruptRange(damage))
     }
 
-    fn describe_damage(&self, topic: &Topic, place: &FilePlace, pos: u64, offset: u64, bad: Bad) -> Damage {
+    fn describe_damage(
+        &self,
+        topic: &Topic,
+        place: &FilePlace,
+        pos: u64,
+        offset: u64,
+        bad: BadRecord,
+    ) -> LogDamage {
         let after = match bad {
-            Bad::Body { len } => Some((pos + len as u64, offset + 1)),
+            BadRecord::Body { len } => Some((pos + len as u64, offset + 1)),
             _ => crate::samples::first_sample_after(self, place, pos),
         };
         let (to_byte, to_offset) = after.unwrap_or((place.meta.bytes, place.meta.end));
         let what = match bad {
-            Bad::Short(_) => "the file ends too early",
-            Bad::Header => "a record's header does not verify",
-            Bad::Body { .. } => "a record's body does not verify",
+            BadRecord::Short(_) => "the file ends too early",
+            BadRecord::Header => "a record's header does not verify",
+            BadRecord::Body { .. } => "a record's body does not verify",
         };
-        Damage {
+        LogDamage {
             topic: Some(topic.name().to_string()),
             file: place.meta.id.path(),
             from_byte: pos,
@@ -264,7 +281,7 @@ impl Core {
     }
 }
 
-impl Page {
+impl RecordPage {
     fn wants_more(&self, limit: ReadLimit) -> bool {
         self.spans.len() < limit.events.max(1)
             && (self.spans.is_empty() || self.spans.last().map_or(0, |(at, len)| at + len) < limit.bytes)
@@ -283,43 +300,44 @@ impl Page {
     }
 }
 
-/// Which records of a window are wanted.
+/// The bounds of the records to take from a window.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct WindowBounds {
     from: u64,
     end: u64,
     limit: ReadLimit,
 }
 
-/// Walks through a segment file.
-struct Scan {
+/// A walk through a segment file.
+struct SegmentScan {
     pos: u64,
-    /// The next record's offset; in a compacted segment it may be higher.
+    /// The lowest offset that the next record can have; in a compacted segment its offset may be higher.
     expected: u64,
     compacted: bool,
 }
 
-impl Scan {
-    /// Takes the whole records of a window and says how many bytes they have. The window becomes the page's buffer.
+impl SegmentScan {
+    /// Takes the whole records of a window into the page. Returns how many bytes they have. The window
+    /// becomes the page's buffer.
     fn take_window(
         &mut self,
         topic: u32,
         window: Vec<u8>,
-        bounds: Bounds,
-        page: &mut Page,
-    ) -> Result<usize, Bad> {
+        bounds: WindowBounds,
+        page: &mut RecordPage,
+    ) -> Result<usize, BadRecord> {
         let base = page.bytes.len();
         let mut at = 0;
         let mut result = Ok(());
         while let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) {
             match record::parse(rest) {
                 Ok(view) if view.topic != topic || !self.fits(view.offset) => {
-                    result = Err(Bad::Header);
+                    result = Err(BadRecord::Header);
                     break;
                 }
                 Ok(view) => {
                     if view.offset >= bounds.end {
-                        // A compacted segment may have nothing left below the end.
+                        // A compacted segment may have no record left below the end.
                         page.next = bounds.end;
                         break;
                     }
@@ -337,9 +355,10 @@ impl Scan {
                     at += view.len;
                     self.pos += view.len as u64;
                 }
-                Err(Bad::Short(_)) => break,
-                // Its header tells where the next one is; whoever reads from behind it knows of it.
-                Err(Bad::Body { len }) if record::offset_of(rest) < bounds.from => {
+                Err(BadRecord::Short(_)) => break,
+                // A damaged body below `from` is skipped: the header tells where the next record is, and the
+                // reader has been told of the damage.
+                Err(BadRecord::Body { len }) if record::offset_of(rest) < bounds.from => {
                     self.expected = record::offset_of(rest) + 1;
                     at += len;
                     self.pos += len as u64;
@@ -361,7 +380,7 @@ impl Scan {
         match result {
             Ok(()) if at == 0 && stopped => Ok(1),
             Ok(()) => Ok(at),
-            // What was found before the damage counts; it is met again at the start of the next window.
+            // Records before the damage count; the next window starts at the damage and reports it.
             Err(_) if at > 0 => Ok(at),
             Err(bad) => Err(bad),
         }
@@ -372,7 +391,7 @@ impl Scan {
     }
 }
 
-/// Where the first record of a segment is.
+/// The position and the offset of a segment's first record.
 pub(crate) fn segment_start(meta: &SegmentMeta) -> (u64, u64) {
     (HEADER_BYTES, meta.id.base)
 }

@@ -1,4 +1,4 @@
-//! Real files.
+//! The disk of the operating system: real files.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,12 +12,12 @@ use crate::disk::{Disk, DiskFile};
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
-    /// Kept open: an error of earlier writing back is reported once to each open file.
+    /// Kept open, because the kernel reports an earlier write-back error once to each open file.
     root_file: File,
 }
 
 impl RealDisk {
-    /// Uses `root`, creating it if it is not there.
+    /// Uses the directory `root`, and creates it if it does not exist.
     pub fn new(root: impl AsRef<Path>) -> io::Result<RealDisk> {
         let root = root.as_ref().to_path_buf();
         make_private_dir(&root)?;
@@ -118,7 +118,7 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
-    /// Without zeroing the memory first.
+    /// Reads without zeroing the memory first.
     fn read_vec_at(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
@@ -129,7 +129,7 @@ impl DiskFile for RealFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        // More may have been given than was asked for.
+        // The vector may have had more capacity than `len`, and then more was read.
         bytes.truncate(len);
         Ok(bytes)
     }

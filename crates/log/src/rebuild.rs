@@ -1,32 +1,32 @@
-//! Rebuilds the index from the segments: runs are derived data.
+//! The rebuild of the index from the segments: runs are derived data.
 
 use std::sync::Arc;
 
 use crate::batch::{id_hash, key_hash};
-use crate::checkpoint::run_item;
-use crate::core::Core;
-use crate::error::{Damage, MaintenanceError, ReadError};
-use crate::index::{DIR, Insert, Kind, MemTable, Run, run_path};
-use crate::io_util::lock;
-use crate::lookup::run_error;
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogReadError, MaintenanceError};
+use crate::index::{DIR, EntryKind, IndexRun, Insert, MemTable, run_path};
+use crate::poison::lock;
 use crate::read::ReadLimit;
+use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 
-/// Events in one rebuilt run, unless there are too few ages for so small ones.
+/// The events of one rebuilt run; more if there are too few ages for runs of this size.
 const EVENTS_PER_RUN: u64 = 1_000_000;
 
-impl Core {
-    /// Replaces all id and key runs by new ones, unless the damaged file is gone already.
-    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), ReadError> {
+impl LogCore {
+    /// Replaces all id and key runs by new ones, unless the damaged run was replaced already.
+    pub(crate) fn rebuild_index(&self, damaged: &str) -> Result<(), LogReadError> {
         let _one_at_a_time = lock(&self.merging);
         let runs = self.index.runs();
         let found = runs.all().find(|run| run_path(run.meta().number) == damaged).map(|run| *run.meta());
         match found {
             None => Ok(()),
-            // Ghosts cannot be made again: their events are gone. A repeated id is then taken for a new one.
-            Some(meta) if meta.kind == Kind::Ghost => {
-                self.note_damage(&Damage {
+            // Ghosts cannot be rebuilt, because their events are removed. A repeated id then counts as a new
+            // one.
+            Some(meta) if meta.kind == EntryKind::Ghost => {
+                self.note_damage(&LogDamage {
                     topic: None,
                     file: damaged.to_owned(),
                     from_byte: 0,
@@ -41,14 +41,16 @@ impl Core {
         }
     }
 
-    /// Reads every segment as far as it is written. What is not is in memory. `unusable` runs are named by the manifest
-    /// and could not be opened.
+    /// Builds all id and key runs again. Reads every segment as far as it is written; the entries of later
+    /// records are in memory. `unusable` are runs that the manifest names and that could not be opened.
     ///
-    /// Checkpoints go on meanwhile: what they add has higher ages and stays. Merges and compactions do not.
-    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), ReadError> {
+    /// Checkpoints continue meanwhile: the runs they add have higher ages and stay. Merges and compactions
+    /// wait.
+    pub(crate) fn replace_runs(&self, unusable: &[u64]) -> Result<(), LogReadError> {
         let plan = self.plan_rebuild(unusable);
         let per_run = plan.events_per_run();
-        let mut builder = Builder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
+        let mut builder =
+            RunBuilder { core: self, table: MemTable::new(), age: 1, per_run, runs: Vec::new() };
         let built = plan.segments.iter().try_for_each(|(topic, meta)| builder.add_segment(topic, meta));
         if let Err(error) = built.and_then(|()| builder.spill()) {
             self.discard_runs(&builder.runs);
@@ -57,13 +59,14 @@ impl Core {
         self.swap_runs(builder.runs, &plan.replaced).map_err(unwritable)
     }
 
-    /// With the upkeep held no checkpoint is between memory and runs: each written event is in the segments noted here, and
-    /// each other one in a memory table whose age is not below `ages_end`.
-    fn plan_rebuild(&self, unusable: &[u64]) -> Plan {
+    /// Notes the segments to read and the runs to replace. While `upkeep` is held no checkpoint is between
+    /// memory and runs: each written event is in the segments noted here, and each other event is in a memory
+    /// table with an age of at least `ages_end`.
+    fn plan_rebuild(&self, unusable: &[u64]) -> RebuildPlan {
         let _no_checkpoint = lock(&self.upkeep);
         let ages_end = self.index.first_memory_age();
         let old = self.index.runs();
-        let old = [Kind::Id, Kind::Key].into_iter().flat_map(|kind| old.of(kind));
+        let old = [EntryKind::Id, EntryKind::Key].into_iter().flat_map(|kind| old.of(kind));
         let mut replaced: Vec<u64> = old.map(|run| run.meta().number).collect();
         replaced.extend_from_slice(unusable);
         let mut topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -72,70 +75,57 @@ impl Core {
             let segments = topic.state().on_disk();
             segments.into_iter().map(|meta| (topic.clone(), meta)).collect::<Vec<_>>()
         };
-        Plan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
+        RebuildPlan { replaced, segments: topics.iter().flat_map(on_disk).collect(), ages_end }
     }
 
-    fn swap_runs(&self, runs: Vec<Arc<Run>>, removed: &[u64]) -> Result<(), MaintenanceError> {
+    fn swap_runs(&self, runs: Vec<Arc<IndexRun>>, removed: &[u64]) -> Result<(), MaintenanceError> {
         self.check_writing()?;
         self.disk.sync_all().map_err(|error| self.fail(format!("syncing index runs failed: {error}")))?;
-        let mut manifest = lock(&self.manifest);
-        manifest.next_run = self.index.next_number();
-        let written = manifest.append_edit(|edit| {
-            edit.dropped_runs = removed.to_vec();
-            edit.runs = runs.iter().map(|run| run_item(run.meta())).collect();
-        });
-        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(runs, removed, false);
-        drop(manifest);
-        for number in removed {
-            // Left for the next open if it cannot be removed now: no manifest names it.
-            let _ = self.disk.remove(&run_path(*number));
-        }
-        Ok(())
+        self.install_runs(runs, removed)
     }
 }
 
-fn unwritable(error: MaintenanceError) -> ReadError {
+fn unwritable(error: MaintenanceError) -> LogReadError {
     match error {
         MaintenanceError::Read(error) => error,
-        other => ReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
+        other => LogReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
     }
 }
 
-/// What a rebuild reads and replaces.
-struct Plan {
+/// The segments that a rebuild reads, and the runs that it replaces.
+struct RebuildPlan {
     replaced: Vec<u64>,
     segments: Vec<(Topic, SegmentMeta)>,
-    /// First age that is not free for rebuilt runs.
+    /// The first age that rebuilt runs may not use.
     ages_end: u64,
 }
 
-impl Plan {
-    /// Each run needs an age below those of memory. The events came through as many tables as there are ages, so a run is
-    /// never larger than a table was.
+impl RebuildPlan {
+    /// The events of each run. Each run needs an age below those of memory. The events came through as many
+    /// tables as there are ages, so a run need not be larger than a table was.
     fn events_per_run(&self) -> u64 {
         let events: u64 = self.segments.iter().map(|(_, meta)| meta.records).sum();
         (events / self.ages_end.saturating_sub(1).max(1) + 1).max(EVENTS_PER_RUN)
     }
 }
 
-struct Builder<'a> {
-    core: &'a Core,
+struct RunBuilder<'a> {
+    core: &'a LogCore,
     table: MemTable,
     age: u64,
     per_run: u64,
-    runs: Vec<Arc<Run>>,
+    runs: Vec<Arc<IndexRun>>,
 }
 
-impl Builder<'_> {
-    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), ReadError> {
+impl RunBuilder<'_> {
+    fn add_segment(&mut self, topic: &Topic, meta: &SegmentMeta) -> Result<(), LogReadError> {
         let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
         let mut next = meta.id.base;
         while next < meta.end {
             let page = match self.core.read_segment(topic, meta, next, limit) {
                 Ok(page) => page,
-                // Damaged events cannot be found by id or key; reading them reports the damage.
-                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                // Damaged events get no entries; reading them reports the damage.
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
                 }
@@ -165,7 +155,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn spill(&mut self) -> Result<(), ReadError> {
+    fn spill(&mut self) -> Result<(), LogReadError> {
         if self.table.len() > 0 {
             self.table.age = self.age;
             self.age += 1;
@@ -188,8 +178,8 @@ mod tests {
         let id = SegmentId { topic: 1, base: 0, generation: 0 };
         for (ages_end, records) in [(2, 9_000_000), (3, 5_000_001), (4, 3), (5, 0), (1 << 32, 9_000_000)] {
             let meta = SegmentMeta { records, ..SegmentMeta::new(id, 0) };
-            let plan = Plan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
-            // A run is closed once it has that many, and the last may have fewer.
+            let plan = RebuildPlan { replaced: Vec::new(), segments: vec![(topic.clone(), meta)], ages_end };
+            // A run is closed once it has that many events; the last may have fewer.
             let runs = records / plan.events_per_run() + 1;
             assert!(runs < ages_end, "{runs} runs, ages below {ages_end}");
             assert!(plan.events_per_run() >= EVENTS_PER_RUN);

@@ -1,20 +1,20 @@
-//! Finds index entries that are sequenced and not in the index yet.
+//! Lookups of index entries that are sequenced and not in the index yet.
 //!
-//! Built by those who look, as far as they need it: sequencing an event nobody asks for costs nothing here, and looking
-//! does not scan the whole group again each time.
+//! Each lookup extends the map by the entries that came since the last one. So sequencing an event costs
+//! nothing here, and a lookup does not scan the whole group again.
 
 use std::collections::HashMap;
 
-use crate::index::{Insert, Kind};
+use crate::index::{EntryKind, Insert};
 
-/// A map over a list of entries that only grows; `clear` it when the list is emptied.
+/// A map over a list of entries that only grows. Call `clear` when the list is emptied.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     ids: Chains,
     keys: Chains,
 }
 
-/// For each topic and hash the place of its newest entry, and for each entry the one before it.
+/// The index of the newest entry of each topic and hash, and for each entry the index of the one before it.
 #[derive(Debug, Default)]
 struct Chains {
     newest: HashMap<(u32, u64), usize>,
@@ -22,16 +22,16 @@ struct Chains {
 }
 
 impl Recent {
-    /// Entries under a hash, newest first.
+    /// Finds the entries under a hash, newest first.
     pub(crate) fn find<'a>(
         &'a mut self,
         entries: &'a [Insert],
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
     ) -> impl Iterator<Item = &'a Insert> + use<'a> {
         let (chains, hash_of): (_, fn(&Insert) -> Option<u64>) = match kind {
-            Kind::Key => (&mut self.keys, |new| new.key_hash),
+            EntryKind::Key => (&mut self.keys, |new| new.key_hash),
             _ => (&mut self.ids, |new| Some(new.id_hash)),
         };
         chains.catch_up(entries, hash_of);
@@ -80,12 +80,12 @@ mod tests {
                 entries.push(entry(offset + round * 1000));
                 let hash = offset % 11;
                 let found: Vec<u64> =
-                    recent.find(&entries, Kind::Id, 1, hash).map(|new| new.offset).collect();
+                    recent.find(&entries, EntryKind::Id, 1, hash).map(|new| new.offset).collect();
                 let scan = entries.iter().rev().filter(|new| new.topic == 1 && new.id_hash == hash);
                 assert_eq!(found, scan.map(|new| new.offset).collect::<Vec<_>>());
                 if offset % 3 == 0 {
                     let found: Vec<u64> =
-                        recent.find(&entries, Kind::Key, 0, 4).map(|new| new.offset).collect();
+                        recent.find(&entries, EntryKind::Key, 0, 4).map(|new| new.offset).collect();
                     let scan = entries.iter().rev().filter(|new| new.topic == 0 && new.key_hash == Some(4));
                     assert_eq!(found, scan.map(|new| new.offset).collect::<Vec<_>>());
                 }

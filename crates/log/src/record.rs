@@ -1,4 +1,4 @@
-//! One event as bytes, the same in journal and segment. `docs/disk-format.md` draws it.
+//! A record: one event as bytes, the same in journal and segment. `docs/disk-format.md` draws it.
 
 use promethean_model::EventId;
 
@@ -16,10 +16,10 @@ const HAS_KEY: u16 = 1;
 const SERVER_STAMPED: u16 = 2;
 const TOMBSTONE: u16 = 4;
 
-/// An event to be encoded.
+/// An event to append.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEvent<'a> {
-    /// The event's id and whether it can already be in the log.
+    /// The event's id, and whether it can be in the log already.
     pub id: NewId,
     /// Milliseconds since the epoch; `None` takes the log's stamp, which never decreases within a topic.
     pub ts: Option<i64>,
@@ -36,9 +36,9 @@ pub struct NewEvent<'a> {
 /// Where an event's id comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewId {
-    /// Made for this event just now: it is not looked up.
+    /// Minted for this event just now: it is not looked up.
     Minted(EventId),
-    /// Chosen by the publisher: an event with this id may be there already.
+    /// Given by the publisher: an event with this id may be in the log already.
     Given(EventId),
 }
 
@@ -76,7 +76,7 @@ pub struct RecordView<'a> {
     pub(crate) len: usize,
 }
 
-/// A record of its own.
+/// A checked record that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     bytes: Vec<u8>,
@@ -95,7 +95,7 @@ impl RecordView<'_> {
         Record { bytes: bytes.get(..self.len).unwrap_or(bytes).to_vec() }
     }
 
-    /// Hash of what must be equal for a repeated id to be a duplicate.
+    /// The hash of key and payload, which must be equal for a repeated id to be a duplicate.
     pub(crate) fn content_hash(&self) -> u64 {
         content_hash(self.key, self.payload)
     }
@@ -109,9 +109,9 @@ pub(crate) fn content_hash(key: Option<&[u8]>, payload: &[u8]) -> u64 {
     hash.digest()
 }
 
-/// Why bytes are not a record.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bad {
+pub(crate) enum BadRecord {
     /// More bytes are needed: the record is this long (or at least a header).
     Short(usize),
     /// The header does not verify, so its length means nothing.
@@ -120,7 +120,7 @@ pub(crate) enum Bad {
     Body { len: usize },
 }
 
-/// Appends a record without offset; `place` completes it.
+/// Appends a record without its offset; `place` completes it.
 pub(crate) fn encode(out: &mut Vec<u8>, topic: u32, event: &NewEvent<'_>) {
     let key = event.key.unwrap_or_default();
     let len = HEADER_BYTES + key.len() + event.meta.len() + event.payload.len();
@@ -150,7 +150,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, topic: u32, event: &NewEvent<'_>) {
     out.extend_from_slice(event.payload);
 }
 
-/// Gives an encoded record its place in the topic and seals its header.
+/// Writes offset and `ts` into an encoded record, and the checksum of its header.
 pub(crate) fn place(record: &mut [u8], offset: u64, ts: i64) {
     put(record, AT_OFFSET, &offset.to_le_bytes());
     put(record, AT_TS, &ts.to_le_bytes());
@@ -161,20 +161,20 @@ pub(crate) fn place(record: &mut [u8], offset: u64, ts: i64) {
 }
 
 /// Checks and reads the record at the start of `bytes`.
-pub(crate) fn parse(bytes: &[u8]) -> Result<RecordView<'_>, Bad> {
-    let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(Bad::Short(HEADER_BYTES))?;
+pub(crate) fn parse(bytes: &[u8]) -> Result<RecordView<'_>, BadRecord> {
+    let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(BadRecord::Short(HEADER_BYTES))?;
     let mut fields = Fields(header);
     let len = fields.u32().unwrap_or(0) as usize;
     let stored = fields.u32().unwrap_or(0);
     let lengths_fit = lengths_fit(header, len);
     if !lengths_fit || (stored != header_crc(header) && !planted::is(Bug::IgnoreCrc)) {
-        return Err(Bad::Header);
+        return Err(BadRecord::Header);
     }
-    let whole = bytes.get(..len).ok_or(Bad::Short(len))?;
+    let whole = bytes.get(..len).ok_or(BadRecord::Short(len))?;
     let body_crc = fields.u32().unwrap_or(0);
     let body = whole.get(HEADER_BYTES..).unwrap_or_default();
     if crc32c::crc32c(body) != body_crc && !planted::is(Bug::IgnoreCrc) {
-        return Err(Bad::Body { len });
+        return Err(BadRecord::Body { len });
     }
     Ok(view_checked(whole))
 }
@@ -189,19 +189,19 @@ fn header_crc(header: &[u8; HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[0..4]), &header[8..HEADER_BYTES])
 }
 
-/// The offset in a header that verifies.
+/// The offset of a record whose header verifies.
 pub(crate) fn offset_of(record: &[u8]) -> u64 {
     record.get(AT_OFFSET..).and_then(|rest| Fields(rest).u64()).unwrap_or(0)
 }
 
-/// Key and payload of a record that `encode` made.
+/// The key and the payload of a record that `encode` made and `place` has not completed.
 pub(crate) fn split_unplaced(record: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     record.first_chunk::<HEADER_BYTES>()?;
     let view = view_checked(record);
     Some((view.key, view.payload))
 }
 
-/// The fields of a record that `parse` has accepted before.
+/// The fields of a record that `parse` accepted before, without another check.
 pub(crate) fn view_checked(bytes: &[u8]) -> RecordView<'_> {
     let mut fields = Fields(bytes);
     let len = fields.u32().unwrap_or(0) as usize;

@@ -1,4 +1,4 @@
-//! Opens a data directory: manifest, segments, journal, state, in this order.
+//! Recovery: opens a data directory in the order manifest, segments, journal, state.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -6,24 +6,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use crate::checkpoint::Upkeep;
-use crate::commit::Committer;
-use crate::core::{Catalog, Core, Counters, ManifestState, Progress, Signals};
-use crate::error::{Damage, OpenError, open_io};
+use crate::commit::JournalCommitter;
+use crate::core::{Catalog, Counters, LogCore, LogProgress, ManifestState, Signals};
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::files::Files;
 use crate::holds::Holds;
-use crate::index::{self, Index, Kind};
-use crate::io_util::lock;
+use crate::index::{self, EntryKind, EventIndex};
 use crate::journal;
 use crate::journal::reader::{JournalStart, read_journal};
-use crate::journal::writer::{Found, JournalWriter};
+use crate::journal::writer::{JournalFiles, JournalWriter};
 use crate::log::OpenArgs;
-use crate::manifest::{Edit, Manifest, Snapshot};
+use crate::manifest::{Edit, Manifest, ManifestSnapshot};
 use crate::planted::{self, Bug};
-use crate::poison::Poison;
+use crate::poison::{Poison, lock};
 use crate::record;
 use crate::redo::Nameless;
 use crate::segment::{self, SegmentId};
-use crate::sequencer::Sequencer;
+use crate::sequencer::LogSequencer;
 use crate::state::Redo;
 use crate::topic::{Segment, Topic, TopicState};
 
@@ -31,23 +30,23 @@ const FORMAT_PATH: &str = "FORMAT";
 const FORMAT: &str = "promethean-data 1";
 const FOLDERS: [&str; 4] = [journal::DIR, segment::DIR, index::DIR, "quarantine"];
 
-/// What opening found.
+/// What an open found and repaired.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Frames redone from the journal.
     pub frames: u64,
     /// Events redone from the journal.
     pub events: u64,
-    /// Bytes of an unacknowledged tail that were dropped.
+    /// Bytes of the torn tail, which was dropped.
     pub torn_bytes: u64,
     /// Damage that was found and did not stop the open.
-    pub damage: Vec<Damage>,
-    /// Why the index was built anew from the segments, if it was.
+    pub damage: Vec<LogDamage>,
+    /// Why the index was rebuilt from the segments, if it was.
     pub index_rebuilt: Option<String>,
 }
 
 /// Opens or creates the log in the directory.
-pub(crate) fn open(args: OpenArgs) -> Result<(Core, RecoveryReport), OpenError> {
+pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), LogOpenError> {
     let disk = Arc::clone(&args.disk);
     prepare_folders(&disk)?;
     let (manifest, snapshot) = open_manifest(&disk)?;
@@ -57,57 +56,59 @@ pub(crate) fn open(args: OpenArgs) -> Result<(Core, RecoveryReport), OpenError> 
     core.replay(&snapshot, &mut report)?;
     if !unusable.is_empty() {
         let rebuilt = core.replace_runs(&unusable);
-        rebuilt.map_err(|error| OpenError::State(format!("rebuilding the index failed: {error}")))?;
+        rebuilt.map_err(|error| LogOpenError::State(format!("rebuilding the index failed: {error}")))?;
     }
     report.damage.extend(lock(&core.damage).iter().cloned());
     core.look_at_space();
     Ok((core, report))
 }
 
-/// Opens the runs that are whole, and names those that must be replaced. Ghosts cannot be rebuilt: without them a
-/// repeated id of a removed event is taken for a new one.
+/// Opens the runs that are whole. Returns also the runs that must be replaced. Ghosts cannot be rebuilt:
+/// without them a repeated id of a removed event counts as a new one.
 fn open_index(
     disk: &Arc<dyn crate::disk::Disk>,
-    snapshot: &Snapshot,
+    snapshot: &ManifestSnapshot,
     report: &mut RecoveryReport,
-) -> Result<(Index, Vec<u64>), OpenError> {
-    let kinds = snapshot.runs.values().filter_map(|run| Kind::from_byte(run.kind).map(|kind| (run, kind)));
-    let mut named: Vec<(u64, Kind, u8)> = kinds.map(|(run, kind)| (run.number, kind, run.level)).collect();
+) -> Result<(EventIndex, Vec<u64>), LogOpenError> {
+    let kinds =
+        snapshot.runs.values().filter_map(|run| EntryKind::from_byte(run.kind).map(|kind| (run, kind)));
+    let mut named: Vec<(u64, EntryKind, u8)> =
+        kinds.map(|(run, kind)| (run.number, kind, run.level)).collect();
     let mut unusable = Vec::new();
     loop {
         let opened = if unusable.is_empty() {
-            Index::open(Arc::clone(disk), &named, snapshot.next_run)
+            EventIndex::open(Arc::clone(disk), &named, snapshot.next_run)
         } else {
-            Index::open_to_rebuild(Arc::clone(disk), &named, snapshot.next_run)
+            EventIndex::open_to_rebuild(Arc::clone(disk), &named, snapshot.next_run)
         };
         let (number, error) = match opened {
             Ok(index) => return Ok((index, unusable)),
             Err(failed) => failed,
         };
-        let is_ghost = named.iter().any(|(of, kind, _)| *of == number && *kind == Kind::Ghost);
+        let is_ghost = named.iter().any(|(of, kind, _)| *of == number && *kind == EntryKind::Ghost);
         let before = named.len();
         named.retain(|(of, kind, _)| {
-            let keep = if is_ghost { *of != number } else { *kind == Kind::Ghost };
+            let keep = if is_ghost { *of != number } else { *kind == EntryKind::Ghost };
             if !keep {
                 unusable.push(*of);
             }
             keep
         });
         if named.len() == before {
-            return Err(OpenError::State(format!("opening the index failed: {error}")));
+            return Err(LogOpenError::State(format!("opening the index failed: {error}")));
         }
         report.index_rebuilt.get_or_insert_with(|| error.to_string());
     }
 }
 
-fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
+fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), LogOpenError> {
     match disk.open(FORMAT_PATH) {
         Ok(file) => {
             let len = file.len().map_err(open_io("stat", FORMAT_PATH))?;
             let bytes = file.read_vec_at(0, len.min(256) as usize).map_err(open_io("read", FORMAT_PATH))?;
             let found = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             if found != FORMAT {
-                return Err(OpenError::Format { found, expected: FORMAT });
+                return Err(LogOpenError::Format { found, expected: FORMAT });
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -121,7 +122,8 @@ fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), OpenError> {
     }
     for folder in FOLDERS {
         disk.make_dir(folder).map_err(open_io("create", folder))?;
-        // A name that a killed process left may be in the page cache only; it must not be built on before it is durable.
+        // A name that a killed process left may be only in the page cache; it must be durable before anything
+        // relies on it.
         disk.sync_dir(folder).map_err(open_io("sync", folder))?;
     }
     disk.sync_dir("").map_err(open_io("sync", "."))
@@ -134,20 +136,20 @@ fn write_format(disk: &Arc<dyn crate::disk::Disk>) -> io::Result<()> {
         _ => {}
     }
     let file = disk.create(TMP)?;
-    crate::io_util::write_all_at(&*file, format!("{FORMAT}\n").as_bytes(), 0)?;
+    crate::file_io::write_all_at(&*file, format!("{FORMAT}\n").as_bytes(), 0)?;
     file.sync()?;
     disk.rename(TMP, FORMAT_PATH)?;
     disk.sync_dir("")
 }
 
-fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Snapshot), OpenError> {
+fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, ManifestSnapshot), LogOpenError> {
     if let Some(found) = Manifest::open(disk)? {
         return Ok(found);
     }
     for folder in [journal::DIR, segment::DIR] {
         let names = disk.list(folder).map_err(open_io("list", folder))?;
         if !names.is_empty() {
-            return Err(OpenError::CorruptRange(Damage {
+            return Err(LogOpenError::CorruptRange(LogDamage {
                 topic: None,
                 file: "manifest".to_owned(),
                 from_byte: 0,
@@ -160,23 +162,24 @@ fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Snapsho
     }
     let edit = Edit { next_run: 1, ..Edit::default() };
     let manifest = Manifest::write_new(disk, 1, &edit).map_err(open_io("write", "manifest"))?;
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = ManifestSnapshot::default();
     snapshot.apply(edit);
     Ok((manifest, snapshot))
 }
 
-fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) -> Core {
+fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &ManifestSnapshot) -> LogCore {
     let OpenArgs { disk, clock, state, observer, options } = args;
     let lsn = snapshot.checkpoint_lsn;
     let counters = Counters { opened_ms: AtomicU64::new(clock.monotonic_ms()), ..Counters::default() };
     let live = Arc::clone(&counters.journal_live);
-    let writer = JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, Found::default(), live);
-    Core {
+    let writer =
+        JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, JournalFiles::default(), live);
+    LogCore {
         files: Files::new(Arc::clone(&disk), options.open_files),
         index,
         merging: Mutex::default(),
         upkeep: Mutex::new(Upkeep::default()),
-        committer: Mutex::new(Committer::new(writer, lsn)),
+        committer: Mutex::new(JournalCommitter::new(writer, lsn)),
         manifest: Mutex::new(ManifestState {
             manifest,
             checkpoint_lsn: lsn,
@@ -185,10 +188,10 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
             next_run: snapshot.next_run,
             next_topic: snapshot.next_topic,
         }),
-        sequencer: Mutex::new(Sequencer { next_lsn: lsn + 1, group_number: 1, ..Sequencer::default() }),
+        sequencer: Mutex::new(LogSequencer { next_lsn: lsn + 1, group_number: 1, ..LogSequencer::default() }),
         work: Condvar::new(),
         room: Condvar::new(),
-        progress: Mutex::new(Progress::default()),
+        progress: Mutex::new(LogProgress::default()),
         progressed: Condvar::new(),
         catalog: RwLock::new(catalog_of(snapshot)),
         poison: Poison::default(),
@@ -209,7 +212,7 @@ fn build(args: OpenArgs, index: Index, manifest: Manifest, snapshot: &Snapshot) 
     }
 }
 
-fn catalog_of(snapshot: &Snapshot) -> Catalog {
+fn catalog_of(snapshot: &ManifestSnapshot) -> Catalog {
     let mut segments: HashMap<u32, Vec<Segment>> = HashMap::new();
     for meta in snapshot.segments.values() {
         segments.entry(meta.id.topic).or_default().push(Segment::new(*meta, meta.bytes));
@@ -218,7 +221,7 @@ fn catalog_of(snapshot: &Snapshot) -> Catalog {
     for item in snapshot.topics.values() {
         let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
         let mut segments = segments.remove(&item.id).unwrap_or_default();
-        // Events behind a hole that was left for lost ones go to a new segment.
+        // After a hole that stands for lost events, new events go to a new segment.
         if let Some(last) = segments.last_mut() {
             last.sealed = last.meta.end != item.next_offset;
         }
@@ -234,9 +237,10 @@ fn catalog_of(snapshot: &Snapshot) -> Catalog {
     catalog
 }
 
-impl Core {
-    /// Removes files that no manifest names: they belong to work that a crash interrupted and the journal repeats.
-    fn remove_leftovers(&self, snapshot: &Snapshot) -> Result<(), OpenError> {
+impl LogCore {
+    /// Removes files that the manifest does not name: a crash interrupted the work that wrote them, and the
+    /// journal repeats it.
+    fn remove_leftovers(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let kept: HashSet<SegmentId> = snapshot.segments.values().map(|meta| meta.id).collect();
         let names = self.disk.list(segment::DIR).map_err(open_io("list", segment::DIR))?;
         for name in names {
@@ -254,8 +258,8 @@ impl Core {
         Ok(())
     }
 
-    /// Cuts each topic's last segment to what the manifest knows of it.
-    fn cut_segments(&self, snapshot: &Snapshot) -> Result<(), OpenError> {
+    /// Cuts each topic's last segment to the length in the manifest.
+    fn cut_segments(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let mut last = HashMap::new();
         for meta in snapshot.segments.values() {
             last.insert(meta.id.topic, *meta);
@@ -264,7 +268,7 @@ impl Core {
             let Some(topic) = snapshot.topics.get(&meta.id.topic) else { continue };
             let whole = self.cut_segment(meta.id, meta.bytes).map_err(open_io("cut", &meta.id.path()))?;
             if !whole {
-                self.note_damage(&Damage {
+                self.note_damage(&LogDamage {
                     topic: Some(topic.name.to_string()),
                     file: meta.id.path(),
                     from_byte: 0,
@@ -278,9 +282,9 @@ impl Core {
         Ok(())
     }
 
-    /// Makes room for what the journal repeats. As late as possible: should the journal turn out damaged, what had been
-    /// written to segments before the crash is still there.
-    fn clear_once(&self, snapshot: &Snapshot, cleared: &mut bool) -> Result<(), OpenError> {
+    /// Removes what the journal will repeat, once. It is called as late as possible: if the journal is
+    /// damaged, the records that were written to segments before the crash are still there.
+    fn clear_once(&self, snapshot: &ManifestSnapshot, cleared: &mut bool) -> Result<(), LogOpenError> {
         if !std::mem::replace(cleared, true) {
             self.remove_leftovers(snapshot)?;
             self.cut_segments(snapshot)?;
@@ -288,10 +292,10 @@ impl Core {
         Ok(())
     }
 
-    fn replay(&self, snapshot: &Snapshot, report: &mut RecoveryReport) -> Result<(), OpenError> {
-        let applied = self.state.applied_lsn().map_err(|error| OpenError::State(error.to_string()))?;
+    fn replay(&self, snapshot: &ManifestSnapshot, report: &mut RecoveryReport) -> Result<(), LogOpenError> {
+        let applied = self.state.applied_lsn().map_err(|error| LogOpenError::State(error.to_string()))?;
         if applied < snapshot.state_lsn {
-            return Err(OpenError::StateBehind { applied, needed: snapshot.state_lsn });
+            return Err(LogOpenError::StateBehind { applied, needed: snapshot.state_lsn });
         }
         let start = JournalStart {
             checkpoint_lsn: snapshot.checkpoint_lsn,
@@ -314,13 +318,13 @@ impl Core {
             }
             if !frame.redo.is_empty() && frame.lsn > applied {
                 let redo = [Redo { lsn: frame.lsn, bytes: frame.redo }];
-                self.state.apply(&redo).map_err(|error| OpenError::State(error.to_string()))?;
+                self.state.apply(&redo).map_err(|error| LogOpenError::State(error.to_string()))?;
                 redo_lsn = frame.lsn;
             }
             Ok(())
         })?;
         if applied > end.last_lsn {
-            return Err(OpenError::StateAhead { applied, end: end.last_lsn });
+            return Err(LogOpenError::StateAhead { applied, end: end.last_lsn });
         }
         self.clear_once(snapshot, &mut cleared)?;
         report.torn_bytes = end.torn_bytes;
@@ -328,8 +332,9 @@ impl Core {
         self.start_writing(end.last_lsn, redo_lsn, end.found, redone_bytes)
     }
 
-    /// Topics of which later frames prove nothing may have lost events too: their offsets are not used again.
-    fn after_damage(&self, accepted: &[Damage], nameless: &Nameless) {
+    /// Reports accepted damage and skips offsets. Any topic may have lost events in the damaged frames:
+    /// offsets that they may have had are not used again.
+    fn after_damage(&self, accepted: &[LogDamage], nameless: &Nameless) {
         accepted.iter().for_each(|damage| self.note_damage(damage));
         self.report_nameless(nameless);
         let lost: u64 = accepted.iter().map(|damage| damage.to_byte - damage.from_byte).sum();
@@ -346,26 +351,26 @@ impl Core {
         }
     }
 
-    /// New frames go to a new file, so that what a torn group left behind is never read again.
+    /// Starts a new journal file for new frames, so that the bytes of a torn group are never read again.
     fn start_writing(
         &self,
         last_lsn: u64,
         redo_lsn: u64,
-        found: Found,
+        found: JournalFiles,
         redone_bytes: u64,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), LogOpenError> {
         let live = Arc::clone(&self.counters.journal_live);
         let file_bytes = self.options.journal_file_bytes;
         let mut writer = JournalWriter::new(Arc::clone(&self.disk), file_bytes, found, live);
         writer.roll(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
-        *lock(&self.committer) = Committer::new(writer, last_lsn);
+        *lock(&self.committer) = JournalCommitter::new(writer, last_lsn);
         let mut sequencer = lock(&self.sequencer);
         sequencer.next_lsn = last_lsn + 1;
         sequencer.redo_lsn = redo_lsn;
         drop(sequencer);
-        *lock(&self.progress) = Progress { durable_lsn: last_lsn, state_lsn: redo_lsn };
-        // What was redone counts as if it were new, or processes that die young would make the journal, and the memory
-        // that its index needs, grow from one to the next.
+        *lock(&self.progress) = LogProgress { durable_lsn: last_lsn, state_lsn: redo_lsn };
+        // Redone bytes count like new ones. Otherwise the journal, and the memory of the index for it, would
+        // grow with every process that dies before its first checkpoint.
         self.journal_bytes.store(redone_bytes, Ordering::Relaxed);
         self.index_bytes.store(self.index.active_size().1 as u64, Ordering::Relaxed);
         self.raise(|flags| flags.upkeep = true);

@@ -1,27 +1,31 @@
-//! Puts what the journal holds back into topics, index and catalogue.
+//! The redo of journal frames into topics, index and catalogue.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::batch::{id_hash, key_hash};
-use crate::core::Core;
-use crate::error::{Damage, OpenError, open_io};
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::index::Insert;
-use crate::io_util::lock;
 use crate::journal;
 use crate::journal::frame::{Control, FrameView};
 use crate::planted::{self, Bug};
+use crate::poison::lock;
 use crate::record;
 use crate::segment;
 use crate::topic::{RollRule, Topic, TopicState};
 
-/// Topics whose creation was in a damaged frame, and the offsets of their events that were found.
+/// Topics whose creation was in a damaged frame, with the offsets of their events in later frames.
 pub(crate) type Nameless = BTreeMap<u32, Range<u64>>;
 
-impl Core {
-    /// Puts a frame's events back where they were when the frame was new.
-    pub(crate) fn redo_frame(&self, frame: &FrameView<'_>, nameless: &mut Nameless) -> Result<(), OpenError> {
+impl LogCore {
+    /// Puts a frame's events back into their topics, at the same offsets.
+    pub(crate) fn redo_frame(
+        &self,
+        frame: &FrameView<'_>,
+        nameless: &mut Nameless,
+    ) -> Result<(), LogOpenError> {
         for control in frame.controls() {
             self.redo_control(&control)?;
         }
@@ -29,7 +33,7 @@ impl Core {
         let mut rest = frame.records;
         while !rest.is_empty() {
             let Ok(view) = record::parse(rest) else {
-                return Err(OpenError::State("a frame verifies but its records do not".to_owned()));
+                return Err(LogOpenError::State("a frame verifies but its records do not".to_owned()));
             };
             let bytes = rest.get(..view.len).unwrap_or_default();
             match self.topic_by_id(view.topic) {
@@ -50,7 +54,8 @@ impl Core {
         if view.offset < state.next_offset && !planted::is(Bug::ReuseOffset) {
             return;
         }
-        // Only after accepted damage: what is missing in between is lost, and its offsets are not used again.
+        // This happens only after accepted damage: the events between are lost, and their offsets are not
+        // used again.
         if view.offset > state.next_offset {
             state.skip_to(view.offset);
         }
@@ -78,12 +83,12 @@ impl Core {
         });
     }
 
-    fn redo_control(&self, control: &Control<'_>) -> Result<(), OpenError> {
+    fn redo_control(&self, control: &Control<'_>) -> Result<(), LogOpenError> {
         match control {
             Control::Create { topic, name } => {
                 if self.topic_by_id(*topic).is_none() {
                     let name =
-                        name.parse().map_err(|_| OpenError::State(format!("bad topic name `{name}`")))?;
+                        name.parse().map_err(|_| LogOpenError::State(format!("bad topic name `{name}`")))?;
                     let created = Topic::new(*topic, name, true, TopicState::default());
                     lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
                     self.write_catalog(|catalog| catalog.insert(created));
@@ -100,11 +105,12 @@ impl Core {
         Ok(())
     }
 
-    /// Events of a topic without a name cannot be served: they are lost too, and its number is not given to another topic.
+    /// Reports events of topics without a name as lost, because they cannot be served. The ids of such topics
+    /// are not used again.
     pub(crate) fn report_nameless(&self, nameless: &Nameless) {
         for (topic, offsets) in nameless {
             self.write_catalog(|catalog| catalog.next_id = catalog.next_id.max(topic + 1));
-            self.note_damage(&Damage {
+            self.note_damage(&LogDamage {
                 topic: Some(format!("#{topic}")),
                 file: journal::DIR.to_owned(),
                 from_byte: 0,
@@ -116,9 +122,9 @@ impl Core {
         }
     }
 
-    /// A long journal must not need more memory than a running log. Nothing here is synced before the next checkpoint,
-    /// so a crash in the middle changes nothing.
-    pub(crate) fn write_tails(&self) -> Result<(), OpenError> {
+    /// Writes tails to segments, so that a long journal needs no more memory than a running log. Nothing here
+    /// is synced before the next checkpoint, so a crash in the middle changes nothing.
+    pub(crate) fn write_tails(&self) -> Result<(), LogOpenError> {
         let mut upkeep = lock(&self.upkeep);
         self.apply_tails(&mut upkeep.unsynced).map_err(open_io("write", segment::DIR))
     }

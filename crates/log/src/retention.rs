@@ -1,31 +1,31 @@
-//! Which events a topic no longer keeps.
+//! Retention: removes the events that a topic no longer keeps.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::checkpoint::run_io;
-use crate::core::Core;
-use crate::error::{MaintenanceError, ReadError};
-use crate::index::{GhostEntry, Kind, Run};
-use crate::io_util::lock;
+use crate::core::LogCore;
+use crate::error::{LogReadError, MaintenanceError};
+use crate::index::{EntryKind, GhostEntry, IndexRun};
+use crate::poison::lock;
 use crate::read::ReadLimit;
+use crate::runs::run_io;
 use crate::segment::SegmentMeta;
 use crate::topic::{Segment, Topic, TopicState};
 
-/// Within this time after the open the owner of the log tells the policies, which it does not persist. Until then a
-/// topic's dedupe window may be longer than it seems.
+/// The owner of the log sets the policies within this time after the open, because the log does not persist
+/// them. Until then a topic's dedupe window may be longer than its policy says.
 const POLICIES_SET_MS: u64 = 10 * 60 * 1000;
 
-/// Within this time after the open the owner of the log says who holds what.
+/// The owner of the log sets the holds within this time after the open.
 const HOLDS_SET_MS: u64 = 60 * 1000;
 
-/// What a topic's policy no longer keeps.
-enum Due {
+/// The part of a topic that its policy no longer keeps.
+enum Expired {
     Nothing,
-    /// Events below this, of segments that hold later ones too.
+    /// Events below this offset, in segments that also hold later events.
     Events(u64),
-    /// All of a segment.
+    /// A whole segment.
     Segment,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Dropped {
     pub(crate) topic: Topic,
     pub(crate) meta: SegmentMeta,
     pub(crate) damaged: bool,
-    /// Whether ids of its events must be remembered.
+    /// Whether the ids of its events are kept as ghosts.
     pub(crate) within_dedupe_window: bool,
 }
 
 impl TopicState {
-    /// First offset the policy keeps, whoever needs more. Never beyond what is durable.
+    /// The first offset that the policy keeps, without regard to holds. Never beyond the durable end.
     fn policy_keeps_from(&self, now: i64, durable_end: u64) -> u64 {
         let mut from = self.earliest;
         if let Some(count) = self.policy.count {
@@ -52,7 +52,7 @@ impl TopicState {
             let too_old =
                 self.policy.age_ms.is_some_and(|age| now.saturating_sub(meta.last_append) > age as i64);
             let too_much = self.policy.bytes.is_some_and(|most| bytes > most);
-            // The last segment is still growing: it goes only when all of it is too old.
+            // The last segment still grows: it is removed only when all of it is too old.
             let growing = meta.end == self.next_offset;
             if meta.end > durable_end || !(too_old || (too_much && !growing)) {
                 break;
@@ -63,7 +63,7 @@ impl TopicState {
         from.min(durable_end)
     }
 
-    /// First offset that is kept. Notes how many stay only because they are held.
+    /// The first offset that is kept. Notes how many offsets are kept only because of a hold.
     fn kept_from(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> u64 {
         let policy = self.policy_keeps_from(now, durable_end);
         let from = hold.map_or(policy, |hold| policy.min(hold.max(self.earliest)));
@@ -71,20 +71,21 @@ impl TopicState {
         from
     }
 
-    /// What `trim` would do now.
-    fn due(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> Due {
+    /// The part that `trim` would remove now.
+    fn due(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> Expired {
         let from = self.kept_from(now, durable_end, hold);
         let first = self.segments.first().map(|segment| &segment.meta);
         if first.is_some_and(|meta| meta.records > 0 && meta.end <= from) {
-            Due::Segment
+            Expired::Segment
         } else if from > self.earliest {
-            Due::Events(from)
+            Expired::Events(from)
         } else {
-            Due::Nothing
+            Expired::Nothing
         }
     }
 
-    /// Whether all of a segment is below the earliest offset and on disk. With records in the tail it stays for now.
+    /// Whether all of a segment is below the earliest offset and on disk. A segment with records in the tail
+    /// stays for now.
     fn is_past(&self, segment: &Segment) -> bool {
         let whole = segment.applied == segment.meta.bytes && segment.meta.records > 0;
         whole && segment.meta.end <= self.earliest
@@ -96,7 +97,7 @@ impl TopicState {
         let mut dropped = Vec::new();
         while self.segments.first().is_some_and(|segment| self.is_past(segment)) {
             let segment = self.segments.remove(0);
-            // Its ids answer until its ghosts do.
+            // Its ids are looked up in its file until its ghosts are installed.
             self.leaving.push(segment.meta);
             let age = now.saturating_sub(segment.meta.last_append);
             dropped.push(Dropped {
@@ -110,8 +111,9 @@ impl TopicState {
     }
 }
 
-impl Core {
-    /// From where on a topic's events are needed. With little space left nobody's need counts.
+impl LogCore {
+    /// The offset from which on a topic's events are held. While less than the reserve is free, no hold
+    /// counts.
     pub(crate) fn hold_of(&self, topic: &Topic) -> Option<u64> {
         let unsettled = || {
             let opened = self.counters.opened_ms.load(Ordering::Relaxed);
@@ -121,9 +123,9 @@ impl Core {
         (!self.full.load(Ordering::Relaxed)).then_some(hold)
     }
 
-    /// Hides events that policies no longer keep, and marks their topics for the next checkpoint. Says whether that should
-    /// be now, because a segment can go: a topic that keeps a number of events loses some all the time, and a checkpoint
-    /// each time would free nothing.
+    /// Hides events that policies no longer keep, and marks their topics for the next checkpoint. Returns
+    /// whether to take one now, because a segment can be removed. Without one a checkpoint would free
+    /// nothing, and a topic that keeps a number of events loses some all the time.
     pub(crate) fn mark_expired(&self) -> bool {
         let now = self.clock.wall_ms();
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
@@ -131,13 +133,13 @@ impl Core {
         for topic in topics {
             let hold = self.hold_of(&topic);
             let due = topic.state().due(now, topic.end(), hold);
-            if matches!(due, Due::Nothing) {
+            if matches!(due, Expired::Nothing) {
                 continue;
             }
             let mut sequencer = lock(&self.sequencer);
             let mut state = topic.state();
             match due {
-                Due::Events(from) => state.earliest = state.earliest.max(from),
+                Expired::Events(from) => state.earliest = state.earliest.max(from),
                 _ => segments = true,
             }
             sequencer.mark_dirty(&topic, &mut state.dirty);
@@ -145,8 +147,8 @@ impl Core {
         segments
     }
 
-    /// Remembers the ids of events in dropped segments for the rest of the dedupe window.
-    pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<Run>>> {
+    /// Writes the ids of events in dropped segments as ghosts, for the rest of the dedupe window.
+    pub(crate) fn write_ghosts(&self, dropped: &[Dropped]) -> io::Result<Vec<Arc<IndexRun>>> {
         let mut runs = Vec::new();
         for dropped in dropped.iter().filter(|dropped| dropped.within_dedupe_window) {
             match self.write_ghosts_of(dropped) {
@@ -160,22 +162,14 @@ impl Core {
         Ok(runs)
     }
 
-    fn write_ghosts_of(&self, dropped: &Dropped) -> io::Result<Option<Arc<Run>>> {
+    fn write_ghosts_of(&self, dropped: &Dropped) -> io::Result<Option<Arc<IndexRun>>> {
         let mut ghosts = self.ghosts_of(dropped)?;
         ghosts.sort_unstable_by_key(|ghost| (ghost.topic, ghost.id));
         let appended = dropped.meta.last_append.max(0) as u64;
         self.index.write_ghosts(ghosts, appended).map_err(run_io)
     }
 
-    /// Removes runs that no manifest names and none will.
-    pub(crate) fn discard_runs(&self, runs: &[Arc<Run>]) {
-        for run in runs {
-            // Left for the next open if it cannot be removed now.
-            let _ = self.disk.remove(&crate::index::run_path(run.meta().number));
-        }
-    }
-
-    /// Damaged records cannot be remembered; their damage is on record.
+    /// Reads the ghosts of a dropped segment. Damaged records get none; their damage is noted.
     fn ghosts_of(&self, dropped: &Dropped) -> io::Result<Vec<GhostEntry>> {
         let mut ghosts = Vec::with_capacity(dropped.meta.records as usize);
         let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
@@ -183,7 +177,7 @@ impl Core {
         while next < dropped.meta.end {
             let page = match self.read_segment(&dropped.topic, &dropped.meta, next, limit) {
                 Ok(page) => page,
-                Err(ReadError::CorruptRange(damage)) if damage.to_offset > next => {
+                Err(LogReadError::CorruptRange(damage)) if damage.to_offset > next => {
                     next = damage.to_offset;
                     continue;
                 }
@@ -209,7 +203,7 @@ impl Core {
         let runs = self.index.runs();
         let opened = self.counters.opened_ms.load(Ordering::Relaxed);
         let settled = self.clock.monotonic_ms().saturating_sub(opened) >= POLICIES_SET_MS;
-        if runs.of(Kind::Ghost).is_empty() || !settled {
+        if runs.of(EntryKind::Ghost).is_empty() || !settled {
             return Ok(());
         }
         let window = self.read_catalog(|catalog| {
@@ -217,29 +211,12 @@ impl Core {
         });
         let limit = (self.clock.wall_ms().max(0) as u64).saturating_sub(window);
         let old: Vec<u64> = runs
-            .of(Kind::Ghost)
+            .of(EntryKind::Ghost)
             .iter()
             .map(|run| *run.meta())
             .filter(|meta| meta.appended_max < limit)
             .map(|meta| meta.number)
             .collect();
         self.drop_runs(&old)
-    }
-
-    pub(crate) fn drop_runs(&self, numbers: &[u64]) -> Result<(), MaintenanceError> {
-        if numbers.is_empty() {
-            return Ok(());
-        }
-        self.check_writing()?;
-        let mut manifest = lock(&self.manifest);
-        let dropped = manifest.append_edit(|edit| edit.dropped_runs = numbers.to_vec());
-        dropped.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        self.index.install(Vec::new(), numbers, false);
-        drop(manifest);
-        for number in numbers {
-            // Left for the next open if it cannot be removed now: no manifest names it.
-            let _ = self.disk.remove(&crate::index::run_path(*number));
-        }
-        Ok(())
     }
 }

@@ -1,13 +1,13 @@
-//! Finds a place in a segment file from which to scan.
+//! The search for the position in a segment file from which to scan.
 
-use crate::core::Core;
-use crate::files::Part;
+use crate::core::LogCore;
+use crate::files::SegmentPart;
 use crate::read::{FilePlace, segment_start};
 use crate::segment::{SAMPLE_BYTES, Sample};
 
-/// Position and offset of the last sample for which `before` holds, or of the segment's first record. `before` must hold
-/// for a prefix of the samples. A sample that cannot be read only makes the scan longer.
-pub(crate) fn start_at(core: &Core, place: &FilePlace, before: impl Fn(&Sample) -> bool) -> (u64, u64) {
+/// Finds position and offset of the last sample for which `before` holds, or of the segment's first record.
+/// `before` must hold for a prefix of the samples. A sample that cannot be read only makes the scan longer.
+pub(crate) fn start_at(core: &LogCore, place: &FilePlace, before: impl Fn(&Sample) -> bool) -> (u64, u64) {
     let written = |sample: &Sample| u64::from(sample.pos) < place.applied;
     let recent = place.samples.partition_point(|sample| before(sample) && written(sample));
     let sample = match recent.checked_sub(1).and_then(|last| place.samples.get(last)) {
@@ -17,9 +17,9 @@ pub(crate) fn start_at(core: &Core, place: &FilePlace, before: impl Fn(&Sample) 
     sample.map_or_else(|| segment_start(&place.meta), |sample| (u64::from(sample.pos), sample.offset))
 }
 
-/// Position and offset of the first sample behind `pos` whose record can be read.
-pub(crate) fn first_sample_after(core: &Core, place: &FilePlace, pos: u64) -> Option<(u64, u64)> {
-    let file = core.files.get(place.meta.id, Part::Records).ok()?;
+/// Finds position and offset of the first sample after `pos` whose record can be read.
+pub(crate) fn first_sample_after(core: &LogCore, place: &FilePlace, pos: u64) -> Option<(u64, u64)> {
+    let file = core.files.get(place.meta.id, SegmentPart::Records).ok()?;
     let in_file = (0..place.meta.samples).filter_map(|index| read_sample(core, place, index));
     let mut all = in_file.chain(place.samples.iter().copied());
     all.find_map(|sample| {
@@ -29,12 +29,12 @@ pub(crate) fn first_sample_after(core: &Core, place: &FilePlace, pos: u64) -> Op
         }
         let mut header = [0; crate::record::HEADER_BYTES];
         file.read_at(&mut header, at).ok()?;
-        let readable = !matches!(crate::record::parse(&header), Err(crate::record::Bad::Header));
+        let readable = !matches!(crate::record::parse(&header), Err(crate::record::BadRecord::Header));
         readable.then_some((at, sample.offset))
     })
 }
 
-fn search_file(core: &Core, place: &FilePlace, before: &impl Fn(&Sample) -> bool) -> Option<Sample> {
+fn search_file(core: &LogCore, place: &FilePlace, before: &impl Fn(&Sample) -> bool) -> Option<Sample> {
     let (mut low, mut high) = (0, place.meta.samples);
     let mut best = None;
     while low < high {
@@ -52,8 +52,8 @@ fn search_file(core: &Core, place: &FilePlace, before: &impl Fn(&Sample) -> bool
     best
 }
 
-fn read_sample(core: &Core, place: &FilePlace, index: u32) -> Option<Sample> {
-    let file = core.files.get(place.meta.id, Part::Samples).ok()?;
+fn read_sample(core: &LogCore, place: &FilePlace, index: u32) -> Option<Sample> {
+    let file = core.files.get(place.meta.id, SegmentPart::Samples).ok()?;
     let mut bytes = [0; SAMPLE_BYTES];
     let count = file.read_at(&mut bytes, u64::from(index) * SAMPLE_BYTES as u64).ok()?;
     if count < SAMPLE_BYTES {

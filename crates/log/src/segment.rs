@@ -1,4 +1,4 @@
-//! One file of one topic: its header, its place in the topic, and position samples.
+//! A segment: one file of one topic, with its header, its offsets and its samples.
 
 use crate::bytes::Fields;
 
@@ -10,7 +10,7 @@ pub(crate) const SAMPLE_EVERY: u64 = 4096;
 
 const MAGIC: &[u8; 8] = b"PSEGM001";
 
-/// Names a segment file.
+/// The identity of a segment, which names its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SegmentId {
     pub(crate) topic: u32,
@@ -31,7 +31,7 @@ impl SegmentId {
         format!("{DIR}/{:08x}-{:016x}-{:x}.{suffix}", self.topic, self.base, self.generation)
     }
 
-    /// Reads a name as it is listed in the folder.
+    /// Reads the file name of a segment; `None` for other files.
     pub(crate) fn from_name(name: &str) -> Option<SegmentId> {
         let stem = name.strip_suffix(".seg").or_else(|| name.strip_suffix(".idx"))?;
         let mut parts = stem.split('-');
@@ -53,7 +53,7 @@ impl SegmentId {
     }
 }
 
-/// A point from which records can be scanned.
+/// A position from which records can be scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) offset: u64,
@@ -73,7 +73,7 @@ impl Sample {
         bytes
     }
 
-    /// `None` where the bytes are not a sample of this topic.
+    /// Reads a sample; `None` if the bytes are not a sample of this topic.
     pub(crate) fn decode(bytes: &[u8], topic: u32) -> Option<Sample> {
         let bytes = bytes.first_chunk::<SAMPLE_BYTES>()?;
         let mut fields = Fields(bytes);
@@ -86,15 +86,15 @@ fn sample_crc(bytes: &[u8; SAMPLE_BYTES], topic: u32) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[0..20]), &topic.to_le_bytes())
 }
 
-/// What the manifest keeps of a segment.
+/// The facts of a segment that the manifest keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentMeta {
     pub(crate) id: SegmentId,
     /// First offset after the segment.
     pub(crate) end: u64,
-    /// Length with the header, including what is still in the tail.
+    /// The length with the header, including records that are still in the tail.
     pub(crate) bytes: u64,
-    /// Samples written to the `.idx` file.
+    /// The number of samples in the `.idx` file.
     pub(crate) samples: u32,
     pub(crate) min_ts: i64,
     pub(crate) max_ts: i64,

@@ -1,29 +1,31 @@
-//! Gives batches their LSN, offsets and stamps, in one order for the whole log.
+//! The sequencer: gives batches their LSN, offsets and stamps, in one order for the whole log.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use promethean_model::{Durability, IgnorePoison};
 
-use crate::batch::{Batch, Completion, Placed, Placements, Receipt, Slot, Submission, TopicChange};
-use crate::checks::{Decision, Outcome};
-use crate::core::Core;
+use crate::batch::{
+    BatchSlot, Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements, TopicChange,
+};
+use crate::checks::{Decision, EventOutcome};
+use crate::core::LogCore;
 use crate::error::AppendError;
-use crate::index::{Insert, Kind};
-use crate::io_util::lock;
-use crate::journal::frame::{self, Control, HEADER_BYTES, Parts};
+use crate::index::{EntryKind, Insert};
+use crate::journal::frame::{self, Control, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
+use crate::poison::lock;
 use crate::recent::Recent;
 use crate::record;
 use crate::topic::{RollRule, Topic};
 
-/// Guarded by one lock: whoever holds it decides the order.
+/// The next LSN and the open group. One lock guards it: batches are ordered by when they take the lock.
 #[derive(Default)]
-pub(crate) struct Sequencer {
+pub(crate) struct LogSequencer {
     pub(crate) next_lsn: u64,
     /// Frames that the writer has not taken yet.
     pub(crate) group: Group,
-    /// An empty group with its memory, to be used next.
+    /// An empty group whose memory is used for the next group.
     pub(crate) spare: Option<Group>,
     pub(crate) group_number: u64,
     /// Topics that the next checkpoint must look at, each once.
@@ -34,9 +36,9 @@ pub(crate) struct Sequencer {
     pub(crate) closed: bool,
     /// Whether the writer sleeps and must be woken.
     pub(crate) writer_waits: bool,
-    /// Index entries of the group that the writer has taken, until they are in the index.
+    /// The index entries of the group that the writer has taken, until they are in the index.
     pub(crate) inserting: Arc<Vec<Insert>>,
-    /// Finds entries of the open group, and those of `inserting`.
+    /// Lookups of the entries of the open group, and of `inserting`.
     pub(crate) recent: (Recent, Recent),
 }
 
@@ -46,18 +48,18 @@ pub(crate) struct Group {
     pub(crate) bytes: Vec<u8>,
     pub(crate) spans: Vec<FrameSpan>,
     pub(crate) waiters: Vec<Waiter>,
-    /// New ends of topics, each topic once.
+    /// The new ends of topics, each topic once.
     pub(crate) touched: Vec<(Topic, u64)>,
     pub(crate) wants_sync: bool,
     pub(crate) has_redo: bool,
-    /// Index entries of the group's events, for the writer to insert.
+    /// The index entries of the group's events, which the writer inserts.
     pub(crate) inserts: Arc<Vec<Insert>>,
 }
 
 pub(crate) struct Waiter {
-    pub(crate) receipt: Receipt,
+    pub(crate) receipt: LogReceipt,
     pub(crate) done: Completion,
-    /// Where the frame's redo lies in the group's bytes.
+    /// The position of the frame's redo in the group's bytes.
     pub(crate) redo: std::ops::Range<usize>,
 }
 
@@ -77,7 +79,7 @@ impl Group {
     }
 }
 
-impl Sequencer {
+impl LogSequencer {
     pub(crate) fn take_group(&mut self) -> Group {
         let next = self.spare.take().unwrap_or_default();
         self.group_number += 1;
@@ -88,8 +90,13 @@ impl Sequencer {
         group
     }
 
-    /// Entries under a hash that the index does not have yet, newest first.
-    pub(crate) fn uninserted(&mut self, kind: Kind, topic: u32, hash: u64) -> impl Iterator<Item = &Insert> {
+    /// Finds the entries under a hash that are not in the index yet, newest first.
+    pub(crate) fn uninserted(
+        &mut self,
+        kind: EntryKind,
+        topic: u32,
+        hash: u64,
+    ) -> impl Iterator<Item = &Insert> {
         let open = self.recent.0.find(&self.group.inserts, kind, topic, hash);
         let taken =
             (!self.inserting.is_empty()).then(|| self.recent.1.find(&self.inserting, kind, topic, hash));
@@ -120,12 +127,12 @@ impl Sequencer {
     }
 }
 
-impl Core {
-    /// Puts batches into the open group in their order, each with its own frame. Refused ones are told so at once.
-    pub(crate) fn submit_all(&self, submissions: Vec<Submission>) {
+impl LogCore {
+    /// Puts batches into the open group in order, each with its own frame. Completes refused batches at once.
+    pub(crate) fn submit_all(&self, submissions: Vec<LogSubmission>) {
         let mut held = None;
         let mut finished = Vec::new();
-        for Submission { batch, durability, done } in submissions {
+        for LogSubmission { batch, durability, done } in submissions {
             match self.submit_held(&mut held, &batch, durability, done) {
                 Ok(None) => {}
                 Ok(Some((done, receipt))) => finished.push((done, Ok(receipt))),
@@ -141,7 +148,7 @@ impl Core {
     /// Refuses the batch or puts it into the open group. `done` is called only if this succeeds.
     pub(crate) fn submit(
         &self,
-        batch: &Batch,
+        batch: &LogBatch,
         durability: Durability,
         done: Completion,
     ) -> Result<(), AppendError> {
@@ -159,24 +166,24 @@ impl Core {
     }
 
     /// Gives the sequencer back and wakes the writer if it sleeps.
-    fn release(&self, held: Option<MutexGuard<'_, Sequencer>>) {
+    fn release(&self, held: Option<MutexGuard<'_, LogSequencer>>) {
         let wake = held.is_some_and(|mut sequencer| std::mem::take(&mut sequencer.writer_waits));
         if wake {
             self.work.notify_one();
         }
     }
 
-    /// Keeps the sequencer in `held`, so that several batches need its lock once. A batch of durable duplicates needs no
-    /// frame: its receipt comes back.
+    /// Submits one batch. Keeps the sequencer in `held`, so that several batches take its lock once. A batch
+    /// of durable duplicates needs no frame: its receipt is returned.
     fn submit_held<'a>(
         &'a self,
-        held: &mut Option<MutexGuard<'a, Sequencer>>,
-        batch: &Batch,
+        held: &mut Option<MutexGuard<'a, LogSequencer>>,
+        batch: &LogBatch,
         durability: Durability,
         done: Completion,
-    ) -> Result<Option<(Completion, Receipt)>, (Completion, AppendError)> {
+    ) -> Result<Option<(Completion, LogReceipt)>, (Completion, AppendError)> {
         let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
-        // Allocated before the lock is taken, if it is not held yet.
+        // Allocated here, before the lock is taken.
         let events = Placements::with_capacity(batch.slots.len());
         let decided = self.check_alone(batch).and_then(|()| self.lock_and_decide(held, batch));
         let mut decision = match decided {
@@ -185,37 +192,37 @@ impl Core {
         };
         let refused = std::mem::take(&mut decision.refused);
         if let Some(events) = nothing_to_write(batch, &decision) {
-            return Ok(Some((done, Receipt { lsn: 0, events, refused, durability })));
+            return Ok(Some((done, LogReceipt { lsn: 0, events, refused, durability })));
         }
         if let Some(sequencer) = held {
-            let receipt = Receipt { lsn: 0, events, refused, durability };
+            let receipt = LogReceipt { lsn: 0, events, refused, durability };
             self.place(sequencer, batch, &decision, receipt, done);
         }
         Ok(None)
     }
 
-    /// What can be said of a batch without looking at any other.
-    fn check_alone(&self, batch: &Batch) -> Result<(), AppendError> {
+    /// Checks a batch as far as that needs no lock: size, poison and free space.
+    fn check_alone(&self, batch: &LogBatch) -> Result<(), AppendError> {
         let most = JournalWriter::frame_bytes_max(self.options.journal_file_bytes);
         let size = batch.frame_bytes();
         if size > most {
             return Err(AppendError::TooLarge { what: "batch", size: size as usize, max: most as usize });
         }
         self.poison.check()?;
-        // State is what the reserve is kept for, with the events that belong to it.
+        // The reserve is kept for state, with the events that belong to it.
         let may_use_reserve = batch.is_empty() || !batch.redo.is_empty();
         if may_use_reserve { Ok(()) } else { self.check_space() }
     }
 
-    /// Takes the lock unless it is held, waits for room, and decides what becomes of each event.
+    /// Takes the lock unless it is held, waits for room, and decides the outcome of each event.
     fn lock_and_decide<'a>(
         &'a self,
-        held: &mut Option<MutexGuard<'a, Sequencer>>,
-        batch: &Batch,
+        held: &mut Option<MutexGuard<'a, LogSequencer>>,
+        batch: &LogBatch,
     ) -> Result<Decision, AppendError> {
         loop {
             if batch.needs_lookup() {
-                // Lookups may read the disk.
+                // Lookups may read the disk, so the lock is released.
                 self.release(held.take());
             }
             let prior = self.look_up(batch)?;
@@ -238,7 +245,7 @@ impl Core {
         }
     }
 
-    fn must_wait(&self, sequencer: &Sequencer) -> bool {
+    fn must_wait(&self, sequencer: &LogSequencer) -> bool {
         const CHECKPOINTS_BEHIND: u64 = 4;
         const TAILS_BEHIND: u64 = 4;
         sequencer.group.bytes.len() > self.options.queue_bytes
@@ -247,13 +254,13 @@ impl Core {
             || self.index_memory() > self.options.index_bytes * 3 / 4
     }
 
-    /// Cannot fail: everything that refuses a batch comes before.
+    /// Writes a batch into the open group as one frame. It cannot fail: all checks come before.
     fn place(
         &self,
-        sequencer: &mut Sequencer,
-        batch: &Batch,
+        sequencer: &mut LogSequencer,
+        batch: &LogBatch,
         decision: &Decision,
-        mut receipt: Receipt,
+        mut receipt: LogReceipt,
         done: Completion,
     ) {
         let lsn = sequencer.next_lsn;
@@ -265,19 +272,19 @@ impl Core {
         let now = self.clock.wall_ms();
         receipt.lsn = lsn;
         let before = sequencer.group.bytes.len();
-        // Nobody else holds it but for lookups that see it as it was.
+        // Only lookups may hold another reference; then they keep the old list and this makes a copy.
         let mut inserts = std::mem::take(&mut sequencer.group.inserts);
         let entries = Arc::make_mut(&mut inserts);
         let mut fresh = 0;
         for (index, slot) in batch.slots.iter().enumerate() {
             let placed = match decision.outcome(index) {
-                Outcome::Duplicate(placed) => placed,
-                Outcome::Earlier(earlier) => {
-                    let first: Option<&Placed> = receipt.events.get(earlier);
-                    first.map_or(NOWHERE, |first| Placed { duplicate: true, ..*first })
+                EventOutcome::Duplicate(placed) => placed,
+                EventOutcome::Earlier(earlier) => {
+                    let first: Option<&PlacedRecord> = receipt.events.get(earlier);
+                    first.map_or(NOWHERE, |first| PlacedRecord { duplicate: true, ..*first })
                 }
-                Outcome::Refused => NOWHERE,
-                Outcome::Fresh => {
+                EventOutcome::Refused => NOWHERE,
+                EventOutcome::Fresh => {
                     fresh += 1;
                     self.place_event(sequencer, entries, batch, slot, now)
                 }
@@ -290,7 +297,7 @@ impl Core {
         self.tail_bytes.fetch_add((redo_at - before) as u64, Ordering::Relaxed);
         group.bytes.extend_from_slice(&batch.redo);
         let redo = redo_at..group.bytes.len();
-        let parts = Parts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
+        let parts = FrameParts { lsn, events: fresh, control_bytes, redo_bytes: redo.len() as u32 };
         if let Some(frame) = group.bytes.get_mut(start..) {
             frame::finish(frame, parts);
         }
@@ -303,7 +310,7 @@ impl Core {
         sequencer.group.waiters.push(Waiter { receipt, done, redo });
     }
 
-    fn place_controls(&self, sequencer: &mut Sequencer, batch: &Batch, decision: &Decision) {
+    fn place_controls(&self, sequencer: &mut LogSequencer, batch: &LogBatch, decision: &Decision) {
         for change in &batch.controls {
             match change {
                 TopicChange::Create(topic) => create_topic(sequencer, topic),
@@ -311,13 +318,13 @@ impl Core {
             }
         }
         for (index, slot) in batch.slots.iter().enumerate() {
-            if matches!(decision.outcome(index), Outcome::Fresh) {
+            if matches!(decision.outcome(index), EventOutcome::Fresh) {
                 create_topic(sequencer, &slot.topic);
             }
         }
     }
 
-    pub(crate) fn delete_topic_now(&self, sequencer: &mut Sequencer, topic: &Topic) {
+    pub(crate) fn delete_topic_now(&self, sequencer: &mut LogSequencer, topic: &Topic) {
         Control::Delete { topic: topic.id() }.encode(&mut sequencer.group.bytes);
         topic.set_deleted();
         sequencer.deleted.push(topic.clone());
@@ -326,12 +333,12 @@ impl Core {
 
     fn place_event(
         &self,
-        sequencer: &mut Sequencer,
+        sequencer: &mut LogSequencer,
         entries: &mut Vec<Insert>,
-        batch: &Batch,
-        slot: &Slot,
+        batch: &LogBatch,
+        slot: &BatchSlot,
         now: i64,
-    ) -> Placed {
+    ) -> PlacedRecord {
         let at = sequencer.group.bytes.len();
         sequencer.group.bytes.extend_from_slice(batch.record(slot));
         let mut state = slot.topic.state();
@@ -353,31 +360,31 @@ impl Core {
             key_hash: slot.key_hash,
             appended_ms: now.max(0) as u64,
         });
-        Placed { offset, ts, duplicate: false }
+        PlacedRecord { offset, ts, duplicate: false }
     }
 }
 
 /// Announces a topic in the first frame that uses it.
-fn create_topic(sequencer: &mut Sequencer, topic: &Topic) {
+fn create_topic(sequencer: &mut LogSequencer, topic: &Topic) {
     if topic.set_created() {
         Control::Create { topic: topic.id(), name: topic.name().as_str() }.encode(&mut sequencer.group.bytes);
         sequencer.mark_dirty(topic, &mut topic.state().dirty);
     }
 }
 
-/// Stands where a receipt has no place to name.
-const NOWHERE: Placed = Placed { offset: 0, ts: 0, duplicate: true };
+/// The place in a receipt of an event that has none.
+const NOWHERE: PlacedRecord = PlacedRecord { offset: 0, ts: 0, duplicate: true };
 
-/// The answer for a batch that changes nothing and whose events are durable already or refused.
-fn nothing_to_write(batch: &Batch, decision: &Decision) -> Option<Placements> {
+/// The places of a batch that needs no frame, because all its events are durable duplicates or refused.
+fn nothing_to_write(batch: &LogBatch, decision: &Decision) -> Option<Placements> {
     if batch.slots.is_empty() || !batch.redo.is_empty() || !batch.controls.is_empty() {
         return None;
     }
     let mut events = Placements::with_capacity(batch.slots.len());
     for (index, slot) in batch.slots.iter().enumerate() {
         match decision.outcome(index) {
-            Outcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
-            Outcome::Refused => events.push(NOWHERE),
+            EventOutcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
+            EventOutcome::Refused => events.push(NOWHERE),
             _ => return None,
         }
     }

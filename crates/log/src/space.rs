@@ -1,15 +1,16 @@
-//! Publishing stops while there is still room for everything else.
+//! Free space: publishing stops while there is still room for all other writes.
 
 use std::sync::atomic::Ordering;
 
-use crate::core::Core;
+use crate::core::LogCore;
 use crate::error::AppendError;
 
-/// How often free space is asked for, in journal bytes.
+/// Free space is checked each time the journal has grown by this many bytes.
 const LOOK_EVERY: u64 = 4 * 1024 * 1024;
 
-impl Core {
-    /// Refuses when less than the reserve is free. While full, every publish looks again, so it resumes by itself.
+impl LogCore {
+    /// Refuses a publish while less than the reserve is free. Each refused publish checks again, so
+    /// publishing resumes by itself.
     pub(crate) fn check_space(&self) -> Result<(), AppendError> {
         if self.full.load(Ordering::Relaxed) {
             let free = self.look_at_space();
@@ -20,7 +21,7 @@ impl Core {
         Ok(())
     }
 
-    /// Looks at the free space now and then as the journal grows.
+    /// Checks the free space now and then as the journal grows.
     pub(crate) fn watch_space(&self, bytes: u64) {
         let step = LOOK_EVERY.min(self.options.reserve_bytes / 8).max(1);
         let before = self.counters.written.fetch_add(bytes, Ordering::Relaxed);
@@ -35,7 +36,8 @@ impl Core {
                 self.full.store(free < self.options.reserve_bytes, Ordering::Relaxed);
                 free
             }
-            // A file system that cannot tell is not known to be full; real exhaustion still stops writes.
+            // A file system that does not say its free space is not known to be full; a failed write still
+            // stops the log.
             Err(_) => u64::MAX,
         }
     }

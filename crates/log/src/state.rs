@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// What a state engine reports when it cannot go on; the log stops writing.
+/// The failure of a state engine; the log then stops writing.
 pub type StateError = Box<dyn Error + Send + Sync>;
 
 /// Redo bytes of one frame; their meaning belongs to the sink.
@@ -10,7 +10,7 @@ pub type StateError = Box<dyn Error + Send + Sync>;
 pub struct Redo<'a> {
     /// The frame's position in the journal.
     pub lsn: u64,
-    /// What the batch carried.
+    /// The redo of the batch.
     pub bytes: &'a [u8],
 }
 
@@ -18,7 +18,8 @@ pub struct Redo<'a> {
 pub trait StateSink: Send + Sync + 'static {
     /// LSN of the last redo applied, 0 if none. It may be ahead of what is durable in the engine.
     fn applied_lsn(&self) -> Result<u64, StateError>;
-    /// Applies these frames in one atomic step together with the LSN of the last. Applying again changes nothing.
+    /// Applies these frames in one atomic step together with the LSN of the last. Applying again changes
+    /// nothing.
     fn apply(&self, frames: &[Redo<'_>]) -> Result<(), StateError>;
     /// Makes everything applied so far durable.
     fn sync(&self) -> Result<(), StateError>;

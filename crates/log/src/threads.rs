@@ -1,4 +1,4 @@
-//! The threads that drive a log. Each loop calls steps that also work without it.
+//! The threads of a log. Each loop calls steps that also work without threads.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,19 +9,19 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::commit::{StateJob, complete_all};
-use crate::core::Core;
-use crate::io_util::lock;
+use crate::core::LogCore;
 use crate::journal::writer::make_zeroed;
+use crate::poison::lock;
 use promethean_model::IgnorePoison;
 
-/// Groups whose redo waits for the state engine.
+/// The most groups whose redo waits for the state engine.
 const STATE_QUEUE: usize = 8;
 
-/// Running threads; `stop` joins them.
+/// The running threads; `stop` joins them.
 pub(crate) struct Threads(Vec<JoinHandle<()>>);
 
 impl Threads {
-    pub(crate) fn start(core: &Arc<Core>) -> io::Result<Threads> {
+    pub(crate) fn start(core: &Arc<LogCore>) -> io::Result<Threads> {
         let (sender, jobs) = sync_channel(STATE_QUEUE);
         lock(&core.committer).state_queue = Some(sender);
         let mut threads = Threads(Vec::new());
@@ -47,8 +47,8 @@ impl Threads {
         }
     }
 
-    /// Ends the loops after what is queued is done.
-    pub(crate) fn stop(self, core: &Core) {
+    /// Ends the loops after the queued work is done.
+    pub(crate) fn stop(self, core: &LogCore) {
         core.signals.stop.store(true, Ordering::Release);
         drop(lock(&core.sequencer));
         core.work.notify_all();
@@ -58,18 +58,18 @@ impl Threads {
         // The state thread ends when its queue has no sender and is empty.
         lock(&core.committer).state_queue = None;
         let own = std::thread::current().id();
-        // A completion may drop the last handle on one of these threads, which cannot wait for itself.
+        // A completion may drop the last handle on one of these threads; a thread cannot join itself.
         for thread in self.0.into_iter().filter(|thread| thread.thread().id() != own) {
-            // A panic of the thread has poisoned the log already.
+            // If the thread panicked, it has poisoned the log.
             let _ = thread.join();
         }
     }
 }
 
 fn spawn(
-    core: &Arc<Core>,
+    core: &Arc<LogCore>,
     name: &'static str,
-    run: impl FnOnce(&Core) + Send + 'static,
+    run: impl FnOnce(&LogCore) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let core = Arc::clone(core);
     Builder::new().name(name.to_owned()).spawn(move || {
@@ -80,14 +80,14 @@ fn spawn(
     })
 }
 
-fn stopped(core: &Core) -> bool {
+fn stopped(core: &LogCore) -> bool {
     core.signals.stop.load(Ordering::Acquire)
 }
 
-fn write_loop(core: &Core) {
+fn write_loop(core: &LogCore) {
     while !stopped(core) {
         let waiting = wait_for_group(core);
-        // Nothing came for as long as an `os` batch may wait.
+        // Without frames, the interval of `os` batches has passed: sync them.
         core.pump(!waiting);
         if !waiting {
             continue;
@@ -99,8 +99,8 @@ fn write_loop(core: &Core) {
     }
 }
 
-/// Waits for frames, or until an `os` batch must be synced. Says whether there were frames.
-fn wait_for_group(core: &Core) -> bool {
+/// Waits for frames, or until an `os` batch must be synced. Returns whether there are frames.
+fn wait_for_group(core: &LogCore) -> bool {
     let unsynced = lock(&core.committer).has_unsynced();
     let mut sequencer = lock(&core.sequencer);
     while sequencer.group.spans.is_empty() && !stopped(core) {
@@ -120,14 +120,15 @@ fn wait_for_group(core: &Core) -> bool {
     true
 }
 
-fn upkeep_loop(core: &Core) {
+fn upkeep_loop(core: &LogCore) {
     while !stopped(core) {
         let raised = wait_for_upkeep(core);
         if stopped(core) {
             return;
         }
         core.prepare_spare();
-        // Failures are remembered by the log: poison stops it, lack of space is tried again at the next tick.
+        // The log remembers failures: poison stops it, and work that lacked space is tried again at the next
+        // tick.
         let _ = core.keep_up();
         if !raised {
             core.look_at_space();
@@ -140,8 +141,8 @@ fn upkeep_loop(core: &Core) {
     }
 }
 
-/// Waits for a signal or the next tick. Says whether it was a signal.
-fn wait_for_upkeep(core: &Core) -> bool {
+/// Waits for a signal or the next tick. Returns whether it was a signal.
+fn wait_for_upkeep(core: &LogCore) -> bool {
     let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
     let mut flags = lock(&core.signals.flags);
     while !flags.upkeep && !stopped(core) {
@@ -154,7 +155,7 @@ fn wait_for_upkeep(core: &Core) -> bool {
     std::mem::take(&mut flags.upkeep)
 }
 
-fn merge_loop(core: &Core) {
+fn merge_loop(core: &LogCore) {
     while !stopped(core) {
         let mut flags = lock(&core.signals.flags);
         while !flags.merge && !stopped(core) {
@@ -164,19 +165,19 @@ fn merge_loop(core: &Core) {
         drop(flags);
         while !stopped(core) && matches!(core.merge_runs(), Ok(true)) {}
         if !stopped(core) {
-            // As above: remembered by the log.
+            // The log remembers failures, as above.
             let _ = core.compact_topics();
         }
     }
 }
 
-fn state_loop(core: &Core, jobs: &Receiver<StateJob>) {
+fn state_loop(core: &LogCore, jobs: &Receiver<StateJob>) {
     while let Ok(job) = jobs.recv() {
         complete_all(core.apply_state(job));
     }
 }
 
-impl Core {
+impl LogCore {
     /// Makes the next journal file before the writer needs it.
     pub(crate) fn prepare_spare(&self) {
         let number = {
@@ -186,7 +187,8 @@ impl Core {
             }
             committer.journal.reserve_number()
         };
-        // Without a spare the writer makes the file itself, and reports why if it cannot.
+        // On failure there is no spare: the writer then makes the file itself, and reports an error if it
+        // cannot.
         if make_zeroed(&*self.disk, number, self.options.journal_file_bytes).is_ok() {
             lock(&self.committer).journal.add_spare(number);
         }

@@ -1,4 +1,4 @@
-//! One topic: its offsets, segments, and the tail that is not in segments yet.
+//! One topic: its offsets, its segments, and its tail, which is not in segments yet.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::TopicName;
 
-use crate::io_util::lock;
-use crate::options::Policy;
+use crate::options::TopicPolicy;
+use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
 
 /// Chunks of the tail are closed at this size.
@@ -16,44 +16,44 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A handle to one topic; cheap to clone.
 #[derive(Clone)]
-pub struct Topic(Arc<Inner>);
+pub struct Topic(Arc<TopicInner>);
 
-struct Inner {
+struct TopicInner {
     id: u32,
     name: TopicName,
-    /// Readers see offsets below. Written by the writer after a sync.
+    /// The durable end: readers see offsets below. Written by the writer after a sync.
     durable_end: AtomicU64,
     /// Whether a frame has created the topic. Written under the sequencer's lock.
     created: AtomicBool,
     /// Whether a frame has deleted the topic. Written under the sequencer's lock.
     deleted: AtomicBool,
-    /// Whether the policy demands keys.
+    /// Whether the policy requires keys.
     needs_key: AtomicBool,
     state: Mutex<TopicState>,
 }
 
-/// What a topic holds.
+/// The offsets and sizes of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopicInfo {
-    /// First offset that is kept.
+pub struct LogTopicInfo {
+    /// The first offset that is kept.
     pub earliest: u64,
-    /// First offset that is not durable yet.
+    /// The first offset that is not durable yet.
     pub end: u64,
-    /// Bytes in segments, including what is about to be written to them.
+    /// Bytes in segments, including the tail.
     pub bytes: u64,
     /// Number of segments.
     pub segments: usize,
-    /// Records that are kept; fewer than `end - earliest` in a compacted topic.
+    /// The number of records that are kept; fewer than `end - earliest` in a compacted topic.
     pub records: u64,
     /// The last stamp given by the log.
     pub last_stamp: i64,
-    /// Offsets that retention would have taken when it looked last, if nobody held them.
+    /// The number of offsets that the last retention kept only because of a hold.
     pub held: u64,
 }
 
 impl Topic {
     pub(crate) fn new(id: u32, name: TopicName, created: bool, state: TopicState) -> Topic {
-        Topic(Arc::new(Inner {
+        Topic(Arc::new(TopicInner {
             id,
             name,
             durable_end: AtomicU64::new(state.next_offset),
@@ -74,15 +74,15 @@ impl Topic {
         &self.0.name
     }
 
-    /// First offset that is not durable yet: readers see everything below.
+    /// The first offset that is not durable yet: readers see all offsets below.
     pub fn end(&self) -> u64 {
         self.0.durable_end.load(Ordering::Acquire)
     }
 
-    /// What the topic holds now.
-    pub fn info(&self) -> TopicInfo {
+    /// The offsets and sizes of the topic now.
+    pub fn info(&self) -> LogTopicInfo {
         let state = self.state();
-        TopicInfo {
+        LogTopicInfo {
             earliest: state.earliest,
             end: self.end(),
             bytes: state.segments.iter().map(|segment| segment.meta.bytes).sum(),
@@ -93,7 +93,8 @@ impl Topic {
         }
     }
 
-    /// Whether reading from an offset on needs no file: it and all that follow are still in memory.
+    /// Whether the event at an offset and all later ones are still in memory, so that reading them needs no
+    /// file.
     pub fn is_in_memory(&self, offset: u64) -> bool {
         self.state().tail_chunk(offset).is_some()
     }
@@ -110,7 +111,7 @@ impl Topic {
         self.0.created.load(Ordering::Acquire)
     }
 
-    /// Says whether this call was the one that created it.
+    /// Marks the topic as created. Returns whether this call did it.
     pub(crate) fn set_created(&self) -> bool {
         !self.is_created() && !self.0.created.swap(true, Ordering::AcqRel)
     }
@@ -127,13 +128,13 @@ impl Topic {
         self.0.needs_key.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy) {
+    pub(crate) fn set_policy(&self, policy: TopicPolicy) {
         let mut state = self.state();
         self.0.needs_key.store(policy.compacted, Ordering::Release);
         state.policy = policy;
     }
 
-    /// How many handles there are.
+    /// The number of handles.
     pub(crate) fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
     }
@@ -149,7 +150,8 @@ impl fmt::Debug for Topic {
     }
 }
 
-/// Guarded by the topic's lock, which is taken inside the sequencer's, never around it.
+/// The state of a topic. The topic's lock guards it, which is taken inside the sequencer's lock, never around
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct TopicState {
     pub(crate) next_offset: u64,
@@ -157,19 +159,19 @@ pub(crate) struct TopicState {
     pub(crate) last_stamp: i64,
     /// Oldest first; only the last one grows.
     pub(crate) segments: Vec<Segment>,
-    /// Segments that retention took out and whose files are still there.
+    /// Segments that retention dropped and whose files are still there.
     pub(crate) leaving: Vec<SegmentMeta>,
     pub(crate) tail: VecDeque<Arc<Chunk>>,
     /// Bytes and records of the last chunk that was written out.
     pub(crate) last_chunk: (usize, usize),
-    /// The next record starts a new chunk: a checkpoint was cut behind the last one.
+    /// Whether the next record starts a new chunk, because a checkpoint was cut after the last record.
     pub(crate) tail_closed: bool,
-    pub(crate) policy: Policy,
-    /// Offsets that the policy would not keep, but a hold does.
+    pub(crate) policy: TopicPolicy,
+    /// The number of offsets that only a hold keeps.
     pub(crate) held: u64,
     /// Whether the next checkpoint must look at this topic.
     pub(crate) dirty: bool,
-    /// The group of frames this topic is part of, and where it stands in the group's list.
+    /// The last group with frames of this topic, and the topic's index in the group's `touched`.
     pub(crate) touched: (u64, usize),
 }
 
@@ -183,9 +185,9 @@ pub(crate) struct Segment {
     pub(crate) sealed: bool,
     /// Position of the last sample.
     pub(crate) sampled_at: u64,
-    /// Has records that the manifest does not know of.
+    /// Whether it has records that are not in the manifest.
     pub(crate) changed: bool,
-    /// Has samples that the manifest does not know of. They are hints, so nothing waits for them.
+    /// Whether it has samples that are not in the manifest. Samples are hints, so nothing waits for them.
     pub(crate) samples_changed: bool,
     pub(crate) damaged: bool,
 }
@@ -230,7 +232,7 @@ impl Chunk {
     }
 }
 
-/// What rolls a segment.
+/// The size and the time that decide whether a new segment starts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RollRule {
     pub(crate) segment_bytes: u64,
@@ -244,7 +246,7 @@ impl TopicState {
         self.last_stamp
     }
 
-    /// Puts a placed record at the end of the topic and says where in its segment it lies.
+    /// Adds a placed record at the end of the topic. Returns its position in its segment.
     pub(crate) fn admit(&mut self, topic: u32, record: &[u8], ts: i64, rule: RollRule) -> u32 {
         let offset = self.next_offset;
         self.next_offset += 1;
@@ -283,7 +285,7 @@ impl TopicState {
     }
 
     fn push_tail(&mut self, segment: SegmentId, pos: u64, offset: u64, record: &[u8]) {
-        // A chunk that someone else holds is being read or written out and must not change.
+        // A chunk with another reference is being read or written out, and must not change.
         let closed = std::mem::take(&mut self.tail_closed);
         let open = self.tail.back_mut().filter(|_| !closed).and_then(Arc::get_mut);
         let open = open.filter(|chunk| chunk.segment == segment && chunk.bytes.len() < CHUNK_BYTES);
@@ -292,7 +294,7 @@ impl TopicState {
             chunk.ends.push(chunk.bytes.len() as u32);
             return;
         }
-        // A topic's chunks are alike, so that the size of the last one spares the next one its growing.
+        // The chunks of a topic are alike: with the capacity of the last chunk the new one need not grow.
         let (bytes_before, ends_before) =
             self.tail.back().map_or(self.last_chunk, |chunk| (chunk.bytes.len(), chunk.ends.len()));
         let mut bytes = Vec::with_capacity(bytes_before.max(record.len()));
@@ -312,7 +314,7 @@ impl TopicState {
         self.segments.get_mut(index).filter(|segment| segment.meta.id == id)
     }
 
-    /// Leaves a hole up to `offset`, for events that are lost.
+    /// Leaves a hole up to `offset` in place of lost events.
     pub(crate) fn skip_to(&mut self, offset: u64) {
         self.next_offset = self.next_offset.max(offset);
         if let Some(segment) = self.segments.last_mut() {
@@ -320,7 +322,7 @@ impl TopicState {
         }
     }
 
-    /// Segments as far as they are written to their files.
+    /// The segments as far as they are written to their files.
     pub(crate) fn on_disk(&self) -> Vec<SegmentMeta> {
         let written = self.segments.iter().filter(|segment| segment.applied > 0);
         written
@@ -335,7 +337,7 @@ impl TopicState {
             .collect()
     }
 
-    /// First offset that any segment still holds.
+    /// The first offset that a segment file still holds.
     pub(crate) fn on_disk_from(&self) -> u64 {
         let leaving = self.leaving.first().map(|meta| meta.id.base);
         let kept = self.segments.first().map(|segment| segment.meta.id.base);

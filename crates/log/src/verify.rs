@@ -1,34 +1,34 @@
-//! Reads everything that is on disk and compares it with its checksums and with each other.
+//! Verification: reads all segments and runs, and compares them with their checksums and with each other.
 
-use crate::core::Core;
-use crate::error::{Damage, ReadError};
-use crate::index::RunError;
-use crate::lookup::run_error;
+use crate::core::LogCore;
+use crate::error::{LogDamage, LogReadError};
+use crate::index::IndexRunError;
 use crate::read::ReadLimit;
+use crate::runs::run_error;
 use crate::segment::SegmentMeta;
 use crate::topic::Topic;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerifyReport {
-    /// Topics looked at.
+pub struct LogVerifyReport {
+    /// The number of topics.
     pub topics: u64,
-    /// Segments read.
+    /// The number of segments read.
     pub segments: u64,
-    /// Records whose checksums, topics and offsets fit.
+    /// The number of records whose checksums, topics and offsets fit.
     pub records: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes: u64,
-    /// Index runs read.
+    /// The number of index runs read.
     pub runs: u64,
-    /// What did not fit.
-    pub damage: Vec<Damage>,
-    /// Files that could not be read.
+    /// The damage.
+    pub damage: Vec<LogDamage>,
+    /// The errors of files that could not be read.
     pub errors: Vec<String>,
 }
 
-impl VerifyReport {
-    /// Whether everything fits.
+impl LogVerifyReport {
+    /// Whether there is neither damage nor an error.
     pub fn is_clean(&self) -> bool {
         self.damage.is_empty() && self.errors.is_empty()
     }
@@ -36,10 +36,10 @@ impl VerifyReport {
 
 /// Checks all segments and runs. Journal and manifest were checked when the log was opened.
 ///
-/// Holds no lock while it reads: what is written does not change, and what was removed or replaced meanwhile does not
-/// count.
-pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyReport {
-    let mut report = VerifyReport::default();
+/// Holds no lock while it reads: written bytes do not change, and findings in files that were removed or
+/// replaced meanwhile are dropped.
+pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> LogVerifyReport {
+    let mut report = LogVerifyReport::default();
     let mut topics: Vec<Topic> = core.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
     topics.sort_by_key(Topic::id);
     let total = topics.iter().map(|topic| topic.info().bytes).sum();
@@ -63,9 +63,9 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
             continue;
         }
         match error {
-            RunError::Io { .. } => report.errors.push(error.to_string()),
+            IndexRunError::Io { .. } => report.errors.push(error.to_string()),
             damaged => {
-                if let ReadError::CorruptRange(damage) = run_error(damaged) {
+                if let LogReadError::CorruptRange(damage) = run_error(damaged) {
                     report.damage.push(damage);
                 }
             }
@@ -75,10 +75,10 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64, u64)) -> VerifyR
 }
 
 fn verify_segment(
-    core: &Core,
+    core: &LogCore,
     topic: &Topic,
     meta: &SegmentMeta,
-    report: &mut VerifyReport,
+    report: &mut LogVerifyReport,
     progress: &mut dyn FnMut(u64),
 ) {
     let limit = ReadLimit { events: usize::MAX, bytes: 1024 * 1024 };
@@ -96,7 +96,7 @@ fn verify_segment(
                 }
                 next = page.next;
             }
-            Err(ReadError::CorruptRange(damage)) => {
+            Err(LogReadError::CorruptRange(damage)) => {
                 lost = true;
                 next = damage.to_offset.max(next + 1);
                 report.damage.push(damage);

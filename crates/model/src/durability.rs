@@ -1,4 +1,4 @@
-//! What an acknowledgement promises.
+//! Durability: what an acknowledgement promises.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,26 +6,26 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What an event has survived by the time its publisher hears of it: a server default, a topic setting, and a word in
-/// every acknowledgement. In every mode an acknowledged event survives the crash of the server process.
+/// What an acknowledgement promises about an event. It is a server default, a topic setting, and a word in
+/// every acknowledgement. In every mode an acknowledged event survives a crash of the server process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Embedded store, its default: the acknowledgement follows a sync, so the event survives a power cut. It does not
-    /// survive the loss of the disk.
+    /// Default of the embedded store: the acknowledgement follows a sync, so the event survives a power cut.
+    /// It does not survive the loss of the disk.
     Fsync,
-    /// Embedded store: acknowledged when handed to the operating system, synced every 50 ms. A power cut or a kernel
-    /// crash can lose that last moment of events; it never reorders what remains.
+    /// Embedded store: the acknowledgement follows the write to the operating system, which is synced every
+    /// 50 ms. A power cut or a kernel crash can lose the last 50 ms of events; it never reorders the others.
     Os,
-    /// MongoDB, its default: journalled on a majority of the replica set, so the event survives the loss of any
-    /// minority of its nodes.
+    /// Default of MongoDB: the event is journalled on a majority of the replica set, so it survives the loss
+    /// of any minority of the nodes.
     Majority,
-    /// MongoDB: written on the primary. A failover before replication can lose the event; readers, who read what a
-    /// majority has, will then never have seen it.
+    /// MongoDB: the event is written on the primary. A failover before replication can lose it; readers will
+    /// then never have seen it, because they read what a majority has.
     W1,
 }
 
-/// A word that names no durability.
+/// The error for a word that names no durability.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown durability; use `fsync` or `os` with the embedded store, `majority` or `w1` with MongoDB")]
 pub struct UnknownDurability;
@@ -44,7 +44,7 @@ impl Durability {
         }
     }
 
-    /// Whether the embedded store offers it; MongoDB offers the others.
+    /// Whether the embedded store offers this durability; MongoDB offers the others.
     pub const fn is_embedded(self) -> bool {
         matches!(self, Self::Fsync | Self::Os)
     }

@@ -10,46 +10,46 @@ use crate::meta::EventMeta;
 use crate::name::TopicName;
 use crate::offset::Offset;
 
-/// One record of a topic. In JSON, what is absent is left out.
+/// One event of a topic. In JSON, absent fields are left out.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Event {
-    /// Unique in its topic for the topic's dedupe window.
+    /// Its id, unique in its topic for the topic's dedupe window.
     pub id: EventId,
-    /// Milliseconds since 1970 began: the server's stamp, unless the publisher gave one.
+    /// Its time in milliseconds since 1970 began: the server's stamp, unless the publisher gave a time.
     pub ts: i64,
-    /// The topic that holds it.
+    /// Its topic.
     pub topic: TopicName,
-    /// Its place in the topic.
+    /// Its offset in the topic.
     pub offset: Offset,
-    /// What it is about; events of one key can be kept in order, compacted and folded.
+    /// Its key: what it is about. Events of one key can be kept in order, compacted and folded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// A label for routing, if the topic has partitions or the publisher gave one.
+    /// Its label for routing, if the topic has partitions or the publisher gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    /// Text by name.
+    /// Its headers: texts by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
-    /// Any JSON, as its text; `null` is a tombstone.
+    /// Its payload: the text of any JSON value; `null` is a tombstone.
     pub payload: Box<RawValue>,
-    /// Words to filter by.
+    /// Its tags: words to filter by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<String>>,
     /// The events that led to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caused_by: Option<Vec<EventId>>,
-    /// The publisher's session.
+    /// The session of its publisher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sid: Option<String>,
 }
 
 impl Event {
-    /// Whether the payload is `null`, which says that the key is gone.
+    /// Whether the payload is `null`, which deletes the key.
     pub fn is_tombstone(&self) -> bool {
         self.payload.get() == "null"
     }
 
-    /// A copy of the part that is neither key nor payload.
+    /// Copies the optional fields beside the key.
     pub fn meta(&self) -> EventMeta {
         EventMeta {
             partition: self.partition,
@@ -60,14 +60,14 @@ impl Event {
         }
     }
 
-    /// The event with that part replaced.
+    /// Replaces the optional fields beside the key.
     pub fn with_meta(self, meta: EventMeta) -> Self {
         let EventMeta { partition, headers, tags, caused_by, sid } = meta;
         Self { partition, headers, tags, caused_by, sid, ..self }
     }
 }
 
-/// Payloads are equal if their texts are.
+/// Payloads are compared as texts.
 impl PartialEq for Event {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id

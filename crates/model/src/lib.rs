@@ -1,4 +1,5 @@
-//! The words of the domain, shared by server and clients. No I/O beyond reading the clock and seeding ids, no async.
+//! The types of the domain, shared by server and clients. No I/O beyond reading the clock and seeding ids, no
+//! async.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -6,15 +7,15 @@
 //! | `id` | event ids and the mint that makes them |
 //! | `offset` | positions in a topic and ranges of them |
 //! | `event`, `stored_event` | the event as users see it, and as a store returns it |
-//! | `meta` | the part of an event that is neither key nor payload, with its bytes |
+//! | `meta` | the optional fields of an event beside its key, with their bytes |
 //! | `partition` | key to partition, partition to member |
-//! | `time`, `millis`, `moment` | the clock, lengths of time in settings, and dates |
+//! | `time` | the clock, lengths of time, and moments as people write them |
 //! | `durability` | what an acknowledgement promises |
-//! | `settings` | what can be set for a topic |
+//! | `settings` | the settings of a topic |
 //! | `wire` | the frames of the WebSocket protocol |
 //! | `limits` | every cap, and the checks of a publish against them |
 //! | `json` | one pass that checks JSON text and drops its insignificant whitespace |
-//! | `lock` | locks after a panic |
+//! | `lock` | taking locks after a panic |
 
 pub mod durability;
 pub mod event;
@@ -23,8 +24,6 @@ pub mod json;
 pub mod limits;
 pub mod lock;
 pub mod meta;
-pub mod millis;
-pub mod moment;
 pub mod name;
 pub mod offset;
 pub mod partition;
@@ -39,11 +38,9 @@ pub use id::{EventId, IdMint};
 pub use limits::{LimitError, Limits};
 pub use lock::IgnorePoison;
 pub use meta::{EventMeta, MetaError};
-pub use millis::Millis;
-pub use moment::{Moment, MomentError};
 pub use name::{CollectionName, GroupName, MemberId, NameError, SystemSuffix, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
 pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings, Undeclared};
 pub use stored_event::{EventBody, EventRef, StoredEvent};
-pub use time::{Clock, SystemClock};
+pub use time::{Clock, Millis, Moment, SystemClock};

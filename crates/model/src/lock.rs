@@ -1,11 +1,11 @@
-//! Locks after a panic.
+//! Taking locks after a panic.
 
 use std::sync::PoisonError;
 
 /// Takes what a lock guards, also after a thread panicked while it held the lock.
 ///
-/// Our critical sections keep their data consistent at every step, so a panic in one thread is no reason for the others
-/// to panic too. Failures that must stop the writer have a flag of their own in the log.
+/// Our critical sections keep their data consistent at every step, so a panic in one thread is no reason for
+/// the others to panic too. Failures that must stop the writer have a flag of their own in the log.
 pub trait IgnorePoison<T> {
     /// The guard, whether or not the lock is poisoned.
     fn ignore_poison(self) -> T;

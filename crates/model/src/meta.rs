@@ -1,4 +1,4 @@
-//! The part of an event that is neither key nor payload, and its bytes in the log.
+//! The optional fields of an event beside its key, and their bytes in the log.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::id::EventId;
 
-/// Everything optional about an event except its key.
+/// The optional fields of an event beside its key.
 ///
 /// ```text
 /// nothing set: no bytes
@@ -26,7 +26,7 @@ use crate::id::EventId;
 /// count, length: LEB128 in as few bytes as possible
 /// ```
 ///
-/// Equal metas have equal bytes and the reverse: the decoder refuses every other way to write the same.
+/// Equal metas have equal bytes and the reverse: the decoder refuses every other encoding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventMeta {
     /// A label for routing.
@@ -41,7 +41,8 @@ pub struct EventMeta {
     pub sid: Option<String>,
 }
 
-/// Bytes that no [`EventMeta`] has. They passed the record's checksum, so a newer version wrote them or we have a bug.
+/// The error for bytes that are no [`EventMeta`]. They passed the record's checksum, so a newer version wrote
+/// them or we have a bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MetaError {
     /// The version byte is not ours.
@@ -110,7 +111,7 @@ impl EventMeta {
         }
     }
 
-    /// Reads what `encode` wrote. Allocates in proportion to `bytes` at most, whatever they are.
+    /// Reads what `encode` wrote. Allocates in proportion to the length of `bytes` at most.
     pub fn decode(bytes: &[u8]) -> Result<Self, MetaError> {
         let (version, flags, rest) = match bytes {
             [] => return Ok(Self::default()),
@@ -126,12 +127,13 @@ impl EventMeta {
         if flags == 0 || flags & !FLAGS_ALL != 0 {
             return Err(MetaError::Flags(flags));
         }
-        let mut from = Input(rest);
-        // Struct fields are evaluated as written, which is the order of the parts.
+        let mut from = MetaReader(rest);
+        // Struct fields are evaluated in the order of this text, which is the order of the parts in the
+        // bytes.
         let meta = Self {
             partition: (flags & PARTITION != 0).then(|| from.array().map(u32::from_le_bytes)).transpose()?,
             headers: (flags & HEADERS != 0).then(|| from.headers()).transpose()?,
-            tags: (flags & TAGS != 0).then(|| from.list(Input::text)).transpose()?,
+            tags: (flags & TAGS != 0).then(|| from.list(MetaReader::text)).transpose()?,
             caused_by: (flags & CAUSED_BY != 0)
                 .then(|| from.list(|from| from.array().map(EventId::from_bytes)))
                 .transpose()?,
@@ -164,10 +166,10 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Bytes not yet read.
-struct Input<'a>(&'a [u8]);
+/// Reads fields off the front of the bytes that are left.
+struct MetaReader<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl MetaReader<'_> {
     fn take(&mut self, len: usize) -> Result<&[u8], MetaError> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(MetaError::Truncated)?;
         self.0 = rest;
@@ -182,7 +184,7 @@ impl Input<'_> {
 
     fn number(&mut self) -> Result<usize, MetaError> {
         let mut number = 0_u64;
-        // Nine groups of seven bits: lengths beyond 2^63 do not exist.
+        // Nine groups of seven bits: no length is beyond 2^63.
         for shift in (0..63).step_by(7) {
             let [byte] = self.array()?;
             number |= u64::from(byte & 0x7f) << shift;
@@ -199,7 +201,8 @@ impl Input<'_> {
         str::from_utf8(self.take(len)?).map(str::to_owned).map_err(|_| MetaError::Utf8)
     }
 
-    /// Grows item by item: a count is a claim, and each item costs at least one byte of input.
+    /// Reads a count and that many items. The list grows item by item: the count may be wrong, and each item
+    /// takes at least one byte of input.
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T, MetaError>) -> Result<Vec<T>, MetaError> {
         let count = self.number()?;
         let mut items = Vec::new();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The place of an event in its topic: 0, 1, 2 ... without gaps.
+/// The position of an event in its topic: 0, 1, 2 ... without gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Offset(pub u64);
@@ -33,7 +33,7 @@ impl Offset {
         }
     }
 
-    /// This offset moved up, unless that overflows.
+    /// The offset `count` above this one, unless that overflows.
     pub const fn checked_add(self, count: u64) -> Option<Self> {
         match self.0.checked_add(count) {
             Some(offset) => Some(Self(offset)),
@@ -41,7 +41,7 @@ impl Offset {
         }
     }
 
-    /// This offset moved down, unless that passes the first.
+    /// The offset `count` below this one, unless that is below the first.
     pub const fn checked_sub(self, count: u64) -> Option<Self> {
         match self.0.checked_sub(count) {
             Some(offset) => Some(Self(offset)),
@@ -49,7 +49,7 @@ impl Offset {
         }
     }
 
-    /// How many offsets lie from `earlier` up to this one; 0 if `earlier` is not earlier.
+    /// The number of offsets from `earlier` up to this one; 0 if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -94,7 +94,7 @@ impl OffsetRange {
         Self { start: offset, end: offset.next() }
     }
 
-    /// How many offsets are inside.
+    /// The number of offsets inside.
     pub const fn len(&self) -> u64 {
         self.end.since(self.start)
     }
@@ -114,7 +114,7 @@ impl OffsetRange {
         (self.start.0..self.end.0).map(Offset)
     }
 
-    /// What is inside both; possibly empty.
+    /// The offsets inside both ranges; possibly none.
     pub fn intersect(&self, other: &Self) -> Self {
         Self { start: self.start.max(other.start), end: self.end.min(other.end) }
     }

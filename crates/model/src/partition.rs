@@ -1,4 +1,5 @@
-//! Which partition a key belongs to, and which member owns a partition. Clients compute the same, so none of it changes.
+//! Which partition a key belongs to, and which member owns a partition. Clients compute the same, so neither
+//! may change.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,8 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::id::EventId;
 use crate::name::MemberId;
 
-/// The bucket of `key` among `buckets`, by "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping and Veach).
-/// Going from n to n + 1 buckets moves keys to the new bucket only. No buckets count as one.
+/// The bucket of `key` among `buckets` buckets, by "A Fast, Minimal Memory, Consistent Hash Algorithm"
+/// (Lamping and Veach). Going from n to n + 1 buckets moves keys to the new bucket only. 0 buckets count as
+/// 1.
 pub fn jump_hash(key: u64, buckets: u32) -> u32 {
     let buckets = i64::from(buckets.max(1));
     let mut key = key;
@@ -21,12 +23,12 @@ pub fn jump_hash(key: u64, buckets: u32) -> u32 {
         key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
         jump = ((bucket + 1) as f64 * ((1_i64 << 31) as f64 / ((key >> 33) + 1) as f64)) as i64;
     }
-    // Below `buckets`, which came from a u32.
+    // It is below `buckets`, which came from a u32.
     bucket as u32
 }
 
-/// The partition of an event: the jump hash of XXH3-64 (seed 0) of the key's UTF-8 or, without a key, of the id's text
-/// in lower case, so that a client needs nothing but text to compute it.
+/// The partition of an event: the jump hash of XXH3-64 (seed 0) of the key's UTF-8 or, without a key, of the
+/// id's text in lower case, so that a client needs nothing but text to compute it.
 pub fn partition_of(key: Option<&str>, id: &EventId, partitions: u32) -> u32 {
     let hash = match key {
         Some(key) => xxh3_64(key.as_bytes()),
@@ -35,14 +37,14 @@ pub fn partition_of(key: Option<&str>, id: &EventId, partitions: u32) -> u32 {
     jump_hash(hash, partitions)
 }
 
-/// The member that owns a partition: the one with the highest XXH3-64 (seed 0) of `partition:member`, of equals the
-/// one whose name sorts first. It does not depend on the order of `members`.
+/// The member that owns a partition: the member with the highest XXH3-64 (seed 0) of `partition:member`; of
+/// equal ones, the member whose name sorts first. The order of `members` does not matter.
 pub fn rendezvous_owner(partition: u32, members: &[MemberId]) -> Option<&MemberId> {
     let mut text = String::new();
     members.iter().max_by_key(|member| (score(partition, member, &mut text), Reverse(*member)))
 }
 
-/// The partitions of each member, ascending. Every member has an entry, every partition is in one of them.
+/// The partitions of each member, ascending. Every member has an entry, and every partition is in one entry.
 pub fn assign(partitions: u32, members: &[MemberId]) -> BTreeMap<MemberId, Vec<u32>> {
     let mut assigned: BTreeMap<MemberId, Vec<u32>> =
         members.iter().map(|member| (member.clone(), Vec::new())).collect();
@@ -70,7 +72,8 @@ mod tests {
 
     use super::*;
 
-    /// As the paper derives it: from bucket b the next candidate is floor((b + 1) / r), with r drawn from (0, 1].
+    /// As the paper derives it: from bucket b the next candidate is floor((b + 1) / r), with r drawn from (0,
+    /// 1].
     fn jump_by_draws(key: u64, buckets: u32) -> u32 {
         let mut state = key;
         let mut draw = || {

@@ -1,57 +1,59 @@
-//! What can be set for a topic.
+//! The settings of a topic.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::durability::Durability;
 use crate::limits::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, PARTITIONS_MAX};
-use crate::millis::Millis;
+use crate::time::Millis;
 
 /// The settings of a topic. In input everything is optional and unknown names are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopicSettings {
-    /// What is dropped from the old end. Default: nothing.
+    /// Which old events are removed. Default: none.
     #[serde(skip_serializing_if = "Retention::is_unlimited")]
     pub retention: Retention,
-    /// Whether only the latest event of each key is kept, tombstones for 24 h; every publish then needs a key.
-    /// Default: false.
+    /// Whether only the latest event of each key is kept, tombstones for 24 h; every publish then needs a
+    /// key. Default: false.
     pub compacted: bool,
-    /// How many partition labels events are spread over. Default: none, events get no label. Minimum: 1. Maximum: 4,096.
+    /// The number of partition labels of the topic's events. Default: none, events get no label. Minimum: 1.
+    /// Maximum: 4,096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
-    /// For how long a repeated id is recognised. Default: 24 h. Minimum: 1 s.
+    /// How long a repeated id is recognised. Default: 24 h. Minimum: 1 s.
     pub dedupe_window: Millis,
     /// What an acknowledgement promises. Default: the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
-    /// Whether payloads are held against the topic's schema, and whether it must have one. Default: `optional`.
+    /// Whether payloads are checked against the topic's schema, and whether it must have one. Default:
+    /// `optional`.
     pub schema: SchemaRule,
     /// What a new version of the schema may change. Default: `backward`.
     pub compat: Compat,
-    /// What the check of a new version takes the properties for that a schema does not name. Default: `any`.
+    /// What the check of a new version assumes about properties that a schema does not name. Default: `any`.
     pub undeclared: Undeclared,
-    /// Deliveries to a group that sets no number of its own before an event becomes a dead letter. Default: 5.
-    /// Minimum: 1. Maximum: 1,000.
+    /// Deliveries to a group that sets no number of its own before an event becomes a dead letter. Default:
+    /// 5. Minimum: 1. Maximum: 1,000.
     pub max_attempts: u32,
 }
 
-/// What is kept of a topic. Each limit that is set applies by itself.
+/// Limits on the events that a topic keeps. Each limit that is set applies by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
-    /// Drop what was appended longer ago than this; `ts` does not count. Default: keep. Minimum: 1 ms.
+    /// Remove events appended longer ago than this; `ts` does not count. Default: keep. Minimum: 1 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age: Option<Millis>,
-    /// Drop the oldest beyond this many bytes. Default: keep. Minimum: 1.
+    /// Remove the oldest events beyond this many bytes. Default: keep. Minimum: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Drop the oldest beyond this many events. Default: keep. Minimum: 1.
+    /// Remove the oldest events beyond this many. Default: keep. Minimum: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
-/// Whether payloads are held against a schema.
+/// Whether payloads are checked against a schema.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaRule {
@@ -60,20 +62,20 @@ pub enum SchemaRule {
     Optional,
     /// Payloads must fit the schema; while there is none, every publish is refused.
     Required,
-    /// Nothing is checked and no version is noted, whatever schemas there are.
+    /// Nothing is checked and no version is recorded, even if the topic has schemas.
     Off,
 }
 
-/// What a schema that does not forbid further properties says of those it does not name, when it is compared with
-/// another version. Payloads are checked by what the schema says either way.
+/// What a comparison of two schema versions assumes about properties that a schema neither names nor forbids.
+/// The check of payloads does not depend on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undeclared {
-    /// They can be there with any value, so giving one a type is a change.
+    /// Such properties may have any value, so giving one a type is a change.
     #[default]
     Any,
-    /// Publishers do not send them, so adding an optional one with a type is none. Objects that name no property at
-    /// all, and those that say something of `additionalProperties`, are read as they are written.
+    /// Publishers do not send such properties, so adding an optional one with a type is no change. Objects
+    /// that name no property at all, and objects with `additionalProperties`, are read as they are written.
     Absent,
 }
 
@@ -88,7 +90,7 @@ pub enum Compat {
     Backward,
     /// The previous version accepts what the new one accepts.
     Forward,
-    /// Both.
+    /// Both `Backward` and `Forward`.
     Full,
     /// As `Backward`, against every earlier version.
     BackwardTransitive,
@@ -98,7 +100,7 @@ pub enum Compat {
     FullTransitive,
 }
 
-/// Settings that cannot work.
+/// The error for settings that cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettingsError {
     /// A retention that would keep nothing.
@@ -106,7 +108,7 @@ pub enum SettingsError {
         "`retention.{field}` is 0, which would keep nothing; give at least 1, or leave it out to keep everything"
     )]
     RetentionZero {
-        /// Which of its limits.
+        /// The limit that is 0.
         field: &'static str,
     },
     /// Too few or too many partitions.
@@ -132,12 +134,12 @@ pub enum SettingsError {
 }
 
 impl TopicSettings {
-    /// The dedupe window where nothing is set.
+    /// The dedupe window of a topic that sets none.
     pub const DEDUPE_WINDOW_DEFAULT: Millis = Millis::from_hours(24);
-    /// The shortest dedupe window: one that a publisher's first retry does not miss.
+    /// The shortest dedupe window: it is long enough for a publisher's first retry.
     pub const DEDUPE_WINDOW_MIN: Millis = Millis::from_secs(1);
 
-    /// Refuses settings that cannot work. Whether the store offers `durability` is the store's to say.
+    /// Refuses settings that cannot work. The store checks whether it offers `durability`.
     pub fn validate(&self) -> Result<(), SettingsError> {
         self.retention.validate()?;
         if let Some(given) = self.partitions.filter(|n| !(1..=PARTITIONS_MAX).contains(n)) {
@@ -170,7 +172,7 @@ impl Default for TopicSettings {
 }
 
 impl Retention {
-    /// Whether nothing is ever dropped.
+    /// Whether no event is ever removed.
     pub const fn is_unlimited(&self) -> bool {
         self.age.is_none() && self.bytes.is_none() && self.count.is_none()
     }

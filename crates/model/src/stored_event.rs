@@ -19,8 +19,8 @@ pub struct StoredEvent {
     pub server_stamped: bool,
     key_len: Option<usize>,
     meta_len: usize,
-    /// Key, meta and payload, one after the other. One allocation per event, so that a reader that keeps one event of a
-    /// page does not keep the memory of the whole page.
+    /// Key, meta and payload, one after the other. One allocation per event, so that a reader that keeps one
+    /// event of a page does not keep the memory of the whole page.
     body: Arc<[u8]>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! In jq this is a program made of the parts that the configuration gives.
 
-use promethean_bus::jq::{BadProgram, Program};
+use promethean_jq::{BadProgram, Program};
 use promethean_model::{CollectionName, Event};
 use serde_json::{Map, Value};
 

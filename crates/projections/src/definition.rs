@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_store::port::{Collection, Field, Index, Keeping};
 

@@ -53,42 +53,36 @@
 //! | [`collections`] | reading what projectors keep |
 //! | [`definition`] | what is declared |
 //! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, and how it is written |
-//! | `runner`, `start`, `status` | a projector at work, from where it was, and how it is |
-//! | `attempt`, `stream`, `drafts`, `document`, `target` | a page of events: what they publish, then documents and cursor at once |
-//! | `alarm` | retention that waits for them |
-//! | `timer` | programs that look at documents again and again |
+//! | `runner`, `status` | a projector at work, from where it was, and how it is |
+//! | `commit`, `stream`, `fold`, `target` | a page of events: what they publish, then documents and cursor at once |
+//! | `retention_alarm` | retention that waits for them |
 //! | `travel` | what was, by the handle |
-//! | `rebuild`, `seed`, [`hash`] | state made anew beside the old, from events or snapshots, and whether it is the same |
+//! | `rebuild`, [`hash`] | state made anew beside the old, from events or snapshots, and whether it is the same |
 //! | `row` | what is kept of a projector |
 //! | [`error`] | every refusal |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
-//! | [`time_travel`], [`moment`] | state at any time, and how times are written |
+//! | [`time_travel`] | state at any time |
 
-mod alarm;
-mod attempt;
 pub mod change;
 pub mod changelog;
 pub mod collections;
+mod commit;
 pub mod compactor;
 pub mod definition;
-mod document;
-mod drafts;
 pub mod error;
+mod fold;
 pub mod hash;
 pub mod logic;
-pub mod moment;
 pub mod projections;
 mod rebuild;
+mod retention_alarm;
 mod row;
 mod runner;
-mod seed;
 pub mod snapshot;
-mod start;
 mod status;
 mod stream;
 mod target;
 pub mod time_travel;
-mod timer;
 mod travel;
 
 pub use change::{Change, Emit, Removal, Upsert};

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use promethean_bus::StoredEvent;
-use promethean_bus::dead_letter::user_event;
-use promethean_bus::jq::{Caps, Program, RunError};
+use promethean_bus::user_event;
+use promethean_jq::{Caps, Pool, Program, RunError};
 use promethean_model::Event;
 use promethean_store::port::ReadError;
 
@@ -77,10 +77,10 @@ impl Logic {
     }
 
     /// The changes of each event, up to the first that fails.
-    pub(crate) async fn project(&self, events: &[StoredEvent]) -> Vec<Projected> {
+    pub(crate) async fn project(&self, pool: &Pool, events: &[StoredEvent]) -> Vec<Projected> {
         match self {
             Self::Rust(project) => rust(project, events).await,
-            Self::Jq(program) => jq(program, events).await,
+            Self::Jq(program) => jq(pool, program, events).await,
         }
     }
 }
@@ -123,7 +123,7 @@ fn text_of(thrown: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| thrown.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
 
-async fn jq(program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
+async fn jq(pool: &Pool, program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
     let mut inputs = Vec::with_capacity(events.len());
     for event in events {
         let read = user_event(event).map_err(|error| error.to_string());
@@ -132,7 +132,7 @@ async fn jq(program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
             Ok(json) => inputs.push(json),
             // What comes before is projected first.
             Err(error) => {
-                let mut done = jq_all(program, inputs).await;
+                let mut done = jq_all(pool, program, inputs).await;
                 if done.iter().all(Result::is_ok) {
                     done.push(Err(Failed::Event(error)));
                 }
@@ -140,12 +140,12 @@ async fn jq(program: &Program, events: &[StoredEvent]) -> Vec<Projected> {
             }
         }
     }
-    jq_all(program, inputs).await
+    jq_all(pool, program, inputs).await
 }
 
-async fn jq_all(program: &Program, inputs: Vec<String>) -> Vec<Projected> {
+async fn jq_all(pool: &Pool, program: &Program, inputs: Vec<String>) -> Vec<Projected> {
     let caps = Caps { outputs: CHANGES_MAX, ..Caps::default() };
-    let outputs = program.run_until_failure(inputs, caps).await;
+    let outputs = program.run_until_failure(pool, inputs, caps).await;
     outputs.into_iter().map(|outputs| jq_changes(program, outputs)).collect()
 }
 

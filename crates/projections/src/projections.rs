@@ -10,12 +10,12 @@ use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::alarm::{Alarm, Held};
 use crate::compactor::{Compactor, CompactorStatus};
 use crate::definition::Declared;
 use crate::error::ProjectionError;
+use crate::retention_alarm::{Alarm, Held};
+use crate::runner::start::{Reach, Ready, prepare};
 use crate::runner::{Command, Parts};
-use crate::start::{Reach, Ready, prepare};
 use crate::status::ProjectorStatus;
 use crate::time_travel::Reducer;
 

@@ -18,7 +18,7 @@
 use std::fmt::Write as _;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::{Bus, BusError};
 use promethean_model::{EventId, EventMeta, GroupName, Offset, TopicName};
 use promethean_store::port::{PageLimit, ReadError, Store, StoredEvent};
@@ -191,8 +191,8 @@ pub struct Warm {
 /// use std::sync::Arc;
 ///
 /// use promethean_bus::publish::Publish;
-/// use promethean_bus::rows::{AskedOptions, Start};
-/// use promethean_bus::subscribe::Subscribe;
+/// use promethean_bus::rows::{AskedOptions, StartPosition};
+/// use promethean_bus::subscription::Subscribe;
 /// use promethean_bus::{Bus, BusOptions};
 /// use promethean_model::SystemClock;
 /// use promethean_projections::compactor::{Compactor, CompactorOptions};
@@ -216,7 +216,7 @@ pub struct Warm {
 /// .await?;
 /// assert_eq!(states["a"].state.get(), r#"{"up":true}"#);
 ///
-/// let options = AskedOptions { from: Some(Start::Offset(warm.from)), ..AskedOptions::default() };
+/// let options = AskedOptions { from: Some(StartPosition::Offset(warm.from)), ..AskedOptions::default() };
 /// let request = Subscribe { options, ..Subscribe::new(topic.as_str().parse()?, "cache".parse()?) };
 /// let subscription = bus.subscribe(request).await?;
 /// # subscription.unsubscribe();
@@ -231,7 +231,7 @@ pub async fn warm_up(
     mut each: impl FnMut(Snapshot),
 ) -> Result<Warm, ProjectionError> {
     let mut warm = Warm { from: Offset::ZERO, snapshots: 0 };
-    let mut scan = bus.scan(snapshots, Start::Offset(Offset::ZERO)).await?;
+    let mut scan = bus.scan(snapshots, StartPosition::Offset(Offset::ZERO)).await?;
     while let Some(page) = scan.next_page(PAGE.0, PAGE.1).await? {
         if page.expired > 0 {
             let fix = "set no retention for snapshots; compact their topic instead";
@@ -253,7 +253,7 @@ async fn check_reachable(bus: &Bus, topic: &TopicName, from: Offset) -> Result<(
     if from > end {
         return Err(recreated(topic));
     }
-    let mut rest = bus.scan(topic, Start::Offset(from)).await?;
+    let mut rest = bus.scan(topic, StartPosition::Offset(from)).await?;
     match rest.next_page(1, 1).await? {
         Some(page) if page.expired > 0 => Err(ProjectionError::HistoryGone {
             topic: topic.clone(),

@@ -7,9 +7,9 @@ use promethean_model::Offset;
 use promethean_store::port::{Batch, CommitError};
 use tokio::task::JoinSet;
 
-use crate::attempt::{Attempt, Ready, commit_failed};
 use crate::change::Change;
-use crate::drafts::Kept;
+use crate::commit::{Attempt, Ready, commit_failed};
+use crate::fold::Kept;
 use crate::logic::Failed;
 
 /// A commit on its way.

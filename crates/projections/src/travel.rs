@@ -13,7 +13,8 @@ impl Projections {
         let inner = &self.inner;
         let snapshots = inner.snapshots_of(topic);
         let reducer = inner.reducers.get(topic).unwrap_or(&Reducer::Latest);
-        state_at(&*inner.parts.store, topic, key, at, reducer, snapshots.as_ref()).await
+        state_at(&*inner.parts.store, inner.parts.bus.jq_pool(), topic, key, at, reducer, snapshots.as_ref())
+            .await
     }
 
     /// The documents of a collection at a time, by key. The collection must keep its history.

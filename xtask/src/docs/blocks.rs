@@ -1,4 +1,4 @@
-//! Fenced code blocks of a document and what their info string asks for.
+//! The fenced code blocks of a document, and the tags in their info strings.
 
 /// Who runs a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) enum Tag {
     ServerInRepo,
     /// `sh ci`: `.ci/run` has the same command.
     Ci,
-    /// `text output`: what the block before it prints.
+    /// `text output`: the output of the block before it.
     Output,
     /// Not a command.
     Other,
@@ -35,7 +35,8 @@ impl Block {
     }
 }
 
-/// Blocks in order. A fence of more backticks may show one of fewer; indented fences belong to lists.
+/// The blocks of a document in order. A block with more backticks may contain a fence with fewer; indented
+/// fences count.
 pub(crate) fn parse(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<(Block, usize)> = None;

@@ -1,17 +1,15 @@
-//! The commands in the documents: each is run by a test or by `.ci/run`, or the document does not pass.
+//! The commands in the documents: each must be run by `cargo xtask docs-commands` or by `.ci/run`.
 
 mod blocks;
 mod output;
-mod server;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
 use self::blocks::{Block, Tag};
-use self::server::Server;
 use crate::metadata::{Graph, Scope};
 use crate::repo::{Repo, TextFile};
 use crate::report::Report;
@@ -27,7 +25,9 @@ pub(crate) fn check_tags(repo: &Repo) -> Result<Report> {
         for block in blocks::parse(&document.text) {
             let place = format!("{}:{}", document.path, block.line);
             match block.tag {
-                Tag::Unknown => report.fail(format!("{place}: a shell block must say who runs it")),
+                Tag::Unknown => {
+                    report.fail(format!("{place}: a shell block needs a tag that says who runs it"))
+                }
                 Tag::Output if !matches!(previous, Some(Tag::Test | Tag::TestInRepo)) => {
                     report.fail(format!("{place}: no command to compare this output with"));
                 }
@@ -98,6 +98,7 @@ fn run_document(repo: &Repo, document: &TextFile, target: &Path) -> Result<usize
     Ok(ran)
 }
 
+/// Where and how the blocks of a document run.
 struct Session {
     folder: PathBuf,
     capture: PathBuf,
@@ -110,9 +111,7 @@ impl Session {
         let status = self.command(&block.body)?.stdout(File::create(&self.capture)?).status()?;
         Ok((status, String::from_utf8_lossy(&fs::read(&self.capture)?).into_owned()))
     }
-}
 
-impl Session {
     fn command(&self, body: &str) -> Result<Command> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path =
@@ -121,6 +120,39 @@ impl Session {
         command.args(["-euo", "pipefail", "-c", body]).current_dir(&self.folder).env("PATH", path);
         command.stdin(Stdio::null());
         Ok(command)
+    }
+}
+
+/// The address that the documents use.
+const READY: &str = "http://127.0.0.1:8090/ready";
+
+/// A server that a document starts; stopped when dropped.
+struct Server(Child);
+
+impl Server {
+    /// Starts the server on an empty data directory, and waits until it is ready.
+    fn start(mut command: Command, scratch: &Path) -> Result<Self> {
+        let child = command
+            .env("PROMETHEAN_DATA", scratch.join("data"))
+            .stdout(Stdio::null())
+            .spawn()
+            .context("start a server")?;
+        let server = Self(child);
+        let ready = format!("until curl -sf {READY} >/dev/null; do sleep 0.1; done");
+        // Long enough to build the binary first.
+        let waited = Command::new("timeout").args(["600", "bash", "-c", &ready]).status()?;
+        if !waited.success() {
+            bail!("{READY} does not answer");
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
     }
 }
 

@@ -1,6 +1,7 @@
-//! Compares documented output with real output; `...` stands for what varies.
+//! Compares documented output with real output; `...` stands for text that varies.
 
-/// A line `...` matches any number of lines, `...` inside a line any text. Trailing whitespace does not count.
+/// A line `...` matches any number of lines, `...` inside a line any text. Trailing whitespace does not
+/// count.
 pub(crate) fn matches(expected: &str, actual: &str) -> bool {
     let expected: Vec<&str> = expected.lines().map(str::trim_end).collect();
     let actual: Vec<&str> = actual.lines().map(str::trim_end).collect();

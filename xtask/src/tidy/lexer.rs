@@ -1,6 +1,6 @@
-//! Just enough of Rust's lexical structure to tell code from comments and literals.
+//! Tells Rust code from comments and literals.
 
-/// The source with comments, strings and character literals replaced by blanks; line numbers stay true.
+/// The source with comments, strings and character literals replaced by blanks; line numbers do not change.
 pub(crate) fn code_only(source: &str) -> String {
     let mut rest = source;
     let mut out = String::with_capacity(source.len());

@@ -1,9 +1,10 @@
 //! Rules about a member's `Cargo.toml`.
 
-/// The crate that may have unsafe code, each piece expected by name; it cannot inherit the lints that forbid it.
+/// The crate that may have unsafe code, each piece expected by name; it cannot inherit the lints that forbid
+/// it.
 const UNSAFE_CRATE: &str = "name = \"promethean-allocator\"";
 
-/// What is wrong with the manifest of one crate.
+/// The faults of the manifest of one crate.
 pub(crate) fn findings(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut section = "";

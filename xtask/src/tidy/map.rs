@@ -1,4 +1,4 @@
-//! The code map in `docs/ARCHITECTURE.md` against the modules that exist.
+//! Compares the code map in `docs/ARCHITECTURE.md` with the modules that exist.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(crate) fn check<'a>(map: &str, paths: impl Iterator<Item = &'a str>, report:
     }
 }
 
-/// The crate and top-level module of a source file; `a.rs` and what is in `a/` are one module.
+/// The crate and top-level module of a source file; `a.rs` and the files of `a/` are one module.
 fn module(path: &str) -> Option<(String, String)> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     if ENTRIES.contains(&file) || file.starts_with("bin/") {

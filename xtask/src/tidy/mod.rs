@@ -1,4 +1,4 @@
-//! Style that a machine can check. `mod.rs` walks the files, the rules are beside it.
+//! Checks of style that a machine can make. This file reads the sources; each rule has a file.
 
 mod functions;
 mod lexer;
@@ -10,6 +10,8 @@ use anyhow::Result;
 
 use crate::repo::{Repo, TextFile};
 use crate::report::Report;
+
+pub(crate) use self::lexer::code_only;
 
 /// Files are reviewed above this many lines and refused above the next, unit tests not counted.
 const FILE_LINES_REVIEW: usize = 400;

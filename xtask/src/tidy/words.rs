@@ -1,6 +1,6 @@
-//! Rules about one line: leftovers, whitespace, characters, paths of somebody's machine.
+//! Rules about one line: leftovers, whitespace, characters, paths of one machine.
 
-/// Spelled in halves so that this file passes its own check.
+/// Written in halves, so that this file passes its own check.
 const LEFTOVER_WORDS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const LEFTOVER_CODE: [&str; 3] =
     [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("#[ig", "nore")];

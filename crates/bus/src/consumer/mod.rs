@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use self::run::Runner;
 use crate::bus::Bus;
 use crate::error::BusError;
-use crate::subscribe::Subscribe;
 use crate::subscription::Lease;
+use crate::subscription::Subscribe;
 
 /// The most handlers of a consumer at a time.
 const CONCURRENCY_MAX: usize = 10_000;
@@ -104,7 +104,7 @@ impl Bus {
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let runner = Runner::new(subscription, handler, options, last_failure.clone());
-        self.core.consumers.spawn(async move {
+        self.groups.base.consumers.spawn(async move {
             let result = runner.run(stopped).await;
             // Nobody may wait for it.
             let _ = end.send(result);

@@ -10,7 +10,8 @@ use tokio::task::{JoinError, JoinSet};
 use super::panics::caught;
 use super::{ConsumerOptions, LastFailure, Nack};
 use crate::error::BusError;
-use crate::subscription::{Given, Lease, Settled, Subscription};
+use crate::groups::Settled;
+use crate::subscription::{Lease, Subscription, SubscriptionItem};
 
 type Acking = Pin<Box<dyn Future<Output = Result<Settled, BusError>> + Send>>;
 
@@ -51,7 +52,7 @@ where
 
     /// Runs until it is told to stop, the bus closes or the subscription ends.
     pub(super) async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Result<(), BusError> {
-        let mut shutdown = self.subscription.link.core.shutdown.subscribe();
+        let mut shutdown = self.subscription.link.groups.base.shutdown.subscribe();
         let result = loop {
             self.ack();
             // No more than can begin at once: what waits is better in the inbox, where it can be revoked.
@@ -64,8 +65,8 @@ where
                 Some(joined) = self.handlers.join_next() => self.finished(joined),
                 settled = ready(&mut self.acking) => self.settled(settled),
                 given = self.subscription.take(free), if free > 0 => match given {
-                    Ok(Given::Leases(leases)) => leases.into_iter().for_each(|lease| self.start(lease)),
-                    Ok(Given::Rebalance { .. } | Given::Over(_)) => {}
+                    Ok(SubscriptionItem::Leases(leases)) => leases.into_iter().for_each(|lease| self.start(lease)),
+                    Ok(SubscriptionItem::Rebalance { .. } | SubscriptionItem::Over(_)) => {}
                     Err(why) => break Err(why),
                 },
             }

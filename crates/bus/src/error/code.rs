@@ -37,7 +37,7 @@ impl BusError {
             Self::StorageFailed { .. } => "storage_failed",
             Self::Poisoned { .. } => "poisoned",
             Self::UnknownOutcome { .. } => "unknown_outcome",
-            Self::BadSchema { .. } => "bad_schema",
+            Self::BadSchema(_) => "bad_schema",
             Self::SchemaRejected(_) => "schema_rejected",
             Self::SchemaIncompatible(_) => "schema_incompatible",
             Self::UnknownSchema { .. } => "unknown_schema",

@@ -7,7 +7,7 @@ use promethean_model::{
 };
 use thiserror::Error;
 
-use crate::schema::{Incompatible, SchemaRejected};
+use promethean_schema::{BadSchema, Incompatible, SchemaRejected};
 
 mod code;
 mod from_store;
@@ -264,19 +264,14 @@ pub enum BusError {
         reason: String,
     },
     /// A text that is no schema, or none that is taken.
-    #[error("the schema is not usable{}: {reason}", place(at))]
-    BadSchema {
-        /// Where in the schema, as a JSON pointer.
-        at: String,
-        /// What is wrong and what to change.
-        reason: String,
-    },
+    #[error(transparent)]
+    BadSchema(#[from] BadSchema),
     /// A payload that does not fit.
     #[error(transparent)]
-    SchemaRejected(Box<SchemaRejected>),
+    SchemaRejected(#[from] Box<SchemaRejected>),
     /// A new version that does not fit the versions before.
     #[error(transparent)]
-    SchemaIncompatible(Box<Incompatible>),
+    SchemaIncompatible(#[from] Box<Incompatible>),
     /// The topic has no such version.
     #[error("topic `{topic}` has no schema version {version}; {}", known(latest))]
     UnknownSchema {
@@ -358,10 +353,6 @@ pub enum BusError {
 
 fn at(offset: Option<Offset>) -> String {
     offset.map_or_else(|| "none".to_owned(), |offset| format!("at offset {offset}"))
-}
-
-fn place(at: &str) -> String {
-    if at.is_empty() { String::new() } else { format!(" at `{at}`") }
 }
 
 fn known(latest: &Option<u32>) -> String {

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use promethean_model::{EventId, GroupName, TopicName};
 use promethean_store::port::{Batch, DedupeMark};
 
-use crate::core::Core;
 use crate::error::BusError;
+use crate::groups::Groups;
+use crate::rows::dedupe_scope;
 
 /// Remembers which events a group has handled. Best kept where the handler's effects are.
 #[async_trait]
@@ -27,20 +28,20 @@ pub trait DedupeStore: Send + Sync + 'static {
 /// The marks of the bus's own store.
 #[derive(Debug, Clone)]
 pub struct StoreDedupe {
-    core: Arc<Core>,
+    groups: Arc<Groups>,
 }
 
 impl StoreDedupe {
-    pub(super) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    pub(super) fn new(groups: Arc<Groups>) -> Self {
+        Self { groups }
     }
 }
 
 #[async_trait]
 impl DedupeStore for StoreDedupe {
     async fn seen(&self, topic: &TopicName, group: &GroupName, id: EventId) -> Result<bool, BusError> {
-        let (scope, now) = (dedupe_scope(topic, group), self.core.clock.wall_ms());
-        Ok(self.core.store.seen(&scope, &id.to_string(), now).await?)
+        let (scope, now) = (dedupe_scope(topic, group), self.groups.base.clock.wall_ms());
+        Ok(self.groups.base.store.seen(&scope, &id.to_string(), now).await?)
     }
 
     async fn mark(
@@ -50,19 +51,14 @@ impl DedupeStore for StoreDedupe {
         id: EventId,
         ttl_ms: u64,
     ) -> Result<(), BusError> {
-        let expires_at = expires_at(&self.core, ttl_ms);
+        let expires_at = expires_at(&self.groups, ttl_ms);
         let scope = dedupe_scope(topic, group);
         let mark = DedupeMark { scope, id: id.to_string(), expires_at, unless_seen_at: None };
-        self.core.store.commit(Batch::new().with(mark)).await?;
+        self.groups.base.store.commit(Batch::new().with(mark)).await?;
         Ok(())
     }
 }
 
-/// The scope of a group's marks on a topic. Stored marks depend on it, so it never changes; names hold no slash.
-pub fn dedupe_scope(topic: &TopicName, group: &GroupName) -> String {
-    format!("{topic}/{group}")
-}
-
-pub(super) fn expires_at(core: &Core, ttl_ms: u64) -> i64 {
-    core.clock.wall_ms().saturating_add(i64::try_from(ttl_ms).unwrap_or(i64::MAX))
+pub(super) fn expires_at(groups: &Groups, ttl_ms: u64) -> i64 {
+    groups.base.clock.wall_ms().saturating_add(i64::try_from(ttl_ms).unwrap_or(i64::MAX))
 }

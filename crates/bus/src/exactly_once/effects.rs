@@ -3,11 +3,11 @@
 use promethean_model::{EventId, GroupName, TopicName};
 use promethean_store::port::{DedupeMark, DocOp, StateOp};
 
-use super::dedupe::{dedupe_scope, expires_at};
-use crate::core::Core;
+use super::dedupe::expires_at;
 use crate::error::BusError;
-use crate::publish::Publish;
-use crate::publishing;
+use crate::groups::Groups;
+use crate::publish::{Publish, commit, prepare_batch};
+use crate::rows::dedupe_scope;
 use crate::subscription::Lease;
 
 /// What comes of an event: all of it and the event's mark are written in one commit.
@@ -39,28 +39,28 @@ impl Effects {
     }
 
     /// Writes it all, or nothing if the event is marked already.
-    pub(super) async fn commit(self, core: &Core, lease: &Lease, ttl_ms: u64) -> Result<(), BusError> {
+    pub(super) async fn commit(self, groups: &Groups, lease: &Lease, ttl_ms: u64) -> Result<(), BusError> {
         let event = &lease.event;
         let derived = |(publish, n): (Publish<'static>, u32)| publish.derived(lease.produced_id(n), event.id);
         let publishes = self.publishes.into_iter().zip(0..).map(derived).collect();
-        let publishing::PreparedBatch { durability, events } =
-            publishing::prepare_batch(core, publishes).inspect_err(|error| core.metrics.rejected(error))?;
+        let batch = prepare_batch(&groups.schemas, publishes)
+            .inspect_err(|error| groups.base.metrics.rejected(error))?;
         // The mark first: what was done already is told by it, not by what the documents have become.
-        let mut state = vec![mark(core, lease, ttl_ms).into()];
+        let mut state = vec![mark(groups, lease, ttl_ms).into()];
         state.extend(self.documents.into_iter().map(StateOp::from));
-        match publishing::commit(core, durability, events, state, None).await {
+        match commit(&groups.schemas, batch, state, None).await {
             Err(BusError::Store { code: "already_seen", .. }) => Ok(()),
-            committed => committed.map(drop).inspect_err(|error| core.metrics.rejected(error)),
+            committed => committed.map(drop).inspect_err(|error| groups.base.metrics.rejected(error)),
         }
     }
 }
 
-fn mark(core: &Core, lease: &Lease, ttl_ms: u64) -> DedupeMark {
+fn mark(groups: &Groups, lease: &Lease, ttl_ms: u64) -> DedupeMark {
     DedupeMark {
         scope: dedupe_scope(&lease.event.topic, lease.group()),
         id: lease.event.id.to_string(),
-        expires_at: expires_at(core, ttl_ms),
-        unless_seen_at: Some(core.clock.wall_ms()),
+        expires_at: expires_at(groups, ttl_ms),
+        unless_seen_at: Some(groups.base.clock.wall_ms()),
     }
 }
 

@@ -15,13 +15,13 @@ mod effects;
 use std::future::Future;
 use std::sync::Arc;
 
-pub use self::dedupe::{DedupeStore, StoreDedupe, dedupe_scope};
+pub use self::dedupe::{DedupeStore, StoreDedupe};
 pub use self::effects::{Effects, produced_id};
 use crate::bus::Bus;
 use crate::consumer::{Consumer, ConsumerOptions, Nack};
 use crate::error::BusError;
-use crate::subscribe::Subscribe;
 use crate::subscription::Lease;
+use crate::subscription::Subscribe;
 
 /// How long an event is remembered as done where nothing else is asked for: 7 days.
 pub const DEDUPE_TTL_MS_DEFAULT: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -55,7 +55,7 @@ impl ExactlyOnce {
 impl Bus {
     /// The dedupe marks of the bus's own store.
     pub fn dedupe(&self) -> StoreDedupe {
-        StoreDedupe::new(Arc::clone(&self.core))
+        StoreDedupe::new(Arc::clone(&self.groups))
     }
 
     /// Consumes events, skipping those that `marks` knows. An event is marked after its handler returned `Ok`, and acked
@@ -103,18 +103,18 @@ impl Bus {
         E: Into<Nack> + Send + 'static,
     {
         let consumer = options.consumer()?;
-        let (core, handler) = (Arc::clone(&self.core), Arc::new(handler));
+        let (groups, handler) = (Arc::clone(&self.groups), Arc::new(handler));
         let once = move |lease: Lease| {
-            let (core, handler) = (Arc::clone(&core), Arc::clone(&handler));
+            let (groups, handler) = (Arc::clone(&groups), Arc::clone(&handler));
             let ttl_ms = options.ttl_ms;
             async move {
-                let marks = StoreDedupe::new(Arc::clone(&core));
+                let marks = StoreDedupe::new(Arc::clone(&groups));
                 if marks.seen(&lease.event.topic, lease.group(), lease.event.id).await? {
                     return Ok(());
                 }
                 let effects = handler(lease.clone()).await.map_err(Into::into)?;
                 effects
-                    .commit(&core, &lease, ttl_ms)
+                    .commit(&groups, &lease, ttl_ms)
                     .await
                     .map_err(|error| Nack { delay_ms: error.retry_after_ms(), reason: error.to_string() })
             }

@@ -20,7 +20,7 @@ impl MemberRate {
     }
 }
 
-impl promethean_delivery::Rate for MemberRate {
+impl promethean_delivery::DeliveryRate for MemberRate {
     fn take(&self, count: usize, now: Now) -> usize {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let granted = self.bucket.take_up_to(count, now.monotonic_ms);
@@ -45,7 +45,7 @@ impl promethean_delivery::Rate for MemberRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use promethean_delivery::Rate as _;
+    use promethean_delivery::DeliveryRate as _;
 
     #[test]
     fn says_when_it_will_grant_again() {

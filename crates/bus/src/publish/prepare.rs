@@ -9,134 +9,117 @@ use promethean_store::port::{AppendEvent, Batch, EventIdSource};
 
 use super::request::{Payload, Publish};
 use crate::error::BusError;
-use crate::schema::Stamp;
+use crate::schemas::{SchemaVersion, Schemas};
 
-/// Who publishes.
+/// The origin of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Writer {
-    /// A user: the system's topics are refused.
+pub(crate) enum Writer {
+    /// A user. Topics of the system are refused.
     User,
-    /// The system itself: any topic, and a payload of any length.
+    /// The server itself. It may write to any topic, and payloads of any length.
     System,
 }
 
-/// A request that can be published as far as names, limits and JSON go. Between this and [`Checked::prepare`] there is
-/// room for rules that need the payload, such as schemas.
+/// An event that is ready to be committed, with the conditions of its commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
-    topic: TopicName,
-    payload: String,
-    id: Option<EventId>,
-    ts: Option<i64>,
-    key: Option<String>,
-    meta: EventMeta,
-    expected_end: Option<Offset>,
-    expected_key: Option<Option<Offset>>,
-}
-
-/// An event ready to be committed, and what must hold for that.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     /// The event.
-    pub event: AppendEvent,
-    /// Its label.
-    pub partition: Option<u32>,
-    /// What the topic's next offset must be.
-    pub expected_end: Option<Offset>,
-    /// What the offset of the key's latest event must be. Only with a key.
-    pub expected_key: Option<Option<Offset>>,
-    /// The version of the schema it is stamped with.
-    pub stamp: Option<Stamp>,
+    pub(crate) event: AppendEvent,
+    /// Its partition label.
+    pub(crate) partition: Option<u32>,
+    /// The topic's next offset must be this one.
+    pub(crate) expected_end: Option<Offset>,
+    /// The latest event of the key must be at this offset. Only with a key.
+    pub(crate) expected_key: Option<Option<Offset>>,
+    /// The schema version that the payload fits.
+    pub(crate) version: Option<SchemaVersion>,
 }
 
-/// What the answer needs besides the receipt.
+/// The parts of a reply that the store does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pending {
+pub(crate) struct PendingReply {
     /// The event's id.
-    pub id: EventId,
+    pub(crate) id: EventId,
     /// Its topic.
-    pub topic: TopicName,
-    /// Its label.
-    pub partition: Option<u32>,
+    pub(crate) topic: TopicName,
+    /// Its partition label.
+    pub(crate) partition: Option<u32>,
 }
 
-/// Checks everything about a request that needs no setting of its topic.
-pub fn check(request: Publish<'_>, writer: Writer, limits: &Limits) -> Result<Checked, BusError> {
-    let Publish { topic, payload, id, ts, key, meta, expected_end, expected_key } = request;
-    if writer == Writer::User && topic.is_system() {
-        // Parsing again is how the model says which rule the name breaks.
-        TopicName::parse_user(topic.as_str())?;
+/// Checks one event as far as that can be done at once, and encodes it.
+pub(crate) fn prepare(
+    schemas: &Schemas,
+    mut request: Publish<'_>,
+    settings: &TopicSettings,
+    writer: Writer,
+) -> Result<Prepared, BusError> {
+    let base = &schemas.base;
+    if base.is_closed() {
+        return Err(BusError::Closed);
     }
-    if expected_key.is_some() && key.is_none() {
+    let payload = check(&mut request, writer, &base.options.limits)?;
+    let version = schemas.gate(&request.topic, &payload, &mut request.meta, settings)?;
+    let prepared = encode(request, payload, settings, &base.mint, base.clock.wall_ms())?;
+    Ok(Prepared { version, ..prepared })
+}
+
+impl Publish<'_> {
+    /// Checks everything about the request of a user that needs no setting of its topic.
+    pub fn check(mut self, limits: &Limits) -> Result<(), BusError> {
+        check(&mut self, Writer::User, limits).map(drop)
+    }
+}
+
+/// Checks everything about a request that needs no setting of its topic, and gives the payload as it will be stored.
+fn check(request: &mut Publish<'_>, writer: Writer, limits: &Limits) -> Result<String, BusError> {
+    if writer == Writer::User && request.topic.is_system() {
+        // Parsing again tells which rule the name breaks.
+        TopicName::parse_user(request.topic.as_str())?;
+    }
+    if request.expected_key.is_some() && request.key.is_none() {
         return Err(BusError::ExpectationWithoutKey);
     }
-    let payload = minimal(payload)?;
+    let payload = minimal(std::mem::replace(&mut request.payload, Payload::tombstone()))?;
     let payload_bytes = if writer == Writer::User { payload.len() } else { 0 };
-    limits.check_event(&EventParts { key: key.as_deref(), payload_bytes, meta: &meta })?;
-    check_lines(&meta)?;
-    Ok(Checked { topic, payload, id, ts, key, meta, expected_end, expected_key })
+    let parts = EventParts { key: request.key.as_deref(), payload_bytes, meta: &request.meta };
+    limits.check_event(&parts)?;
+    check_lines(&request.meta)?;
+    Ok(payload)
 }
 
-impl Checked {
-    /// The topic.
-    pub fn topic(&self) -> &TopicName {
-        &self.topic
+/// Applies the topic's settings, gives an id and a partition label where there is none, and encodes the event.
+fn encode(
+    request: Publish<'_>,
+    payload: String,
+    settings: &TopicSettings,
+    mint: &IdMint,
+    wall_ms: i64,
+) -> Result<Prepared, BusError> {
+    let Publish { topic, payload: _, id, ts, key, mut meta, expected_end, expected_key } = request;
+    if settings.compacted && key.is_none() {
+        return Err(BusError::KeyRequired { topic });
     }
-
-    /// The payload as it will be stored.
-    pub fn payload(&self) -> &str {
-        &self.payload
-    }
-
-    /// Sets a header in the system's name; the caps on headers are for publishers.
-    pub fn set_header(&mut self, name: &str, value: String) {
-        self.meta.headers.get_or_insert_default().insert(name.to_owned(), value);
-    }
-
-    /// Takes a header out.
-    pub fn take_header(&mut self, name: &str) -> Option<String> {
-        let headers = self.meta.headers.as_mut()?;
-        let value = headers.remove(name)?;
-        if headers.is_empty() {
-            self.meta.headers = None;
-        }
-        Some(value)
-    }
-
-    /// Applies the topic's settings, gives an id and a label where there is none, and encodes.
-    pub fn prepare(
-        mut self,
-        settings: &TopicSettings,
-        mint: &IdMint,
-        wall_ms: i64,
-    ) -> Result<Prepared, BusError> {
-        if settings.compacted && self.key.is_none() {
-            return Err(BusError::KeyRequired { topic: self.topic });
-        }
-        let id = match self.id {
-            Some(id) => EventIdSource::Given(id),
-            None => EventIdSource::Minted(mint.mint(u64::try_from(wall_ms).unwrap_or(0))),
-        };
-        let key = self.key.as_deref();
-        let partition = label(self.meta.partition, settings.partitions, |n| partition_of(key, &id.id(), n))?;
-        self.meta.partition = partition;
-        let mut meta = Vec::new();
-        self.meta.encode(&mut meta);
-        let event =
-            AppendEvent { topic: self.topic, id, ts: self.ts, key: self.key, meta, payload: self.payload };
-        let Self { expected_end, expected_key, .. } = self;
-        Ok(Prepared { event, partition, expected_end, expected_key, stamp: None })
-    }
+    let id = match id {
+        Some(id) => EventIdSource::Given(id),
+        None => EventIdSource::Minted(mint.mint(u64::try_from(wall_ms).unwrap_or(0))),
+    };
+    let computed = |n| partition_of(key.as_deref(), &id.id(), n);
+    let partition = label(meta.partition, settings.partitions, computed)?;
+    meta.partition = partition;
+    let mut encoded = Vec::new();
+    meta.encode(&mut encoded);
+    let event = AppendEvent { topic, id, ts, key, meta: encoded, payload };
+    Ok(Prepared { event, partition, expected_end, expected_key, version: None })
 }
 
 impl Prepared {
-    /// Whether it can be appended whatever else is there.
-    pub const fn expects_nothing(&self) -> bool {
+    /// Whether the event has no conditions.
+    pub(crate) const fn expects_nothing(&self) -> bool {
         self.expected_end.is_none() && self.expected_key.is_none()
     }
 
-    /// Adds event and expectations to a batch.
-    pub fn add_to(self, batch: &mut Batch) -> Pending {
+    /// Adds the event and its conditions to a batch.
+    pub(crate) fn add_to(self, batch: &mut Batch) -> PendingReply {
         let topic = &self.event.topic;
         if let Some(end) = self.expected_end {
             batch.expected_ends.push((topic.clone(), end));
@@ -144,7 +127,8 @@ impl Prepared {
         if let (Some(latest), Some(key)) = (self.expected_key, &self.event.key) {
             batch.expected_keys.push((topic.clone(), key.clone(), latest));
         }
-        let pending = Pending { id: self.event.id.id(), topic: topic.clone(), partition: self.partition };
+        let pending =
+            PendingReply { id: self.event.id.id(), topic: topic.clone(), partition: self.partition };
         batch.events.push(self.event);
         pending
     }
@@ -217,12 +201,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn user(request: Publish<'_>) -> Result<Checked, BusError> {
-        check(request, Writer::User, &Limits::default())
+    fn user(mut request: Publish<'_>) -> Result<String, BusError> {
+        check(&mut request, Writer::User, &Limits::default())
     }
 
-    fn prepare(request: Publish<'_>, settings: &TopicSettings) -> Result<Prepared, BusError> {
-        user(request)?.prepare(settings, &IdMint::with_seed(1), NOW)
+    fn prepare(mut request: Publish<'_>, settings: &TopicSettings) -> Result<Prepared, BusError> {
+        let payload = check(&mut request, Writer::User, &Limits::default())?;
+        encode(request, payload, settings, &IdMint::with_seed(1), NOW)
     }
 
     fn code<T: std::fmt::Debug>(result: Result<T, BusError>) -> &'static str {
@@ -261,7 +246,7 @@ mod tests {
         assert_eq!(meta.headers.unwrap().get("x-a").map(String::as_str), Some("1"));
         let mut batch = Batch::new();
         let pending = prepared.add_to(&mut batch);
-        assert_eq!(pending, Pending { id, topic: topic("a.b"), partition: Some(3) });
+        assert_eq!(pending, PendingReply { id, topic: topic("a.b"), partition: Some(3) });
         assert_eq!(batch.expected_ends, [(topic("a.b"), Offset(4))]);
         assert_eq!(batch.expected_keys, [(topic("a.b"), "k".to_owned(), None)]);
         assert_eq!(batch.events.len(), 1);
@@ -292,7 +277,7 @@ mod tests {
         let one = |topic_name: &str| Publish::new(topic(topic_name), "1");
         for name in ["a.dlq", "_alarms", "a.v2", "a.snapshot"] {
             assert_eq!(code(user(one(name))), "reserved_name");
-            assert!(check(one(name), Writer::System, &Limits::default()).is_ok());
+            assert!(check(&mut one(name), Writer::System, &Limits::default()).is_ok());
         }
         assert_eq!(code(user(one("a").key("k".repeat(1025)))), "key_too_large");
         assert_eq!(code(user(one("a").header("a", "x".repeat(9000)))), "headers_too_large");
@@ -313,20 +298,10 @@ mod tests {
     #[test]
     fn the_cap_counts_what_is_stored() {
         let limits = Limits { payload_bytes_max: 7, ..Limits::default() };
-        let check = |text: &str, writer| check(Publish::new(topic("a"), text), writer, &limits);
+        let check = |text: &str, writer| check(&mut Publish::new(topic("a"), text), writer, &limits);
         assert!(check("[1,   2,   3]", Writer::User).is_ok());
         assert_eq!(code(check("[1,2,33]", Writer::User)), "payload_too_large");
         assert!(check("[1,2,33]", Writer::System).is_ok());
-    }
-
-    #[test]
-    fn a_schemas_stamp_is_stored() {
-        let mut checked = user(Publish::new(topic("a"), "1")).unwrap();
-        assert_eq!((checked.payload(), checked.topic().as_str()), ("1", "a"));
-        checked.set_header("x-schema-version", "3".into());
-        let prepared = checked.prepare(&TopicSettings::default(), &IdMint::with_seed(1), NOW).unwrap();
-        let meta = EventMeta::decode(&prepared.event.meta).unwrap();
-        assert_eq!(meta.headers.unwrap().get("x-schema-version").map(String::as_str), Some("3"));
     }
 
     #[tokio::test]

@@ -1,10 +1,10 @@
-//! What the publisher hears.
+//! The reply to a publish.
 
 use promethean_model::{EventId, Offset, TopicName};
 use promethean_store::port::{Placed, Receipt};
 use serde::Serialize;
 
-use super::Pending;
+use super::prepare::PendingReply;
 
 /// An event that is in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,7 +20,7 @@ pub struct Published {
     /// Its label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    /// What it has survived, in one word.
+    /// What the event has survived, in one word.
     pub durability: &'static str,
     /// Whether it was there already.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -28,15 +28,15 @@ pub struct Published {
 }
 
 impl Published {
-    /// The answer for one event of a commit.
-    pub fn new(pending: Pending, placed: Placed, durability: &'static str) -> Self {
-        let Pending { id, topic, partition } = pending;
+    /// The reply for one event of a commit.
+    pub(crate) fn new(pending: PendingReply, placed: Placed, durability: &'static str) -> Self {
+        let PendingReply { id, topic, partition } = pending;
         let Placed { offset, ts, duplicate } = placed;
         Self { id, topic, offset, ts, partition, durability, duplicate }
     }
 
-    /// The answers for a commit whose events are those of `pending`, in that order.
-    pub fn all(pending: Vec<Pending>, receipt: &Receipt) -> Vec<Self> {
+    /// The replies for a commit whose events are those of `pending`, in that order.
+    pub(crate) fn all(pending: Vec<PendingReply>, receipt: &Receipt) -> Vec<Self> {
         let word = receipt.durability_word();
         let placed = receipt.events.iter().copied();
         pending.into_iter().zip(placed).map(|(pending, placed)| Self::new(pending, placed, word)).collect()
@@ -49,8 +49,11 @@ mod tests {
 
     #[test]
     fn json_leaves_out_what_is_absent() {
-        let pending =
-            |partition| Pending { id: EventId::from_bytes([1; 16]), topic: "a".parse().unwrap(), partition };
+        let pending = |partition| PendingReply {
+            id: EventId::from_bytes([1; 16]),
+            topic: "a".parse().unwrap(),
+            partition,
+        };
         let placed = |duplicate| Placed { offset: Offset(3), ts: 9, duplicate };
         let json = |published: Published| serde_json::to_string(&published).unwrap();
         assert_eq!(

@@ -3,7 +3,7 @@
 use promethean_delivery::Failure;
 
 /// The persisted number. Never change or reuse one.
-pub(super) const fn number(failure: Failure) -> u8 {
+pub(crate) const fn number(failure: Failure) -> u8 {
     match failure {
         Failure::Nack => 1,
         Failure::Expired => 2,
@@ -12,7 +12,7 @@ pub(super) const fn number(failure: Failure) -> u8 {
     }
 }
 
-pub(super) const fn of_number(number: u8) -> Option<Failure> {
+pub(crate) const fn of_number(number: u8) -> Option<Failure> {
     match number {
         1 => Some(Failure::Nack),
         2 => Some(Failure::Expired),

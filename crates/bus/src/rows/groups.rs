@@ -91,7 +91,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rows::{AskedOptions, Start};
+    use crate::rows::{AskedOptions, StartPosition};
 
     fn row() -> GroupRow {
         GroupRow::new(AskedOptions::default().create(5), 9)
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(String::from_utf8(row().encode().unwrap()).unwrap(), least);
         assert_eq!(GroupRow::decode(least.as_bytes()), Ok(row()));
         let options = AskedOptions {
-            from: Some(Start::Ts(-4)),
+            from: Some(StartPosition::Ts(-4)),
             filter: Some(Filter::default().key("k")),
             order: Some(Order::Key),
             partitions: Some(8),
@@ -142,7 +142,7 @@ mod tests {
         #[test]
         fn round_trips(offset in any::<u64>(), paused in any::<bool>(), epoch in any::<u64>(), key in any::<String>()) {
             let mut row = GroupRow { paused, epoch, ..row() };
-            row.options.from = Start::Offset(Offset(offset));
+            row.options.from = StartPosition::Offset(Offset(offset));
             row.options.filter = Filter::default().key(key);
             prop_assert_eq!(GroupRow::decode(&row.encode().unwrap()), Ok(row));
         }

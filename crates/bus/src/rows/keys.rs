@@ -36,6 +36,11 @@ pub fn topic_prefix(group: &GroupName, topic: &TopicName) -> Vec<u8> {
     join(&[group.as_str().as_bytes(), &[0], topic.as_str().as_bytes(), &[0]])
 }
 
+/// The scope of a group's marks on a topic. Stored marks depend on it, so it never changes; names hold no slash.
+pub fn dedupe_scope(topic: &TopicName, group: &GroupName) -> String {
+    format!("{topic}/{group}")
+}
+
 impl EventKey {
     /// The bytes.
     pub fn encode(group: &GroupName, topic: &TopicName, offset: Offset) -> Vec<u8> {

@@ -3,25 +3,23 @@
 //! | module | table | key | value |
 //! | --- | --- | --- | --- |
 //! | `attempts` | `Attempts` | `group 0 topic 0 offset(be64)` | fixed bytes |
-//! | `letters` | `DeadLetters` | `group 0 topic 0 offset(be64)` | fixed bytes |
+//! | `dead_letters::row` | `DeadLetters` | `group 0 topic 0 offset(be64)` | fixed bytes |
 //! | `groups` | `Groups` | `group 0 topic-or-pattern` | JSON |
 //! | `schemas` | `Schemas` | `topic 0 version(be32)` | JSON |
 
 use thiserror::Error;
 
 mod attempts;
-mod failure;
+pub(crate) mod failure;
 mod groups;
 mod keys;
-mod letters;
 mod options;
 mod schemas;
 
 pub use attempts::{decode_attempts, encode_attempts};
 pub use groups::GroupRow;
-pub use keys::{EventKey, GroupKey, group_prefix, topic_prefix};
-pub use letters::LetterRow;
-pub use options::{AskedOptions, GroupOptions, Start};
+pub use keys::{EventKey, GroupKey, dedupe_scope, group_prefix, topic_prefix};
+pub use options::{AskedOptions, GroupOptions, StartPosition};
 pub use schemas::{SchemaKey, SchemaRow};
 
 /// Bytes that no row of ours has: a newer release wrote them, or we have a bug.
@@ -40,6 +38,6 @@ impl From<RowError> for crate::BusError {
     }
 }
 
-fn bad(table: &'static str, reason: impl Into<String>) -> RowError {
+pub(crate) fn bad(table: &'static str, reason: impl Into<String>) -> RowError {
     RowError { table, reason: reason.into() }
 }

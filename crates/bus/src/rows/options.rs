@@ -10,7 +10,7 @@ use crate::error::BusError;
 /// Where a new group begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Start {
+pub enum StartPosition {
     /// After the last event there is.
     #[default]
     Latest,
@@ -30,7 +30,7 @@ pub enum Start {
 pub struct GroupOptions {
     /// Where it began.
     #[serde(default)]
-    pub from: Start,
+    pub from: StartPosition,
     /// Which events it is given.
     #[serde(default, skip_serializing_if = "Filter::is_empty")]
     pub filter: Filter,
@@ -48,7 +48,7 @@ pub struct GroupOptions {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AskedOptions {
     /// Where to begin.
-    pub from: Option<Start>,
+    pub from: Option<StartPosition>,
     /// Which events to be given.
     pub filter: Option<Filter>,
     /// In which order.
@@ -154,7 +154,10 @@ mod tests {
     fn what_is_left_out_is_kept_and_what_differs_is_refused() {
         let asked = AskedOptions { order: Some(Order::Key), ..AskedOptions::default() };
         let options = asked.clone().create(7);
-        assert_eq!((options.max_attempts, options.from, options.order), (7, Start::Latest, Order::Key));
+        assert_eq!(
+            (options.max_attempts, options.from, options.order),
+            (7, StartPosition::Latest, Order::Key)
+        );
         let group: GroupName = "g".parse().unwrap();
         for agreed in [AskedOptions::default(), asked] {
             assert_eq!(options.agree(&group, &agreed), Ok(()));
@@ -169,7 +172,7 @@ mod tests {
             &format!("group `g` has `order` = \"key\", not \"none\"; {end}"),
         );
         check(
-            AskedOptions { from: Some(Start::Offset(Offset(3))), ..AskedOptions::default() },
+            AskedOptions { from: Some(StartPosition::Offset(Offset(3))), ..AskedOptions::default() },
             &format!("group `g` has `from` = \"latest\", not {{\"offset\":3}}; {end}"),
         );
         check(

@@ -7,26 +7,26 @@ use promethean_model::{EventMeta, TopicName};
 
 use super::{Lease, LeaseRef, Leased, Settled, Subscription, by_owner};
 use crate::error::BusError;
-use crate::group::{Ask, Command, Owner};
+use crate::groups::{ClaimOwner, OwnerMessage, OwnerRequest};
 
 /// A lease without its event, of a client on a socket.
 #[derive(Debug)]
 pub struct Held {
     lease: LeaseRef,
-    owner: Arc<Owner>,
+    owner: Arc<ClaimOwner>,
     published_ms: i64,
 }
 
 /// Leases of one topic that are over: what is done with them changes nothing.
 #[derive(Debug)]
 pub struct Over {
-    owner: Arc<Owner>,
+    owner: Arc<ClaimOwner>,
     /// Ascending; `None`: all.
     leases: Option<Vec<LeaseRef>>,
 }
 
 impl Over {
-    pub(super) fn new(owner: Arc<Owner>, leases: Option<Vec<LeaseRef>>) -> Self {
+    pub(super) fn new(owner: Arc<ClaimOwner>, leases: Option<Vec<LeaseRef>>) -> Self {
         Self { owner, leases }
     }
 
@@ -40,7 +40,7 @@ impl Over {
         self.has(&lease.owner, &lease.lease)
     }
 
-    fn has(&self, owner: &Arc<Owner>, lease: &LeaseRef) -> bool {
+    fn has(&self, owner: &Arc<ClaimOwner>, lease: &LeaseRef) -> bool {
         let among = |leases: &Vec<LeaseRef>| leases.binary_search(lease).is_ok();
         Arc::ptr_eq(&self.owner, owner) && self.leases.as_ref().is_none_or(among)
     }
@@ -54,7 +54,7 @@ impl Held {
 }
 
 impl Leased for Held {
-    fn owner(&self) -> &Arc<Owner> {
+    fn owner(&self) -> &Arc<ClaimOwner> {
         &self.owner
     }
 
@@ -74,7 +74,7 @@ impl Drop for Held {
 }
 
 impl Subscription {
-    /// Says that leases will be kept, so that [`super::Given::Over`] tells which of them are over.
+    /// Says that leases will be kept, so that [`super::SubscriptionItem::Over`] tells which of them are over.
     pub fn keep(&self) {
         self.link.inbox.keep();
     }
@@ -91,7 +91,7 @@ impl Subscription {
         let member = self.link.member;
         for (owner, leases) in by_owner(held) {
             // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
-            let _ = owner.mailbox.send_now(Command::Tell(Input::Ack { member, leases, reply: None }));
+            let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Ack { member, leases, reply: None }));
         }
     }
 
@@ -101,7 +101,7 @@ impl Subscription {
         held: &[Held],
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
         self.link.observe_latency(held);
-        Arc::clone(&self.link).answers(self.link.ask_now(held, Ask::Ack))
+        Arc::clone(&self.link).answers(self.link.ask_now(held, OwnerRequest::Ack))
     }
 
     /// Gives events back, which is told to the group now: they are delivered again after `delay_ms`, or after the
@@ -111,7 +111,7 @@ impl Subscription {
         held: &[Held],
         delay_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked = self.link.ask_now(held, |member, leases| Ask::Nack(member, leases, delay_ms));
+        let asked = self.link.ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, delay_ms));
         Arc::clone(&self.link).answers(asked)
     }
 
@@ -121,7 +121,7 @@ impl Subscription {
         held: &[&Held],
         by_ms: Option<u64>,
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked = self.link.ask_now(held, |member, leases| Ask::Extend(member, leases, by_ms));
+        let asked = self.link.ask_now(held, |member, leases| OwnerRequest::Extend(member, leases, by_ms));
         Arc::clone(&self.link).answers(asked)
     }
 }

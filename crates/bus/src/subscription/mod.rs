@@ -1,8 +1,9 @@
 //! A member's hold on a group: leases come out, acks go in.
 
+mod create;
 mod held;
-mod lifting;
-mod link;
+mod join;
+mod request;
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -12,23 +13,21 @@ use promethean_model::{GroupName, IgnorePoison};
 use promethean_store::port::StoredEvent;
 use tokio::sync::oneshot;
 
+pub use self::held::{Held, Over};
+pub use self::request::{MemberOptions, Subscribe};
 use crate::error::BusError;
-use crate::group::{Ask, Command, Item, Owner};
-use crate::members::Entered;
-
-pub use held::{Held, Over};
-pub(crate) use lifting::Lifter;
-use link::by_owner;
-pub(crate) use link::{Leased, Link};
+use crate::groups::{
+    ClaimOwner, GroupEntry, InboxItem, Leased, Membership, OwnerMessage, OwnerRequest, Settled, by_owner,
+};
 
 /// A member of a group. Dropping it leaves the group; what it holds is delivered to others at once.
 #[derive(Debug)]
 pub struct Subscription {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<Membership>,
     /// What a drop counts as.
     pub(crate) leaving: Leaving,
     /// Until it leaves.
-    pub(crate) entered: Mutex<Option<Entered>>,
+    pub(crate) entered: Mutex<Option<GroupEntry>>,
 }
 
 /// One event to be worked on until its lease is over. A clone is the same lease.
@@ -39,13 +38,13 @@ pub struct Lease {
     /// 1 for the first delivery.
     pub attempt: u32,
     lease: LeaseRef,
-    owner: Arc<Owner>,
-    link: Arc<Link>,
+    owner: Arc<ClaimOwner>,
+    link: Arc<Membership>,
 }
 
 /// What a subscription is given.
 #[derive(Debug)]
-pub enum Given {
+pub enum SubscriptionItem {
     /// Events of one topic.
     Leases(Vec<Lease>),
     /// The partitions of the member changed; the epoch they belong to.
@@ -59,11 +58,18 @@ pub enum Given {
     Over(Over),
 }
 
-/// The answer to an ack, nack or extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
-    /// How many of the leases were over already: for those nothing happened.
-    pub stale: usize,
+impl Leased for Lease {
+    fn owner(&self) -> &Arc<ClaimOwner> {
+        &self.owner
+    }
+
+    fn lease(&self) -> LeaseRef {
+        self.lease
+    }
+
+    fn published_ms(&self) -> i64 {
+        self.event.ts
+    }
 }
 
 impl Subscription {
@@ -78,9 +84,9 @@ impl Subscription {
     }
 
     /// Waits for the next events; their leases begin now. Cancel-safe.
-    pub async fn next(&mut self, leases_max: usize) -> Result<Given, BusError> {
+    pub async fn next(&mut self, leases_max: usize) -> Result<SubscriptionItem, BusError> {
         let given = self.take(leases_max).await?;
-        if let Given::Leases(leases) = &given {
+        if let SubscriptionItem::Leases(leases) = &given {
             self.written(leases);
         }
         Ok(given)
@@ -88,12 +94,12 @@ impl Subscription {
 
     /// Waits for the next events without beginning their leases: [`Subscription::written`] does that, for those who
     /// pass them on first. Cancel-safe.
-    pub async fn take(&mut self, leases_max: usize) -> Result<Given, BusError> {
+    pub async fn take(&mut self, leases_max: usize) -> Result<SubscriptionItem, BusError> {
         std::future::poll_fn(|cx| self.poll_take(cx, leases_max)).await
     }
 
     /// As [`Subscription::take`], for who looks at many subscriptions. The last one to look is woken.
-    pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<Given, BusError>> {
+    pub fn poll_take(&self, cx: &Context<'_>, leases_max: usize) -> Poll<Result<SubscriptionItem, BusError>> {
         let link = &self.link;
         let item = match &link.lifter {
             Some(lifter) => lifter.poll_take(link, cx, leases_max),
@@ -103,7 +109,7 @@ impl Subscription {
     }
 
     /// What is there now, if anything. Events that are to be lifted are there once they are.
-    pub fn try_take(&self, leases_max: usize) -> Option<Result<Given, BusError>> {
+    pub fn try_take(&self, leases_max: usize) -> Option<Result<SubscriptionItem, BusError>> {
         let link = &self.link;
         let item = match &link.lifter {
             Some(lifter) => lifter.try_take(link, leases_max),
@@ -112,9 +118,9 @@ impl Subscription {
         item.map(|item| item.map(|item| self.given(item)))
     }
 
-    fn given(&self, item: Item) -> Given {
+    fn given(&self, item: InboxItem) -> SubscriptionItem {
         match item {
-            Item::Leases(owner, deliveries) => {
+            InboxItem::Leases(owner, deliveries) => {
                 let lease = |delivery: promethean_delivery::Delivery| Lease {
                     event: delivery.event,
                     attempt: delivery.attempt,
@@ -122,10 +128,10 @@ impl Subscription {
                     owner: Arc::clone(&owner),
                     link: Arc::clone(&self.link),
                 };
-                Given::Leases(deliveries.into_iter().map(lease).collect())
+                SubscriptionItem::Leases(deliveries.into_iter().map(lease).collect())
             }
-            Item::Rebalance(epoch, change) => Given::Rebalance { epoch, change },
-            Item::Over(owner, leases) => Given::Over(Over::new(owner, leases)),
+            InboxItem::Rebalance(epoch, change) => SubscriptionItem::Rebalance { epoch, change },
+            InboxItem::Over(owner, leases) => SubscriptionItem::Over(Over::new(owner, leases)),
         }
     }
 
@@ -136,7 +142,7 @@ impl Subscription {
         // these letters than leases.
         for (owner, leases) in by_owner(leases) {
             // Leases of an owner that has ended are over; if that ends the subscription, the next look tells.
-            let _ = owner.mailbox.send_now(Command::Tell(Input::Written { member, leases }));
+            let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Written { member, leases }));
         }
     }
 
@@ -151,7 +157,8 @@ impl Subscription {
         let member = self.link.member;
         let mut failed = Ok(());
         for (owner, leases) in by_owner(leases) {
-            let sent = owner.mailbox.send(Command::Tell(Input::Ack { member, leases, reply: None })).await;
+            let sent =
+                owner.mailbox.send(OwnerMessage::Tell(Input::Ack { member, leases, reply: None })).await;
             failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
         }
         failed
@@ -159,12 +166,12 @@ impl Subscription {
 
     /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
     pub async fn nack(&self, leases: &[Lease], delay_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(leases, |member, leases| Ask::Nack(member, leases, delay_ms)).await
+        self.ask(leases, |member, leases| OwnerRequest::Nack(member, leases, delay_ms)).await
     }
 
     /// Keeps events for `by_ms` more, at least 1000, or for another ack timeout.
     pub async fn extend(&self, leases: &[Lease], by_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(leases, |member, leases| Ask::Extend(member, leases, by_ms)).await
+        self.ask(leases, |member, leases| OwnerRequest::Extend(member, leases, by_ms)).await
     }
 
     /// Delivers nothing until resumed. What is in flight stays so.
@@ -184,7 +191,7 @@ impl Subscription {
     pub fn heartbeat(&self) -> Result<(), BusError> {
         let link = &self.link;
         let Some(name) = &link.name else { return Ok(()) };
-        link.core.coordinators.heartbeat(&link.key(), name, link.member, link.core.now())
+        link.groups.coordinators.heartbeat(&link.key(), name, link.member, link.groups.base.now())
     }
 
     /// For a member that pulls: lets it be given so many events more.
@@ -193,7 +200,7 @@ impl Subscription {
             self.link.credit.grant(count);
             for owner in self.link.owners() {
                 // One that has ended delivers nothing.
-                let _ = owner.mailbox.send_now(Command::Tell(Input::Credit));
+                let _ = owner.mailbox.send_now(OwnerMessage::Tell(Input::Credit));
             }
         }
     }
@@ -209,7 +216,7 @@ impl Subscription {
             for owner in link.owners() {
                 let (answer, answered) = oneshot::channel();
                 // An owner answers after what it did before; one that has ended did all it will do.
-                if owner.mailbox.send_now(Command::Look(answer)).is_ok() {
+                if owner.mailbox.send_now(OwnerMessage::Look(answer)).is_ok() {
                     let _ = answered.await;
                 }
             }
@@ -232,7 +239,7 @@ impl Subscription {
     async fn tell_all(&self, input: impl Fn(MemberNo) -> Input) -> Result<(), BusError> {
         let mut failed = Ok(());
         for owner in self.link.owners() {
-            let sent = owner.mailbox.send(Command::Tell(input(self.link.member))).await;
+            let sent = owner.mailbox.send(OwnerMessage::Tell(input(self.link.member))).await;
             failed = failed.and(sent.or_else(|error| self.link.unless_over(error)));
         }
         failed
@@ -241,7 +248,7 @@ impl Subscription {
     async fn ask(
         &self,
         leases: &[Lease],
-        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> Ask + Send,
+        ask: impl Fn(MemberNo, Vec<LeaseRef>) -> OwnerRequest + Send,
     ) -> Result<Settled, BusError> {
         self.link.ask_all(leases, ask).await
     }
@@ -262,7 +269,7 @@ impl Subscription {
         link.inbox.end(BusError::Closed);
         link.left.notify_one();
         if let Some(name) = &link.name {
-            link.core.coordinators.leave(&link.key(), name, link.member, link.core.now());
+            link.groups.coordinators.leave(&link.key(), name, link.member, link.groups.base.now());
         }
         let owners = {
             let mut joined = link.joined();
@@ -271,7 +278,7 @@ impl Subscription {
         };
         for owner in owners.into_values() {
             // One that has ended has no members.
-            let _ = owner.mailbox.send_now(Command::Leave(link.member, how));
+            let _ = owner.mailbox.send_now(OwnerMessage::Leave(link.member, how));
         }
     }
 }
@@ -291,27 +298,27 @@ impl Lease {
     /// Begins the lease of an event that reached its worker.
     pub(crate) async fn begin(&self) -> Result<(), BusError> {
         let input = Input::Written { member: self.link.member, leases: vec![self.lease] };
-        self.owner.mailbox.send(Command::Tell(input)).await
+        self.owner.mailbox.send(OwnerMessage::Tell(input)).await
     }
 
     /// Finishes the event, and waits until that is durable.
     pub async fn ack(&self) -> Result<Settled, BusError> {
-        let now = self.link.core.clock.wall_ms();
+        let now = self.link.groups.base.clock.wall_ms();
         self.owner.metrics.latency_ms.observe(u64::try_from(now - self.event.ts).unwrap_or(0));
-        self.ask(Ask::Ack(self.link.member, vec![self.lease])).await
+        self.ask(OwnerRequest::Ack(self.link.member, vec![self.lease])).await
     }
 
     /// Gives the event back: it is delivered again after `delay_ms`, or after the server's backoff.
     pub async fn nack(&self, delay_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(Ask::Nack(self.link.member, vec![self.lease], delay_ms)).await
+        self.ask(OwnerRequest::Nack(self.link.member, vec![self.lease], delay_ms)).await
     }
 
     /// Keeps the event for `by_ms` more, at least 1000, or for another ack timeout.
     pub async fn extend(&self, by_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(Ask::Extend(self.link.member, vec![self.lease], by_ms)).await
+        self.ask(OwnerRequest::Extend(self.link.member, vec![self.lease], by_ms)).await
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Settled, BusError> {
+    async fn ask(&self, ask: OwnerRequest) -> Result<Settled, BusError> {
         Ok(Settled { stale: self.link.ask(&self.owner, ask, 1).await? })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{ConsumerOptions, Lease, Nack};
 use promethean_model::Offset;
 use tokio::sync::{Barrier, Notify, Semaphore, mpsc};

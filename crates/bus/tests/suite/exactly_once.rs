@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use promethean_bus::exactly_once::{StoreDedupe, produced_id};
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
-use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::rows::StartPosition;
+use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{BusError, ConsumerOptions, DedupeStore, Effects, ExactlyOnce, Lease, Nack};
 use promethean_model::{EventId, EventMeta, GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, Collection, CollectionOp, DocOp, DocPut, Expect, Keeping, Replaces};
@@ -41,7 +41,7 @@ async fn caught_up(world: &World) {
 }
 
 async fn again_from_the_start(world: &World) {
-    world.bus.seek(&topic("t"), &group("g"), Start::Earliest, false).await.unwrap();
+    world.bus.seek(&topic("t"), &group("g"), StartPosition::Earliest, false).await.unwrap();
     caught_up(world).await;
 }
 

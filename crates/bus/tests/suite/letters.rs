@@ -1,7 +1,7 @@
 //! Dead letters: looking at them, redriving and dropping them.
 
-use promethean_bus::admin::{LetterChoice, LetterReport, RedriveTo};
-use promethean_bus::rows::Start;
+use promethean_bus::dead_letters::{LetterChoice, LetterReport, RedriveTo};
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::{Failure, Filter};
 use promethean_model::{EventId, EventMeta, Offset};
 
@@ -294,10 +294,10 @@ async fn a_redriven_event_that_dies_when_it_is_gone_leaves_its_letter(world: Wor
 async fn a_seek_closes_the_letters_of_what_it_delivers_again(world: World) {
     world.kill("t", "g", 5).await;
     let seek = async |to, dry| world.bus.seek(&topic("t"), &group("g"), to, dry).await.unwrap();
-    seek(Start::Offset(Offset(2)), true).await;
+    seek(StartPosition::Offset(Offset(2)), true).await;
     assert_eq!(open_offsets(&world).await, [0, 1, 2, 3, 4], "a dry run changes nothing");
     assert!(world.letters("t", "g").await.iter().all(|letter| !letter.row.redriving));
-    assert_eq!(seek(Start::Offset(Offset(2)), false).await.replayed, 3);
+    assert_eq!(seek(StartPosition::Offset(Offset(2)), false).await.replayed, 3);
     assert_eq!(open_offsets(&world).await, [0, 1]);
     let mut member = world.bus.subscribe(request("t", "g", 1)).await.unwrap();
     // What dies twice in one moment is one letter.
@@ -320,8 +320,8 @@ async fn a_seek_closes_the_letters_of_what_it_delivers_again(world: World) {
     let given = leases(&mut member, 100).await;
     member.ack(&given).await.unwrap();
     world.expire("t").await;
-    seek(Start::Earliest, false).await;
-    seek(Start::Offset(Offset(0)), false).await;
+    seek(StartPosition::Earliest, false).await;
+    seek(StartPosition::Offset(Offset(0)), false).await;
     assert_eq!(open_offsets(&world).await, [0, 1, 4]);
     assert!(world.letters("t", "g").await.iter().all(|letter| !letter.row.redriving));
 }

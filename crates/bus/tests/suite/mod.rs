@@ -4,6 +4,5 @@ mod exactly_once;
 mod letters;
 mod publisher;
 mod run;
-mod schema;
-mod schema_compat;
+mod schemas;
 mod world;

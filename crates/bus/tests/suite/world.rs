@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::admin::{LetterChoice, LetterInfo};
+use promethean_bus::dead_letters::{LetterChoice, LetterInfo};
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::{AskedOptions, Start};
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Bus, BusOptions, Given, Lease, Subscription};
+use promethean_bus::rows::{AskedOptions, StartPosition};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Bus, BusOptions, Lease, Subscription, SubscriptionItem};
 use promethean_model::{GroupName, Millis, Offset, Retention, SystemClock, TopicName, TopicSettings};
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::memory::MemoryStore;
@@ -168,14 +168,15 @@ pub(crate) fn offsets(of: &[u64]) -> LetterChoice {
 /// From the beginning, with so many attempts.
 pub(crate) fn request(on: &str, by: &str, max_attempts: u32) -> Subscribe {
     let max_attempts = Some(max_attempts);
-    let options = AskedOptions { from: Some(Start::Earliest), max_attempts, ..AskedOptions::default() };
+    let options =
+        AskedOptions { from: Some(StartPosition::Earliest), max_attempts, ..AskedOptions::default() };
     Subscribe { options, ..Subscribe::new(on.parse().unwrap(), group(by)) }
 }
 
 pub(crate) async fn leases(member: &mut Subscription, count: usize) -> Vec<Lease> {
     let mut found = Vec::new();
     while found.len() < count {
-        if let Given::Leases(leases) = member.next(count - found.len()).await.unwrap() {
+        if let SubscriptionItem::Leases(leases) = member.next(count - found.len()).await.unwrap() {
             found.extend(leases);
         }
     }

@@ -1,6 +1,7 @@
-//! From what a file says to who is let in.
+//! Authentication as the configuration sets it up, and whether other machines may be served without it.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use super::file::{AuthSection, JwtSection, OneOrMany, TokenEntry, TokensFile};
 use super::reload::{Live, Reloading};
 use super::{Config, explain, read_bytes, read_text};
 
-/// By how much `nbf` may be ahead where nothing is set.
+/// How far `nbf` may be in the future if `leeway` is not set.
 const LEEWAY_MS_DEFAULT: u64 = 10_000;
-/// The name of who has the token of the command line.
+/// The name of the client with the token of the command line.
 const OPERATOR: &str = "operator";
 
-/// Who is let in, with all files read.
+/// The tokens and keys of `[auth]`, with all files read.
 #[derive(Debug, Default)]
 pub(super) struct Auth {
     pub(super) tokens: Vec<StaticToken>,
@@ -29,18 +30,18 @@ pub(super) struct Auth {
 }
 
 impl Auth {
-    /// Reads all that the section names. Somebody must be let in.
+    /// Reads the section and the files it names. It must accept at least one client.
     pub(super) fn read(section: AuthSection, dir: &Path) -> Result<Self> {
         let auth = Self::read_any(section, dir)?;
         if auth.tokens.is_empty() && auth.jwt.is_none() {
             bail!(
-                "[auth] lets nobody in; add [[auth.tokens]] or [auth.jwt], or leave it out to serve this machine only"
+                "[auth] accepts no client; add [[auth.tokens]] or [auth.jwt], or leave it out to serve this machine only"
             );
         }
         Ok(auth)
     }
 
-    /// As [`Auth::read`], also if nobody is let in.
+    /// As [`Auth::read`], but the section may accept no client.
     pub(super) fn read_any(section: AuthSection, dir: &Path) -> Result<Self> {
         let check_every_ms = section.check_every.map(|span| span.0);
         let mut entries = section.tokens;
@@ -59,7 +60,7 @@ impl Auth {
 }
 
 impl Config {
-    /// Who decides who a client is.
+    /// Makes the authenticator of the server.
     pub(crate) fn authenticator(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Authenticator>> {
         let operator = self.token.as_ref().map(|token| StaticTokens::admin(OPERATOR, token));
         let tokens: Vec<_> = self.auth.tokens.iter().cloned().chain(operator.clone()).collect();
@@ -76,6 +77,42 @@ impl Config {
         let Some(file) = self.source.clone() else { return Ok(inner) };
         let read = Live { tokens: self.auth.tokens.clone(), jwt: self.auth.jwt.clone() };
         Ok(Arc::new(Reloading::new(file, read, operator, listed, signed, inner)))
+    }
+
+    /// Refuses to serve other machines without authentication, unless that was asked for.
+    pub(crate) fn check_exposure(&self, auth: &dyn Authenticator) -> Result<()> {
+        if !auth.is_open() || self.insecure {
+            return Ok(());
+        }
+        if let Some(address) = self.exposed_address() {
+            bail!(
+                "{address} can be reached from other machines, and without authentication every client may do \
+                 everything; give --token TOKEN, or [auth] in the configuration, or listen on 127.0.0.1, or give \
+                 --insecure if that is what you want"
+            );
+        }
+        Ok(())
+    }
+
+    /// An address that other machines can reach.
+    pub(crate) fn exposed_address(&self) -> Option<&SocketAddr> {
+        self.listen.iter().find(|address| !address.ip().to_canonical().is_loopback())
+    }
+
+    /// Which clients are accepted and how, in a line for the operator.
+    pub(crate) fn describe_exposure(&self, auth: &dyn Authenticator) -> String {
+        let elsewhere = self.exposed_address().is_some();
+        let who = match (auth.is_open(), elsewhere) {
+            (true, true) => "every client that can reach it, INSECURE",
+            (true, false) => "every client on this machine",
+            (false, _) => "clients with a token",
+        };
+        let how = match (self.file.tls.is_some(), elsewhere) {
+            (true, _) => "over TLS",
+            (false, true) => "without TLS, so tokens and events can be read on the way",
+            (false, false) => "without TLS",
+        };
+        format!("accepts {who}, {how}")
     }
 }
 
@@ -137,7 +174,7 @@ fn key_source(section: &JwtSection, dir: &Path) -> Result<KeySource> {
     one
 }
 
-/// The bytes of a file, without the end of the line that editors add.
+/// Reads a secret from a file, without the line end that editors add.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret> {
     let bytes = read_bytes(path)?;
     Ok(bytes.trim_ascii_end().to_vec().into())

@@ -1,4 +1,4 @@
-//! What a file may say. Everything that is not listed here is refused.
+//! The keys of the configuration file. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use promethean_bus::limits::Rate;
 use promethean_gateway::auth::{Quota, Secret, TokenHash};
-use promethean_model::{CollectionName, Limits, Millis, TopicName, TopicSettings};
+use promethean_model::{CollectionName, Limits, Millis, Moment, TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
+use toml::value::Datetime;
 
-use super::moment::Moment;
 use super::state::{ChangelogSection, CollectionSection, CompactorSection, ProjectorSection};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct File {
+pub(crate) struct File {
     pub(super) listen: Option<OneOrMany<SocketAddr>>,
     pub(super) data: Option<PathBuf>,
     pub(super) store: Option<String>,
@@ -25,16 +25,17 @@ pub(super) struct File {
     pub(super) tls: Option<TlsSection>,
     pub(super) audit: Option<AuditSection>,
     pub(super) limits: LimitsSection,
-    pub(super) topics: BTreeMap<TopicName, TopicSettings>,
-    /// A folder of schemas and of programs between their versions.
-    pub(super) schemas: Option<PathBuf>,
+    /// Settings of topics; they replace earlier ones.
+    pub(crate) topics: BTreeMap<TopicName, TopicSettings>,
+    /// A folder of schemas and of programs between their versions, registered at the start.
+    pub(crate) schemas: Option<PathBuf>,
     pub(super) collections: BTreeMap<CollectionName, CollectionSection>,
     pub(super) projectors: Vec<ProjectorSection>,
     pub(super) changelogs: Vec<ChangelogSection>,
     pub(super) compactors: Vec<CompactorSection>,
-    /// How the state of a key follows from the events of a topic: `latest`, `merge`, or a program.
+    /// The reducer of a topic: `latest`, `merge`, or a jq program.
     pub(super) reducers: BTreeMap<TopicName, String>,
-    /// How long a document may be kept before it is asked for again.
+    /// How long clients may cache a document.
     pub(super) max_age_seconds: Option<u32>,
 }
 
@@ -42,9 +43,9 @@ pub(super) struct File {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AuthSection {
     pub(super) tokens: Vec<TokenEntry>,
-    /// A file of its own with `[[tokens]]`.
+    /// A separate file with `[[tokens]]`.
     pub(super) tokens_file: Option<PathBuf>,
-    /// How often it is looked whether tokens and keys have changed.
+    /// How often the server checks whether tokens and keys have changed.
     pub(super) check_every: Option<Span>,
     pub(super) jwt: Option<JwtSection>,
 }
@@ -62,13 +63,14 @@ pub(super) struct TokenEntry {
     pub(super) name: String,
     pub(super) sha256: TokenHash,
     pub(super) scopes: Vec<String>,
+    #[serde(default, deserialize_with = "moment")]
     pub(super) expires: Option<Moment>,
-    /// What is not given is as `[limits.token]` says.
+    /// Limits that are not given are those of `[limits.token]`.
     #[serde(default)]
     pub(super) limits: Quota,
 }
 
-/// Exactly one of the first five.
+/// Exactly one of the first five keys is given.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct JwtSection {
@@ -118,12 +120,12 @@ pub(super) struct LimitsSection {
     pub(super) rated_topics: Option<NonZeroUsize>,
     pub(super) series: Option<NonZeroUsize>,
     pub(super) auth_failures: FailuresSection,
-    /// Of every token that does not say so itself.
+    /// The limits of every token that has none of its own.
     pub(super) token: Quota,
     pub(super) events: Limits,
 }
 
-/// Tokens that are not valid, from one address.
+/// The limit on invalid tokens from one address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct FailuresSection {
@@ -132,7 +134,7 @@ pub(super) struct FailuresSection {
     pub(super) addresses: Option<NonZeroUsize>,
 }
 
-/// A length of time that is not zero.
+/// A length of time above zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span(pub(super) u64);
 
@@ -163,6 +165,47 @@ impl<'de> Deserialize<'de> for Span {
         match Millis::deserialize(deserializer)?.get() {
             0 => Err(de::Error::custom("a length of time of 0; give at least `1ms`")),
             ms => Ok(Self(ms)),
+        }
+    }
+}
+
+/// Reads a TOML date as a moment. A date without time or offset is refused.
+fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Moment>, D::Error> {
+    let datetime = Datetime::deserialize(deserializer)?;
+    datetime.to_string().parse().map(Some).map_err(de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Moment, toml::de::Error> {
+        #[derive(Deserialize)]
+        struct Table {
+            #[serde(deserialize_with = "moment")]
+            t: Option<Moment>,
+        }
+        toml::from_str::<Table>(&format!("t = {text}")).map(|table| table.t.unwrap())
+    }
+
+    #[test]
+    fn reads_dates() {
+        for (text, ms) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T23:59:59Z", 951_868_799_000),
+            ("2027-01-31T12:00:00+02:00", 1_801_389_600_000),
+            ("2024-12-31T23:30:00-01:00", 1_735_691_400_000),
+            ("1969-12-31T23:59:59.5Z", -500),
+            ("2100-03-01T00:00:00Z", 4_107_542_400_000),
+        ] {
+            assert_eq!(read(text).unwrap().ms(), ms, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_another_moment_elsewhere() {
+        for text in ["2027-01-31", "2027-01-31T12:00:00", "12:00:00", "\"2027-01-31T12:00:00Z\"", "5"] {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 }

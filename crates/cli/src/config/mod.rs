@@ -1,39 +1,38 @@
-//! The configuration: a TOML file, over which the environment and then flags are laid.
+//! The configuration: a TOML file, then the environment, then flags; each replaces what the one before says.
+//!
+//! A key of the file is a field of `file::File` (or of one of its sections) and is used in `options`; its
+//! default is that of the option. A key with a flag or an environment variable is a field of [`Overrides`] and
+//! [`Config`] too.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `file` | what a file may say |
-//! | `auth` | from that to who is let in |
-//! | `reload` | tokens and keys that change while the server runs |
-//! | `limits` | from that to the options of bus and gateway |
-//! | `overrides` | what the environment and flags say |
-//! | `exposure` | who may be served without authentication |
+//! | `file` | the keys of the file |
+//! | `auth` | tokens and keys of the file, and who may be served without them |
+//! | `reload` | reading tokens and keys again while the server runs |
+//! | `options` | from keys to the options of bus and gateway |
+//! | `overrides` | the environment and flags |
 //! | `state` | collections and projectors |
-//! | `moment` | dates |
 
 mod auth;
-mod exposure;
 mod file;
-mod limits;
-pub(crate) mod moment;
+mod options;
 mod overrides;
 mod reload;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use promethean_gateway::auth::Secret;
 use promethean_gateway::options::check_origins;
-use promethean_model::{TopicName, TopicSettings};
+use promethean_model::TopicName;
 use promethean_projections::Declared;
 
 pub(crate) use self::auth::read_secret;
-use self::file::{File, LimitsSection, TlsSection};
+use self::file::{File, OneOrMany};
 pub(crate) use self::overrides::Overrides;
 
 /// Largest file that is read.
@@ -41,61 +40,29 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const PORT_DEFAULT: u16 = 8090;
 const DATA_DEFAULT: &str = "promethean-data";
 
-/// Everything that can be set.
+/// A checked configuration.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub(crate) listen: Vec<SocketAddr>,
     /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where events live; the serving command knows which there are.
+    /// The name of the store; `promethean serve` knows which there are.
     pub(crate) store: Option<String>,
     /// Whether other machines may be served without authentication.
     pub(crate) insecure: bool,
-    /// Settings of topics, which hold whatever was set before.
-    pub(crate) topics: BTreeMap<TopicName, TopicSettings>,
-    /// A folder of schemas, which are registered at the start.
-    pub(crate) schemas: Option<PathBuf>,
-    /// Collections and projectors.
+    /// The declared collections, projectors, compactors and reducers.
     pub(crate) state: Declared,
-    max_age_seconds: Option<u32>,
-    allowed_origins: Vec<String>,
-    auto_create: bool,
+    /// All other keys of the file; its paths are relative to the current directory.
+    pub(crate) file: File,
     auth: auth::Auth,
-    tls: Option<TlsSection>,
-    audit: Option<TopicName>,
-    limits: LimitsSection,
-    /// The file all this is from; tokens are read from it again.
+    /// The path of the file, from which tokens are read again while the server runs.
     source: Option<PathBuf>,
-    /// The one token of the command line or the environment.
+    /// The token of the command line or the environment.
     token: Option<Secret>,
 }
 
-impl Default for Config {
-    /// What is served without any configuration.
-    fn default() -> Self {
-        Self {
-            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_DEFAULT))],
-            data: DATA_DEFAULT.into(),
-            store: None,
-            insecure: false,
-            topics: BTreeMap::new(),
-            schemas: None,
-            state: Declared::default(),
-            max_age_seconds: None,
-            allowed_origins: Vec::new(),
-            auto_create: true,
-            auth: auth::Auth::default(),
-            tls: None,
-            audit: None,
-            limits: LimitsSection::default(),
-            source: None,
-            token: None,
-        }
-    }
-}
-
-/// Reads a file. Paths in it are relative to where it is.
+/// Reads a file. Paths in it are relative to its folder.
 pub(crate) fn load(path: &Path) -> Result<Config> {
     let text = read_text(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
@@ -103,22 +70,47 @@ pub(crate) fn load(path: &Path) -> Result<Config> {
     Ok(Config { source: Some(path.to_owned()), ..config })
 }
 
-/// All that there is: the file if one is named, over it the environment, over that the flags.
+/// Reads the file if one is named, then applies the environment, then the flags.
 pub(crate) fn resolve(path: Option<&Path>, flags: Overrides) -> Result<Config> {
-    let mut config = path.map(load).transpose()?.unwrap_or_default();
+    let mut config = path.map_or_else(|| parse("", Path::new("")), load)?;
     config.apply(Overrides::from_environment(|name| std::env::var(name).ok())?)?;
     config.apply(flags)?;
     Ok(config)
 }
 
-/// Reads a file's text. Paths in it are relative to `dir`.
+/// Reads and checks the text of a file. Paths in it are relative to `dir`.
 pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
-    let file: File = toml::from_str(text).map_err(|error| explain(text, &error))?;
-    let default = Config::default();
-    let listen = file.listen.map_or(default.listen, file::OneOrMany::into_vec);
+    let mut file: File = toml::from_str(text).map_err(|error| explain(text, &error))?;
+    check(&file)?;
+    let default = || vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_DEFAULT))];
+    let listen = file.listen.take().map_or_else(default, OneOrMany::into_vec);
     if listen.is_empty() {
         bail!("`listen` names no address; leave it out for 127.0.0.1:{PORT_DEFAULT}");
     }
+    let sections = state::Sections {
+        collections: std::mem::take(&mut file.collections),
+        projectors: std::mem::take(&mut file.projectors),
+        changelogs: std::mem::take(&mut file.changelogs),
+        compactors: std::mem::take(&mut file.compactors),
+        reducers: std::mem::take(&mut file.reducers),
+    };
+    file.schemas = file.schemas.map(|schemas| dir.join(schemas));
+    file.tls = file.tls.map(|section| section.in_dir(dir));
+    Ok(Config {
+        listen,
+        data: file.data.take().map_or(DATA_DEFAULT.into(), |data| dir.join(data)),
+        store: file.store.take(),
+        insecure: false,
+        state: sections.declared(dir)?,
+        auth: file.auth.take().map(|section| auth::Auth::read(section, dir)).transpose()?.unwrap_or_default(),
+        file,
+        source: None,
+        token: None,
+    })
+}
+
+/// Checks what the types of the keys do not.
+fn check(file: &File) -> Result<()> {
     check_origins(&file.allowed_origins).context("`allowed_origins`")?;
     for (name, settings) in &file.topics {
         TopicName::parse_user(name.as_str()).with_context(|| format!("[topics.\"{name}\"]"))?;
@@ -127,39 +119,15 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
     if let Some(audit) = &file.audit {
         TopicName::parse_user(audit.topic.as_str()).context("[audit]")?;
     }
-    file.limits.events.validate().context("[limits.events]")?;
-    let sections = state::Sections {
-        collections: file.collections,
-        projectors: file.projectors,
-        changelogs: file.changelogs,
-        compactors: file.compactors,
-        reducers: file.reducers,
-    };
-    Ok(Config {
-        listen,
-        data: file.data.map_or(default.data, |data| dir.join(data)),
-        store: file.store,
-        insecure: false,
-        topics: file.topics,
-        schemas: file.schemas.map(|schemas| dir.join(schemas)),
-        state: sections.declared(dir)?,
-        max_age_seconds: file.max_age_seconds,
-        allowed_origins: file.allowed_origins,
-        auto_create: file.auto_create_topics.unwrap_or(true),
-        auth: file.auth.map(|section| auth::Auth::read(section, dir)).transpose()?.unwrap_or_default(),
-        audit: file.audit.map(|section| section.topic),
-        tls: file.tls.map(|section| section.in_dir(dir)),
-        limits: file.limits,
-        source: None,
-        token: None,
-    })
+    file.limits.events.validate().context("[limits.events]")
 }
 
-fn read_text(path: &Path) -> Result<String> {
+/// Reads a text file of at most [`FILE_BYTES_MAX`].
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(read_bytes(path)?).map_err(|_| anyhow!("`{}` is not text", path.display()))
 }
 
-/// All of a file that is not too large to be meant.
+/// Reads a file; one that is too large was named by mistake.
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -172,7 +140,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Line and reason. The line's text is left out, and so is any text that is of a wrong type: it may be a secret.
+/// An error with its line and reason. It leaves out the text of the line and any text of a wrong type, which
+/// may be a secret.
 fn explain(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let message = error.message();
     let message = match (message.split_once("string \""), message.rsplit_once('"')) {

@@ -1,4 +1,4 @@
-//! What the environment and flags say.
+//! Keys that the environment and flags set.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,24 +8,24 @@ use promethean_gateway::auth::Secret;
 
 use super::Config;
 
-/// Laid over a configuration: what is given here counts.
+/// Values that replace those of a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
-    /// Addresses instead of those configured; none: those.
+    /// The addresses to listen on; empty to keep the configured ones.
     pub(crate) listen: Vec<SocketAddr>,
-    /// Another data directory.
+    /// The data directory.
     pub(crate) data: Option<PathBuf>,
-    /// Another place for events.
+    /// The name of the store.
     pub(crate) store: Option<String>,
-    /// A token that may do everything, besides those configured.
+    /// A token that allows everything, beside the configured ones.
     pub(crate) token: Option<Secret>,
     /// Whether other machines may be served without authentication.
     pub(crate) insecure: bool,
 }
 
 impl Overrides {
-    /// What `PROMETHEAN_LISTEN`, `_DATA`, `_STORE` and `_TOKEN` say, or else `WS_PORT` and `WS_TOKEN`. One that
-    /// is empty is not given: that is how other programs write it.
+    /// Reads `PROMETHEAN_LISTEN`, `_DATA`, `_STORE` and `_TOKEN`, and `WS_PORT` and `WS_TOKEN` where those
+    /// are missing. An empty variable counts as missing, because many programs set one that way.
     pub(crate) fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| get(name).filter(|value| !value.is_empty());
         let mut listen = Vec::new();
@@ -48,11 +48,11 @@ impl Overrides {
 }
 
 impl Config {
-    /// Lays something over it. First the environment, then the flags.
+    /// Replaces values; called for the environment first, then for the flags.
     pub(crate) fn apply(&mut self, over: Overrides) -> Result<()> {
         let Overrides { listen, data, store, token, insecure } = over;
         if token.as_ref().is_some_and(|token| token.reveal().trim_ascii().is_empty()) {
-            bail!("the token is empty, so anybody would have it; `promethean token new` makes one");
+            bail!("the token is empty, so every client would have it; `promethean token new` makes one");
         }
         if !listen.is_empty() {
             self.listen = listen;

@@ -1,4 +1,4 @@
-//! Tokens and keys that change while the server runs.
+//! Reads tokens and keys again while the server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,14 +17,14 @@ use super::auth::Auth;
 use super::file::File;
 use super::{explain, read_text};
 
-/// What is read again after this time, and is the same, is not being written just now.
+/// A file that reads the same after this time is written completely.
 const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
-/// What of a configuration counts as soon as it is written.
+/// The parts of a configuration that take effect without a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Live {
     pub(super) tokens: Vec<StaticToken>,
-    /// Of which only keys count at once.
+    /// Only its keys take effect; every other change needs a restart.
     pub(super) jwt: Option<JwtOptions>,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub(super) struct Reloading {
     file: PathBuf,
-    /// What the files said last, or what was wrong with them.
+    /// The last content of the files, or the error of reading them.
     last: Mutex<Result<Live, String>>,
-    /// Held while the files are read and taken over: what was read earlier must not be taken over later.
+    /// Held while the files are read and used, so that an older read never replaces a newer one.
     turn: tokio::sync::Mutex<()>,
-    /// The token of the command line, which is in no file.
+    /// The token of the command line; no file has it.
     operator: Option<StaticToken>,
     listed: StaticTokens,
-    /// With what it was made of.
+    /// Signed tokens, with the options they were made from.
     signed: Option<(Jwt, JwtOptions)>,
-    /// Both together.
+    /// Listed and signed tokens together.
     inner: Arc<dyn Authenticator>,
 }
 
@@ -59,7 +59,8 @@ impl Reloading {
         Self { file, last, turn, operator, listed, signed, inner }
     }
 
-    /// What the files say once they say it twice. `None` if that is what they said before, or they are being written.
+    /// The new content of the files. `None` if it did not change, or if two reads differ because a file is
+    /// being written.
     async fn changed(&self) -> Option<Result<Live, String>> {
         let first = self.read().await?;
         if *self.last.lock().ignore_poison() == first {
@@ -77,11 +78,11 @@ impl Reloading {
         Some(read.map_err(|error| format!("{error:#}")))
     }
 
-    /// Takes over what changed. What is of no use is said once, and what was there before stays.
+    /// Uses new content. An error is logged once, and the old tokens and keys stay.
     fn take_over(&self, read: Result<Live, String>) {
         match &read {
             Ok(live) => self.replace(live),
-            Err(error) => warn!(%error, "the tokens cannot be read again; those that were known stay"),
+            Err(error) => warn!(%error, "cannot read the tokens again; the old tokens stay"),
         }
         *self.last.lock().ignore_poison() = read;
     }
@@ -90,35 +91,35 @@ impl Reloading {
         let tokens: Vec<_> = live.tokens.iter().cloned().chain(self.operator.clone()).collect();
         let count = tokens.len();
         if self.listed.replace(tokens) {
-            info!(count, "took over new tokens");
+            info!(count, "using new tokens");
         }
         match (&self.signed, &live.jwt) {
             (None, None) => {}
             (Some((signed, made_of)), Some(now)) => {
-                // Keys of another issuer must not count with what was demanded of the old one's tokens.
+                // Keys of a new issuer must not be used with the checks that were made for the old one.
                 if needs_restart(made_of, now) {
-                    warn!("[auth.jwt] has changed, not only keys in files; all of it counts after a restart");
+                    warn!("[auth.jwt] has changed, not only keys in files; restart the server to use it");
                 } else {
                     replace_keys(signed, &now.keys);
                 }
             }
-            _ => warn!("[auth.jwt] came or went; that counts after a restart"),
+            _ => warn!("[auth.jwt] was added or removed; restart the server to use it"),
         }
     }
 }
 
 fn replace_keys(signed: &Jwt, keys: &KeySource) {
     match keys {
-        // Keys that are fetched are replaced by fetching them.
+        // Keys from a URL are replaced when they are fetched again.
         KeySource::Url(_) => {}
         keys => match signed.replace_keys(keys) {
-            Ok(()) => info!("took over the keys of signed tokens"),
-            Err(error) => warn!(%error, "the keys of signed tokens are of no use; the old ones stay"),
+            Ok(()) => info!("using new keys of signed tokens"),
+            Err(error) => warn!(%error, "the new keys of signed tokens cannot be used; the old keys stay"),
         },
     }
 }
 
-/// Whether more differs than keys that are at hand.
+/// Whether more than keys in files differs.
 fn needs_restart(made_of: &JwtOptions, now: &JwtOptions) -> bool {
     let is_fetched = |options: &JwtOptions| matches!(options.keys, KeySource::Url(_));
     let fetches_other = (is_fetched(made_of) || is_fetched(now)) && made_of.keys != now.keys;
@@ -145,15 +146,16 @@ impl Authenticator for Reloading {
     }
 }
 
-/// Reads what counts at once. A list without tokens lets nobody in, which at the start would be a mistake.
+/// Reads the parts that take effect without a restart. A list without tokens is allowed here; at the start it
+/// is an error.
 fn read(path: &Path) -> Result<Live> {
-    // What comes out of a pipe comes once.
+    // A pipe can be read only once.
     ensure!(path.is_file(), "`{}` is not a file that can be read again", path.display());
     let text = read_text(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
     let read = || {
         let file: File = toml::from_str(&text).map_err(|error| explain(&text, &error))?;
-        let auth = file.auth.context("[auth] is gone; that counts after a restart")?;
+        let auth = file.auth.context("[auth] was removed; restart the server to use that")?;
         let auth = Auth::read_any(auth, dir)?;
         Ok::<_, anyhow::Error>(Live { tokens: auth.tokens, jwt: auth.jwt })
     };
@@ -162,7 +164,12 @@ fn read(path: &Path) -> Result<Live> {
 
 #[cfg(test)]
 mod tests {
+    use promethean_gateway::auth::TokenHash;
+    use promethean_gateway::auth::jwt::sign;
+
     use super::*;
+    use crate::config::tests::{ENTRY, clock};
+    use crate::config::{Overrides, load};
 
     #[test]
     fn only_keys_at_hand_count_without_a_restart() {
@@ -183,5 +190,93 @@ mod tests {
         );
         assert!(!needs_restart(&of(url("http://127.0.0.1/a")), &of(url("http://127.0.0.1/a"))));
         assert!(needs_restart(&of(url("http://127.0.0.1/a")), &of(url("http://127.0.0.1/b"))));
+    }
+
+    /// A configuration in a folder, with tokens `test` and, in a file of their own, `more`.
+    fn with_files() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[auth]\ntokens_file = \"tokens.toml\"\n{ENTRY}");
+        std::fs::write(dir.path().join("c.toml"), text).unwrap();
+        more_tokens(dir.path(), &["more"]);
+        let path = dir.path().join("c.toml");
+        (dir, path)
+    }
+
+    fn more_tokens(dir: &Path, tokens: &[&str]) {
+        let hash = TokenHash::of;
+        let entry = |token: &&str| {
+            format!("[[tokens]]\nname = \"{token}\"\nscopes = [\"admin\"]\nsha256 = \"{}\"\n", hash(token))
+        };
+        let text = tokens.iter().map(entry).collect::<String>();
+        std::fs::write(
+            dir.join("tokens.toml"),
+            if text.is_empty() { "tokens = []".to_owned() } else { text },
+        )
+        .unwrap();
+    }
+
+    #[tokio::test]
+    async fn added_and_removed_tokens_take_effect_without_a_restart() {
+        let (dir, path) = with_files();
+        let mut config = load(&path).unwrap();
+        config.apply(Overrides { token: Some("mine".into()), ..Overrides::default() }).unwrap();
+        let auth = config.authenticator(&clock()).unwrap();
+        let known = async || {
+            let mut known = Vec::new();
+            for token in ["test", "more", "new", "mine"] {
+                known.extend(auth.authenticate(Some(token)).await.is_ok().then_some(token));
+            }
+            known
+        };
+        assert_eq!(known().await, ["test", "more", "mine"]);
+        auth.refresh().await;
+        assert_eq!((known().await.len(), auth.generation()), (3, 0));
+        more_tokens(dir.path(), &["new"]);
+        auth.refresh().await;
+        assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1));
+        // A broken file changes nothing.
+        for (file, text) in
+            [("tokens.toml", "tokens = 7"), ("c.toml", "[auth]\nno_such_key = 1"), ("c.toml", "[[[")]
+        {
+            let good = std::fs::read(dir.path().join(file)).unwrap();
+            std::fs::write(dir.path().join(file), text).unwrap();
+            auth.refresh().await;
+            assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1), "{file} {text}");
+            std::fs::write(dir.path().join(file), good).unwrap();
+        }
+        std::fs::remove_file(dir.path().join("tokens.toml")).unwrap();
+        auth.refresh().await;
+        assert_eq!(known().await, ["test", "new", "mine"]);
+        // An empty list accepts no client but the one with the token of the flag.
+        more_tokens(dir.path(), &[]);
+        std::fs::write(&path, "[auth]\ntokens_file = \"tokens.toml\"").unwrap();
+        auth.refresh().await;
+        assert_eq!((known().await, auth.generation()), (vec!["mine"], 2));
+        std::fs::write(&path, "").unwrap();
+        auth.refresh().await;
+        assert_eq!((known().await, auth.is_open()), (vec!["mine"], false));
+    }
+
+    #[tokio::test]
+    async fn keys_in_files_take_effect_without_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, secret) = (dir.path().join("c.toml"), dir.path().join("secret"));
+        std::fs::write(&path, "[auth.jwt]\nsecret_file = \"secret\"").unwrap();
+        let (first, second) =
+            ("0123456789012345678901234567890123456789", "9876543210987654321098765432109876543210");
+        std::fs::write(&secret, first).unwrap();
+        let auth = load(&path).unwrap().authenticator(&clock()).unwrap();
+        let claims = serde_json::json!({"sub": "s", "exp": 4_000_000_000_i64, "scope": "admin"});
+        let by = |secret: &str| sign::hs256(&secret.into(), &claims).unwrap();
+        let known = async |secret: &str| auth.authenticate(by(secret).reveal_text()).await.is_ok();
+        assert!(known(first).await && !known(second).await);
+        for bad in ["short", ""] {
+            std::fs::write(&secret, bad).unwrap();
+            auth.refresh().await;
+            assert!(known(first).await && auth.generation() == 0, "{bad}");
+        }
+        std::fs::write(&secret, second).unwrap();
+        auth.refresh().await;
+        assert!(!known(first).await && known(second).await && auth.generation() == 1);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::definition::{BATCH_DEFAULT, CHANGELOG_BATCH_DEFAULT, RETRIES_DEFAULT};
 use promethean_projections::{

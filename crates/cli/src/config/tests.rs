@@ -6,7 +6,7 @@ use promethean_model::{Clock, SystemClock};
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../examples/promethean.toml");
-const ENTRY: &str = "[[auth.tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \
+pub(super) const ENTRY: &str = "[[auth.tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \
     \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
 
 fn read(text: &str) -> Result<Config> {
@@ -21,26 +21,26 @@ fn refused(text: &str, parts: &[&str]) {
     }
 }
 
-fn clock() -> Arc<dyn Clock> {
+pub(super) fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock::new())
 }
 
 #[test]
-fn the_example_says_everything_and_is_understood() {
+fn the_example_is_valid_and_shows_the_defaults() {
     let config = read(EXAMPLE).unwrap();
     assert_eq!(config.listen, ["127.0.0.1:8090".parse().unwrap()]);
     assert_eq!(config.data, Path::new("dir/promethean-data"));
-    assert_eq!(config.schemas.as_deref(), Some(Path::new("dir/schemas")));
-    let settings = config.topics.get("orders.placed").unwrap();
+    assert_eq!(config.file.schemas.as_deref(), Some(Path::new("dir/schemas")));
+    let settings = config.file.topics.get("orders.placed").unwrap();
     assert_eq!((settings.partitions, settings.max_attempts), (Some(8), 5));
     let options = config.gateway_options();
     assert_eq!(options.allowed_origins, ["https://app.example.com"]);
     assert_eq!(options.publish_rate.unwrap().per_second.get(), 200);
     assert_eq!(options.tls.unwrap().certificate, Path::new("dir/tls.pem"));
     assert_eq!(config.bus_options().topic_rate.unwrap().burst.get(), 1000);
-    // The numbers in it are the defaults, so a change of one must be a change of the other.
-    let (with, without) = (read(EXAMPLE).unwrap(), Config::default());
-    assert_eq!(with.limits.events, without.limits.events);
+    // The numbers in the example are the defaults, so both change together.
+    let (with, without) = (read(EXAMPLE).unwrap(), read("").unwrap());
+    assert_eq!(with.file.limits.events, without.file.limits.events);
     let mut options = with.gateway_options();
     (options.publish_rate, options.delivery_rate, options.tls) = (None, None, None);
     options.allowed_origins.clear();
@@ -55,7 +55,7 @@ fn the_example_says_everything_and_is_understood() {
 
 #[test]
 fn the_example_leaves_no_key_out() {
-    // Unknown keys are refused with the list of those that are known: all of them must be in the example.
+    // An unknown key is refused with a list of the known keys; the example must have all of them.
     for section in [
         "",
         "[auth]\n",
@@ -111,7 +111,7 @@ fn unknown_keys_are_named_with_their_line() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_what_would() {
+fn wrong_values_are_refused_with_a_remedy() {
     refused("listen = \"localhost\"", &["line 1", "give one, or a list"]);
     refused("listen = []", &["`listen` names no address"]);
     refused("allowed_origins = [\"*\"]", &["`allowed_origins`", "`*` is not an origin"]);
@@ -126,8 +126,8 @@ fn what_cannot_work_is_refused_with_what_would() {
     refused("[audit]\ntopic = \"_audit\"", &["[audit]", "kept for"]);
     refused("[audit]\ntopic = \"a.dlq\"", &["[audit]", "kept for"]);
     refused("[audit]", &["line 1: missing field `topic`"]);
-    refused("[auth]", &["[auth] lets nobody in"]);
-    refused("[auth]\ntokens = []", &["[auth] lets nobody in"]);
+    refused("[auth]", &["[auth] accepts no client"]);
+    refused("[auth]\ntokens = []", &["[auth] accepts no client"]);
     refused("[auth.jwt]", &["[auth.jwt]", "give one of `secret`"]);
     refused("[auth.jwt]\njwks_url = \"https://a\"\nsecret = \"x\"", &["and only one"]);
     refused("[auth.jwt]\nsecret_file = \"none\"", &["cannot read `dir/none`"]);
@@ -153,7 +153,7 @@ fn keys_that_cannot_work_are_refused_before_serving() {
 }
 
 #[test]
-fn the_environment_counts_more_than_the_file_and_flags_more_than_both() {
+fn flags_override_the_environment_which_overrides_the_file() {
     let environment = |pairs: &'static [(&str, &str)]| {
         move |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
     };
@@ -195,7 +195,7 @@ fn the_environment_counts_more_than_the_file_and_flags_more_than_both() {
     assert!(config.token.as_ref().unwrap().reveal() == b"f" && config.insecure);
     assert_eq!(config.store.as_deref(), Some("embedded"));
     assert_eq!(laid(pairs, none()).unwrap().store.as_deref(), Some("memory"));
-    // The seeds' names, and empty ones.
+    // The older names of variables, and empty variables.
     let config = laid(&[("WS_PORT", "9"), ("WS_TOKEN", "u"), ("PROMETHEAN_TOKEN", "")], none()).unwrap();
     assert_eq!(config.listen, ["127.0.0.1:9".parse().unwrap()]);
     assert_eq!(config.token.as_ref().unwrap().reveal(), b"u");
@@ -228,11 +228,11 @@ fn other_machines_are_served_with_authentication_only() {
     let auth = config.authenticator(&clock()).unwrap();
     config.check_exposure(&*auth).unwrap();
     let line = config.describe_exposure(&*auth);
-    assert!(line.contains("whoever has a token") && line.contains("without TLS, so"), "{line}");
+    assert!(line.contains("clients with a token") && line.contains("without TLS, so"), "{line}");
 }
 
 #[tokio::test]
-async fn tokens_of_the_file_and_of_the_flag_are_let_in() {
+async fn tokens_of_the_file_and_of_the_flag_are_accepted() {
     let mut config = read(ENTRY).unwrap();
     config.apply(Overrides { token: Some("mine".into()), ..Overrides::default() }).unwrap();
     let auth = config.authenticator(&clock()).unwrap();
@@ -242,7 +242,7 @@ async fn tokens_of_the_file_and_of_the_flag_are_let_in() {
 }
 
 #[test]
-fn files_that_it_names_are_read() {
+fn named_files_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     std::fs::write(path("tokens.toml"), ENTRY.replace("auth.", "")).unwrap();
@@ -291,100 +291,15 @@ fn no_secret_is_in_messages_or_debug_output() {
     assert!(!seen.contains("canary"), "{seen}");
 }
 
-/// A configuration in a folder, with tokens `test` and, in a file of their own, `more`.
-fn with_files() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let text = format!("[auth]\ntokens_file = \"tokens.toml\"\n{ENTRY}");
-    std::fs::write(dir.path().join("c.toml"), text).unwrap();
-    more_tokens(dir.path(), &["more"]);
-    let path = dir.path().join("c.toml");
-    (dir, path)
-}
-
-fn more_tokens(dir: &Path, tokens: &[&str]) {
-    let hash = promethean_gateway::auth::TokenHash::of;
-    let entry = |token: &&str| {
-        format!("[[tokens]]\nname = \"{token}\"\nscopes = [\"admin\"]\nsha256 = \"{}\"\n", hash(token))
-    };
-    let text = tokens.iter().map(entry).collect::<String>();
-    std::fs::write(dir.join("tokens.toml"), if text.is_empty() { "tokens = []".to_owned() } else { text })
-        .unwrap();
-}
-
-#[tokio::test]
-async fn tokens_that_are_added_and_taken_out_count_without_a_restart() {
-    let (dir, path) = with_files();
-    let mut config = load(&path).unwrap();
-    config.apply(Overrides { token: Some("mine".into()), ..Overrides::default() }).unwrap();
-    let auth = config.authenticator(&clock()).unwrap();
-    let known = async || {
-        let mut known = Vec::new();
-        for token in ["test", "more", "new", "mine"] {
-            known.extend(auth.authenticate(Some(token)).await.is_ok().then_some(token));
-        }
-        known
-    };
-    assert_eq!(known().await, ["test", "more", "mine"]);
-    auth.refresh().await;
-    assert_eq!((known().await.len(), auth.generation()), (3, 0));
-    more_tokens(dir.path(), &["new"]);
-    auth.refresh().await;
-    assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1));
-    // What is broken changes nothing, whichever file it is in.
-    for (file, text) in
-        [("tokens.toml", "tokens = 7"), ("c.toml", "[auth]\nno_such_key = 1"), ("c.toml", "[[[")]
-    {
-        let good = std::fs::read(dir.path().join(file)).unwrap();
-        std::fs::write(dir.path().join(file), text).unwrap();
-        auth.refresh().await;
-        assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1), "{file} {text}");
-        std::fs::write(dir.path().join(file), good).unwrap();
-    }
-    std::fs::remove_file(dir.path().join("tokens.toml")).unwrap();
-    auth.refresh().await;
-    assert_eq!(known().await, ["test", "new", "mine"]);
-    // Nobody is let in by an empty list; the flag is not in any file.
-    more_tokens(dir.path(), &[]);
-    std::fs::write(&path, "[auth]\ntokens_file = \"tokens.toml\"").unwrap();
-    auth.refresh().await;
-    assert_eq!((known().await, auth.generation()), (vec!["mine"], 2));
-    std::fs::write(&path, "").unwrap();
-    auth.refresh().await;
-    assert_eq!((known().await, auth.is_open()), (vec!["mine"], false));
-}
-
-#[tokio::test]
-async fn keys_in_files_count_without_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, secret) = (dir.path().join("c.toml"), dir.path().join("secret"));
-    std::fs::write(&path, "[auth.jwt]\nsecret_file = \"secret\"").unwrap();
-    let (first, second) =
-        ("0123456789012345678901234567890123456789", "9876543210987654321098765432109876543210");
-    std::fs::write(&secret, first).unwrap();
-    let auth = load(&path).unwrap().authenticator(&clock()).unwrap();
-    let claims = serde_json::json!({"sub": "s", "exp": 4_000_000_000_i64, "scope": "admin"});
-    let by = |secret: &str| promethean_gateway::auth::jwt::sign::hs256(&secret.into(), &claims).unwrap();
-    let known = async |secret: &str| auth.authenticate(by(secret).reveal_text()).await.is_ok();
-    assert!(known(first).await && !known(second).await);
-    for bad in ["short", ""] {
-        std::fs::write(&secret, bad).unwrap();
-        auth.refresh().await;
-        assert!(known(first).await && auth.generation() == 0, "{bad}");
-    }
-    std::fs::write(&secret, second).unwrap();
-    auth.refresh().await;
-    assert!(!known(first).await && known(second).await && auth.generation() == 1);
-}
-
 #[test]
-fn how_often_tokens_are_looked_at_can_be_set() {
+fn the_interval_of_token_checks_can_be_set() {
     let every = |text: &str| read(text).unwrap().gateway_options().auth_check_every_ms;
     assert_eq!(every(""), 5_000);
     assert_eq!(every(&format!("[auth]\ncheck_every = \"1s\"\n{ENTRY}")), 1_000);
 }
 
 #[tokio::test]
-async fn what_a_token_may_use_is_its_own_or_that_of_all() {
+async fn a_token_has_its_own_limits_or_the_common_ones() {
     let limits = "limits = { max_connections = 2 }\n";
     let config =
         read(&format!("{ENTRY}{limits}[limits.token]\nmax_connections = 9\npublish_per_second = 5")).unwrap();

@@ -1,7 +1,7 @@
 //! How long a failed event waits.
 
-/// 100 ms x 2^(n-1), at most 30 s, give or take 20 %, where `failed` is n. The same arguments give the same time, so
-/// that a run can be repeated.
+/// 100 ms x 2^(n-1), at most 30 s, give or take 20 %, where `failed` is n. The same arguments give the same
+/// time, so that a run can be repeated.
 pub(super) fn backoff_ms(failed: u32, seed: u64, offset: u64) -> u64 {
     let doublings = failed.saturating_sub(1).min(16);
     let base = (BASE_MS << doublings).min(CAP_MS);

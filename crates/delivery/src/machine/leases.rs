@@ -1,31 +1,32 @@
-//! Leases begin, are acked, extended and end.
+//! Leases: how they begin, are acked, nacked and extended, and end.
 
 use promethean_model::{Offset, StoredEvent};
 
 use super::Machine;
-use super::table::{Entry, Lease, NO_DEADLINE, State};
-use crate::types::{Delivery, Effect, Failure, LeaseRef, Leaving, MemberNo, Now, ReplyNo};
+use super::unfinished::{ActiveLease, NO_DEADLINE, Stage, UnfinishedEvent};
+use crate::effect::{Delivery, Effect, Failure};
+use crate::input::{LeaseRef, Leaving, MemberNo, Now, ReplyNo};
 
 const EXTEND_MS_MIN: u64 = 1_000;
 
 impl Machine {
-    /// The lease on an event for a member whose credit is taken.
+    /// Leases an event to a member whose credit is taken, and hands it the delivery.
     pub(super) fn lease(
         &mut self,
         member: MemberNo,
         event: StoredEvent,
         failed: u32,
         effects: &mut Vec<Effect>,
-    ) -> State {
+    ) -> Stage {
         let serial = self.next_serial;
         self.next_serial += 1;
         self.counts.redelivered += u64::from(failed > 0);
         let lease = LeaseRef { offset: event.offset, serial };
         self.members.hand(member, Delivery { lease, attempt: failed + 1, event }, effects);
-        State::Leased(Lease { member, serial, deadline: NO_DEADLINE })
+        Stage::Leased(ActiveLease { member, serial, deadline: NO_DEADLINE })
     }
 
-    /// Starts the clock of leases, or acks them for members that want that.
+    /// Starts the ack timeout of leases, or acks them for members with `auto_ack`.
     pub(super) fn written(&mut self, member: MemberNo, leases: &[LeaseRef], now: Now) {
         let Some(limits) = self.members.get(member).map(|member| &member.limits) else { return };
         let (auto_ack, deadline) = (limits.auto_ack, now.monotonic_ms.saturating_add(limits.ack_timeout_ms));
@@ -35,14 +36,14 @@ impl Machine {
                     self.counts.acked += 1;
                     self.finish(lease.offset);
                 }
-                // A member may have extended it before its being written was noticed.
-                Some(Lease { deadline: NO_DEADLINE, .. }) => self.set_deadline(lease.offset, deadline),
+                // The member may have extended the lease before the machine heard that it was written.
+                Some(ActiveLease { deadline: NO_DEADLINE, .. }) => self.set_deadline(lease.offset, deadline),
                 _ => {}
             }
         }
     }
 
-    /// Finishes events.
+    /// Finishes the events of the leases.
     pub(super) fn ack(
         &mut self,
         member: MemberNo,
@@ -62,7 +63,7 @@ impl Machine {
         self.answer(reply, stale, leases.len(), effects);
     }
 
-    /// Fails attempts.
+    /// Fails the attempts of the leases.
     pub(super) fn nack(
         &mut self,
         member: MemberNo,
@@ -85,7 +86,7 @@ impl Machine {
         self.answer(reply, stale, leases.len(), effects);
     }
 
-    /// Moves deadlines.
+    /// Moves the deadlines of the leases.
     pub(super) fn extend(
         &mut self,
         member: MemberNo,
@@ -110,13 +111,14 @@ impl Machine {
         }
     }
 
-    /// Ends the leases whose time is over. `earliest_deadline` is a lower bound, so that leases that come and go cost
-    /// nothing; when it is reached all leases are looked at and it is exact again.
+    /// Ends the leases whose deadline has passed. `earliest_deadline` is only a lower bound, so that a lease
+    /// that ends early costs nothing; when the bound is reached the machine looks at all leases and makes it
+    /// exact again.
     pub(super) fn expire(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if now.monotonic_ms < self.earliest_deadline {
             return;
         }
-        let over: Vec<(MemberNo, LeaseRef)> = (self.table.leases())
+        let over: Vec<(MemberNo, LeaseRef)> = (self.unfinished.leases())
             .filter(|(_, _, lease)| lease.deadline <= now.monotonic_ms)
             .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
             .collect();
@@ -126,19 +128,19 @@ impl Machine {
         self.counts.lease_expired += over.len() as u64;
         revoke(over, effects);
         self.earliest_deadline =
-            self.table.leases().map(|(_, _, lease)| lease.deadline).min().unwrap_or(u64::MAX);
+            self.unfinished.leases().map(|(_, _, lease)| lease.deadline).min().unwrap_or(u64::MAX);
     }
 
-    /// A member is gone.
+    /// Removes a member and ends its leases.
     pub(super) fn leave(&mut self, member: MemberNo, how: Leaving, now: Now) {
-        let held: Vec<(Offset, bool)> = (self.table.leases())
+        let held: Vec<(Offset, bool)> = (self.unfinished.leases())
             .filter(|(_, _, lease)| lease.member == member)
             .map(|(offset, _, lease)| (offset, lease.deadline != NO_DEADLINE))
             .collect();
         for (offset, written) in held {
             match how {
-                // What was not written never reached the member: a full queue behind a broken connection must not
-                // carry events to the dead letters that nobody has seen.
+                // A delivery that was not written never reached the member: a full queue behind a broken
+                // connection must not turn unseen events into dead letters.
                 Leaving::Lost if written => self.fail(offset, Failure::MemberLost, 0, now),
                 Leaving::Lost | Leaving::Released => self.release(offset),
             }
@@ -146,7 +148,7 @@ impl Machine {
         self.members.leave(member);
     }
 
-    /// Partitions have other owners.
+    /// Sets the owners of the partitions and ends the leases that an owner lost.
     pub(super) fn assign(&mut self, owners: Vec<Option<MemberNo>>, effects: &mut Vec<Effect>) {
         if self.config.partitions.is_none() {
             return;
@@ -158,13 +160,13 @@ impl Machine {
         });
     }
 
-    /// Ends leases without failing them and tells their members.
+    /// Ends the leases that `ends` selects without a failed attempt, and revokes them from their members.
     pub(super) fn revoke_where(
         &mut self,
         effects: &mut Vec<Effect>,
-        ends: impl Fn(&Self, &Entry, &Lease) -> bool,
+        ends: impl Fn(&Self, &UnfinishedEvent, &ActiveLease) -> bool,
     ) {
-        let ended: Vec<(MemberNo, LeaseRef)> = (self.table.leases())
+        let ended: Vec<(MemberNo, LeaseRef)> = (self.unfinished.leases())
             .filter(|(_, entry, lease)| ends(self, entry, lease))
             .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
             .collect();
@@ -174,52 +176,52 @@ impl Machine {
         revoke(ended, effects);
     }
 
-    /// Who gets the events of a partition.
+    /// The member that receives the events of a partition.
     pub(super) fn owner(&self, partition: u32) -> Option<MemberNo> {
         self.owners.get(partition as usize).copied().flatten()
     }
 
-    /// Gives back the credit of a lease that ends.
-    pub(super) fn give_back(&self, state: State) {
-        if let State::Leased(lease) = state
+    /// Gives back the credit of an event that was leased.
+    pub(super) fn give_back(&self, stage: Stage) {
+        if let Stage::Leased(lease) = stage
             && let Some(member) = self.members.get(lease.member)
         {
             member.allowance.credit.put(1);
         }
     }
 
-    /// The lease if it is the current one of its event and the member's.
-    fn current(&self, member: MemberNo, lease: LeaseRef) -> Option<Lease> {
-        match self.table.get(lease.offset)?.state {
-            State::Leased(current) if current.serial == lease.serial && current.member == member => {
+    /// The lease, if it is the current lease of its event and belongs to the member.
+    fn current(&self, member: MemberNo, lease: LeaseRef) -> Option<ActiveLease> {
+        match self.unfinished.get(lease.offset)?.stage {
+            Stage::Leased(current) if current.serial == lease.serial && current.member == member => {
                 Some(current)
             }
             _ => None,
         }
     }
 
-    /// Ends a lease that did not fail.
+    /// Ends a lease without a failed attempt.
     fn release(&mut self, offset: Offset) {
-        if let Some(entry) = self.table.get(offset) {
-            self.give_back(entry.state);
+        if let Some(entry) = self.unfinished.get(offset) {
+            self.give_back(entry.stage);
         }
-        self.table.set(offset, State::Ready);
+        self.unfinished.set(offset, Stage::Ready);
     }
 
     fn set_deadline(&mut self, offset: Offset, deadline: u64) {
-        // The last moment means that the event was not written.
+        // `NO_DEADLINE` means that the delivery was not written yet.
         let deadline = deadline.min(NO_DEADLINE - 1);
-        self.table.set_deadline(offset, deadline);
+        self.unfinished.set_deadline(offset, deadline);
         self.earliest_deadline = self.earliest_deadline.min(deadline);
     }
 
-    /// Answers after the commit if anything changed, at once if nothing did.
+    /// Replies after the commit if a lease was current, at once if all were stale.
     fn answer(&mut self, reply: Option<ReplyNo>, stale: usize, of: usize, effects: &mut Vec<Effect>) {
         match reply {
             Some(reply) if stale == of => effects.push(Effect::Reply { reply, stale }),
             Some(reply) => {
-                self.facts.replies.push((reply, stale));
-                self.facts.urgent = true;
+                self.uncommitted.replies.push((reply, stale));
+                self.uncommitted.urgent = true;
             }
             None => {}
         }

@@ -1,38 +1,39 @@
-//! Who gets events.
+//! The members that receive the events of a machine.
 
 use crate::credit::Allowance;
+use crate::effect::{Delivery, Effect};
+use crate::input::{MemberLimits, MemberNo, Now};
 use crate::small_map::SmallMap;
-use crate::types::{Delivery, Effect, MemberLimits, MemberNo, Now};
 
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct MachineMember {
     pub(super) limits: MemberLimits,
     pub(super) allowance: Allowance,
     pub(super) paused: bool,
-    /// Deliveries of this step.
+    /// The deliveries of this step.
     out: Vec<Delivery>,
 }
 
-impl Member {
-    /// Whether it would take an event now.
+impl MachineMember {
+    /// Whether the member can take an event now.
     pub(super) fn can_take(&self, now: Now) -> bool {
         !self.paused && self.allowance.credit.free() > 0 && self.allowance.in_rate(now)
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    by_no: SmallMap<MemberNo, Member>,
-    /// Whose turn it is, and for how many more events.
+pub(super) struct MachineMembers {
+    by_no: SmallMap<MemberNo, MachineMember>,
+    /// The member whose turn it is, and how many more events it gets in this turn.
     turn: Option<(MemberNo, usize)>,
 }
 
-impl Members {
-    pub(super) fn get(&self, member: MemberNo) -> Option<&Member> {
+impl MachineMembers {
+    pub(super) fn get(&self, member: MemberNo) -> Option<&MachineMember> {
         self.by_no.get(member)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &MachineMember> {
         self.by_no.values()
     }
 
@@ -42,7 +43,7 @@ impl Members {
 
     pub(super) fn join(&mut self, member: MemberNo, limits: MemberLimits, allowance: Allowance) {
         let paused = limits.paused;
-        self.by_no.insert(member, Member { limits, allowance, paused, out: Vec::new() });
+        self.by_no.insert(member, MachineMember { limits, allowance, paused, out: Vec::new() });
     }
 
     pub(super) fn leave(&mut self, member: MemberNo) {
@@ -55,12 +56,12 @@ impl Members {
         }
     }
 
-    /// Gives one event's credit to a member if it can take it.
+    /// Takes the credit of a member for one event; returns `false` if it cannot take one.
     pub(super) fn take(&mut self, member: MemberNo, now: Now) -> bool {
         self.by_no.get(member).is_some_and(|member| !member.paused && member.allowance.take_one(now))
     }
 
-    /// Finds a member for one event and takes its credit. Members take turns, a batch each.
+    /// Takes the credit of any member for one event. Members take turns of one batch each.
     pub(super) fn take_any(&mut self, now: Now) -> Option<MemberNo> {
         let last = self.turn.map(|(member, _)| member);
         if let Some((member, left)) = self.turn
@@ -76,7 +77,8 @@ impl Members {
         Some(no)
     }
 
-    /// Hands a delivery over at the end of the step, or now if the batch is full.
+    /// Adds a delivery to the member's batch. The batch goes out when it is full, at the latest at the end of
+    /// the step.
     pub(super) fn hand(&mut self, to: MemberNo, delivery: Delivery, effects: &mut Vec<Effect>) {
         let Some(member) = self.by_no.get_mut(to) else { return };
         member.out.push(delivery);
@@ -85,7 +87,7 @@ impl Members {
         }
     }
 
-    /// Ends the step: batches go out as they are, and the next event is the next member's.
+    /// Ends the step: all batches go out, and the next event goes to the next member.
     pub(super) fn flush(&mut self, effects: &mut Vec<Effect>) {
         for (no, member) in self.by_no.iter_mut() {
             if !member.out.is_empty() {

@@ -1,76 +1,91 @@
-//! The machine and its one door.
+//! The machine: one claim's delivery, advanced by [`Machine::step`].
 //!
-//! - Its parts: `leases`, `failing`, `scanning`, `reading`, `committing`, `seeking`, `explain`.
-//! - The collections it is made of: `table`, `ranges`, `keys`, `facts`, `members`.
+//! | module | holds |
+//! | --- | --- |
+//! | `finished`, `unfinished` | the finished offsets, and the known events that are not finished |
+//! | `key_queues`, `members` | the order of events within a key, and the members that receive events |
+//! | `reads`, `scan` | asking for events, and deciding on each new event |
+//! | `leases`, `outcomes`, `backoff` | leases and their ends, finished events, failed attempts and their waits |
+//! | `uncommitted`, `commits` | the changes that are not durable yet, and the commit that makes them durable |
+//! | `seek` | seek and redrive: deliveries that a user asked for again |
+//! | `status`, `reason` | what operators see of a machine, and why it delivers nothing |
 
 mod backoff;
-mod committing;
-mod explain;
-mod facts;
-mod failing;
-mod keys;
+mod commits;
+mod finished;
+mod key_queues;
 mod leases;
 mod members;
-mod ranges;
-mod reading;
-mod scanning;
-mod seeking;
+mod outcomes;
+mod reads;
+mod reason;
+mod scan;
+mod seek;
 mod status;
-mod table;
+mod uncommitted;
+mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use promethean_model::{Offset, StoredEvent};
 
-use self::committing::Commits;
-use self::facts::Facts;
-use self::keys::Keys;
-use self::members::Members;
-use self::ranges::Finished;
-use self::reading::Reads;
-use self::table::Table;
-use crate::config::{Config, Start};
-use crate::types::{Attempts, Effect, Input, MemberNo, Now};
+use self::commits::Commits;
+use self::finished::FinishedRanges;
+use self::key_queues::KeyQueues;
+use self::members::MachineMembers;
+use self::reads::Reads;
+use self::uncommitted::Uncommitted;
+use self::unfinished::UnfinishedEvents;
+use crate::config::{MachineConfig, SavedProgress};
+use crate::effect::{Attempts, Effect};
+use crate::input::{Input, MemberNo, Now};
 
-pub use self::status::{BlockedKey, Counts, Status};
+pub use self::reason::Reason;
+pub use self::status::{BlockedKey, DeliveryCounts, DeliveryStatus};
 
-/// Delivers one claim. Between `floor` and `scan` every offset is either finished or in the table; nothing is known
-/// about offsets from `scan` on, except ranges that were finished before the machine was built.
+/// The machine that delivers one claim.
+///
+/// Invariant: every offset between the floor and `scan` is either finished or in `unfinished`. From `scan` on
+/// nothing is known, except the ranges that were finished before the machine was built.
 pub struct Machine {
-    config: Config,
-    finished: Finished,
-    table: Table,
-    keys: Keys,
-    /// The rows of failed attempts of events that are not finished, durable or on their way.
+    config: MachineConfig,
+    finished: FinishedRanges,
+    unfinished: UnfinishedEvents,
+    key_queues: KeyQueues,
+    /// The failed attempts of events that are not finished, durable or about to be.
     failures: BTreeMap<Offset, Attempts>,
-    /// The durable end, or the end of the scope.
+    /// The durable end of the topic, at most the end of the scope.
     end: Offset,
+    /// The next offset to scan.
     scan: Offset,
-    /// What was read beyond `scan` and not looked at yet, and where that page ended.
+    /// The events from `scan` on that were read and are not scanned yet.
     buffer: VecDeque<StoredEvent>,
+    /// The end of the page in `buffer`.
     buffer_end: Offset,
-    members: Members,
-    /// By partition, where the group is partitioned.
+    members: MachineMembers,
+    /// The owner of each partition, where the group is partitioned.
     owners: Vec<Option<MemberNo>>,
-    /// Those among `owners`.
+    /// The members in `owners`.
     owning: BTreeSet<MemberNo>,
     paused: bool,
     reads: Reads,
-    facts: Facts,
+    uncommitted: Uncommitted,
     commits: Commits,
-    /// No lease ends before.
+    /// A lower bound of all lease deadlines.
     earliest_deadline: u64,
     next_serial: u64,
+    /// Offsets that retention dropped before they were finished.
     expired: u64,
-    counts: Counts,
+    counts: DeliveryCounts,
 }
 
 impl Machine {
-    /// A machine that goes on from what was persisted. It knows no end, so it does nothing until it is told.
-    pub fn new(config: Config, start: Start, now: Now) -> Self {
-        let floor = start.floor.max(config.scope.range.start);
-        let mut finished = Finished::below(floor);
-        for range in start.finished {
+    /// Makes a machine that goes on from its saved progress. It does nothing until `Input::End` tells it the
+    /// durable end.
+    pub fn new(config: MachineConfig, saved: SavedProgress, now: Now) -> Self {
+        let floor = saved.floor.max(config.scope.range.start);
+        let mut finished = FinishedRanges::below(floor);
+        for range in saved.finished {
             finished.add_range(range);
         }
         let mut machine = Self {
@@ -78,30 +93,30 @@ impl Machine {
             end: config.scope.range.start,
             commits: Commits::new(finished.floor()),
             finished,
-            table: Table::default(),
-            keys: Keys::default(),
-            failures: start.attempts.into_iter().map(|attempts| (attempts.offset, attempts)).collect(),
+            unfinished: UnfinishedEvents::default(),
+            key_queues: KeyQueues::default(),
+            failures: saved.attempts.into_iter().map(|attempts| (attempts.offset, attempts)).collect(),
             buffer: VecDeque::new(),
             buffer_end: Offset::ZERO,
-            members: Members::default(),
+            members: MachineMembers::default(),
             owners: Vec::new(),
             owning: BTreeSet::new(),
-            paused: start.paused,
+            paused: saved.paused,
             reads: Reads::default(),
-            facts: Facts::default(),
+            uncommitted: Uncommitted::default(),
             earliest_deadline: u64::MAX,
-            next_serial: start.first_serial,
+            next_serial: saved.first_serial,
             expired: 0,
-            counts: Counts::default(),
+            counts: DeliveryCounts::default(),
             config,
         };
-        machine.redrive(&start.redriven, now);
-        start.reopened.iter().for_each(|offset| machine.facts.note_reopened(*offset));
+        machine.redrive(&saved.redriven, now);
+        saved.reopened.iter().for_each(|offset| machine.uncommitted.note_reopened(*offset));
         machine.drop_orphans();
         machine
     }
 
-    /// Takes one input; what is to be done goes to the end of `effects`.
+    /// Takes one input and appends the effects it has to `effects`.
     pub fn step(&mut self, input: Input, now: Now, effects: &mut Vec<Effect>) {
         match input {
             Input::End(end) => self.end = self.end.max(end.min(self.config.scope.range.end)),
@@ -130,23 +145,23 @@ impl Machine {
             Input::Credit | Input::Tick => {}
         }
         self.expire(now, effects);
-        self.table.wake(now.monotonic_ms);
-        self.go_on(now, effects);
+        self.unfinished.wake(now.monotonic_ms);
+        self.advance(now, effects);
     }
 
-    /// The monotonic time at which a `Tick` is wanted, unless something else happens before; `None` when only
-    /// something else can make a difference.
+    /// The monotonic time at which the machine needs a `Tick`; `None` when only another input can change
+    /// anything.
     pub fn next_deadline(&self, now: Now) -> Option<u64> {
-        let lease =
-            (self.table.leased > 0 && self.earliest_deadline < u64::MAX).then_some(self.earliest_deadline);
-        [lease, self.table.first_due(), self.commit_due(), self.read_retry(now), self.rate_ready(now)]
+        let lease = (self.unfinished.leased > 0 && self.earliest_deadline < u64::MAX)
+            .then_some(self.earliest_deadline);
+        [lease, self.unfinished.first_due(), self.commit_due(), self.read_retry(now), self.rate_ready(now)]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Delivers what can be delivered and asks for what is needed to go on.
-    fn go_on(&mut self, now: Now, effects: &mut Vec<Effect>) {
+    /// Delivers the events that can be delivered, and asks for the next read and commit.
+    fn advance(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.may_deliver() {
             self.scan_buffer(now, effects);
             self.read(now, effects);
@@ -155,9 +170,10 @@ impl Machine {
         self.commit(now, effects);
     }
 
-    /// Whether anything may be delivered at all: not while a seek is not durable, since a crash would undo it.
+    /// Whether deliveries are allowed: not while paused, and not before a seek is durable, since a crash
+    /// would undo it.
     fn may_deliver(&self) -> bool {
-        !self.paused && self.facts.seek.is_none() && !self.commits.seeking()
+        !self.paused && self.uncommitted.seek.is_none() && !self.commits.has_seek()
     }
 
     fn pause(&mut self, member: Option<MemberNo>, paused: bool) {

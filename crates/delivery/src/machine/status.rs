@@ -1,51 +1,51 @@
-//! What can be seen of a machine from outside.
+//! The status of a machine, for operators.
 
 use promethean_model::Offset;
 
 use super::Machine;
-use super::table::State;
-use crate::types::MemberNo;
+use super::unfinished::Stage;
+use crate::input::MemberNo;
 
-/// At most so many blocked keys are listed.
+/// The most blocked keys in a status.
 const BLOCKED_KEYS_MAX: usize = 100;
 
-/// A machine at one moment.
+/// The status of a machine at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
-    /// Every offset below is finished.
+pub struct DeliveryStatus {
+    /// Every offset below it is finished.
     pub floor: Offset,
-    /// The durable end, as far as the claim goes.
+    /// The durable end of the topic, at most the end of the claim.
     pub end: Offset,
     /// Offsets below the end that are not finished.
     pub lag: u64,
-    /// Leases.
+    /// Current leases.
     pub in_flight: usize,
-    /// Failed events that are not finished.
+    /// Events with failed attempts that are not finished.
     pub failed: usize,
     /// Finished ranges above the floor.
     pub ranges: usize,
     /// Offsets that retention dropped before they were finished, since the machine was built.
     pub expired: u64,
-    /// What happened since the machine was built.
-    pub counts: Counts,
-    /// Events that wait for an earlier one of their key.
+    /// What happened to leases since the machine was built.
+    pub counts: DeliveryCounts,
+    /// Events that wait for an earlier event of their key.
     pub blocked: usize,
-    /// Redriven dead letters that are not finished.
+    /// Redriven events that are not finished.
     pub redriven: usize,
-    /// Keys with events that wait, at most 100 of them.
+    /// Keys with events that wait, at most 100 keys.
     pub blocked_keys: Vec<BlockedKey>,
 }
 
-/// What happened to leases.
+/// Counts of what happened to leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Deliveries that were not the first attempt.
+pub struct DeliveryCounts {
+    /// Deliveries after the first attempt.
     pub redelivered: u64,
-    /// Events acked, by the member or by being written.
+    /// Acked events, by the member or by `auto_ack`.
     pub acked: u64,
-    /// Leases given back.
+    /// Nacked leases.
     pub nacked: u64,
-    /// Leases that ran out.
+    /// Expired leases.
     pub lease_expired: u64,
 }
 
@@ -54,40 +54,40 @@ pub struct Counts {
 pub struct BlockedKey {
     /// XXH3-64 of the key.
     pub key: u64,
-    /// The event they wait for.
+    /// The offset of the event they wait for.
     pub offset: Offset,
-    /// The member that holds it, if one does.
+    /// The member that holds that event, if it is leased.
     pub member: Option<MemberNo>,
-    /// How many wait.
+    /// How many events wait.
     pub waiting: usize,
 }
 
 impl Machine {
-    /// What can be seen from outside.
-    pub fn status(&self) -> Status {
+    /// The status at this moment.
+    pub fn status(&self) -> DeliveryStatus {
         let floor = self.finished.floor();
-        Status {
+        DeliveryStatus {
             floor,
             end: self.end,
             lag: self.end.since(floor).saturating_sub(self.finished.covered_below(self.end)),
-            in_flight: self.table.leased,
+            in_flight: self.unfinished.leased,
             failed: self.failures.len(),
             ranges: self.finished.ranges(),
             expired: self.expired,
             counts: self.counts,
-            blocked: self.table.blocked,
-            redriven: self.table.extras,
+            blocked: self.unfinished.blocked,
+            redriven: self.unfinished.redriven,
             blocked_keys: self
-                .keys
+                .key_queues
                 .blocked()
                 .take(BLOCKED_KEYS_MAX)
-                .map(|(key, line)| {
-                    let offset = Offset(line.head);
-                    let member = match self.table.get(offset).map(|entry| entry.state) {
-                        Some(State::Leased(lease)) => Some(lease.member),
+                .map(|(key, queue)| {
+                    let offset = Offset(queue.head);
+                    let member = match self.unfinished.get(offset).map(|entry| entry.stage) {
+                        Some(Stage::Leased(lease)) => Some(lease.member),
                         _ => None,
                     };
-                    BlockedKey { key, offset, member, waiting: line.rest.len() }
+                    BlockedKey { key, offset, member, waiting: queue.rest.len() }
                 })
                 .collect(),
         }

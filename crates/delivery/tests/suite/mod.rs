@@ -1,6 +1,9 @@
-mod bench;
-mod model;
-mod rules;
-mod simulation;
+mod bounds_stop_deliveries;
+mod commits_hold_every_ack;
+mod driven_machine;
+mod events_reach_the_right_member_in_order;
+mod failed_attempts_are_redelivered;
+mod partitions_have_one_owner;
+mod random_runs_match_the_reference;
+mod seek_and_redrive_deliver_again;
 mod support;
-mod verdict;

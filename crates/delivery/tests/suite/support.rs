@@ -1,11 +1,9 @@
-//! Events and members for tests.
+//! Events, limits and a rate for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use promethean_delivery::Rate;
-use promethean_delivery::{MemberLimits, Now};
-use promethean_model::{EventBody, StoredEvent};
-use promethean_model::{EventId, Offset};
+use promethean_delivery::{DeliveryRate, MemberLimits, Now};
+use promethean_model::{EventBody, EventId, Offset, StoredEvent};
 
 pub(crate) fn event(offset: u64, key: Option<&str>) -> StoredEvent {
     let id = EventId::from_bytes(u128::from(offset + 1).to_be_bytes());
@@ -20,14 +18,14 @@ pub(crate) fn limits() -> MemberLimits {
     MemberLimits { batch_size: 100, ack_timeout_ms: 30_000, auto_ack: false, paused: false }
 }
 
-/// One delivery every so many milliseconds.
+/// A rate of one delivery every `ms` milliseconds.
 #[derive(Debug)]
 pub(crate) struct Every {
     pub(crate) ms: u64,
     pub(crate) next: AtomicU64,
 }
 
-impl Rate for Every {
+impl DeliveryRate for Every {
     fn take(&self, count: usize, now: Now) -> usize {
         if count == 0 || self.ready_at(now) > now.monotonic_ms {
             return 0;

@@ -77,7 +77,7 @@ impl ParamType {
                 _ => Err(bad(&format!("a whole number from {min} to {max}; give one"))),
             },
             // Whether the text is a time does not depend on `now`.
-            Self::Moment => match promethean_projections::moment::parse(value, 0) {
+            Self::Moment => match promethean_model::Moment::parse(value, 0) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
             },

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use hyper::upgrade::Upgraded;
-use promethean_bus::admin::SeekReport;
+use promethean_bus::groups::SeekReport;
 use promethean_model::wire::{ClientFrame, Corr, Op};
 use serde_json::value::RawValue;
 use tokio_util::sync::WaitForCancellationFutureOwned;

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
+use promethean_bus::publish::Ready;
 use promethean_bus::publish::{Publish, Published};
-use promethean_bus::publisher::Ready;
 use promethean_bus::{BusError, Publisher};
 use promethean_delivery::Subject;
 use promethean_model::TopicName;

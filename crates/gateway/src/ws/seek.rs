@@ -1,7 +1,7 @@
 //! SEEK: moves a group to another offset of a topic. The client need not be subscribed with that group.
 
 use promethean_bus::BusError;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::wire::SeekOpts;
 use promethean_model::wire::client::Target;
@@ -48,7 +48,7 @@ pub(super) fn start(
     ts: Option<i64>,
     after_id: Option<EventId>,
     offset: Option<Offset>,
-) -> Result<Start, Refusal> {
+) -> Result<StartPosition, Refusal> {
     let needs = |field: &str| {
         Refusal::bad_request(format!("`from` is \"{field}\", but `{field}` is missing; add it"))
     };
@@ -58,11 +58,11 @@ pub(super) fn start(
         return Err(Refusal::bad_request(message));
     }
     match from {
-        "latest" => Ok(Start::Latest),
-        "earliest" => Ok(Start::Earliest),
-        "ts" => ts.map(Start::Ts).ok_or_else(|| needs("ts")),
-        "afterId" => after_id.map(Start::AfterId).ok_or_else(|| needs("afterId")),
-        "offset" => offset.map(Start::Offset).ok_or_else(|| needs("offset")),
+        "latest" => Ok(StartPosition::Latest),
+        "earliest" => Ok(StartPosition::Earliest),
+        "ts" => ts.map(StartPosition::Ts).ok_or_else(|| needs("ts")),
+        "afterId" => after_id.map(StartPosition::AfterId).ok_or_else(|| needs("afterId")),
+        "offset" => offset.map(StartPosition::Offset).ok_or_else(|| needs("offset")),
         _ => Err(Refusal::bad_request(
             "`from` is unknown; use \"latest\", \"earliest\", \"ts\", \"afterId\" or \"offset\"",
         )),

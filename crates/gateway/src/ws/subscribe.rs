@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::http::StatusCode;
 use futures_util::stream::{SelectAll, Stream};
-use promethean_bus::{Backlog, BusError, Given, Held, Lease, Subscription};
+use promethean_bus::{Backlog, BusError, Held, Lease, Subscription, SubscriptionItem};
 use promethean_delivery::Subject;
 use promethean_model::wire::client::Target;
 use promethean_model::wire::{Reply, SubscribeOpts, server};
@@ -257,23 +257,23 @@ impl Subscriptions {
     }
 
     /// Writes one item of a subscription. An error ends the subscription.
-    fn write(&mut self, number: u64, given: Result<Given, BusError>, out: &mut Output) {
+    fn write(&mut self, number: u64, given: Result<SubscriptionItem, BusError>, out: &mut Output) {
         let Some(sub) = self.by_number.get_mut(&number) else { return };
         match given {
-            Ok(Given::Leases(leases)) => {
+            Ok(SubscriptionItem::Leases(leases)) => {
                 if let Some(fetch) = &mut sub.fetch {
                     return fetch.put(leases);
                 }
                 sub.deliver(&leases, out);
                 self.unwritten.push((number, leases));
             }
-            Ok(Given::Rebalance { epoch, change }) => {
+            Ok(SubscriptionItem::Rebalance { epoch, change }) => {
                 let ClientOptions { topic, group, .. } = &sub.options;
                 out.add(|buffer| {
                     server::rebalance(buffer, topic, group, epoch, &change.assigned, &change.revoked);
                 });
             }
-            Ok(Given::Over(over)) => sub.forget(&over),
+            Ok(SubscriptionItem::Over(over)) => sub.forget(&over),
             Err(error) => {
                 let Some(mut ended) = self.remove(number) else { return };
                 refuse_fetch(&mut ended, error.code(), out);
@@ -331,7 +331,7 @@ struct Feed {
 }
 
 impl Stream for Feed {
-    type Item = (u64, Result<Given, BusError>);
+    type Item = (u64, Result<SubscriptionItem, BusError>);
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(subscription) = &self.subscription else { return Poll::Ready(None) };

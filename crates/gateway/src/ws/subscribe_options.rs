@@ -1,7 +1,7 @@
 //! From the options of a SUBSCRIBE frame to a request to the bus.
 
 use promethean_bus::rows::AskedOptions;
-use promethean_bus::subscribe::{MemberOptions, Subscribe};
+use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
 use promethean_delivery::{DeliveryError, Filter, Order, Subject};
 use promethean_model::json::minify;

@@ -1,24 +1,24 @@
-//! Reads a run from its first entry to its last, many pages at a time.
+//! A cursor that reads a run from its first entry to its last, many pages at a time.
 
 use std::sync::Arc;
 
 use super::entry::{KEY_LEN, SortKey};
-use super::error::RunError;
 use super::footer::FENCE_KEYS;
-use super::io::read_full;
 use super::page::{self, PAGE_LEN, PageAt};
-use super::run::Run;
+use super::run::{IndexRun, IndexRunError};
 use super::run_writer::BUFFER_LEN;
+use crate::file_io::read_full;
 
-/// A position in a run. Everything it passes is verified: pages, order, and fences against the data they lead to.
+/// A position in a run. The cursor verifies all it passes: pages, order, and fences against the data they
+/// lead to.
 #[derive(Debug)]
 pub(crate) struct RunCursor {
-    run: Arc<Run>,
+    run: Arc<IndexRun>,
     buf: Vec<u8>,
-    /// The file's page that comes next, and its place in `buf`.
+    /// The next page of the file, and its position in `buf`.
     page: u64,
     page_in_buf: usize,
-    /// The data and fence pages passed so far.
+    /// The numbers of data and fence pages passed so far.
     data: u64,
     fence: u64,
     /// The current entry and the end of its page, in `buf`.
@@ -30,8 +30,8 @@ pub(crate) struct RunCursor {
 }
 
 impl RunCursor {
-    /// Stands on the run's first entry.
-    pub(crate) fn new(run: Arc<Run>) -> Result<RunCursor, RunError> {
+    /// Makes a cursor at the run's first entry.
+    pub(crate) fn new(run: Arc<IndexRun>) -> Result<RunCursor, IndexRunError> {
         let mut cursor = RunCursor {
             run,
             buf: Vec::new(),
@@ -48,7 +48,7 @@ impl RunCursor {
         Ok(cursor)
     }
 
-    /// The current entry's key, `None` past the last.
+    /// The current entry's key; `None` past the last entry.
     pub(crate) fn key(&self) -> Option<SortKey> {
         self.key
     }
@@ -59,7 +59,7 @@ impl RunCursor {
     }
 
     /// Goes to the next entry.
-    pub(crate) fn advance(&mut self) -> Result<(), RunError> {
+    pub(crate) fn advance(&mut self) -> Result<(), IndexRunError> {
         let before = self.key;
         self.at += self.run.meta.kind.entry_len();
         if self.at >= self.end {
@@ -69,7 +69,7 @@ impl RunCursor {
         if self.key > before { Ok(()) } else { Err(self.damaged("entries out of order")) }
     }
 
-    fn next_data_page(&mut self, before: Option<SortKey>) -> Result<(), RunError> {
+    fn next_data_page(&mut self, before: Option<SortKey>) -> Result<(), IndexRunError> {
         let entry_len = self.run.meta.kind.entry_len();
         if self.firsts.len() == FENCE_KEYS * KEY_LEN || self.data == self.run.shape.data_pages {
             self.pass_fence()?;
@@ -90,7 +90,7 @@ impl RunCursor {
         Ok(())
     }
 
-    fn pass_fence(&mut self) -> Result<(), RunError> {
+    fn pass_fence(&mut self) -> Result<(), IndexRunError> {
         if self.firsts.is_empty() {
             return Ok(());
         }
@@ -104,8 +104,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Verifies the file's next page; where its items are in `buf`.
-    fn next_page(&mut self, count: usize, item_len: usize) -> Result<(usize, usize), RunError> {
+    /// Verifies the file's next page. Returns where its items begin and end in `buf`.
+    fn next_page(&mut self, count: usize, item_len: usize) -> Result<(usize, usize), IndexRunError> {
         if self.page_in_buf >= self.buf.len() {
             self.fill()?;
         }
@@ -119,7 +119,7 @@ impl RunCursor {
         Ok((begin, end))
     }
 
-    fn fill(&mut self) -> Result<(), RunError> {
+    fn fill(&mut self) -> Result<(), IndexRunError> {
         let from = self.page * PAGE_LEN as u64;
         let left = self.run.shape.top_at().saturating_sub(from);
         self.buf.resize(left.min(BUFFER_LEN as u64) as usize, 0);
@@ -129,8 +129,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Damage in the page passed last.
-    fn damaged(&self, what: &'static str) -> RunError {
+    /// The error for damage in the last page.
+    fn damaged(&self, what: &'static str) -> IndexRunError {
         self.run.damaged_page(PageAt { run: self.run.meta.number, page: self.page.saturating_sub(1) }, what)
     }
 }

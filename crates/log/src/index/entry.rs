@@ -1,9 +1,9 @@
 //! The entries of a run and the key they are sorted by.
 
-/// What a run's entries find. The numbers are on disk.
+/// The kinds of entries. The numbers are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// Events by their id.
     Id = 1,
     /// Events by their key.
@@ -12,20 +12,20 @@ pub(crate) enum Kind {
     Ghost = 3,
 }
 
-impl Kind {
+impl EntryKind {
     /// Every kind.
-    pub(crate) const ALL: [Kind; 3] = [Kind::Id, Kind::Key, Kind::Ghost];
+    pub(crate) const ALL: [EntryKind; 3] = [EntryKind::Id, EntryKind::Key, EntryKind::Ghost];
 
     /// The kind with this number on disk.
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    pub(crate) fn from_byte(byte: u8) -> Option<EntryKind> {
+        EntryKind::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// Bytes of one entry.
     pub(crate) fn entry_len(self) -> usize {
         match self {
-            Kind::Id | Kind::Key => ENTRY_LEN,
-            Kind::Ghost => GHOST_LEN,
+            EntryKind::Id | EntryKind::Key => ENTRY_LEN,
+            EntryKind::Ghost => GHOST_LEN,
         }
     }
 }
@@ -37,12 +37,13 @@ pub(crate) const GHOST_LEN: usize = 48;
 /// Bytes of the key that begins every entry.
 pub(crate) const KEY_LEN: usize = 20;
 
-/// One event under the hash of its id or of its key: `topic u32 | hash u64 | offset u64 | pos u32`, big-endian.
+/// One event under the hash of its id or of its key: `topic u32 | hash u64 | offset u64 | pos u32`,
+/// big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     /// The topic's number.
     pub(crate) topic: u32,
-    /// Where the record begins in its segment when it was appended.
+    /// The position of the record in its segment, when it was appended.
     pub(crate) pos: u32,
     /// Hash of the id or key.
     pub(crate) hash: u64,
@@ -50,8 +51,8 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
 }
 
-impl Entry {
-    /// What the entry sorts by.
+impl IndexEntry {
+    /// The key that the entry sorts by.
     pub(crate) fn key(&self) -> SortKey {
         SortKey::entry(self.topic, self.hash, self.offset)
     }
@@ -66,9 +67,9 @@ impl Entry {
         raw
     }
 
-    /// The entry in these bytes.
-    pub(crate) fn decode(raw: &[u8; ENTRY_LEN]) -> Entry {
-        Entry {
+    /// Reads the entry in these bytes.
+    pub(crate) fn decode(raw: &[u8; ENTRY_LEN]) -> IndexEntry {
+        IndexEntry {
             topic: be32(&raw[0..]),
             hash: be64(&raw[4..]),
             offset: be64(&raw[12..]),
@@ -77,7 +78,8 @@ impl Entry {
     }
 }
 
-/// The id of an event that is gone: `topic u32 | id 16 | offset u64 | ts i64 | content u64 | zero u32`, big-endian.
+/// The id of an event that is gone: `topic u32 | id 16 | offset u64 | ts i64 | content u64 | zero u32`,
+/// big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GhostEntry {
     /// The topic's number.
@@ -93,7 +95,7 @@ pub(crate) struct GhostEntry {
 }
 
 impl GhostEntry {
-    /// What the entry sorts by.
+    /// The key that the entry sorts by.
     pub(crate) fn key(&self) -> SortKey {
         SortKey::ghost(self.topic, &self.id)
     }
@@ -109,7 +111,7 @@ impl GhostEntry {
         raw
     }
 
-    /// The entry in these bytes.
+    /// Reads the entry in these bytes.
     pub(crate) fn decode(raw: &[u8; GHOST_LEN]) -> GhostEntry {
         GhostEntry {
             topic: be32(&raw[0..]),
@@ -147,7 +149,7 @@ impl SortKey {
         SortKey::of_slice(raw)
     }
 
-    /// The same for an entry of either length; it must be whole.
+    /// The key that begins an entry of either length; the entry must be whole.
     pub(crate) fn of_slice(raw: &[u8]) -> SortKey {
         let head = raw.first_chunk().map_or(0, |head| u128::from_be_bytes(*head));
         SortKey { head, tail: raw.get(16..).map_or(0, be32) }
@@ -168,10 +170,10 @@ impl SortKey {
 }
 
 /// The offset in an entry of this kind; it must be whole.
-pub(crate) fn offset_in(kind: Kind, raw: &[u8]) -> u64 {
+pub(crate) fn offset_in(kind: EntryKind, raw: &[u8]) -> u64 {
     let at = match kind {
-        Kind::Id | Kind::Key => 12,
-        Kind::Ghost => 20,
+        EntryKind::Id | EntryKind::Key => 12,
+        EntryKind::Ghost => 20,
     };
     raw.get(at..).map_or(0, be64)
 }
@@ -195,19 +197,19 @@ mod tests {
         fn entries_survive_their_bytes_and_sort_like_them(
             a in any::<(u32, u64, u64, u32)>(), b in any::<(u32, u64, u64, u32)>(), id in any::<[u8; 16]>(), ts: i64,
         ) {
-            let entry = |(topic, hash, offset, pos)| Entry { topic, pos, hash, offset };
+            let entry = |(topic, hash, offset, pos)| IndexEntry { topic, pos, hash, offset };
             let (x, y) = (entry(a), entry(b));
-            prop_assert_eq!(Entry::decode(&x.encode()), x);
+            prop_assert_eq!(IndexEntry::decode(&x.encode()), x);
             prop_assert_eq!(x.key().cmp(&y.key()), (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)));
             prop_assert_eq!(x.key(), SortKey::of(&x.encode()));
             prop_assert_eq!(x.key().encode(), *x.encode().first_chunk::<KEY_LEN>().unwrap());
             prop_assert_eq!(x.key().topic(), x.topic);
-            prop_assert_eq!(offset_in(Kind::Id, &x.encode()), x.offset);
+            prop_assert_eq!(offset_in(EntryKind::Id, &x.encode()), x.offset);
 
             let ghost = GhostEntry { topic: a.0, id, offset: a.2, ts, content: a.1 };
             prop_assert_eq!(GhostEntry::decode(&ghost.encode()), ghost);
             prop_assert_eq!(ghost.key(), SortKey::of(&ghost.encode()));
-            prop_assert_eq!(offset_in(Kind::Ghost, &ghost.encode()), ghost.offset);
+            prop_assert_eq!(offset_in(EntryKind::Ghost, &ghost.encode()), ghost.offset);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What ends a run file and says everything about it: its facts, and where its pages are.
+//! The footer of a run file: the facts of the run, and where its pages are.
 
-use super::entry::{KEY_LEN, Kind};
+use super::entry::{EntryKind, KEY_LEN};
 use super::page::{BODY_LEN, PAGE_LEN};
 
 /// Bytes of the footer.
@@ -15,7 +15,7 @@ pub(crate) fn run_path(number: u64) -> String {
     format!("index/{number:016x}.run")
 }
 
-/// The number of the run with this file name (without folder), if it is a run's.
+/// Reads the number of a run from its file name (without folder); `None` for other files.
 pub(crate) fn run_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".run").filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok().filter(|number| name == format!("{number:016x}.run"))
@@ -24,17 +24,18 @@ pub(crate) fn run_number(name: &str) -> Option<u64> {
 /// The facts of a run. All but `level` are in its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RunMeta {
-    /// Names the file.
+    /// The run's number, which names its file.
     pub(crate) number: u64,
-    /// What its entries find.
-    pub(crate) kind: Kind,
-    /// How often its entries were merged; kept by the manifest.
+    /// The kind of its entries.
+    pub(crate) kind: EntryKind,
+    /// How often its entries were merged; only the manifest keeps it.
     pub(crate) level: u8,
-    /// How many entries it has, at least one.
+    /// The number of its entries, at least one.
     pub(crate) entries: u64,
-    /// The oldest memory table it has entries of. Intervals of ages of one kind's runs never overlap.
+    /// The age of the oldest memory table that it has entries of. The age intervals of one kind's runs never
+    /// overlap.
     pub(crate) age_from: u64,
-    /// The newest.
+    /// The age of the newest memory table that it has entries of.
     pub(crate) age_to: u64,
     /// Smallest time in a version 7 id among its ids; above `id_ms_max` if there is none.
     pub(crate) id_ms_min: u64,
@@ -45,14 +46,14 @@ pub(crate) struct RunMeta {
 }
 
 impl RunMeta {
-    /// False if an id with this time cannot be in the run. Ids without a time can be anywhere.
+    /// Whether an id with this time can be in the run. Ids without a time can be in any run.
     pub(crate) fn may_hold(&self, id_ms: Option<u64>) -> bool {
-        self.kind != Kind::Id || id_ms.is_none_or(|ms| (self.id_ms_min..=self.id_ms_max).contains(&ms))
+        self.kind != EntryKind::Id || id_ms.is_none_or(|ms| (self.id_ms_min..=self.id_ms_max).contains(&ms))
     }
 
     /// Length of the run's file.
     pub(crate) fn file_bytes(&self) -> u64 {
-        Shape::new(self.kind, self.entries).file_len()
+        RunShape::new(self.kind, self.entries).file_len()
     }
 
     /// The footer's bytes.
@@ -74,12 +75,13 @@ impl RunMeta {
         raw
     }
 
-    /// The facts at level 0 and the top's checksum, or what is wrong with the footer.
+    /// Reads a footer. Returns the facts, at level 0, and the top's checksum, or what is wrong with the
+    /// footer.
     pub(crate) fn decode(raw: &[u8; FOOTER_LEN]) -> Result<(RunMeta, u32), &'static str> {
         if raw[0..8] != *MAGIC || le32(&raw[76..]) != crc32c::crc32c(&raw[..76]) {
             return Err("no footer, or a damaged one");
         }
-        let kind = Kind::from_byte(raw[8]).ok_or("unknown kind of run")?;
+        let kind = EntryKind::from_byte(raw[8]).ok_or("unknown kind of run")?;
         let meta = RunMeta {
             number: le64(&raw[24..]),
             kind,
@@ -98,47 +100,47 @@ impl RunMeta {
     }
 }
 
-/// Where the pages of a run are. Every data page is full but the last, every fence page follows the `FENCE_KEYS` data
-/// pages whose first keys it holds, so all of it follows from the number of entries.
+/// The positions of a run's pages. Every data page but the last is full, and every fence page follows the
+/// `FENCE_KEYS` data pages whose first keys it holds, so all positions follow from the number of entries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct RunShape {
     entries: u64,
     per_page: u64,
-    /// How many data pages there are.
+    /// The number of data pages.
     pub(crate) data_pages: u64,
-    /// How many fence pages there are.
+    /// The number of fence pages.
     pub(crate) fence_pages: u64,
 }
 
-impl Shape {
-    /// The shape of a run with that many entries.
-    pub(crate) fn new(kind: Kind, entries: u64) -> Shape {
+impl RunShape {
+    /// The shape of a run with this many entries.
+    pub(crate) fn new(kind: EntryKind, entries: u64) -> RunShape {
         let per_page = (BODY_LEN / kind.entry_len()) as u64;
         let data_pages = entries.div_ceil(per_page);
-        Shape { entries, per_page, data_pages, fence_pages: data_pages.div_ceil(FENCE_KEYS as u64) }
+        RunShape { entries, per_page, data_pages, fence_pages: data_pages.div_ceil(FENCE_KEYS as u64) }
     }
 
-    /// The file's page that is this data page.
+    /// The number in the file of this data page.
     pub(crate) fn data_at(&self, data: u64) -> u64 {
         data + data / FENCE_KEYS as u64
     }
 
-    /// The file's page that is this fence page.
+    /// The number in the file of this fence page.
     pub(crate) fn fence_at(&self, fence: u64) -> u64 {
         fence + self.data_pages.min((fence + 1) * FENCE_KEYS as u64)
     }
 
-    /// Entries in this data page.
+    /// The number of entries in this data page.
     pub(crate) fn data_count(&self, data: u64) -> usize {
         self.per_page.min(self.entries.saturating_sub(data * self.per_page)) as usize
     }
 
-    /// Keys in this fence page.
+    /// The number of keys in this fence page.
     pub(crate) fn fence_count(&self, fence: u64) -> usize {
         (self.data_pages.saturating_sub(fence * FENCE_KEYS as u64) as usize).min(FENCE_KEYS)
     }
 
-    /// Where the top begins in the file: after all pages.
+    /// The position of the top in the file: after all pages.
     pub(crate) fn top_at(&self) -> u64 {
         (self.data_pages + self.fence_pages) * PAGE_LEN as u64
     }

@@ -3,29 +3,29 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use super::entry::{GhostEntry, Kind};
-use super::error::RunError;
-use super::lsm::{Index, read};
+use super::entry::{EntryKind, GhostEntry};
+use super::event_index::{EventIndex, read};
+use super::run::IndexRunError;
 
 /// Entries copied from the active table under one lock.
 const CHUNK: usize = 32;
 
-/// Is given offset and position of one entry, and says whether to go on.
-pub(crate) type Visit<'a> = &'a mut dyn FnMut(u64, u32) -> ControlFlow<()>;
+/// A callback with offset and position of one entry. It returns whether to go on.
+pub(crate) type VisitEntry<'a> = &'a mut dyn FnMut(u64, u32) -> ControlFlow<()>;
 
-impl Index {
-    /// Appends offset and position of every entry under a hash, newest first, each once. Runs that cannot hold an id
-    /// with the time `id_ms` (of a version 7 id) are not read.
+impl EventIndex {
+    /// Appends offset and position of every entry under a hash, newest first, each once. Runs that cannot
+    /// hold an id with the time `id_ms` (of a version 7 id) are not read.
     ///
-    /// Does not rely on the order of ages: nothing is missed even if offsets overlapped.
+    /// Does not rely on the order of ages: no entry is missed even if offsets of runs overlapped.
     pub(crate) fn candidates(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
         id_ms: Option<u64>,
         out: &mut Vec<(u64, u32)>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), IndexRunError> {
         let mut found = Vec::new();
         found.extend(read(&self.active).chain(kind, topic, hash));
         if let Some(table) = self.frozen() {
@@ -34,34 +34,35 @@ impl Index {
         for run in self.runs().of(kind).iter().filter(|run| run.meta().may_hold(id_ms)) {
             run.find(topic, hash, &mut found)?;
         }
-        // Sorted already, unless an entry moved to the next table between two looks.
+        // The entries are sorted already, unless one moved to the next table between two looks.
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.dedup();
         out.append(&mut found);
         Ok(())
     }
 
-    /// Visits the entries under a hash from newest to oldest until told to stop. Older tables and runs are only looked
-    /// at when the newer ones are exhausted. No lock is held during a visit.
+    /// Visits the entries under a hash from newest to oldest until `visit` stops. Older tables and runs are
+    /// read only after all newer entries. No lock is held during a visit.
     pub(crate) fn newest_first(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
-        visit: Visit<'_>,
-    ) -> Result<(), RunError> {
+        visit: VisitEntry<'_>,
+    ) -> Result<(), IndexRunError> {
         self.newest_upto(kind, topic, hash, u64::MAX, visit)
     }
 
-    /// The same from an offset downwards, so that a long history can be read in parts.
+    /// Visits the entries under a hash from the offset `upto` downwards, so that a long history can be read
+    /// in parts.
     pub(crate) fn newest_upto(
         &self,
-        kind: Kind,
+        kind: EntryKind,
         topic: u32,
         hash: u64,
         upto: u64,
-        visit: Visit<'_>,
-    ) -> Result<(), RunError> {
+        visit: VisitEntry<'_>,
+    ) -> Result<(), IndexRunError> {
         let mut left = Left { upto: Some(upto), visit };
         if self.walk_memory(kind, topic, hash, &mut left).is_break() {
             return Ok(());
@@ -75,15 +76,15 @@ impl Index {
         Ok(())
     }
 
-    /// Visits what is not in a run yet, newest first.
-    pub(crate) fn recent(&self, kind: Kind, topic: u32, hash: u64, visit: Visit<'_>) {
+    /// Visits the entries under a hash that are not in a run yet, newest first.
+    pub(crate) fn recent(&self, kind: EntryKind, topic: u32, hash: u64, visit: VisitEntry<'_>) {
         let mut left = Left { upto: Some(u64::MAX), visit };
         let _ = self.walk_memory(kind, topic, hash, &mut left);
     }
 
-    /// The newest ghost of an id.
-    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
-        for run in self.runs().of(Kind::Ghost) {
+    /// Finds the newest ghost of an id.
+    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, IndexRunError> {
+        for run in self.runs().of(EntryKind::Ghost) {
             if let Some(ghost) = run.find_ghost(topic, id)? {
                 return Ok(Some(ghost));
             }
@@ -91,7 +92,7 @@ impl Index {
         Ok(None)
     }
 
-    fn walk_memory(&self, kind: Kind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
+    fn walk_memory(&self, kind: EntryKind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
         self.walk_active(kind, topic, hash, left)?;
         if let Some(table) = self.frozen() {
             for (offset, pos) in table.chain(kind, topic, hash) {
@@ -101,8 +102,9 @@ impl Index {
         ControlFlow::Continue(())
     }
 
-    /// Copies a few entries at a time, because a visit may read the disk and inserts must not wait for that.
-    fn walk_active(&self, kind: Kind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
+    /// Visits the entries of the active table. Copies a few at a time, because a visit may read the disk and
+    /// inserts must not wait for that.
+    fn walk_active(&self, kind: EntryKind, topic: u32, hash: u64, left: &mut Left<'_>) -> ControlFlow<()> {
         let mut resume = None;
         loop {
             let mut chunk = [(0, 0); CHUNK];
@@ -132,11 +134,12 @@ impl Index {
     }
 }
 
-/// What is still to be visited.
+/// The rest of a walk over entries.
 struct Left<'a> {
-    /// Entries above were visited, or are not wanted: one that moved to the next table meanwhile is met twice.
+    /// The highest offset still to visit; `None` after offset 0. An entry that moves to the next table during
+    /// the walk is met twice, and skipped the second time.
     upto: Option<u64>,
-    visit: Visit<'a>,
+    visit: VisitEntry<'a>,
 }
 
 impl Left<'_> {

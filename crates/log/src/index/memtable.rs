@@ -1,6 +1,6 @@
-//! Entries not yet in a run: one item per event, chained by id and by key.
+//! The memory table: entries that are not in a run yet, one item per event, chained by id and by key.
 
-use super::entry::{Entry, Kind};
+use super::entry::{EntryKind, IndexEntry};
 use super::slots::{ITEMS_MAX, NONE, Slots};
 use super::sort;
 
@@ -9,7 +9,7 @@ use super::sort;
 pub(crate) struct Insert {
     /// The topic's number.
     pub(crate) topic: u32,
-    /// Where the record begins in its segment.
+    /// The position of the record in its segment.
     pub(crate) pos: u32,
     /// The event's offset, above that of every earlier insert into the topic.
     pub(crate) offset: u64,
@@ -23,15 +23,15 @@ pub(crate) struct Insert {
     pub(crate) appended_ms: u64,
 }
 
-/// Ends a key chain like `NONE`, of an event that has no key at all.
+/// Stands in `key_prev` of an event without a key.
 const KEYLESS: u32 = NONE - 1;
 /// Inserts whose memory is fetched together.
 const GROUP: usize = 16;
-/// Events a cleared table keeps room for, whatever it held.
+/// A cleared table keeps room for at least this many events.
 const EVENTS_KEPT_MIN: usize = 1 << 14;
 
 #[derive(Debug)]
-struct Event {
+struct TableEvent {
     id_hash: u64,
     key_hash: u64,
     offset: u64,
@@ -39,14 +39,14 @@ struct Event {
     pos: u32,
     /// The event before this one with the same topic and id hash.
     id_prev: u32,
-    /// The same by key, or `KEYLESS`.
+    /// The event before this one with the same topic and key hash, or `KEYLESS`.
     key_prev: u32,
 }
 
 /// A memory table.
 #[derive(Debug)]
 pub(crate) struct MemTable {
-    events: Vec<Event>,
+    events: Vec<TableEvent>,
     ids: Slots,
     keys: Slots,
     /// Orders tables by time; set when the table becomes the active one.
@@ -100,7 +100,7 @@ impl MemTable {
         self.appended_max = self.appended_max.max(new.appended_ms);
         let key_hash = new.key_hash.unwrap_or_default();
         let (id_hash, offset, pos) = (new.id_hash, new.offset, new.pos);
-        self.events.push(Event { id_hash, key_hash, offset, topic, pos, id_prev, key_prev });
+        self.events.push(TableEvent { id_hash, key_hash, offset, topic, pos, id_prev, key_prev });
     }
 
     /// Adds several events, faster than one by one.
@@ -113,8 +113,9 @@ impl MemTable {
         }
     }
 
-    /// Reads what inserts will need. The reads do not depend on each other, so the processor waits for all of them at
-    /// once; a table does not fit its caches, and waiting is most of what an insert does.
+    /// Reads the memory that inserts will need. The reads do not depend on each other, so the processor waits
+    /// for all of them at once: a table does not fit its caches, and an insert spends most of its time
+    /// waiting for memory.
     fn warm(&self, group: &[Insert]) {
         let mut heads = [NONE; GROUP];
         let mut read = 0;
@@ -129,45 +130,45 @@ impl MemTable {
     }
 
     /// Offsets and positions under a hash, newest first. Ghosts are never in memory.
-    pub(crate) fn chain(&self, kind: Kind, topic: u32, hash: u64) -> Chain<'_> {
+    pub(crate) fn chain(&self, kind: EntryKind, topic: u32, hash: u64) -> Chain<'_> {
         let hashed = mix(topic, hash);
         let next = match kind {
-            Kind::Id => self.ids.find(hashed, |item| {
+            EntryKind::Id => self.ids.find(hashed, |item| {
                 event(&self.events, item).is_some_and(|e| e.id_hash == hash && e.topic == topic)
             }),
-            Kind::Key => self.keys.find(hashed, |item| {
+            EntryKind::Key => self.keys.find(hashed, |item| {
                 event(&self.events, item).is_some_and(|e| e.key_hash == hash && e.topic == topic)
             }),
-            Kind::Ghost => NONE,
+            EntryKind::Ghost => NONE,
         };
         self.chain_from(kind, next)
     }
 
-    /// Goes on with a chain of this same table where another walk of it stopped.
-    pub(crate) fn chain_from(&self, kind: Kind, next: u32) -> Chain<'_> {
-        Chain { events: &self.events, by_key: kind == Kind::Key, next }
+    /// Continues a walk over a chain of this table at the event `next`.
+    pub(crate) fn chain_from(&self, kind: EntryKind, next: u32) -> Chain<'_> {
+        Chain { events: &self.events, by_key: kind == EntryKind::Key, next }
     }
 
-    /// Events in the table.
+    /// The number of events in the table.
     pub(crate) fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Entries of a kind that `sorted` will give.
-    pub(crate) fn entries(&self, kind: Kind) -> usize {
+    /// The number of entries of a kind.
+    pub(crate) fn entries(&self, kind: EntryKind) -> usize {
         match kind {
-            Kind::Id => self.events.len(),
-            Kind::Key => self.events.iter().filter(|e| e.key_prev != KEYLESS).count(),
-            Kind::Ghost => 0,
+            EntryKind::Id => self.events.len(),
+            EntryKind::Key => self.events.iter().filter(|e| e.key_prev != KEYLESS).count(),
+            EntryKind::Ghost => 0,
         }
     }
 
-    /// Memory that the events in the table need, whatever is reserved.
+    /// The memory that the events in the table need, without reserved memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.events.len() * size_of::<Event>() + (self.ids.used() + self.keys.used()) * 10
+        self.events.len() * size_of::<TableEvent>() + (self.ids.used() + self.keys.used()) * 10
     }
 
-    /// Forgets everything but keeps memory of the size that was needed, so that tables can take turns.
+    /// Empties the table and keeps about the memory that it needed, so that two tables can take turns.
     pub(crate) fn clear(&mut self) {
         let needed = self.events.len();
         self.events.clear();
@@ -184,14 +185,14 @@ impl MemTable {
     }
 
     /// The entries of a kind in the order of a run.
-    pub(crate) fn sorted(&self, kind: Kind) -> Vec<Entry> {
+    pub(crate) fn sorted(&self, kind: EntryKind) -> Vec<IndexEntry> {
         let entries = self.events.iter().filter_map(|e| {
             let hash = match kind {
-                Kind::Id => e.id_hash,
-                Kind::Key if e.key_prev != KEYLESS => e.key_hash,
-                Kind::Key | Kind::Ghost => return None,
+                EntryKind::Id => e.id_hash,
+                EntryKind::Key if e.key_prev != KEYLESS => e.key_hash,
+                EntryKind::Key | EntryKind::Ghost => return None,
             };
-            Some(Entry { topic: e.topic, pos: e.pos, hash, offset: e.offset })
+            Some(IndexEntry { topic: e.topic, pos: e.pos, hash, offset: e.offset })
         });
         sort::sorted(entries, self.entries(kind))
     }
@@ -200,7 +201,7 @@ impl MemTable {
 /// A walk from newer to older events of one hash.
 #[derive(Debug)]
 pub(crate) struct Chain<'a> {
-    events: &'a [Event],
+    events: &'a [TableEvent],
     by_key: bool,
     /// The event that comes next.
     pub(crate) next: u32,
@@ -216,8 +217,8 @@ impl Iterator for Chain<'_> {
     }
 }
 
-/// `NONE` and `KEYLESS` are above every item, so they are no event.
-fn event(events: &[Event], item: u32) -> Option<&Event> {
+/// The event with this index. `NONE` and `KEYLESS` are above every index, so they are no event.
+fn event(events: &[TableEvent], item: u32) -> Option<&TableEvent> {
     events.get(item as usize)
 }
 
@@ -251,16 +252,16 @@ mod tests {
             let event = |offset| insert(offset, offset, (offset % 2 == 0).then_some(offset % 10));
             table.insert_all(&(0..20_000).map(event).collect::<Vec<_>>());
             (20_000..30_000).for_each(|offset| table.insert(&event(offset)));
-            assert_eq!(table.chain(Kind::Id, 1, 7).collect::<Vec<_>>(), [(7, 14)]);
-            assert_eq!(table.chain(Kind::Id, 0, 7).next(), None);
+            assert_eq!(table.chain(EntryKind::Id, 1, 7).collect::<Vec<_>>(), [(7, 14)]);
+            assert_eq!(table.chain(EntryKind::Id, 0, 7).next(), None);
             let wanted = (0..30_000).rev().filter(|o| o % 10 == 4 && o % 3 == 2).map(|o| (o, o as u32 * 2));
-            assert_eq!(table.chain(Kind::Key, 2, 4).collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
-            assert_eq!(table.chain(Kind::Key, 2, 5).next(), None, "round {round}");
+            assert_eq!(table.chain(EntryKind::Key, 2, 4).collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+            assert_eq!(table.chain(EntryKind::Key, 2, 5).next(), None, "round {round}");
             assert_eq!((table.id_ms_min, table.id_ms_max, table.appended_max), (0, 29_999, 29_999));
-            for (kind, count) in [(Kind::Id, 30_000), (Kind::Key, 15_000)] {
+            for (kind, count) in [(EntryKind::Id, 30_000), (EntryKind::Key, 15_000)] {
                 let sorted = table.sorted(kind);
                 assert_eq!((sorted.len(), table.entries(kind)), (count, count));
-                assert!(sorted.is_sorted_by_key(Entry::key));
+                assert!(sorted.is_sorted_by_key(IndexEntry::key));
             }
             table.clear();
             assert_eq!((table.len(), table.bytes()), (0, 0));

@@ -1,13 +1,12 @@
-//! Merges neighbouring runs into one, streaming, in memory bounded by the number of inputs.
+//! The merge of neighbouring runs into one. It streams, with memory in proportion to the number of inputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cursor::RunCursor;
-use super::entry::{ENTRY_LEN, GHOST_LEN, Kind, SortKey, offset_in};
-use super::error::RunError;
+use super::entry::{ENTRY_LEN, EntryKind, GHOST_LEN, SortKey, offset_in};
 use super::footer::RunMeta;
-use super::run::Run;
+use super::run::{IndexRun, IndexRunError};
 use super::run_writer::RunWriter;
 use super::tiers::MergeTask;
 use crate::disk::Disk;
@@ -15,17 +14,17 @@ use crate::disk::Disk;
 /// Entries between two looks at the stop flag.
 const STOP_EVERY: u64 = 4096;
 
-/// Tells whether the event at this offset of this topic is still worth an entry.
-pub(crate) type Keep<'a> = &'a dyn Fn(Kind, u32, u64) -> bool;
+/// Decides whether the event at this offset of this topic keeps its entry.
+pub(crate) type Keep<'a> = &'a dyn Fn(EntryKind, u32, u64) -> bool;
 
 /// How a merge ended.
 #[derive(Debug)]
 pub(crate) enum Merged {
     /// This run replaces the inputs.
-    Run(Arc<Run>),
+    Run(Arc<IndexRun>),
     /// Nothing was kept: the inputs can go.
     Empty,
-    /// The flag was set. Nothing is left behind and the inputs are still needed.
+    /// The stop flag was set. No file is left behind, and the inputs are still needed.
     Stopped,
 }
 
@@ -36,10 +35,10 @@ pub(crate) fn merge(
     task: &MergeTask,
     keep: Keep<'_>,
     stop: &AtomicBool,
-) -> Result<Merged, RunError> {
+) -> Result<Merged, IndexRunError> {
     match task.kind {
-        Kind::Id | Kind::Key => merge_sized::<ENTRY_LEN>(disk, next, task, keep, stop),
-        Kind::Ghost => merge_sized::<GHOST_LEN>(disk, next, task, keep, stop),
+        EntryKind::Id | EntryKind::Key => merge_sized::<ENTRY_LEN>(disk, next, task, keep, stop),
+        EntryKind::Ghost => merge_sized::<GHOST_LEN>(disk, next, task, keep, stop),
     }
 }
 
@@ -49,9 +48,9 @@ fn merge_sized<const N: usize>(
     task: &MergeTask,
     keep: Keep<'_>,
     stop: &AtomicBool,
-) -> Result<Merged, RunError> {
-    let mut cursors = task.inputs.iter().map(Run::cursor).collect::<Result<Vec<_>, _>>()?;
-    // The keys again, side by side: every step compares all of them.
+) -> Result<Merged, IndexRunError> {
+    let mut cursors = task.inputs.iter().map(IndexRun::cursor).collect::<Result<Vec<_>, _>>()?;
+    // A copy of the keys, side by side: every step compares all of them.
     let mut keys: Vec<_> = cursors.iter().map(RunCursor::key).collect();
     let mut writer = RunWriter::create(disk, next, merged_meta(task))?;
     let mut passed = 0_u64;
@@ -71,7 +70,7 @@ fn merge_sized<const N: usize>(
     Ok(writer.finish()?.map_or(Merged::Empty, |run| Merged::Run(Arc::new(run))))
 }
 
-/// The input with the smallest key; of equal keys the newest run's, which the writer then prefers.
+/// The input with the smallest key; of equal keys, that of the newest run, which the writer then keeps.
 fn smallest(keys: &[Option<SortKey>]) -> Option<(usize, SortKey)> {
     let mut best: Option<(usize, SortKey)> = None;
     for (nth, key) in keys.iter().enumerate() {

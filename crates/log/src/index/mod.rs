@@ -1,20 +1,20 @@
-//! Where an id or a key was last seen: a small log-structured merge tree of fixed-size entries for all topics.
+//! The index of ids and keys: a small log-structured merge tree of entries of fixed size, for all topics.
 //!
-//! New entries go to a memory table; a checkpoint freezes it and spills it as immutable runs, which are merged in tiers.
+//! New entries go to a memory table; a checkpoint freezes it and spills it as immutable runs, which are
+//! merged in tiers.
 //!
 //! Invariants:
-//! - Entries move active table -> frozen table -> runs, and are readable in the next place before they leave the last.
-//!   Readers look in that order, so they never miss one.
-//! - Of one topic and kind, a newer table or run has only higher offsets than an older one; merges join neighbours in age.
-//! - An entry is a hint; the record decides. Entries of dropped events stay until a merge is told not to keep them.
+//! - Entries move active table -> frozen table -> runs, and are readable in the next place before they leave
+//!   the last. Readers look in that order, so they never miss an entry.
+//! - Of one topic and kind, a newer table or run has only higher offsets than an older one; merges join
+//!   neighbours in age.
+//! - An entry is a hint; the record decides. Entries of dropped events stay until a merge leaves them out.
 
 mod cursor;
 mod entry;
-mod error;
+mod event_index;
 mod footer;
-mod io;
 mod lookup;
-mod lsm;
 mod memtable;
 mod merge;
 mod page;
@@ -25,21 +25,14 @@ mod sort;
 mod tiers;
 
 #[cfg(test)]
-mod test_damage;
-#[cfg(test)]
-pub(crate) mod test_disk;
-#[cfg(test)]
-mod test_model;
-#[cfg(test)]
-mod test_threads;
+pub(crate) mod tests;
 
-pub(crate) use entry::{GhostEntry, Kind};
-pub(crate) use error::RunError;
+pub(crate) use entry::{EntryKind, GhostEntry};
+pub(crate) use event_index::EventIndex;
 pub(crate) use footer::{RunMeta, run_number, run_path};
-pub(crate) use lsm::Index;
 pub(crate) use memtable::{Insert, MemTable};
 pub(crate) use merge::Merged;
-pub(crate) use run::Run;
+pub(crate) use run::{IndexRun, IndexRunError};
 
 /// The folder of runs.
 pub(crate) const DIR: &str = "index";

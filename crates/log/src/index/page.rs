@@ -1,34 +1,34 @@
-//! A page of a run: items of one length, zero padding, how many they are, and a checksum.
+//! A page of a run: items of one length, zero padding, their number, and a checksum.
 //!
 //! ```text
 //! 0: items, zero padding | 4088 count u16 | 4090 zero u16 | 4092 crc u32
 //! ```
 //!
-//! The checksum covers the page and, before it, the run's and the page's number: a page that was written elsewhere or
-//! belongs to another file is as wrong as one with a flipped bit.
+//! The checksum covers the numbers of run and page, and then the page: so a page that was written to another
+//! place or belongs to another file fails its check, like a page with a flipped bit.
 
 /// Bytes of a page.
 pub(crate) const PAGE_LEN: usize = 4096;
 /// Bytes of a page that hold items.
 pub(crate) const BODY_LEN: usize = PAGE_LEN - 8;
 
-/// Which page of which run.
+/// The number of a page and of its run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageAt {
     /// The run's number.
     pub(crate) run: u64,
-    /// The page's number in the file, of any type.
+    /// The page's number in the file, counting data and fence pages.
     pub(crate) page: u64,
 }
 
 impl PageAt {
-    /// Where the page begins in the file.
+    /// The position of the page in the file.
     pub(crate) fn byte(self) -> u64 {
         self.page * PAGE_LEN as u64
     }
 }
 
-/// Completes a page whose items end `out`, which must hold whole pages before them.
+/// Completes a page whose items are at the end of `out`, after whole pages.
 pub(crate) fn seal(out: &mut Vec<u8>, count: usize, at: PageAt) {
     let begin = out.len() - out.len() % PAGE_LEN;
     assert!(out.len() - begin <= BODY_LEN && count <= BODY_LEN, "page of {count} items overflows");
@@ -38,7 +38,7 @@ pub(crate) fn seal(out: &mut Vec<u8>, count: usize, at: PageAt) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// The items of a page that was read, or what is wrong with it.
+/// Checks a page. Returns its items, or what is wrong with it.
 pub(crate) fn open(page: &[u8], at: PageAt, count: usize, item_len: usize) -> Result<&[u8], &'static str> {
     let (rest, crc) = page.split_last_chunk::<4>().ok_or("page is cut short")?;
     if u32::from_le_bytes(*crc) != checksum(rest, at) {

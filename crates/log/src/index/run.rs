@@ -1,33 +1,63 @@
-//! One immutable sorted file of entries, read a page at a time.
+//! A run: one immutable sorted file of entries, read a page at a time.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::cursor::RunCursor;
-use super::entry::{ENTRY_LEN, Entry, GHOST_LEN, GhostEntry, KEY_LEN, SortKey};
-use super::error::RunError;
-use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, Shape, run_path};
-use super::io::read_full;
+use super::entry::{ENTRY_LEN, GHOST_LEN, GhostEntry, IndexEntry, KEY_LEN, SortKey};
+use super::footer::{FENCE_KEYS, FOOTER_LEN, RunMeta, RunShape, run_path};
 use super::page::{self, PAGE_LEN, PageAt};
 use crate::disk::{Disk, DiskFile};
+use crate::file_io::read_full;
 
 /// A run that can be read. Holds its file open and the first key of each fence page in memory.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct IndexRun {
     pub(super) meta: RunMeta,
-    pub(super) shape: Shape,
+    pub(super) shape: RunShape,
     pub(super) file: Arc<dyn DiskFile>,
     /// First keys of the fence pages, ascending, never empty.
     pub(super) top: Vec<SortKey>,
 }
 
-impl Run {
+/// The error of a run that cannot be read or written. Runs are derived data: they can be rebuilt from the
+/// segments.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IndexRunError {
+    /// The disk failed.
+    #[error("{file}: {source}")]
+    Io {
+        /// The run's path.
+        file: String,
+        /// The error of the disk.
+        source: io::Error,
+    },
+    /// The bytes fail a check.
+    #[error("{file} is damaged in bytes {from_byte}..{to_byte}: {what}")]
+    Damaged {
+        /// The run's path.
+        file: String,
+        /// First byte of the smallest range that is known to hold the damage.
+        from_byte: u64,
+        /// First byte after that range.
+        to_byte: u64,
+        /// Which check failed.
+        what: &'static str,
+    },
+}
+
+impl IndexRun {
     /// Opens the run with this number, reading its footer and top only.
-    pub(crate) fn open(disk: &dyn Disk, number: u64, level: u8) -> Result<Run, RunError> {
+    pub(crate) fn open(disk: &dyn Disk, number: u64, level: u8) -> Result<IndexRun, IndexRunError> {
         let path = run_path(number);
-        let io_error = |source| RunError::Io { file: path.clone(), source };
-        let damaged =
-            |from_byte, to_byte, what| RunError::Damaged { file: path.clone(), from_byte, to_byte, what };
+        let io_error = |source| IndexRunError::Io { file: path.clone(), source };
+        let damaged = |from_byte, to_byte, what| IndexRunError::Damaged {
+            file: path.clone(),
+            from_byte,
+            to_byte,
+            what,
+        };
 
         let file = disk.open(&path).map_err(io_error)?;
         let len = file.len().map_err(io_error)?;
@@ -39,7 +69,7 @@ impl Run {
         if meta.number != number {
             return Err(damaged(footer_at, len, "the file of another run"));
         }
-        let shape = Shape::new(meta.kind, meta.entries.min(len));
+        let shape = RunShape::new(meta.kind, meta.entries.min(len));
         if meta.entries > len || shape.file_len() != len {
             return Err(damaged(0, len, "length does not match the footer"));
         }
@@ -49,7 +79,7 @@ impl Run {
             return Err(damaged(shape.top_at(), footer_at, "top checksum"));
         }
         let top = top.as_chunks::<KEY_LEN>().0.iter().map(SortKey::of).collect();
-        Ok(Run { meta, shape, file, top })
+        Ok(IndexRun { meta, shape, file, top })
     }
 
     /// The run's facts.
@@ -57,7 +87,7 @@ impl Run {
         &self.meta
     }
 
-    /// The file, for its sync. Until then a new run is not durable.
+    /// The file, to sync it. A new run is not durable before that.
     pub(crate) fn file(&self) -> &dyn DiskFile {
         &*self.file
     }
@@ -74,7 +104,7 @@ impl Run {
         hash: u64,
         upto: u64,
         visit: &mut dyn FnMut(u64, u32) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>, RunError> {
+    ) -> Result<ControlFlow<()>, IndexRunError> {
         let limit = SortKey::entry(topic, hash, upto);
         let mut buf = [0; PAGE_LEN];
         let Some(last) = self.page_of(limit, &mut buf)? else { return Ok(ControlFlow::Continue(())) };
@@ -82,7 +112,7 @@ impl Run {
             let entries = self.data_page(data, &mut buf)?.as_chunks::<ENTRY_LEN>().0;
             let end = entries.partition_point(|raw| SortKey::of(raw) <= limit);
             for raw in entries.iter().take(end).rev() {
-                let entry = Entry::decode(raw);
+                let entry = IndexEntry::decode(raw);
                 if (entry.topic, entry.hash) != (topic, hash) {
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -95,7 +125,7 @@ impl Run {
     }
 
     /// Appends offset and position of all entries under a hash, newest first.
-    pub(crate) fn find(&self, topic: u32, hash: u64, out: &mut Vec<(u64, u32)>) -> Result<(), RunError> {
+    pub(crate) fn find(&self, topic: u32, hash: u64, out: &mut Vec<(u64, u32)>) -> Result<(), IndexRunError> {
         let mut visit = |offset, pos| {
             out.push((offset, pos));
             ControlFlow::Continue(())
@@ -103,8 +133,8 @@ impl Run {
         self.walk(topic, hash, u64::MAX, &mut visit).map(|_| ())
     }
 
-    /// The ghost of an id.
-    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, RunError> {
+    /// Finds the ghost of an id.
+    pub(crate) fn find_ghost(&self, topic: u32, id: &[u8; 16]) -> Result<Option<GhostEntry>, IndexRunError> {
         let key = SortKey::ghost(topic, id);
         let mut buf = [0; PAGE_LEN];
         let Some(data) = self.page_of(key, &mut buf)? else { return Ok(None) };
@@ -113,13 +143,13 @@ impl Run {
         Ok(found.and_then(|at| entries.get(at)).map(GhostEntry::decode))
     }
 
-    /// Streams all entries in order.
-    pub(crate) fn cursor(self: &Arc<Self>) -> Result<RunCursor, RunError> {
+    /// Makes a cursor at the first entry.
+    pub(crate) fn cursor(self: &Arc<Self>) -> Result<RunCursor, IndexRunError> {
         RunCursor::new(Arc::clone(self))
     }
 
     /// Reads every page and checks checksums, counts, order and fences.
-    pub(crate) fn verify(self: &Arc<Self>) -> Result<(), RunError> {
+    pub(crate) fn verify(self: &Arc<Self>) -> Result<(), IndexRunError> {
         let mut cursor = self.cursor()?;
         while cursor.key().is_some() {
             cursor.advance()?;
@@ -128,7 +158,7 @@ impl Run {
     }
 
     /// The last data page that begins at or before this key.
-    fn page_of(&self, key: SortKey, buf: &mut [u8; PAGE_LEN]) -> Result<Option<u64>, RunError> {
+    fn page_of(&self, key: SortKey, buf: &mut [u8; PAGE_LEN]) -> Result<Option<u64>, IndexRunError> {
         let Some(fence) = self.top.partition_point(|first| *first <= key).checked_sub(1) else {
             return Ok(None);
         };
@@ -141,7 +171,7 @@ impl Run {
         }
     }
 
-    fn data_page<'a>(&self, data: u64, buf: &'a mut [u8; PAGE_LEN]) -> Result<&'a [u8], RunError> {
+    fn data_page<'a>(&self, data: u64, buf: &'a mut [u8; PAGE_LEN]) -> Result<&'a [u8], IndexRunError> {
         let at = PageAt { run: self.meta.number, page: self.shape.data_at(data) };
         self.read_page(at, self.shape.data_count(data), self.meta.kind.entry_len(), buf)
     }
@@ -152,18 +182,18 @@ impl Run {
         count: usize,
         item_len: usize,
         buf: &'a mut [u8; PAGE_LEN],
-    ) -> Result<&'a [u8], RunError> {
+    ) -> Result<&'a [u8], IndexRunError> {
         let read = read_full(&*self.file, buf, at.byte()).map_err(|source| self.io_error(source))?;
         let page = buf.get(..read).unwrap_or_default();
         page::open(page, at, count, item_len).map_err(|what| self.damaged_page(at, what))
     }
 
-    pub(super) fn io_error(&self, source: std::io::Error) -> RunError {
-        RunError::Io { file: self.path(), source }
+    pub(super) fn io_error(&self, source: io::Error) -> IndexRunError {
+        IndexRunError::Io { file: self.path(), source }
     }
 
-    pub(super) fn damaged_page(&self, at: PageAt, what: &'static str) -> RunError {
+    pub(super) fn damaged_page(&self, at: PageAt, what: &'static str) -> IndexRunError {
         let (from_byte, to_byte) = (at.byte(), at.byte() + PAGE_LEN as u64);
-        RunError::Damaged { file: self.path(), from_byte, to_byte, what }
+        IndexRunError::Damaged { file: self.path(), from_byte, to_byte, what }
     }
 }

@@ -1,34 +1,33 @@
-//! Streams sorted entries into a new run file.
+//! The writer of a run: streams sorted entries into a new file.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::{KEY_LEN, SortKey};
-use super::error::RunError;
-use super::footer::{FENCE_KEYS, RunMeta, Shape, run_path};
-use super::io::write_full;
+use super::footer::{FENCE_KEYS, RunMeta, RunShape, run_path};
 use super::page::{self, BODY_LEN, PAGE_LEN, PageAt};
-use super::run::Run;
+use super::run::{IndexRun, IndexRunError};
 use crate::disk::{Disk, DiskFile};
+use crate::file_io::write_all_at;
 
-/// Bytes collected before they are written. Whole pages, so that every write is aligned.
+/// The size of the write buffer: whole pages, so that every write is aligned.
 pub(crate) const BUFFER_LEN: usize = 64 * PAGE_LEN;
 
-/// A run being written. Dropped unfinished it removes its file.
+/// A run being written. If it is dropped unfinished, it removes its file.
 #[derive(Debug)]
 pub(crate) struct RunWriter {
     disk: Arc<dyn Disk>,
     file: Arc<dyn DiskFile>,
-    /// Complete but for `entries`.
+    /// The run's facts, complete except for `entries`.
     meta: RunMeta,
     entries: u64,
     last: Option<SortKey>,
-    /// Pages not yet written; the last may be incomplete.
+    /// Pages that are not written yet; the last may be incomplete.
     out: Vec<u8>,
     /// Bytes already written.
     written: u64,
-    /// Entries in the open data page, and how many fill one.
+    /// The number of entries in the open data page, and in a full one.
     in_page: usize,
     per_page: usize,
     /// First keys of the data pages since the last fence page.
@@ -38,20 +37,21 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Starts a run with the facts of `meta` under the next free number; `number` and `entries` are filled in.
+    /// Creates a run with the facts of `meta` under the next free number; `number` and `entries` are filled
+    /// in.
     ///
-    /// A file that already has the number was left by a crash before the manifest named it, and is passed over.
+    /// If a file with the number exists, a crash left it before the manifest named it; its number is skipped.
     pub(crate) fn create(
         disk: &Arc<dyn Disk>,
         next: &AtomicU64,
         mut meta: RunMeta,
-    ) -> Result<RunWriter, RunError> {
+    ) -> Result<RunWriter, IndexRunError> {
         let file = loop {
             meta.number = next.fetch_add(1, Ordering::Relaxed);
             match disk.create(&run_path(meta.number)) {
                 Ok(file) => break file,
                 Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(RunError::Io { file: run_path(meta.number), source }),
+                Err(source) => return Err(IndexRunError::Io { file: run_path(meta.number), source }),
             }
         };
         Ok(RunWriter {
@@ -70,8 +70,8 @@ impl RunWriter {
         })
     }
 
-    /// Adds an entry; `key` is what it begins with. A second entry with the same key is passed over.
-    pub(crate) fn push<const N: usize>(&mut self, key: SortKey, raw: &[u8; N]) -> Result<(), RunError> {
+    /// Adds an entry, which begins with `key`. A second entry with the same key is skipped.
+    pub(crate) fn push<const N: usize>(&mut self, key: SortKey, raw: &[u8; N]) -> Result<(), IndexRunError> {
         if self.last == Some(key) {
             return Ok(());
         }
@@ -89,8 +89,8 @@ impl RunWriter {
         if self.in_page == self.per_page { self.close_page() } else { Ok(()) }
     }
 
-    /// Completes the file without syncing it; `None`, and no file, if there was no entry.
-    pub(crate) fn finish(mut self) -> Result<Option<Run>, RunError> {
+    /// Completes the file without syncing it. Without entries it returns `None` and leaves no file.
+    pub(crate) fn finish(mut self) -> Result<Option<IndexRun>, IndexRunError> {
         if self.entries == 0 {
             return Ok(None);
         }
@@ -106,9 +106,9 @@ impl RunWriter {
         self.out.extend_from_slice(&self.meta.encode(crc32c::crc32c(&top)));
         self.flush()?;
         self.finished = true;
-        let shape = Shape::new(self.meta.kind, self.entries);
+        let shape = RunShape::new(self.meta.kind, self.entries);
         assert_eq!(self.written, shape.file_len(), "run file has another shape than its footer says");
-        Ok(Some(Run {
+        Ok(Some(IndexRun {
             meta: self.meta,
             shape,
             file: Arc::clone(&self.file),
@@ -116,7 +116,7 @@ impl RunWriter {
         }))
     }
 
-    fn close_page(&mut self) -> Result<(), RunError> {
+    fn close_page(&mut self) -> Result<(), IndexRunError> {
         let at = self.at();
         page::seal(&mut self.out, self.in_page, at);
         self.in_page = 0;
@@ -133,14 +133,14 @@ impl RunWriter {
         self.fence.clear();
     }
 
-    /// The page that `out` ends with, or that would come next.
+    /// The page at the end of `out`: the open page, or the next one.
     fn at(&self) -> PageAt {
         PageAt { run: self.meta.number, page: (self.written + self.out.len() as u64) / PAGE_LEN as u64 }
     }
 
-    fn flush(&mut self) -> Result<(), RunError> {
-        write_full(&*self.file, &self.out, self.written)
-            .map_err(|source| RunError::Io { file: run_path(self.meta.number), source })?;
+    fn flush(&mut self) -> Result<(), IndexRunError> {
+        write_all_at(&*self.file, &self.out, self.written)
+            .map_err(|source| IndexRunError::Io { file: run_path(self.meta.number), source })?;
         self.written += self.out.len() as u64;
         self.out.clear();
         Ok(())
@@ -150,7 +150,7 @@ impl RunWriter {
 impl Drop for RunWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // No manifest names the file. If it cannot be removed now, the next open removes it as a left-over.
+            // If the file cannot be removed now, the next open removes it: no manifest names it.
             let _ = self.disk.remove(&run_path(self.meta.number));
         }
     }

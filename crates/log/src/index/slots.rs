@@ -1,15 +1,16 @@
-//! An open-addressing table from a hash to the newest item of its chain. Items live elsewhere; a slot is four bytes.
+//! A hash table from a hash to the newest item of its chain, with open addressing. The items are in the
+//! memory table; a slot has four bytes.
 
-/// Not an item.
+/// The index that stands for no item.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Items a table can tell apart.
+/// The most items of a table.
 pub(crate) const ITEMS_MAX: usize = 1 << 30;
 
 const SLOTS_MIN: usize = 1 << 10;
 const INDEX_BITS_MIN: u32 = 24;
 
-/// The slots. Zero is free; else the low `index_bits` are the item's index plus one, and the high bits are bits of its
-/// hash, so that an item is looked at only if it is very likely the wanted one.
+/// The slots. Zero is a free slot. In a used slot the low `index_bits` are the item's index plus one, and the
+/// high bits are bits of its hash, so that an item is read only if it is very likely the wanted one.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<u32>,
@@ -23,7 +24,7 @@ impl Slots {
         Slots { slots: vec![0; SLOTS_MIN], used: 0, index_bits: INDEX_BITS_MIN }
     }
 
-    /// Chains in the table.
+    /// The number of chains in the table.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
@@ -44,14 +45,14 @@ impl Slots {
         }
     }
 
-    /// The item in the slot where a search for this hash begins, whatever its chain, or `NONE`.
+    /// The item in the slot where a search for this hash begins, of any chain, or `NONE`.
     pub(crate) fn peek(&self, hash: u64) -> u32 {
         let slot = self.slots.get(self.home(hash)).copied().unwrap_or_default();
         (slot & self.index_mask()).wrapping_sub(1)
     }
 
-    /// Makes `item` the newest of its chain and returns the one that was, or `NONE`. `hash_of` says the hash of any
-    /// item in the table, for when the table must grow.
+    /// Makes `item` the newest of its chain and returns the newest before it, or `NONE`. `hash_of` gives the
+    /// hash of any item in the table; it is called when the table grows.
     pub(crate) fn put(
         &mut self,
         hash: u64,
@@ -81,7 +82,7 @@ impl Slots {
         }
     }
 
-    /// Forgets everything, keeping the memory unless it is far more than was used.
+    /// Empties the table. Keeps its memory unless that is far more than was used.
     pub(crate) fn clear(&mut self) {
         if self.slots.len() > SLOTS_MIN && self.slots.len() > self.used * 16 {
             self.slots = vec![0; (self.used * 4).next_power_of_two().max(SLOTS_MIN)];

@@ -1,24 +1,24 @@
-//! Sorts the entries of a table, faster than a sort that knows nothing of them.
+//! The sort of a table's entries, faster than a general sort because hashes are evenly spread.
 
-use super::entry::Entry;
+use super::entry::IndexEntry;
 
-/// Entries of one bucket, about; few enough to be sorted in the processor's nearest cache.
+/// The wanted number of entries in a bucket: few enough to sort in the processor's nearest cache.
 const BUCKET: usize = 64;
-/// Fewer entries are not worth two passes over them.
+/// Fewer entries are sorted without buckets: two passes over them would take longer.
 const BUCKETED_MIN: usize = 4096;
 
-/// The `count` entries in the order of a run.
+/// Sorts the `count` entries into the order of a run.
 ///
-/// Hashes are evenly spread, so their first bits say about where an entry belongs. Entries go into buckets by topic and
-/// those bits, which come in the order of the run; then each bucket is sorted.
-pub(super) fn sorted(entries: impl Iterator<Item = Entry> + Clone, count: usize) -> Vec<Entry> {
-    let mut sorted: Vec<Entry> = Vec::new();
+/// Hashes are evenly spread, so their first bits tell about where an entry belongs. Entries go into buckets
+/// by topic and these bits, and the buckets are in the order of a run; then each bucket is sorted.
+pub(super) fn sorted(entries: impl Iterator<Item = IndexEntry> + Clone, count: usize) -> Vec<IndexEntry> {
+    let mut sorted: Vec<IndexEntry> = Vec::new();
     if count < BUCKETED_MIN {
         sorted.extend(entries);
-        sorted.sort_unstable_by_key(Entry::key);
+        sorted.sort_unstable_by_key(IndexEntry::key);
         return sorted;
     }
-    let buckets = Buckets::new(entries.clone(), count);
+    let buckets = HashBuckets::new(entries.clone(), count);
     let mut ends = buckets.starts(entries.clone());
     let Some(filler) = entries.clone().next() else { return sorted };
     sorted.resize(count, filler);
@@ -30,42 +30,43 @@ pub(super) fn sorted(entries: impl Iterator<Item = Entry> + Clone, count: usize)
             *at += 1;
         }
     }
-    // Each start has moved to the end of its bucket.
+    // Each start has moved to the end of its bucket by now.
     let mut start = 0;
     for end in ends {
         if let Some(bucket) = sorted.get_mut(start..end) {
-            bucket.sort_unstable_by_key(Entry::key);
+            bucket.sort_unstable_by_key(IndexEntry::key);
         }
         start = end;
     }
     sorted
 }
 
-struct Buckets {
+struct HashBuckets {
     first_topic: u32,
     topics: usize,
     /// Bits of the hash that tell buckets of a topic apart.
     bits: u32,
 }
 
-impl Buckets {
-    fn new(entries: impl Iterator<Item = Entry>, count: usize) -> Buckets {
+impl HashBuckets {
+    fn new(entries: impl Iterator<Item = IndexEntry>, count: usize) -> HashBuckets {
         let (first, last) = entries
             .fold((u32::MAX, 0), |(first, last), entry| (first.min(entry.topic), last.max(entry.topic)));
         let topics = last.saturating_sub(first) as usize + 1;
         let bits = (count / BUCKET / topics).max(1).ilog2();
-        // Topics far apart would need more buckets than there are entries; then several share one.
-        Buckets { first_topic: first, topics: topics.min(count), bits }
+        // Topic ids far apart would need more buckets than there are entries; then several topics share a
+        // bucket.
+        HashBuckets { first_topic: first, topics: topics.min(count), bits }
     }
 
-    fn of(&self, entry: &Entry) -> usize {
+    fn of(&self, entry: &IndexEntry) -> usize {
         let topic = ((entry.topic - self.first_topic) as usize).min(self.topics - 1);
         let high = entry.hash.checked_shr(u64::BITS - self.bits).unwrap_or(0) as usize;
         (topic << self.bits) + high
     }
 
-    /// Where each bucket starts.
-    fn starts(&self, entries: impl Iterator<Item = Entry>) -> Vec<usize> {
+    /// The index of each bucket's first entry.
+    fn starts(&self, entries: impl Iterator<Item = IndexEntry>) -> Vec<usize> {
         let mut counts = vec![0; self.topics << self.bits];
         for entry in entries {
             if let Some(count) = counts.get_mut(self.of(&entry)) {
@@ -94,15 +95,15 @@ mod tests {
             topics in prop_oneof![1..4u32, 1..2000u32, Just(u32::MAX)],
             hashes in prop_oneof![1..4u64, Just(u64::MAX)],
         ) {
-            let entries: Vec<Entry> = (0..count as u64)
+            let entries: Vec<IndexEntry> = (0..count as u64)
                 .map(|offset| {
                     let random = xxhash_rust::xxh3::xxh3_64_with_seed(&offset.to_le_bytes(), seed);
                     let topic = (random.rotate_left(17) % u64::from(topics)) as u32;
-                    Entry { topic, pos: offset as u32, hash: random % hashes, offset }
+                    IndexEntry { topic, pos: offset as u32, hash: random % hashes, offset }
                 })
                 .collect();
             let mut plain = entries.clone();
-            plain.sort_unstable_by_key(Entry::key);
+            plain.sort_unstable_by_key(IndexEntry::key);
             prop_assert_eq!(sorted(entries.into_iter(), count), plain);
         }
     }

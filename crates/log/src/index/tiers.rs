@@ -3,57 +3,58 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::entry::Kind;
-use super::run::Run;
+use super::entry::EntryKind;
+use super::run::IndexRun;
 
-/// Runs of a level that are worth a merge.
+/// A level with this many runs is merged.
 pub(crate) const FAN_OUT: usize = 4;
-/// Runs that one merge reads at most; each costs it a buffer.
+/// The most runs that one merge reads; each needs a buffer.
 pub(crate) const INPUTS_MAX: usize = 8;
 
 const _: () = assert!(FAN_OUT >= 2 && INPUTS_MAX >= FAN_OUT);
 
-/// All runs. A set never changes; the next one replaces it.
+/// All runs. A set never changes; a new set replaces it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RunSet {
-    ids: Vec<Arc<Run>>,
-    keys: Vec<Arc<Run>>,
-    ghosts: Vec<Arc<Run>>,
+    ids: Vec<Arc<IndexRun>>,
+    keys: Vec<Arc<IndexRun>>,
+    ghosts: Vec<Arc<IndexRun>>,
 }
 
 impl RunSet {
-    /// The runs of a kind, newest first. From newest to oldest their levels never fall.
-    pub(crate) fn of(&self, kind: Kind) -> &[Arc<Run>] {
+    /// The runs of a kind, newest first. From newest to oldest their levels never decrease.
+    pub(crate) fn of(&self, kind: EntryKind) -> &[Arc<IndexRun>] {
         match kind {
-            Kind::Id => &self.ids,
-            Kind::Key => &self.keys,
-            Kind::Ghost => &self.ghosts,
+            EntryKind::Id => &self.ids,
+            EntryKind::Key => &self.keys,
+            EntryKind::Ghost => &self.ghosts,
         }
     }
 
     /// Every run.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Run>> {
-        Kind::ALL.into_iter().flat_map(|kind| self.of(kind))
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<IndexRun>> {
+        EntryKind::ALL.into_iter().flat_map(|kind| self.of(kind))
     }
 
-    /// The set after a change. A merged run covers the ages of its inputs and so takes their place.
-    pub(crate) fn with(&self, added: Vec<Arc<Run>>, removed: &[u64]) -> RunSet {
+    /// Makes the set after a change. A merged run has the ages of its inputs and so takes their place in the
+    /// order.
+    pub(crate) fn with(&self, added: Vec<Arc<IndexRun>>, removed: &[u64]) -> RunSet {
         let mut next = self.clone();
-        for kind in Kind::ALL {
+        for kind in EntryKind::ALL {
             next.of_mut(kind).retain(|run| !removed.contains(&run.meta().number));
         }
         for run in added {
             next.of_mut(run.meta().kind).push(run);
         }
-        for kind in Kind::ALL {
+        for kind in EntryKind::ALL {
             next.of_mut(kind).sort_by_key(|run| Reverse(run.meta().age_to));
         }
         next
     }
 
-    /// A run whose ages overlap those of an older one, which no sequence of spills and merges leaves behind.
-    pub(crate) fn overlapping(&self) -> Option<&Run> {
-        Kind::ALL
+    /// Finds a run whose ages overlap those of an older run. Spills and merges never leave such runs.
+    pub(crate) fn overlapping(&self) -> Option<&IndexRun> {
+        EntryKind::ALL
             .into_iter()
             .find_map(|kind| {
                 let pairs = self.of(kind).iter().zip(self.of(kind).iter().skip(1));
@@ -62,10 +63,10 @@ impl RunSet {
             .map(|(newer, _)| &**newer)
     }
 
-    /// What to merge next: the oldest runs of the lowest level that has enough of them. The runs of a level are
-    /// neighbours in age, so the result has a place among the others.
+    /// Picks the runs to merge next: the oldest runs of the lowest level that has enough of them. The runs of
+    /// a level are neighbours in age, so the result fits into the order of ages.
     pub(crate) fn pick_merge(&self) -> Option<MergeTask> {
-        let group = Kind::ALL
+        let group = EntryKind::ALL
             .into_iter()
             .flat_map(|kind| self.of(kind).chunk_by(|a, b| a.meta().level == b.meta().level))
             .filter(|group| group.len() >= FAN_OUT)
@@ -78,11 +79,11 @@ impl RunSet {
         })
     }
 
-    fn of_mut(&mut self, kind: Kind) -> &mut Vec<Arc<Run>> {
+    fn of_mut(&mut self, kind: EntryKind) -> &mut Vec<Arc<IndexRun>> {
         match kind {
-            Kind::Id => &mut self.ids,
-            Kind::Key => &mut self.keys,
-            Kind::Ghost => &mut self.ghosts,
+            EntryKind::Id => &mut self.ids,
+            EntryKind::Key => &mut self.keys,
+            EntryKind::Ghost => &mut self.ghosts,
         }
     }
 }
@@ -91,15 +92,15 @@ impl RunSet {
 #[derive(Debug)]
 pub(crate) struct MergeTask {
     /// Their kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     /// The level of the result.
     pub(crate) level: u8,
     /// Neighbours in age, newest first.
-    pub(crate) inputs: Vec<Arc<Run>>,
+    pub(crate) inputs: Vec<Arc<IndexRun>>,
 }
 
 impl MergeTask {
-    /// The runs that the result replaces.
+    /// The numbers of the runs that the result replaces.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.inputs.iter().map(|run| run.meta().number).collect()
     }

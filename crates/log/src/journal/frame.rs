@@ -1,4 +1,4 @@
-//! One durable batch as bytes.
+//! A frame: one durable batch as bytes.
 
 use crate::bytes::{Fields, put};
 use crate::planted::{self, Bug};
@@ -12,7 +12,7 @@ const AT_DURABLE_MARK: usize = 24;
 const CREATE_TOPIC: u8 = 1;
 const DELETE_TOPIC: u8 = 2;
 
-/// Changes of the set of topics.
+/// A change of the set of topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control<'a> {
     Create { topic: u32, name: &'a str },
@@ -44,17 +44,17 @@ impl Control<'_> {
     }
 }
 
-/// Lengths of the parts of a frame's body.
+/// The LSN of a frame, and the lengths of the parts of its body.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Parts {
+pub(crate) struct FrameParts {
     pub(crate) lsn: u64,
     pub(crate) events: u32,
     pub(crate) control_bytes: u32,
     pub(crate) redo_bytes: u32,
 }
 
-/// Fills in the header of the frame that `frame` is, except for what `seal` does.
-pub(crate) fn finish(frame: &mut [u8], parts: Parts) {
+/// Fills in the header of a frame, except for the fields that `seal` writes.
+pub(crate) fn finish(frame: &mut [u8], parts: FrameParts) {
     let Some((header, body)) = frame.split_first_chunk_mut::<HEADER_BYTES>() else { return };
     let body_crc = crc32c::crc32c(body);
     header[0..4].copy_from_slice(&MAGIC);
@@ -67,7 +67,7 @@ pub(crate) fn finish(frame: &mut [u8], parts: Parts) {
     header[44..48].copy_from_slice(&[0; 4]);
 }
 
-/// Completes a frame for the file it goes to.
+/// Completes a frame for its file: writes the durable mark and the header's checksum.
 pub(crate) fn seal(frame: &mut [u8], durable_mark: u64, salt: u32) {
     put(frame, AT_DURABLE_MARK, &durable_mark.to_le_bytes());
     if let Some(header) = frame.first_chunk::<HEADER_BYTES>() {
@@ -76,7 +76,7 @@ pub(crate) fn seal(frame: &mut [u8], durable_mark: u64, salt: u32) {
     }
 }
 
-/// Frames of one use of a file never verify in another.
+/// The salt of a file's frames. Because of it, frames of an earlier use of the file do not verify.
 pub(crate) fn salt(sequence: u64) -> u32 {
     xxhash_rust::xxh3::xxh3_64(&sequence.to_le_bytes()) as u32
 }
@@ -100,7 +100,7 @@ impl<'a> FrameView<'a> {
     }
 }
 
-/// The frame at the start of `bytes`, if there is a valid one.
+/// Reads the frame at the start of `bytes`, if there is a valid one.
 pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let mut fields = Fields(header);
@@ -127,16 +127,16 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
     Some(FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes })
 }
 
-/// What a header that verifies says of its frame.
+/// A checked frame header.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Header {
+pub(crate) struct FrameHeader {
     pub(crate) lsn: u64,
     pub(crate) durable_mark: u64,
     pub(crate) len: usize,
 }
 
-/// The header at the start of `bytes`, if there is a valid one.
-pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<Header> {
+/// Reads the header at the start of `bytes`, if there is a valid one.
+pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<FrameHeader> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let mut fields = Fields(header);
     let (magic, crc, body_bytes) = (fields.array::<4>()?, fields.u32()?, fields.u32()? as usize);
@@ -144,10 +144,11 @@ pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<Header> {
     let _body_crc = fields.u32()?;
     let (lsn, durable_mark) = (fields.u64()?, fields.u64()?);
     let len = HEADER_BYTES.saturating_add(body_bytes);
-    (magic == MAGIC && verifies).then_some(Header { lsn, durable_mark, len })
+    (magic == MAGIC && verifies).then_some(FrameHeader { lsn, durable_mark, len })
 }
 
-/// Where a frame whose header verifies and whose body does not would end. Bytes of a file's earlier life claim nothing.
+/// The end of a frame by its header, if the header verifies; the body is not checked. Headers of an earlier
+/// use of the file do not verify.
 pub(crate) fn claimed_end(bytes: &[u8], at: usize, salt: u32) -> Option<usize> {
     let header = bytes.get(at..)?.first_chunk::<HEADER_BYTES>()?;
     let mut fields = Fields(header);

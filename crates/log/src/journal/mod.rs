@@ -1,18 +1,19 @@
-//! The journal: the only thing that is synced before an ack.
+//! The journal: the only files that are synced before an ack.
 
-mod forward;
+mod forward_reader;
 pub(crate) mod frame;
 pub(crate) mod reader;
-mod renew;
+mod renewal;
 pub(crate) mod writer;
 
 use crate::bytes::Fields;
 
 pub(crate) const DIR: &str = "journal";
-/// Frames start here; the header has the first sector to itself, so that it is written whole or not at all.
+/// The position of the first frame. The header has the first sector for itself, so that it is written whole
+/// or not at all.
 pub(crate) const FRAMES_AT: u64 = 512;
 
-/// Ends the name of a file that is still being made.
+/// The suffix of a file that is still being made.
 pub(crate) const UNFINISHED: &str = ".new";
 
 const MAGIC: &[u8; 8] = b"PJRNL001";
@@ -26,19 +27,19 @@ pub(crate) fn file_number(name: &str) -> Option<u32> {
     u32::from_str_radix(name.strip_suffix(".jrn")?, 16).ok()
 }
 
-/// What a journal file says of itself.
+/// The header of a journal file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     /// Grows with every use of any file; salts the frames.
     pub(crate) sequence: u64,
     /// LSN of the first frame.
     pub(crate) base_lsn: u64,
-    /// Length the file was made with.
+    /// The length of the file when it was made.
     pub(crate) file_bytes: u64,
 }
 
 impl FileHeader {
-    /// A whole sector, so that nothing of an earlier header remains.
+    /// The header's bytes: a whole sector, so that no byte of an earlier header remains.
     pub(crate) fn encode(&self) -> [u8; FRAMES_AT as usize] {
         let mut sector = [0; FRAMES_AT as usize];
         sector[0..8].copy_from_slice(MAGIC);
@@ -50,7 +51,7 @@ impl FileHeader {
         sector
     }
 
-    /// `None` where the sector holds no valid header.
+    /// Reads a header; `None` if the sector holds no valid one.
     pub(crate) fn decode(sector: &[u8]) -> Option<FileHeader> {
         let header = sector.first_chunk::<HEADER_BYTES>()?;
         let mut fields = Fields(header);

@@ -1,17 +1,17 @@
-//! Reads the journal after a crash and tells a torn tail from damage.
+//! The reader of the journal at an open. It tells a torn tail from damage.
 
 use std::io;
 use std::sync::Arc;
 
 use memchr::memmem;
 
-use super::forward::Forward;
+use super::forward_reader::ForwardReader;
 use super::frame::{self, FrameView};
-use super::renew::renew;
-use super::writer::{Found, FullFile};
+use super::renewal::renew;
+use super::writer::{FullFile, JournalFiles};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, OpenError, open_io};
+use crate::error::{LogDamage, LogOpenError, open_io};
 use crate::planted::{self, Bug};
 
 /// One journal file with a valid header.
@@ -22,20 +22,20 @@ struct SourceFile {
     file: Arc<dyn DiskFile>,
 }
 
-/// What reading the journal gave, beside the frames.
+/// The result of reading the journal, beside the frames.
 #[derive(Debug, Default)]
 pub(crate) struct JournalEnd {
-    /// LSN of the last frame, or of the checkpoint if there is none above it.
+    /// LSN of the last frame, or of the checkpoint if no frame is above it.
     pub(crate) last_lsn: u64,
-    /// Bytes of an unacknowledged tail that were dropped.
+    /// Bytes of the torn tail, which was dropped.
     pub(crate) torn_bytes: u64,
-    /// Damage that was accepted, if the caller allowed that.
-    pub(crate) accepted: Vec<Damage>,
+    /// Damage that was accepted, if the options allow that.
+    pub(crate) accepted: Vec<LogDamage>,
     /// Files for the writer.
-    pub(crate) found: Found,
+    pub(crate) found: JournalFiles,
 }
 
-/// Where to start, from the manifest and the options.
+/// The start of the journal, from the manifest and the options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JournalStart {
     pub(crate) checkpoint_lsn: u64,
@@ -46,13 +46,13 @@ pub(crate) struct JournalStart {
     pub(crate) accept_damage: bool,
 }
 
-/// Reads frames above `checkpoint_lsn` in order and hands each to `visit`. Files that were
-/// read are synced: what is recovered must be durable before it is served.
+/// Reads frames above `checkpoint_lsn` in order and hands each to `visit`. Syncs each file before it is read:
+/// frames must be durable before they are served.
 pub(crate) fn read_journal(
     disk: &dyn Disk,
     start: JournalStart,
-    visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
-) -> Result<JournalEnd, OpenError> {
+    visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), LogOpenError>,
+) -> Result<JournalEnd, LogOpenError> {
     let JournalStart { checkpoint_lsn, first_sequence, file_bytes, accept_damage } = start;
     let listing = list_files(disk, first_sequence, file_bytes)?;
     let mut end = JournalEnd { last_lsn: checkpoint_lsn, ..JournalEnd::default() };
@@ -66,8 +66,8 @@ pub(crate) fn read_journal(
         let next_base = files.peek().map(|next| next.header.base_lsn);
         check_successor(&source, files.peek())?;
         let path = file_name(source.number);
-        let mut forward = Forward::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
-        // Before anything is made of what it holds: a frame in the page cache is not a durable one.
+        let mut forward = ForwardReader::new(&*source.file, &mut window).map_err(open_io("stat", &path))?;
+        // First of all: a frame that is only in the page cache is not durable.
         if !planted::is(Bug::ServeUnsynced) {
             source.make_durable(&mut forward, next_base.is_none())?;
         }
@@ -95,7 +95,7 @@ struct Listing {
     next_number: u32,
 }
 
-fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<Listing, OpenError> {
+fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<Listing, LogOpenError> {
     let mut listing = Listing { live: Vec::new(), spares: Vec::new(), headless: Vec::new(), next_number: 0 };
     for name in disk.list(DIR).map_err(open_io("list", DIR))? {
         if name.ends_with(UNFINISHED) {
@@ -116,7 +116,7 @@ fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<L
                 listing.live.push(SourceFile { number, header, file });
             }
             None if sector.iter().any(|byte| *byte != 0) => listing.headless.push(number),
-            // Used up, or never used.
+            // The file is used up, or was never used.
             _ if file.len().map_err(open_io("stat", &path))? == file_bytes => listing.spares.push(number),
             _ => disk.remove(&path).map_err(open_io("remove", &path))?,
         }
@@ -125,7 +125,11 @@ fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<L
     Ok(listing)
 }
 
-fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32]) -> Result<(), OpenError> {
+fn check_start(
+    first: Option<&SourceFile>,
+    start: &JournalStart,
+    headless: &[u32],
+) -> Result<(), LogOpenError> {
     match first {
         _ if start.first_sequence == 0 => Ok(()),
         Some(first)
@@ -145,7 +149,7 @@ fn check_start(first: Option<&SourceFile>, start: &JournalStart, headless: &[u32
     }
 }
 
-fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(), OpenError> {
+fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(), LogOpenError> {
     let gap = next.is_some_and(|next| next.header.sequence != source.header.sequence + 1);
     if gap {
         return Err(whole_file_damage(
@@ -157,12 +161,12 @@ fn check_successor(source: &SourceFile, next: Option<&SourceFile>) -> Result<(),
 }
 
 impl SourceFile {
-    fn make_durable(&self, forward: &mut Forward<'_>, is_last: bool) -> Result<(), OpenError> {
+    fn make_durable(&self, forward: &mut ForwardReader<'_>, is_last: bool) -> Result<(), LogOpenError> {
         let path = file_name(self.number);
         if is_last {
             let salt = frame::salt(self.header.sequence);
             renew(&*self.file, forward, self.header.base_lsn, salt).map_err(open_io("write", &path))?;
-            // What was read before is not what is on disk if the page cache lost it meanwhile.
+            // The page cache may have lost bytes since they were read, so they are read again.
             forward.forget();
         }
         self.file.sync().map_err(open_io("sync", &path))
@@ -180,10 +184,10 @@ struct FileReading<'a> {
 impl FileReading<'_> {
     fn run(
         &self,
-        forward: &mut Forward<'_>,
+        forward: &mut ForwardReader<'_>,
         end: &mut JournalEnd,
-        visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), OpenError>,
-    ) -> Result<(), OpenError> {
+        visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), LogOpenError>,
+    ) -> Result<(), LogOpenError> {
         let salt = frame::salt(self.source.header.sequence);
         let mut at = FRAMES_AT as usize;
         let mut expected = self.source.header.base_lsn;
@@ -207,15 +211,15 @@ impl FileReading<'_> {
         Ok(())
     }
 
-    /// Decides what an invalid frame at `at` is: the end of the journal (`None`), damage that stops the open, or
-    /// accepted damage after which reading goes on.
+    /// Decides what an invalid frame at `at` is: the end of the journal (`None`), damage that stops the open,
+    /// or accepted damage after which reading goes on.
     fn judge(
         &self,
-        forward: &mut Forward<'_>,
+        forward: &mut ForwardReader<'_>,
         (at, lsn): (usize, u64),
         salt: u32,
         end: &mut JournalEnd,
-    ) -> Result<Option<(usize, u64)>, OpenError> {
+    ) -> Result<Option<(usize, u64)>, LogOpenError> {
         let failed = || open_io("read", &self.path);
         let later = later_frames(forward, at, salt, lsn).map_err(failed())?;
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
@@ -230,7 +234,7 @@ impl FileReading<'_> {
         let to = later.first.map_or(forward.len(), |(next_at, _)| next_at);
         let what =
             if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
-        let damage = Damage {
+        let damage = LogDamage {
             topic: None,
             file: self.path.clone(),
             from_byte: at as u64,
@@ -240,7 +244,7 @@ impl FileReading<'_> {
             what,
         };
         if !self.accept_damage {
-            return Err(OpenError::CorruptRange(damage));
+            return Err(LogOpenError::CorruptRange(damage));
         }
         end.accepted.push(damage);
         Ok(later.first)
@@ -254,8 +258,8 @@ struct LaterFrames {
     durable_mark: u64,
 }
 
-/// Valid frames of this file anywhere behind `at`, with LSNs from `lsn` on.
-fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
+/// Finds valid frames of this file anywhere after `at`, with LSNs from `lsn` on.
+fn later_frames(forward: &mut ForwardReader<'_>, at: usize, salt: u32, lsn: u64) -> io::Result<LaterFrames> {
     let magic = memmem::Finder::new(&frame::MAGIC);
     let mut later = LaterFrames::default();
     let mut pos = at;
@@ -265,7 +269,7 @@ fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io
             return Ok(later);
         }
         let Some(skip) = magic.find(rest) else {
-            // It may begin in this window and end in the next.
+            // A magic may begin in this window and end in the next.
             pos += rest.len() - (frame::MAGIC.len() - 1);
             continue;
         };
@@ -278,7 +282,7 @@ fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io
                 pos += view.len;
             }
             None => {
-                // Of a frame that was cut short its header tells what was durable when it was written.
+                // The header of a torn frame still tells the durable mark when it was written.
                 if let Some(header) = forward.header(pos, salt)?.filter(|header| header.lsn >= lsn) {
                     later.durable_mark = later.durable_mark.max(header.durable_mark);
                 }
@@ -288,13 +292,14 @@ fn later_frames(forward: &mut Forward<'_>, at: usize, salt: u32, lsn: u64) -> io
     }
 }
 
-/// A file with a broken header is a spare unless it holds frames of the journal's next use.
-fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), OpenError> {
+/// Removes files with a broken header. A file that holds frames of the next sequence was in use: that is
+/// damage.
+fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> Result<(), LogOpenError> {
     for number in headless {
         let path = file_name(*number);
         let file = disk.open(&path).map_err(open_io("open", &path))?;
         let mut window = Vec::new();
-        let mut forward = Forward::new(&*file, &mut window).map_err(open_io("stat", &path))?;
+        let mut forward = ForwardReader::new(&*file, &mut window).map_err(open_io("stat", &path))?;
         let salt = frame::salt(end.found.next_sequence);
         let found = later_frames(&mut forward, FRAMES_AT as usize, salt, end.last_lsn + 1);
         if found.map_err(open_io("read", &path))?.first.is_some() {
@@ -305,8 +310,8 @@ fn reject_headless(disk: &dyn Disk, headless: &[u32], end: &mut JournalEnd) -> R
     Ok(())
 }
 
-fn whole_file_damage(source: &SourceFile, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn whole_file_damage(source: &SourceFile, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file: file_name(source.number),
         from_byte: 0,
@@ -317,8 +322,8 @@ fn whole_file_damage(source: &SourceFile, what: &'static str) -> OpenError {
     })
 }
 
-fn header_damage(file: String, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn header_damage(file: String, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file,
         from_byte: 0,
@@ -329,8 +334,9 @@ fn header_damage(file: String, what: &'static str) -> OpenError {
     })
 }
 
-/// A spare whose header was erased while the file was in use still has the next use's first frame.
-fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), OpenError> {
+/// Refuses a spare that holds the first frame of the next sequence: the file was in use and its header was
+/// erased.
+fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), LogOpenError> {
     let salt = frame::salt(end.found.next_sequence);
     for number in &end.found.spares {
         let path = file_name(*number);

@@ -1,4 +1,5 @@
-//! Appends groups of frames to journal files and recycles the files that are no longer needed.
+//! The writer of the journal: appends groups of frames to files, and recycles files that are no longer
+//! needed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
 use crate::disk::{Disk, DiskFile};
-use crate::io_util::write_all_at;
+use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
 const ZEROS_BYTES: usize = 1024 * 1024;
 
-/// Where a frame lies in a group's buffer.
+/// The position of a frame in a group's buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrameSpan {
     pub(crate) at: usize,
@@ -31,7 +32,7 @@ pub(crate) struct JournalWriter {
     spares: Vec<u32>,
     next_number: u32,
     next_sequence: u64,
-    /// Bytes in files that are not free yet, for whoever must not wait for a write or a sync to end.
+    /// Bytes in files that are not free. Atomic, so that `health` need not wait for a write or a sync.
     live_bytes: Arc<AtomicU64>,
 }
 
@@ -54,11 +55,11 @@ pub(crate) struct FullFile {
 }
 
 impl JournalWriter {
-    /// A writer that will start a new file at its first frame.
+    /// Makes a writer that starts a new file at its first frame.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         file_bytes: u64,
-        found: Found,
+        found: JournalFiles,
         live_bytes: Arc<AtomicU64>,
     ) -> JournalWriter {
         JournalWriter {
@@ -73,12 +74,12 @@ impl JournalWriter {
         }
     }
 
-    /// Largest frame that fits into a file.
+    /// The largest frame that fits into a file.
     pub(crate) fn frame_bytes_max(file_bytes: u64) -> u64 {
         file_bytes - FRAMES_AT
     }
 
-    /// Writes the frames, one write per file they touch. Does not sync the file it ends in.
+    /// Writes the frames, with one write per file. Does not sync the last file.
     pub(crate) fn write(
         &mut self,
         bytes: &mut [u8],
@@ -118,7 +119,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Makes everything written durable.
+    /// Makes all written frames durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match &self.current {
             Some(current) if !planted::is(Bug::SkipSync) => current.file.sync(),
@@ -126,7 +127,7 @@ impl JournalWriter {
         }
     }
 
-    /// Starts a new file. The old one is synced first: a file with a successor is complete.
+    /// Starts a new file. The old file is synced first, so that a file with a successor is complete.
     pub(crate) fn roll(&mut self, base_lsn: u64) -> io::Result<()> {
         self.sync()?;
         let number = match self.spares.pop() {
@@ -156,12 +157,12 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Whether the next roll would have to make a file.
+    /// Whether there is no spare, so that the next roll would have to make a file.
     pub(crate) fn needs_spare(&self) -> bool {
         self.spares.is_empty()
     }
 
-    /// Number for a file that is made without holding the writer.
+    /// Reserves the number of a file that another thread makes without holding the writer.
     pub(crate) fn reserve_number(&mut self) -> u32 {
         let number = self.next_number;
         self.next_number += 1;
@@ -178,15 +179,16 @@ impl JournalWriter {
         Ok(number)
     }
 
-    /// Sequence of the oldest file that holds a frame above `lsn`, or of the next file if none does.
+    /// The sequence of the oldest file that holds a frame above `lsn`, or of the next file if no file does.
     pub(crate) fn first_sequence_above(&self, lsn: u64) -> u64 {
         let full = self.full.iter().find(|file| file.last_lsn > lsn).map(|file| file.sequence);
         let current = self.current.as_ref().map(|current| current.header.sequence);
         full.or(current).unwrap_or(self.next_sequence)
     }
 
-    /// Recycles files older than the one that the durable manifest names, even if that one has nothing above the checkpoint
-    /// by now: recovery looks for it. Spares beyond what a checkpoint needs are removed.
+    /// Recycles files with a sequence below `sequence`, the start of the journal in the durable manifest. The
+    /// file that the manifest names stays, even if all its frames are below the checkpoint: recovery looks
+    /// for it. Files beyond `spares_max` spares are removed.
     pub(crate) fn free_before(&mut self, sequence: u64, spares_max: usize) -> io::Result<()> {
         while let Some(file) = self.full.front().copied().filter(|file| file.sequence < sequence) {
             if self.spares.len() < spares_max && file.file_bytes == self.file_bytes {
@@ -207,17 +209,17 @@ impl JournalWriter {
     }
 }
 
-/// What recovery left behind for the writer.
+/// The journal files that recovery found, for the writer.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct JournalFiles {
     pub(crate) full: VecDeque<FullFile>,
     pub(crate) spares: Vec<u32>,
     pub(crate) next_number: u32,
     pub(crate) next_sequence: u64,
 }
 
-/// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata. It gets its name last: a
-/// journal file that is too short has been damaged.
+/// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata. The file gets
+/// its name last, so that a journal file that is too short is known to be damaged.
 pub(crate) fn make_zeroed(disk: &dyn Disk, number: u32, file_bytes: u64) -> io::Result<()> {
     let name = file_name(number);
     let unfinished = format!("{name}{UNFINISHED}");
@@ -226,7 +228,7 @@ pub(crate) fn make_zeroed(disk: &dyn Disk, number: u32, file_bytes: u64) -> io::
         if planted::is(Bug::SkipDirSync) { Ok(()) } else { disk.sync_dir(DIR) }
     });
     if result.is_err() {
-        // Best effort: recovery removes unfinished files too.
+        // If the file cannot be removed now, recovery removes it.
         let _ = disk.remove(&unfinished);
     }
     result

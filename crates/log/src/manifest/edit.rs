@@ -1,4 +1,6 @@
-//! One change of the manifest as bytes.
+//! One change of the manifest as bytes, and the snapshot that all changes add up to.
+
+use std::collections::BTreeMap;
 
 use promethean_model::TopicName;
 
@@ -12,11 +14,11 @@ const DROP_TOPIC: u8 = 4;
 const RUN: u8 = 5;
 const DROP_RUN: u8 = 6;
 
-/// Drops are applied before additions.
+/// One change of the manifest. Drops are applied before additions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) checkpoint_lsn: u64,
-    /// Oldest journal file needed; 0 before the first was used.
+    /// Sequence of the oldest journal file that is needed; 0 before the first file was used.
     pub(crate) journal_sequence: u64,
     pub(crate) state_lsn: u64,
     pub(crate) next_topic: u32,
@@ -107,6 +109,47 @@ impl Edit {
             }
         }
         Some(edit)
+    }
+}
+
+/// The topics, segments and runs that exist after the last durable edit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ManifestSnapshot {
+    pub(crate) checkpoint_lsn: u64,
+    pub(crate) journal_sequence: u64,
+    pub(crate) state_lsn: u64,
+    pub(crate) next_topic: u32,
+    pub(crate) next_run: u64,
+    pub(crate) topics: BTreeMap<u32, TopicItem>,
+    /// Segments by topic and base offset: a new generation replaces the old one.
+    pub(crate) segments: BTreeMap<(u32, u64), SegmentMeta>,
+    pub(crate) runs: BTreeMap<u64, RunItem>,
+}
+
+impl ManifestSnapshot {
+    pub(crate) fn apply(&mut self, edit: Edit) {
+        self.checkpoint_lsn = edit.checkpoint_lsn;
+        self.journal_sequence = edit.journal_sequence;
+        self.state_lsn = edit.state_lsn;
+        self.next_topic = edit.next_topic;
+        self.next_run = edit.next_run;
+        for topic in edit.dropped_topics {
+            self.topics.remove(&topic);
+            self.segments.retain(|(of, _), _| *of != topic);
+        }
+        for id in edit.dropped_segments {
+            let key = (id.topic, id.base);
+            if self.segments.get(&key).is_some_and(|segment| segment.id == id) {
+                self.segments.remove(&key);
+            }
+        }
+        for number in edit.dropped_runs {
+            self.runs.remove(&number);
+        }
+        self.topics.extend(edit.topics.into_iter().map(|topic| (topic.id, topic)));
+        self.segments
+            .extend(edit.segments.into_iter().map(|segment| ((segment.id.topic, segment.id.base), segment)));
+        self.runs.extend(edit.runs.into_iter().map(|run| (run.number, run)));
     }
 }
 

@@ -1,18 +1,16 @@
 //! The checkpoint on disk: which topics, segments and runs exist, and where the journal starts.
 
 mod edit;
-mod snapshot;
 
 use std::io;
 use std::sync::Arc;
 
-pub(crate) use edit::{Edit, RunItem, TopicItem};
-pub(crate) use snapshot::Snapshot;
+pub(crate) use edit::{Edit, ManifestSnapshot, RunItem, TopicItem};
 
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
-use crate::error::{Damage, OpenError, open_io};
-use crate::io_util::write_all_at;
+use crate::error::{LogDamage, LogOpenError, open_io};
+use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
 
 const PATH: &str = "manifest";
@@ -20,10 +18,10 @@ const TMP: &str = "manifest.tmp";
 const MAGIC: &[u8; 8] = b"PMANI001";
 const EDIT_MAGIC: [u8; 4] = *b"PEDT";
 const EDIT_HEADER_BYTES: usize = 20;
-/// Below this a rewrite gains nothing.
+/// A smaller manifest is not worth a rewrite.
 const REWRITE_BYTES_MIN: u64 = 256 * 1024;
 
-/// Appends edits; one user at a time.
+/// The manifest file, to which edits are appended.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     disk: Arc<dyn Disk>,
@@ -34,7 +32,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes a new manifest that holds `edit` alone, in place of any older one.
+    /// Writes a new manifest that holds only `edit`, in place of an older manifest.
     pub(crate) fn write_new(disk: &Arc<dyn Disk>, sequence: u64, edit: &Edit) -> io::Result<Manifest> {
         match disk.remove(TMP) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -54,7 +52,7 @@ impl Manifest {
     }
 
     /// Reads the manifest; `None` if there is none.
-    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, Snapshot)>, OpenError> {
+    pub(crate) fn open(disk: &Arc<dyn Disk>) -> Result<Option<(Manifest, ManifestSnapshot)>, LogOpenError> {
         let file = match disk.open(PATH) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(open_io("open", PATH))?,
@@ -64,7 +62,7 @@ impl Manifest {
         if bytes.get(..MAGIC.len()) != Some(MAGIC) {
             return Err(damage(0, MAGIC.len(), "the manifest does not start as one"));
         }
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = ManifestSnapshot::default();
         let mut sequence = 0;
         let mut at = MAGIC.len();
         let mut first_len = 0;
@@ -85,20 +83,20 @@ impl Manifest {
         if let Some(later) = later_edit(&bytes, at, sequence) {
             return Err(damage(at, later, "a manifest edit does not verify and later ones do"));
         }
-        // What was read may be in the page cache only; nothing may build on it before it is durable. Written again, because
-        // after a failed sync no other would write it.
+        // The bytes may be only in the page cache, and must be durable before anything relies on them. They
+        // are written again, because after a failed sync no later sync writes the same pages.
         write_all_at(&*file, bytes.get(..at).unwrap_or_default(), 0).map_err(open_io("write", PATH))?;
         file.sync().map_err(open_io("sync", PATH))?;
         let manifest = Manifest { disk: Arc::clone(disk), file, sequence, len: at as u64, first_len };
         Ok(Some((manifest, snapshot)))
     }
 
-    /// Whether the next edit should hold everything.
+    /// Whether the next checkpoint should rewrite the manifest.
     pub(crate) fn wants_rewrite(&self) -> bool {
         self.len > (self.first_len * 2).max(REWRITE_BYTES_MIN)
     }
 
-    /// Makes an edit durable. After an error of the kind `sync`, nothing may be written any more.
+    /// Makes an edit durable. After an error the caller must stop all writing.
     pub(crate) fn append(&mut self, edit: &Edit) -> io::Result<()> {
         let bytes = frame_edit(edit, self.sequence + 1);
         write_all_at(&*self.file, &bytes, self.len)?;
@@ -108,7 +106,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Replaces the file by one that holds `everything` alone.
+    /// Replaces the file by one that holds only `everything`.
     pub(crate) fn rewrite(&mut self, everything: &Edit) -> io::Result<()> {
         *self = Manifest::write_new(&self.disk, self.sequence + 1, everything)?;
         Ok(())
@@ -157,8 +155,8 @@ fn later_edit(bytes: &[u8], from: usize, sequence: u64) -> Option<usize> {
     None
 }
 
-fn damage(from: usize, to: usize, what: &'static str) -> OpenError {
-    OpenError::CorruptRange(Damage {
+fn damage(from: usize, to: usize, what: &'static str) -> LogOpenError {
+    LogOpenError::CorruptRange(LogDamage {
         topic: None,
         file: PATH.to_owned(),
         from_byte: from as u64,

@@ -1,16 +1,18 @@
-mod basics;
-mod crash;
-mod damage;
-mod faults;
-mod fixture;
-mod kill;
+//! One file per behaviour; `world` and `simulation` are what they share.
+
+mod coinciding_faults_lose_nothing;
+mod damage_is_noticed;
+mod disk_errors_are_reported;
+mod faults_during_maintenance_lose_nothing;
+mod kills_lose_nothing;
+mod maintenance_does_what_it_must;
+mod old_formats_open;
 #[cfg(feature = "planted-bugs")]
-mod planted;
-mod regressions;
-mod reports;
+mod planted_bugs_are_caught;
+mod power_cuts_lose_nothing;
+mod power_cuts_with_threads_lose_nothing;
+mod reports_name_the_damage;
 mod simulation;
-mod slow;
-mod threads;
-mod trouble;
-mod upkeep;
+mod slow_syncs_delay_no_reader;
+mod works_when_nothing_fails;
 mod world;

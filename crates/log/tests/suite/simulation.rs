@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use promethean_log::{AppendError, Batch, Log, Policy, ReadLimit};
+use promethean_log::{AppendError, Log, LogBatch, ReadLimit, TopicPolicy};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
 use promethean_testkit::ledger::{Invocation, OpId, payload_hash};
@@ -13,9 +13,10 @@ use promethean_testkit::{Ledger, ObservedEvent, ObservedTopic, ObservedTopics, S
 use super::world::*;
 
 const TOPICS: [&str; 5] = ["a", "b.c", "big", "short", COMPACTED];
-/// Keeps the latest event of each key; with small segments, so that it is rewritten all the time.
+/// A topic that keeps the latest event of each key, with small segments, so that it is compacted all the
+/// time.
 pub(super) const COMPACTED: &str = "table";
-/// Keeps few events, so that retention drops segments all the time.
+/// A topic that keeps few events, so that retention drops segments all the time.
 const SHORT_COUNT: u64 = 12;
 
 /// One event as its publisher knows it.
@@ -28,7 +29,7 @@ struct Sent {
     offset: Option<u64>,
 }
 
-/// A world, what was done in it, and what was said about it.
+/// A world, the work done in it, and the answers its users got.
 pub(super) struct Simulation {
     pub(super) world: World,
     ledger: Ledger,
@@ -37,9 +38,9 @@ pub(super) struct Simulation {
     sent: Vec<Sent>,
     /// Batches with redo: key in the state, index of one of its events, whether it was acknowledged.
     redone: Vec<(String, usize, bool)>,
-    /// What readers were shown: it must stay, whatever happens.
+    /// The events that readers have seen: they must stay.
     shown: BTreeMap<(String, u64), ObservedEvent>,
-    /// Most holes that a check found: compaction was at work.
+    /// The most holes that a check found, which shows that compaction worked.
     pub(super) holes: u64,
 }
 
@@ -57,17 +58,20 @@ impl Simulation {
         }
     }
 
-    /// Sets what the log does not persist.
+    /// Sets the policies, which the log does not persist.
     pub(super) fn set_policies(&self, log: &Log) {
         if let Some(topic) = log.topic(&name("short")) {
-            log.set_policy(&topic, Policy { count: Some(SHORT_COUNT), ..Policy::default() });
+            log.set_policy(&topic, TopicPolicy { count: Some(SHORT_COUNT), ..TopicPolicy::default() });
         }
         if let Some(topic) = log.topic(&name(COMPACTED)) {
-            log.set_policy(&topic, Policy { compacted: true, tombstone_ms: 5000, ..Policy::default() });
+            log.set_policy(
+                &topic,
+                TopicPolicy { compacted: true, tombstone_ms: 5000, ..TopicPolicy::default() },
+            );
         }
     }
 
-    /// Does random things until they are done or the log stops.
+    /// Does random steps until all are done or the log stops.
     pub(super) fn work(&mut self, log: &Log, steps: usize) {
         for _ in 0..steps {
             if self.step(log) || log.health().poisoned.is_some() {
@@ -76,7 +80,7 @@ impl Simulation {
         }
     }
 
-    /// Does one random thing and says whether it failed.
+    /// Does one random step. Returns whether it failed.
     pub(super) fn step(&mut self, log: &Log) -> bool {
         self.set_policies(log);
         let failed = match self.rng.range(0..100) {
@@ -106,7 +110,7 @@ impl Simulation {
     }
 
     fn publish(&mut self, log: &Log) -> bool {
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         let count = self.rng.range(1..5);
         let first = self.sent.len();
         let batch_name = format!("batch-{}", self.next);
@@ -129,7 +133,7 @@ impl Simulation {
             self.redone.push((batch_name, first, ok));
         }
         match result {
-            // Acknowledged as written only: a power cut may take it.
+            // Acknowledged as `os`: a power cut may lose it.
             Ok(_) if durability == Durability::Os && !with_redo => self.close_ops(&ops, None, first),
             Ok(receipt) => {
                 let offsets: Vec<u64> = receipt.events.iter().map(|placed| placed.offset).collect();
@@ -184,11 +188,11 @@ impl Simulation {
         }
     }
 
-    /// Publishes something acknowledged once more: it must be the same event at the same offset.
+    /// Publishes an acknowledged event once more: it must be a duplicate at the same offset.
     fn repeat(&mut self, log: &Log) -> bool {
         let Some(sent) = self.pick_acknowledged() else { return false };
         let topic = log.topic(&name(sent.topic)).expect("a topic with acknowledged events");
-        let mut batch = Batch::new();
+        let mut batch = LogBatch::new();
         batch.push(&topic, event(sent.number, sent.key.as_deref(), &sent.payload)).unwrap();
         match log.append(batch, Durability::Fsync) {
             Ok(receipt) => {
@@ -216,19 +220,19 @@ impl Simulation {
         Some(acknowledged[index].clone())
     }
 
-    /// The machine loses power; everything that was not synced may be gone.
+    /// Cuts the power; bytes that were not synced may be lost.
     pub(super) fn cut_power(&mut self, seed: u64) {
         self.world.disk = self.world.disk.crash(seed);
         self.world.state = Arc::new(self.world.state.crash(seed ^ 0x5eed));
     }
 
-    /// The process dies and the machine does not.
+    /// Kills the process; the machine and its page cache live on.
     pub(super) fn kill(&mut self) {
         self.world.disk = self.world.disk.kill();
         self.world.state = Arc::new(self.world.state.kill());
     }
 
-    /// Everything that must hold after a restart. `Err` says what does not.
+    /// Checks everything that must hold after a restart. `Err` says what does not hold.
     pub(super) fn check(&mut self, log: &Log) -> Result<(), String> {
         let observed = observe(log)?;
         let checked = self.ledger.check(&observed);
@@ -262,7 +266,7 @@ impl Simulation {
         self.sent.iter().any(|sent| sent.payload == "null" && sent.key == shown.key)
     }
 
-    /// Redo is applied for exactly the batches whose events are there.
+    /// Checks that redo is applied for exactly the batches whose events are in the log.
     fn check_state(&self, observed: &ObservedTopics) -> Result<(), String> {
         for (key, first, acknowledged) in &self.redone {
             let sent = &self.sent[*first];

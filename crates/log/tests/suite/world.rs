@@ -1,17 +1,17 @@
-//! A log on a fault disk with everything that its users know written to a ledger.
+//! A log on a fault disk, with a ledger of all that its users know.
 
 use std::sync::Arc;
 
 use promethean_log::{
-    AppendError, Batch, Log, NewEvent, NewId, NoObserver, OpenArgs, OpenError, Options, ReadLimit,
+    AppendError, Log, LogBatch, LogOpenError, LogOptions, NewEvent, NewId, NoObserver, OpenArgs, ReadLimit,
     RecoveryReport,
 };
 use promethean_model::{Durability, EventId, TopicName};
 use promethean_testkit::{FaultDisk, FaultState, ManualClock};
 
-/// Small sizes, so that a few hundred events roll, checkpoint and merge many times.
-pub(super) fn small() -> Options {
-    Options {
+/// Small sizes, so that a few hundred events cause many rolls, checkpoints and merges.
+pub(super) fn small() -> LogOptions {
+    LogOptions {
         journal_file_bytes: 8 * 1024,
         checkpoint_bytes: 16 * 1024,
         segment_bytes: 4 * 1024,
@@ -20,7 +20,7 @@ pub(super) fn small() -> Options {
         open_files: 8,
         reserve_bytes: 0,
         threads: false,
-        ..Options::default()
+        ..LogOptions::default()
     }
 }
 
@@ -28,7 +28,7 @@ pub(super) struct World {
     pub(super) disk: FaultDisk,
     pub(super) state: Arc<FaultState>,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) options: Options,
+    pub(super) options: LogOptions,
 }
 
 impl World {
@@ -36,7 +36,7 @@ impl World {
         World::with(small())
     }
 
-    pub(super) fn with(options: Options) -> World {
+    pub(super) fn with(options: LogOptions) -> World {
         World {
             disk: FaultDisk::new(),
             state: Arc::new(FaultState::new()),
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    pub(super) fn try_open(&self) -> Result<(Log, RecoveryReport), OpenError> {
+    pub(super) fn try_open(&self) -> Result<(Log, RecoveryReport), LogOpenError> {
         Log::open(self.args()).inspect(|(log, _)| log.holds().settle())
     }
 
@@ -85,12 +85,12 @@ pub(super) fn event<'a>(number: u64, key: Option<&'a str>, payload: &'a str) -> 
 
 pub(super) fn append(log: &Log, topic: &str, event: NewEvent<'_>) -> Result<u64, AppendError> {
     let topic = log.topic_or_create(&name(topic))?;
-    let mut batch = Batch::new();
+    let mut batch = LogBatch::new();
     batch.push(&topic, event)?;
     Ok(log.append(batch, Durability::Fsync)?.events[0].offset)
 }
 
-/// Payloads of a topic from an offset on.
+/// The payloads of a topic from an offset on.
 pub(super) fn payloads(log: &Log, topic: &str, from: u64) -> Vec<(u64, String)> {
     let Some(topic) = log.topic(&name(topic)) else { return Vec::new() };
     let mut found = Vec::new();

@@ -8,13 +8,13 @@ use thiserror::Error;
 use uuid::{Builder, Uuid};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// An event's id. Publishers may bring any UUID; the server mints version 7, whose order is that of time.
+/// An event's id. Publishers may give any UUID; the server mints version 7 ids, which sort by time.
 ///
-/// Text is `8-4-4-4-12` hexadecimal digits: read in either case, written in lower case.
+/// Its text is `8-4-4-4-12` hexadecimal digits: read in either case, written in lower case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId([u8; 16]);
 
-/// A text that is not an id.
+/// The error for a text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not a UUID; write 8-4-4-4-12 hexadecimal digits, or leave the id out to be given one")]
 pub struct IdError;
@@ -23,7 +23,7 @@ impl EventId {
     /// Bytes of the text form.
     pub const TEXT_BYTES: usize = 36;
 
-    /// The id with these bytes, most significant first.
+    /// Makes the id with these bytes, most significant first.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -38,15 +38,16 @@ impl EventId {
         self.uuid().hyphenated().encode_lower(buf)
     }
 
-    /// When it was minted, if it is of version 7.
+    /// The time in the id, in milliseconds since 1970 began, if it is of version 7.
     pub fn unix_ms(&self) -> Option<u64> {
         let [a, b, c, d, e, f, version, _, variant, ..] = self.0;
         let is_v7 = version >> 4 == 7 && variant >> 6 == 0b10;
         is_v7.then(|| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
-    /// An id that follows from `namespace` and `name` alone: a version 8 UUID over the XXH3-128 of the namespace's
-    /// length (u64, little-endian), the namespace and the name. Stored ids depend on this, so it never changes.
+    /// Derives an id from `namespace` and `name`: a version 8 UUID over the XXH3-128 of the namespace's
+    /// length (u64, little-endian), the namespace and the name. Stored ids depend on this, so it never
+    /// changes.
     ///
     /// XXH3 resists accidents, not attackers: derive only from names that the system chooses.
     pub fn derive(namespace: &[u8], name: &[u8]) -> Self {

@@ -1,4 +1,4 @@
-//! Makes version 7 ids.
+//! The mint of version 7 ids.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -9,46 +9,50 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::EventId;
 
-/// The id's milliseconds have 48 bits.
+/// The milliseconds of an id have 48 bits.
 const MS_MAX: u64 = (1 << 48) - 1;
-/// What follows them, version and variant apart, has 74.
+/// The tail of an id, which follows the milliseconds, has 74 bits without version and variant.
 const TAIL_MAX: u128 = (1 << 74) - 1;
-/// A millisecond starts in the lower half of the tails, which leaves room for 2^41 steps of at most 2^32.
+/// The first tail of a millisecond is in the lower half, which leaves room for 2^41 steps of at most 2^32.
 const TAIL_START_MAX: u128 = TAIL_MAX >> 1;
 
-/// Mints version 7 ids, each greater than the one before, whatever the clock does and whichever thread asks.
+/// Mints version 7 ids, each greater than the one before, even if the clock jumps back or several threads
+/// mint.
 ///
-/// A new millisecond starts at a random tail; ids within it step up by a random amount, so that one id does not tell
-/// the next. While the clock is behind the last id, the mint goes on counting in that id's millisecond.
+/// A new millisecond starts at a random tail; ids within it step up by a random amount, so that one id does
+/// not tell the next. While the clock is behind the last id, the mint goes on counting in that id's
+/// millisecond.
 pub struct IdMint {
-    /// Held for some tens of nanoseconds, and for one call to the system in each new millisecond.
-    state: Mutex<State>,
+    /// The lock is held for some tens of nanoseconds, and for one system call in each new millisecond.
+    state: Mutex<LastId>,
 }
 
-/// The operating system gave no randomness.
+/// The error when the operating system gives no randomness.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the operating system gave no randomness to make ids from: {0}")]
 pub struct EntropyError(#[from] getrandom::Error);
 
 impl IdMint {
-    /// A mint seeded by the operating system, and again in each new millisecond, so that copies of a running machine
-    /// part ways.
+    /// Makes a mint that the operating system seeds, and again in each new millisecond, so that copies of a
+    /// running machine mint different ids.
     pub fn new() -> Result<Self, EntropyError> {
         let mut key = [0; 16];
         getrandom::fill(&mut key)?;
         Ok(Self::from_noise(Noise { key, draws: 0, refreshed_by_os: true }))
     }
 
-    /// A mint whose ids follow from `seed` and the times asked for. For simulations only: two mints with one seed make
-    /// the same ids.
+    /// Makes a mint whose ids depend on `seed` and the given times only. For simulations: two mints with one
+    /// seed mint the same ids.
     pub fn with_seed(seed: u64) -> Self {
         let key = xxh3_128(&seed.to_le_bytes()).to_le_bytes();
         Self::from_noise(Noise { key, draws: 0, refreshed_by_os: false })
     }
 
-    /// A new id, stamped `now_ms` (milliseconds since 1970 began) or, if the last id is ahead of that, as that one.
+    /// Mints an id with the time `now_ms` (milliseconds since 1970 began), or with that of the last id if it
+    /// is later.
     pub fn mint(&self, now_ms: u64) -> EventId {
-        // A panic cannot leave the state half-changed in a way that repeats an id, so poison is passed over.
+        // A panic cannot leave the last id half-changed in a way that repeats an id, so lock poison is
+        // ignored.
         let mut state = self.state.lock().ignore_poison();
         state.advance(now_ms.min(MS_MAX));
         state.id()
@@ -56,25 +60,25 @@ impl IdMint {
 
     fn from_noise(mut noise: Noise) -> Self {
         let tail = noise.draw() & TAIL_START_MAX;
-        Self { state: Mutex::new(State { noise, ms: 0, tail }) }
+        Self { state: Mutex::new(LastId { noise, ms: 0, tail }) }
     }
 }
 
 impl fmt::Debug for IdMint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The state would let a reader of logs guess ids.
+        // A reader of logs could guess ids from the state.
         f.debug_struct("IdMint").finish_non_exhaustive()
     }
 }
 
-/// The last id minted, as `ms` and `tail`. The pair only grows.
-struct State {
+/// The last minted id, as `ms` and `tail`. The pair only grows.
+struct LastId {
     noise: Noise,
     ms: u64,
     tail: u128,
 }
 
-impl State {
+impl LastId {
     fn advance(&mut self, now_ms: u64) {
         let step = (self.noise.draw() & u128::from(u32::MAX)) + 1;
         if now_ms > self.ms {
@@ -101,7 +105,7 @@ impl State {
     }
 }
 
-/// Random numbers: XXH3-128 of a key and a counter.
+/// A source of random numbers: XXH3-128 of a key and a counter.
 struct Noise {
     key: [u8; 16],
     draws: u64,
@@ -120,7 +124,7 @@ impl Noise {
 
     fn refresh(&mut self) {
         let mut fresh = [0; 16];
-        // The key is random already, so a failure here costs nothing but the refresh.
+        // The key is random already, so after a failure only the refresh is missing.
         if self.refreshed_by_os && getrandom::fill(&mut fresh).is_ok() {
             self.key.iter_mut().zip(fresh).for_each(|(key, fresh)| *key ^= fresh);
         }

@@ -1,65 +1,66 @@
-//! Checks JSON text and drops its insignificant whitespace, in one pass.
+//! The check of JSON text: one pass that also drops insignificant whitespace.
 //!
-//! What it accepts `serde_json` reads as a `Value`, also inside a dead letter: so nothing is stored that a later reader
-//! cannot parse. That refuses escaped lone surrogates, numbers beyond a 64-bit float and nesting beyond
-//! [`JSON_DEPTH_MAX`]. Beside that it refuses objects with a name twice, of which readers see one value or the other.
+//! `serde_json` can read every accepted text as a `Value`, also inside a dead letter: so nothing is stored
+//! that a later reader cannot parse. Therefore the check refuses escaped lone surrogates, numbers beyond a
+//! 64-bit float and nesting beyond [`JSON_DEPTH_MAX`]. It also refuses objects with a name twice, because
+//! readers would disagree on its value.
 
 use std::borrow::Cow;
 
 use thiserror::Error;
 
-use self::names::Names;
+use self::names::OpenNames;
 
 mod names;
 mod string;
 #[cfg(test)]
 mod tests;
 
-/// Arrays and objects inside each other, at most. `serde_json` reads 127, and a dead letter puts its event's payload two
-/// deeper; the rest is for those who put events into documents of their own.
+/// The deepest nesting of arrays and objects. `serde_json` reads 127 levels, and a dead letter puts its
+/// event's payload two levels deeper; the rest is room for users who put events into documents of their own.
 pub const JSON_DEPTH_MAX: u32 = 120;
 
-/// A text that is not JSON.
+/// The error for a text that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{fault} at byte {at}")]
 pub struct JsonError {
     /// What is wrong.
     pub fault: JsonFault,
-    /// Where, in bytes from 0.
+    /// The byte, counted from 0.
     pub at: usize,
 }
 
 /// What is wrong with a text that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum JsonFault {
-    /// Bytes that are no text.
+    /// The bytes are not UTF-8.
     #[error("not UTF-8")]
     Utf8,
-    /// Nothing, or too little.
+    /// The text ends before the value does.
     #[error("the text ends too early")]
     End,
-    /// No value where one must be.
+    /// A value is missing.
     #[error("expected a value")]
     Value,
-    /// No name where one must be.
+    /// A name is missing.
     #[error("expected a name in double quotes")]
     Name,
-    /// No colon where one must be.
+    /// A colon is missing.
     #[error("expected `:`")]
     Colon,
-    /// Neither the next item nor the end of an array.
+    /// After an item of an array, neither a comma nor the end follows.
     #[error("expected `,` or `]`")]
     CommaOrBracket,
-    /// Neither the next member nor the end of an object.
+    /// After a member of an object, neither a comma nor the end follows.
     #[error("expected `,` or `}}`")]
     CommaOrBrace,
-    /// Something after the value.
+    /// More text follows the value.
     #[error("more text after the value")]
     Trailing,
     /// A malformed number.
     #[error("malformed number")]
     Number,
-    /// A number that no 64-bit float comes near.
+    /// A number beyond the range of a 64-bit float.
     #[error("number out of range; send it as a string")]
     Range,
     /// A control character inside a string.
@@ -71,19 +72,20 @@ pub enum JsonFault {
     /// Half of a surrogate pair.
     #[error("half of a surrogate pair; send the whole character")]
     Surrogate,
-    /// A name that the object has already.
+    /// A name that the object already has.
     #[error("a name that the object has already; give each name once")]
     Twice,
-    /// Too deep.
+    /// Arrays and objects are nested too deep.
     #[error("nested deeper than {JSON_DEPTH_MAX}; flatten the value")]
     Depth,
 }
 
-/// Checks `text` and drops its insignificant whitespace. Borrows where there is none to drop but at the ends.
+/// Checks `text` and drops its insignificant whitespace. The result borrows if whitespace is only at the
+/// ends.
 pub fn minify(text: &str) -> Result<Cow<'_, str>, JsonError> {
     let led = text.trim_start_matches(is_space_char);
     let trimmed = led.trim_end_matches(is_space_char);
-    let mut kept = Kept { text: trimmed, end: 0, out: String::new() };
+    let mut kept = Minified { text: trimmed, end: 0, out: String::new() };
     match document(trimmed, &mut kept) {
         Ok(()) if kept.end == 0 => Ok(Cow::Borrowed(trimmed)),
         Ok(()) => {
@@ -94,28 +96,29 @@ pub fn minify(text: &str) -> Result<Cow<'_, str>, JsonError> {
     }
 }
 
-/// Where reading goes on, or what stopped it. Places are passed by value, so that they stay in registers: a
-/// cursor in memory takes half as long again.
-type Place = Result<usize, JsonError>;
+/// The position after the part that was read, or the error. Positions are passed by value, so that they stay
+/// in registers: with a cursor in memory the check takes half as long again.
+type Position = Result<usize, JsonError>;
 
-/// What is kept of the text. What is before `end` is in `out`; `end` is 0 until the first whitespace is dropped.
-struct Kept<'a> {
+/// The text without its whitespace. The text before `end` is already in `out`; `end` is 0 until the first
+/// whitespace is dropped.
+struct Minified<'a> {
     text: &'a str,
     end: usize,
     out: String,
 }
 
-/// Which containers are open, innermost in the lowest bit: 1 is an object.
+/// The open containers, innermost in the lowest bit: 1 is an object, 0 an array.
 #[derive(Default)]
-struct Open {
+struct OpenContainers {
     kinds: u128,
     depth: u32,
-    names: Names,
+    names: OpenNames,
 }
 
-fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
+fn document(text: &str, kept: &mut Minified<'_>) -> Result<(), JsonError> {
     let bytes = text.as_bytes();
-    let mut open = Open::default();
+    let mut open = OpenContainers::default();
     let mut at = 0;
     loop {
         let depth = open.depth;
@@ -123,7 +126,7 @@ fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
         if open.depth > depth {
             continue;
         }
-        // A value has ended: close what ends with it, until another one must follow.
+        // A value has ended: close the containers that end with it, until another value must follow.
         loop {
             at = skip_space(bytes, at, kept);
             if open.depth == 0 {
@@ -153,9 +156,9 @@ fn document(text: &str, kept: &mut Kept<'_>) -> Result<(), JsonError> {
     }
 }
 
-/// Reads a scalar or an empty container, or opens one, and then another value must follow.
+/// Reads a scalar or an empty container, or opens a container; then another value must follow.
 #[inline(always)]
-fn value(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
+fn value(text: &str, at: usize, open: &mut OpenContainers, kept: &mut Minified<'_>) -> Position {
     let bytes = text.as_bytes();
     let at = skip_space(bytes, at, kept);
     match bytes.get(at) {
@@ -189,7 +192,7 @@ fn value(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
 }
 
 #[inline(always)]
-fn name(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
+fn name(text: &str, at: usize, open: &mut OpenContainers, kept: &mut Minified<'_>) -> Position {
     let bytes = text.as_bytes();
     let at = skip_space(bytes, at, kept);
     let at = match bytes.get(at) {
@@ -209,13 +212,13 @@ fn name(text: &str, at: usize, open: &mut Open, kept: &mut Kept<'_>) -> Place {
     }
 }
 
-fn word(bytes: &[u8], at: usize, word: &[u8]) -> Place {
+fn word(bytes: &[u8], at: usize, word: &[u8]) -> Position {
     let found = bytes.get(at..).is_some_and(|rest| rest.starts_with(word));
     if found { Ok(at + word.len()) } else { fail(JsonFault::Value, at) }
 }
 
 #[inline]
-fn number(text: &str, start: usize) -> Place {
+fn number(text: &str, start: usize) -> Position {
     let bytes = text.as_bytes();
     let whole = if bytes.get(start) == Some(&b'-') { start + 1 } else { start };
     let mut at = digits(bytes, whole)?;
@@ -231,7 +234,7 @@ fn number(text: &str, start: usize) -> Place {
         let signed = matches!(bytes.get(at + 1), Some(b'+' | b'-'));
         at = digits(bytes, at + 1 + usize::from(signed))?;
     }
-    // A float has room for 308 digits; only numbers near that are looked at again.
+    // A float has room for 308 digits; only longer numbers and exponents need the slow check.
     if exponent || whole_len > 300 {
         let number = text.get(start..at).unwrap_or_default();
         if serde_json::from_str::<f64>(number).is_err() {
@@ -243,7 +246,7 @@ fn number(text: &str, start: usize) -> Place {
 
 /// Reads at least one digit.
 #[inline(always)]
-fn digits(bytes: &[u8], start: usize) -> Place {
+fn digits(bytes: &[u8], start: usize) -> Position {
     let mut at = start;
     while let Some(b'0'..=b'9') = bytes.get(at) {
         at += 1;
@@ -252,16 +255,16 @@ fn digits(bytes: &[u8], start: usize) -> Place {
 }
 
 #[inline(always)]
-fn skip_space(bytes: &[u8], at: usize, kept: &mut Kept<'_>) -> usize {
+fn skip_space(bytes: &[u8], at: usize, kept: &mut Minified<'_>) -> usize {
     if bytes.get(at).is_some_and(is_space) { kept.drop_space(at) } else { at }
 }
 
 #[cold]
-fn fail(fault: JsonFault, at: usize) -> Place {
+fn fail(fault: JsonFault, at: usize) -> Position {
     Err(JsonError { fault, at })
 }
 
-impl Kept<'_> {
+impl Minified<'_> {
     #[inline(never)]
     fn drop_space(&mut self, start: usize) -> usize {
         if self.out.capacity() == 0 {
@@ -277,13 +280,13 @@ impl Kept<'_> {
         at
     }
 
-    /// Both ends are next to ASCII, so the slice is never between the bytes of a character.
+    /// Copies the text up to `end`. Both ends are next to ASCII, so the slice never splits a character.
     fn keep_up_to(&mut self, end: usize) {
         self.out.push_str(self.text.get(self.end..end).unwrap_or_default());
     }
 }
 
-impl Open {
+impl OpenContainers {
     #[inline(always)]
     fn push(&mut self, object: bool, at: usize) -> Result<(), JsonError> {
         if self.depth == JSON_DEPTH_MAX {

@@ -1,44 +1,46 @@
-//! The names of objects that are not closed yet, to tell one that comes twice.
+//! The names of open objects, to find a name that comes twice.
 
 use std::borrow::Cow;
 
 use super::{JsonError, JsonFault, fail};
 
-/// Up to so many names each is compared with those before it, which is quickest; beyond, all are sorted in the end.
+/// Up to this many names are compared one by one, which is fastest; more names are sorted when the object
+/// closes.
 const COMPARED_MAX: usize = 8;
 
-/// Names by their place in the text, outermost object first. Takes no memory until the first object.
+/// The names of all open objects by their position in the text, outermost object first. Takes no memory until
+/// the first object.
 #[derive(Default)]
-pub(super) struct Names {
-    /// Before the names of each object: where those of the object around it begin.
-    spans: Vec<Span>,
+pub(super) struct OpenNames {
+    /// Before the names of each object is an entry that says where the names of the object around it begin.
+    spans: Vec<NameSpan>,
     /// Where the names of the innermost object begin.
     start: usize,
 }
 
-/// A name between its quotes.
+/// The position of a name, without its quotes.
 #[derive(Clone, Copy)]
-struct Span {
+struct NameSpan {
     from: usize,
     to: usize,
     escaped: bool,
 }
 
-impl Names {
+impl OpenNames {
     #[inline(always)]
     pub(super) fn open(&mut self) {
         if self.spans.capacity() == 0 {
             self.spans.reserve(16);
         }
-        self.spans.push(Span { from: self.start, to: 0, escaped: false });
+        self.spans.push(NameSpan { from: self.start, to: 0, escaped: false });
         self.start = self.spans.len();
     }
 
-    /// A name from behind its opening quote to its closing one.
+    /// Adds the name between two quotes; `from` is after the first, `to` is the second.
     #[inline(always)]
     pub(super) fn add(&mut self, text: &str, from: usize, to: usize) -> Result<(), JsonError> {
         let escaped = text.as_bytes().get(from..to).is_some_and(|name| name.contains(&b'\\'));
-        let name = Span { from, to, escaped };
+        let name = NameSpan { from, to, escaped };
         let before = self.spans.get(self.start..).unwrap_or_default();
         if before.len() <= COMPARED_MAX && before.iter().any(|other| other.is_same(&name, text)) {
             return fail(JsonFault::Twice, from - 1).map(drop);
@@ -50,7 +52,7 @@ impl Names {
     #[inline(always)]
     pub(super) fn close(&mut self, text: &str) -> Result<(), JsonError> {
         let names = self.spans.get(self.start..).unwrap_or_default();
-        // One more than is compared with: the last of those was compared too.
+        // The name after the first `COMPARED_MAX` was compared with them too.
         if names.len() > COMPARED_MAX + 1 {
             check_sorted(names, text)?;
         }
@@ -60,7 +62,7 @@ impl Names {
     }
 }
 
-impl Span {
+impl NameSpan {
     #[inline(always)]
     fn is_same(&self, other: &Self, text: &str) -> bool {
         if self.escaped || other.escaped {
@@ -74,21 +76,21 @@ impl Span {
         text.get(self.from..self.to).unwrap_or_default()
     }
 
-    /// What the name says.
+    /// The name without escapes.
     #[cold]
     fn plain<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let raw = self.raw(text);
         if !self.escaped {
             return Cow::Borrowed(raw);
         }
-        // It was checked before, so it can be read.
+        // The string was checked before, so it can be read.
         serde_json::from_str(&format!("\"{raw}\"")).map_or(Cow::Borrowed(raw), Cow::Owned)
     }
 }
 
-/// Refuses the first name that is there a second time.
+/// Refuses the first name that comes a second time.
 #[inline(never)]
-fn check_sorted(names: &[Span], text: &str) -> Result<(), JsonError> {
+fn check_sorted(names: &[NameSpan], text: &str) -> Result<(), JsonError> {
     let mut sorted: Vec<(Cow<'_, str>, usize)> = Vec::with_capacity(names.len());
     sorted.extend(names.iter().map(|name| {
         let said = if name.escaped { name.plain(text) } else { Cow::Borrowed(name.raw(text)) };

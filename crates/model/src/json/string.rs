@@ -1,13 +1,13 @@
-//! Strings, where most bytes of a payload are.
+//! JSON strings, which hold most bytes of a payload.
 
-use super::{JsonFault, Place, fail};
+use super::{JsonFault, Position, fail};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Reads a string from its opening quote to behind its closing one.
+/// Reads a string from its opening quote to the byte after its closing quote.
 #[inline(always)]
-pub(super) fn read(bytes: &[u8], quote: usize) -> Place {
+pub(super) fn read(bytes: &[u8], quote: usize) -> Position {
     let mut at = quote + 1;
     loop {
         at = skip_plain(bytes, at);
@@ -21,7 +21,7 @@ pub(super) fn read(bytes: &[u8], quote: usize) -> Place {
 }
 
 #[inline(never)]
-fn escape(bytes: &[u8], at: usize) -> Place {
+fn escape(bytes: &[u8], at: usize) -> Position {
     match bytes.get(at) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
         Some(b'u') => match hex4(bytes, at + 1)? {
@@ -34,7 +34,7 @@ fn escape(bytes: &[u8], at: usize) -> Place {
     }
 }
 
-fn low_surrogate(bytes: &[u8], at: usize) -> Place {
+fn low_surrogate(bytes: &[u8], at: usize) -> Position {
     if !bytes.get(at..).is_some_and(|rest| rest.starts_with(b"\\u")) {
         return fail(JsonFault::Surrogate, at);
     }
@@ -44,8 +44,8 @@ fn low_surrogate(bytes: &[u8], at: usize) -> Place {
     }
 }
 
-/// The number that four hexadecimal digits write.
-fn hex4(bytes: &[u8], at: usize) -> Place {
+/// Reads four hexadecimal digits as a number.
+fn hex4(bytes: &[u8], at: usize) -> Position {
     let Some(digits) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) else {
         return fail(JsonFault::End, bytes.len());
     };
@@ -53,8 +53,8 @@ fn hex4(bytes: &[u8], at: usize) -> Place {
     digits.iter().try_fold(0, digit).map_or_else(|| fail(JsonFault::Escape, at), Ok)
 }
 
-/// Where the next quote, backslash or control character is. Looks at eight bytes at a time: `x - 1` borrows into the
-/// high bit of a zero byte, and a byte is zero after the exclusive or with what is looked for.
+/// The position of the next quote, backslash or control character. Looks at eight bytes at a time: `x - 1`
+/// borrows into the high bit of a zero byte, and the exclusive or with the wanted byte makes that byte zero.
 #[inline(always)]
 fn skip_plain(bytes: &[u8], start: usize) -> usize {
     let mut at = start;

@@ -4,13 +4,14 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// A text that is not a valid name. The message says what to change and never repeats the whole text.
+/// The error for a text that is not a valid name. The message says what to change and never repeats the whole
+/// text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{kind} name {fault}")]
 pub struct NameError {
-    /// What the text was to name.
+    /// The kind of name that was expected.
     pub kind: NameKind,
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fault: NameFault,
 }
 
@@ -24,7 +25,7 @@ impl NameError {
     }
 }
 
-/// What a name names.
+/// The kinds of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A topic.
@@ -61,22 +62,22 @@ pub enum NameFault {
         /// The alphabet, for people.
         allowed: &'static str,
     },
-    /// A topic with nothing before, between or after its dots.
+    /// A topic name with nothing before, between or after its dots.
     #[error("has an empty word at byte {at}; put a word on both sides of every `.`")]
     EmptyWord {
         /// Where the word should be.
         at: usize,
     },
-    /// A topic's word that begins or ends with `:`.
+    /// A word of a topic name that begins or ends with `:`.
     #[error("has `:` at byte {at}, the edge of a word; put it between other characters")]
     ColonAtEdge {
         /// Where it is.
         at: usize,
     },
-    /// A topic that begins with `_`.
+    /// A topic name that begins with `_`.
     #[error("begins with `_`, which is kept for the system; begin with another character")]
     ReservedPrefix,
-    /// A topic that ends like those the system derives.
+    /// A topic name with the suffix of a topic that the system derives.
     #[error("ends in `{suffix}`, which is kept for topics that the system writes; use another last word")]
     ReservedSuffix {
         /// The suffix with its dot.

@@ -1,6 +1,7 @@
-//! What all names have in common.
+//! The code that all names share.
 
-/// Implements a name over a field `.0: Arc<str>`, with `$check: fn(&str) -> Result<(), NameError>` as the only way in.
+/// Implements a name over a field `.0: Arc<str>`. Every constructor calls `$check: fn(&str) -> Result<(),
+/// NameError>`.
 macro_rules! name_newtype {
     ($name:ident, $check:path) => {
         impl $name {

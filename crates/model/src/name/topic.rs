@@ -11,8 +11,8 @@ const ALLOWED: &str = "a-z, 0-9, `_`, `-`, `:` inside a word and `.` between wor
 
 /// A topic's name: words of `[a-z0-9_-]`, with `:` allowed inside a word, joined by `.`; at most 180 bytes.
 ///
-/// Parsing accepts the system's own names, because users may read those topics; what a user wants to write to is
-/// parsed with [`TopicName::parse_user`].
+/// Parsing accepts the system's own names, because users may read those topics. Names of topics that a user
+/// writes to are parsed with [`TopicName::parse_user`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicName(Arc<str>);
 
@@ -101,7 +101,7 @@ impl SystemSuffix {
             _ => {
                 let digits = word.strip_prefix('v')?;
                 let version: u32 = digits.parse().ok()?;
-                // Only what `Display` would write, so that `v01` stays the user's.
+                // Only the text that `Display` writes: `v01` is free for users.
                 (version.to_string() == digits).then_some(Self::Version(version))
             }
         }

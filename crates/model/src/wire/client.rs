@@ -1,4 +1,4 @@
-//! What clients send.
+//! Frames that clients send.
 
 use std::borrow::Cow;
 
@@ -9,25 +9,26 @@ use thiserror::Error;
 use super::op::{Op, OpNames};
 use super::opts::{PublishOpts, SeekOpts, SubscribeOpts};
 
-/// What a client wants to see again in the reply: any JSON, as its text.
+/// The client's own mark on a frame, which the reply repeats: the text of any JSON value.
 pub type Corr<'a> = Option<&'a RawValue>;
 
-/// The longest `corr`.
+/// The longest `corr`, in bytes.
 const CORR_BYTES_MAX: usize = 256;
 
-/// A frame of a client. Names are not parsed yet: what is wrong with them is answered, not what is wrong with JSON.
+/// A frame of a client. Names in it are not parsed yet, so that a bad name is answered as such and not as bad
+/// JSON.
 #[derive(Debug, Clone)]
 pub enum ClientFrame<'a> {
-    /// Who the client is.
+    /// Tells the server who the client is.
     Auth {
         /// Its token, if it has one.
         token: Option<Cow<'a, str>>,
     },
-    /// One event.
+    /// Publishes one event.
     Publish(Item<'a>),
-    /// Several events, committed together.
+    /// Publishes several events, committed together.
     PublishMany(Vec<Item<'a>>),
-    /// To be given events.
+    /// Starts a subscription.
     Subscribe {
         /// A topic or pattern.
         topic: Cow<'a, str>,
@@ -35,45 +36,45 @@ pub enum ClientFrame<'a> {
         group: Cow<'a, str>,
         /// Whether deliveries come as `EVENTS`.
         batch: bool,
-        /// Of group and member.
+        /// Options of group and member.
         opts: Box<SubscribeOpts<'a>>,
     },
-    /// To be given no more.
+    /// Ends a subscription.
     Unsubscribe(Target<'a>),
-    /// Events are done.
+    /// Finishes deliveries of these events.
     Ack(Target<'a>, Vec<Cow<'a, str>>),
-    /// Events are to be delivered again.
+    /// Gives events back, to be delivered again.
     Nack {
         /// The subscription.
         target: Target<'a>,
         /// The events.
         ids: Vec<Cow<'a, str>>,
-        /// Not before.
+        /// The least delay before the next delivery.
         delay_ms: Option<u64>,
     },
-    /// Events take longer.
+    /// Extends the leases of events.
     Modack {
         /// The subscription.
         target: Target<'a>,
         /// The events.
         ids: Vec<Cow<'a, str>>,
-        /// From now on.
+        /// The new time to the deadline, counted from now.
         extend_ms: Option<u64>,
     },
-    /// Deliver nothing for now.
+    /// Stops deliveries for now.
     Pause(Target<'a>),
-    /// Deliver again.
+    /// Starts deliveries again after a pause.
     Resume(Target<'a>),
-    /// Be given events now, in a subscription that pulls.
+    /// Asks for events, in a subscription that pulls.
     Fetch {
         /// The subscription.
         target: Target<'a>,
-        /// At most so many.
+        /// The most events to send.
         max: Option<usize>,
-        /// Waiting at most so long for the first.
+        /// The longest wait for the first event.
         wait_ms: Option<u64>,
     },
-    /// Move the group to another place of a topic.
+    /// Moves the group's cursor on a topic.
     Seek(Target<'a>, SeekOpts<'a>),
 }
 
@@ -93,26 +94,26 @@ pub struct Item<'a> {
     pub topic: Cow<'a, str>,
     /// Its payload, as it was sent.
     pub payload: &'a RawValue,
-    /// The rest.
+    /// Its options.
     pub opts: PublishOpts<'a>,
 }
 
 /// Why a frame was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("the frame cannot be read: {0}; send one JSON object")]
     BadJson(String),
-    /// It is one, but not one of ours.
+    /// It is JSON, but not a frame of the protocol.
     #[error("{0}")]
     BadRequest(String),
-    /// Its `op` is none of ours.
+    /// Its `op` is unknown.
     #[error("unknown op `{0}`; use {OpNames}")]
     UnknownOp(String),
 }
 
 impl FrameError {
-    /// A stable word.
+    /// The stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::BadJson(_) => "bad_json",
@@ -122,10 +123,10 @@ impl FrameError {
     }
 }
 
-/// Every field that any frame has. Those of other frames are ignored, as are fields we do not know: clients of later
+/// The fields of all frames. A frame ignores the fields of other frames and unknown fields: clients of later
 /// versions may send more.
 #[derive(Deserialize)]
-struct Fields<'a> {
+struct FrameFields<'a> {
     #[serde(borrow)]
     op: Cow<'a, str>,
     #[serde(borrow)]
@@ -165,21 +166,21 @@ struct ItemFields<'a> {
 }
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct CorrField<'a> {
     #[serde(borrow)]
     corr: Corr<'a>,
 }
 
 impl<'a> ClientFrame<'a> {
-    /// Reads a frame, and the `corr` it came with, also where the frame is wrong.
+    /// Reads a frame and its `corr`. A wrong frame still gives its `corr`, if that can be read.
     pub fn read(text: &'a str) -> (Corr<'a>, Result<Self, FrameError>) {
         if let Err(error) = object(text) {
-            // Only what is no JSON at all is called so.
+            // `bad_json` is only for text that is not JSON at all.
             let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
             let error = if is_json { FrameError::BadRequest } else { FrameError::BadJson }(error);
             return (None, Err(error));
         }
-        match serde_json::from_str::<Fields<'a>>(text) {
+        match serde_json::from_str::<FrameFields<'a>>(text) {
             Ok(fields) => {
                 let corr = fields.corr;
                 if corr.is_some_and(|corr| corr.get().len() > CORR_BYTES_MAX) {
@@ -209,7 +210,7 @@ impl<'a> ClientFrame<'a> {
         }
     }
 
-    fn of(fields: Fields<'a>) -> Result<Self, FrameError> {
+    fn of(fields: FrameFields<'a>) -> Result<Self, FrameError> {
         let Some(op) = Op::from_name(&fields.op) else {
             return Err(FrameError::UnknownOp(fields.op.chars().take(40).collect()));
         };
@@ -246,7 +247,7 @@ impl<'a> ClientFrame<'a> {
     }
 }
 
-fn publish<'a>(fields: Fields<'a>) -> Result<ClientFrame<'a>, FrameError> {
+fn publish<'a>(fields: FrameFields<'a>) -> Result<ClientFrame<'a>, FrameError> {
     let Some(events) = fields.events else {
         let topic = fields.topic.ok_or_else(|| missing("topic"))?;
         let payload = fields.payload.ok_or_else(|| missing("payload"))?;
@@ -298,7 +299,7 @@ fn read_object<'a, T: Deserialize<'a>>(field: &str, text: &'a str) -> Result<T, 
     serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
 }
 
-/// A list would be read as an object whose fields come in their order.
+/// Refuses all but objects: serde would read a list as an object whose fields come in order.
 fn object(text: &str) -> Result<(), String> {
     match text.bytes().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => Ok(()),
@@ -306,7 +307,7 @@ fn object(text: &str) -> Result<(), String> {
     }
 }
 
-/// A payload that is `null` is there: it is a tombstone.
+/// Reads a field that is present: a payload of `null` is a tombstone, not an absent payload.
 fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -323,8 +324,8 @@ fn unread(error: &serde_json::Error) -> FrameError {
     }
 }
 
-/// What can be echoed of a frame that is wrong.
+/// The `corr` of a wrong frame, if it can be read.
 fn corr_of(text: &str) -> Corr<'_> {
-    let head = serde_json::from_str::<Head<'_>>(text).ok()?;
+    let head = serde_json::from_str::<CorrField<'_>>(text).ok()?;
     head.corr.filter(|corr| corr.get().len() <= CORR_BYTES_MAX)
 }

@@ -1,7 +1,8 @@
-//! The frames of the WebSocket protocol: JSON text, one object each. `fixtures/protocol` has one of every kind.
+//! The frames of the WebSocket protocol: each is the text of one JSON object. `fixtures/protocol` has one of
+//! every kind.
 //!
-//! - [`client`]: what clients send, read without copying payloads
-//! - [`server`]: what the server sends, written into a buffer with payloads passed through
+//! - [`client`]: frames of clients, read without copying payloads
+//! - [`server`]: frames of the server, written into a buffer with payloads passed through
 //! - [`op`]: what a client frame asks for, with its name
 //! - [`opts`]: the options of a publish and of a subscription
 

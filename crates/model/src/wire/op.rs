@@ -5,7 +5,7 @@ use std::fmt;
 /// Makes [`Op`], [`Op::ALL`], [`Op::name`] and [`Op::from_name`] from one list.
 macro_rules! ops {
     ($($(#[$doc:meta])* $op:ident = $name:literal,)+) => {
-        /// What a client frame asks for: its field `op`. `op as usize` is the index in [`Op::ALL`].
+        /// The request of a client frame: its field `op`. `op as usize` is the index in [`Op::ALL`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Op {
             $($(#[$doc])* $op,)+

@@ -1,4 +1,5 @@
-//! Options in frames. An option we do not know is refused: ignoring one would do something else than was asked for.
+//! Options in frames. An unknown option is refused: to ignore it would be to do something else than the
+//! client asked for.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ pub struct PublishOpts<'a> {
     /// Its key.
     #[serde(borrow)]
     pub key: Option<Cow<'a, str>>,
-    /// Text by name.
+    /// Texts by name.
     #[serde(default, deserialize_with = "each_once")]
     pub headers: Option<BTreeMap<String, String>>,
     /// Words to filter by.
@@ -34,9 +35,9 @@ pub struct PublishOpts<'a> {
     pub sid: Option<String>,
     /// A label for routing.
     pub partition: Option<u32>,
-    /// What the topic's next offset must be.
+    /// The topic's next offset must be this one.
     pub expected_offset: Option<Offset>,
-    /// What the offset of the key's latest event must be; `null` if there must be none.
+    /// The key's latest event must have this offset; `null` if there must be none.
     #[serde(default, deserialize_with = "present")]
     pub expected_key_offset: Option<Option<Offset>>,
 }
@@ -54,28 +55,28 @@ pub struct SubscribeOpts<'a> {
     pub after_id: Option<EventId>,
     /// With `from: "offset"`.
     pub offset: Option<Offset>,
-    /// Which events; its form belongs to the bus.
+    /// Which events the group is given; the bus defines its form.
     #[serde(borrow)]
     pub filter: Option<&'a RawValue>,
     /// `none` or `key`.
     #[serde(borrow)]
     pub order: Option<Cow<'a, str>>,
-    /// Partitions that members share.
+    /// The number of partitions that the members share.
     pub partitions: Option<u32>,
-    /// Attempts before an event is a dead letter.
+    /// The number of attempts before an event becomes a dead letter.
     pub max_attempts: Option<u32>,
-    /// Events handed over at once.
+    /// The number of events handed over at once.
     pub batch_size: Option<usize>,
-    /// Events unfinished at a time.
+    /// The number of events that may be unfinished at a time.
     pub max_in_flight: Option<usize>,
-    /// How long an event may be worked on.
+    /// How long a member may work on an event.
     pub ack_timeout_ms: Option<u64>,
-    /// Whether the client acks; if not, an event is done when its frame is written.
+    /// Whether the client acks; if not, an event is finished when its frame is written.
     pub manual_ack: Option<bool>,
-    /// The member's name, in partitioned groups; not parsed yet, as all names.
+    /// The member's name, in partitioned groups; like all names here, not parsed yet.
     #[serde(borrow)]
     pub member_id: Option<Cow<'a, str>>,
-    /// What the member says of itself.
+    /// The member's description of itself.
     #[serde(borrow)]
     pub meta: Option<&'a RawValue>,
     /// Whether the member is given events only when it sends FETCH.
@@ -88,7 +89,7 @@ pub struct SubscribeOpts<'a> {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SeekOpts<'a> {
-    /// Where to: `latest`, `earliest`, `ts`, `afterId` or `offset`.
+    /// The new position: `latest`, `earliest`, `ts`, `afterId` or `offset`.
     #[serde(borrow)]
     pub from: Option<Cow<'a, str>>,
     /// With `from: "ts"`.
@@ -97,12 +98,12 @@ pub struct SeekOpts<'a> {
     pub after_id: Option<EventId>,
     /// With `from: "offset"`.
     pub offset: Option<Offset>,
-    /// Whether to say only what would happen.
+    /// Whether only to report what a seek would do.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// A number that every language reads exactly, as all times that are written.
+/// Reads a time that every language can represent exactly, as all times that the server writes.
 fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     const EXACT_MAX: u64 = (1 << 53) - 1;
     match Option::<i64>::deserialize(deserializer)? {
@@ -113,7 +114,7 @@ fn exact<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::E
     }
 }
 
-/// Texts by name. A name that comes twice is refused: readers would see one value or the other.
+/// Reads texts by name. A name that comes twice is refused, because readers would disagree on its value.
 fn each_once<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<BTreeMap<String, String>>, D::Error> {
@@ -148,7 +149,7 @@ fn each_once<'de, D: Deserializer<'de>>(
     Ok(Option::<Texts>::deserialize(deserializer)?.map(|Texts(all)| all))
 }
 
-/// Tells a `null` from an absent field.
+/// Reads a field so that `null` differs from an absent field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Offset>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }

@@ -1,4 +1,4 @@
-//! What the server sends, written into a buffer.
+//! Frames that the server sends, written into a buffer.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use crate::id::EventId;
 use crate::meta::EventMeta;
 use crate::offset::Offset;
 
-/// An event to be sent. Its payload is JSON text and passed through.
+/// An event to send. Its payload is JSON text, which is passed through.
 #[derive(Debug, Clone, Copy)]
 pub struct EventView<'a> {
     /// Its id.
@@ -18,40 +18,40 @@ pub struct EventView<'a> {
     pub ts: i64,
     /// Its topic.
     pub topic: &'a str,
-    /// Its place.
+    /// Its offset.
     pub offset: Offset,
     /// Its key.
     pub key: Option<&'a str>,
-    /// The rest.
+    /// Its other fields.
     pub meta: &'a EventMeta,
     /// Its payload, as stored.
     pub payload: &'a [u8],
 }
 
-/// Where a delivery stands.
+/// The attempt and the deadline of a delivery.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Context {
-    /// 1 for the first.
+    /// The number of the attempt; 1 is the first.
     pub attempt: u32,
-    /// How long the event may be worked on from now.
+    /// How long the member may work on the event, from now.
     pub ack_deadline_ms: u64,
 }
 
 /// Writes replies to one frame.
 #[derive(Debug)]
 pub struct Reply<'a> {
-    /// Echoed.
+    /// The `corr` of that frame, which the reply repeats.
     pub corr: Corr<'a>,
 }
 
 impl Reply<'_> {
-    /// It is done.
+    /// Writes `OK`.
     pub fn ok(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"op":"OK""#);
         self.end(out);
     }
 
-    /// It is done; the fields of `more`, a JSON object, say what came of it.
+    /// Writes `OK` with the fields of `more`, which must be a JSON object.
     pub fn ok_with(&self, out: &mut Vec<u8>, more: &impl Serialize) {
         out.extend_from_slice(br#"{"op":"OK""#);
         let at = out.len();
@@ -70,12 +70,12 @@ impl Reply<'_> {
         self.end(out);
     }
 
-    /// It is refused.
+    /// Writes `ERR`.
     pub fn err(&self, out: &mut Vec<u8>, code: &str, message: &str, retry_after_ms: Option<u64>) {
         self.err_with(out, code, message, retry_after_ms, &Map::new());
     }
 
-    /// As [`Reply::err`], with more fields.
+    /// Writes `ERR` with more fields.
     pub fn err_with(
         &self,
         out: &mut Vec<u8>,
@@ -110,7 +110,7 @@ impl Reply<'_> {
     }
 }
 
-/// `EVENT`: `topic` is the subscribed text, that of the event is the concrete one.
+/// Writes `EVENT`. `topic` is the subscribed topic or pattern; the event has its own topic.
 pub fn event(out: &mut Vec<u8>, topic: &str, group: &str, event: &EventView<'_>, context: Context) {
     head(out, "EVENT", topic, group);
     out.extend_from_slice(br#","event":"#);
@@ -120,7 +120,7 @@ pub fn event(out: &mut Vec<u8>, topic: &str, group: &str, event: &EventView<'_>,
     out.push(b'}');
 }
 
-/// `EVENTS`: several deliveries in one frame; with `corr` it answers a `FETCH`.
+/// Writes `EVENTS`: several deliveries in one frame. With `corr` it answers a `FETCH`.
 pub fn events<'a>(
     out: &mut Vec<u8>,
     corr: Corr<'_>,
@@ -144,7 +144,7 @@ pub fn events<'a>(
     Reply { corr }.end(out);
 }
 
-/// `REBALANCE`: partitions of the member changed hands.
+/// Writes `REBALANCE`: the member's partitions after a rebalance.
 pub fn rebalance(out: &mut Vec<u8>, topic: &str, group: &str, epoch: u64, assigned: &[u32], revoked: &[u32]) {
     head(out, "REBALANCE", topic, group);
     out.extend_from_slice(br#","epoch":"#);
@@ -156,7 +156,7 @@ pub fn rebalance(out: &mut Vec<u8>, topic: &str, group: &str, epoch: u64, assign
     out.push(b'}');
 }
 
-/// An event as JSON, the same as `Event` would be, without parsing its payload.
+/// Writes an event as JSON, the same as `Event` serialises, without parsing its payload.
 pub fn event_json(out: &mut Vec<u8>, event: &EventView<'_>) {
     let mut text = [0; EventId::TEXT_BYTES];
     out.extend_from_slice(br#"{"id":""#);
@@ -196,7 +196,7 @@ fn field<T: Serialize>(out: &mut Vec<u8>, name: &str, value: Option<T>) {
     }
 }
 
-/// Texts, numbers and maps of texts: nothing that cannot be JSON.
+/// Writes texts, numbers and maps of texts, which can all be JSON.
 fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let at = out.len();
     if serde_json::to_writer(&mut *out, value).is_err() {
@@ -205,7 +205,7 @@ fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     }
 }
 
-/// So that a reply can be made of text that is kept.
+/// Makes a `corr` of text that was kept, so that a later reply can repeat it.
 pub fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }

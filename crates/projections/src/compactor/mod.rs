@@ -7,7 +7,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `options`, `status` | what it is told, and what it tells |
-//! | `place` | where a round begins |
+//! | `round` | where a round begins |
 //! | `span` | from events to snapshots |
 //! | `state` | the state of a key as of an event |
 //!
@@ -25,7 +25,7 @@
 //!   snapshot that says so. Folded states that would need them have no `x-snapshot-max-ts`, until a tombstone.
 
 mod options;
-mod place;
+mod round;
 mod span;
 mod state;
 mod status;
@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_bus::Bus;
-use promethean_bus::follower::Follower;
-use promethean_bus::rows::Start;
+use promethean_bus::groups::Follower;
+use promethean_bus::rows::StartPosition;
 use promethean_model::{Clock, GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, Cursor, CursorOp, Store};
 use tokio::sync::watch;
@@ -95,7 +95,7 @@ impl Compactor {
         let snapshots = options.snapshot_topic()?;
         options.check(&snapshots)?;
         let group = snapshot::group(&options.topic, &snapshots)?;
-        let follower = bus.follow(&group, &options.topic, Start::Earliest).await?;
+        let follower = bus.follow(&group, &options.topic, StartPosition::Earliest).await?;
         if store.cursor(&group, &options.topic).await?.is_none() {
             follower.hold_from(Offset::ZERO);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use promethean_bus::BusError;
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_model::TopicName;
 use xxhash_rust::xxh3::xxh3_64;
 

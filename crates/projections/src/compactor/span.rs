@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use promethean_bus::jq::{Caps, RunError};
+use promethean_jq::{Caps, RunError};
 use promethean_model::{EventId, Offset, OffsetRange};
 use promethean_store::port::{PageLimit, StoredEvent};
 
@@ -71,7 +71,9 @@ impl Compactor {
         let Some(program) = &self.options.key else { return Ok(Vec::new()) };
         let inputs = events.iter().map(event_json).collect::<Result<Vec<_>, _>>()?;
         let mut keys = Vec::with_capacity(events.len());
-        for (outcome, event) in program.run_each(inputs, Caps::default()).await.into_iter().zip(events) {
+        for (outcome, event) in
+            program.run_each(self.follower.jq_pool(), inputs, Caps::default()).await.into_iter().zip(events)
+        {
             let key = match outcome {
                 // Not the event's fault: the round is tried again.
                 Err(error @ (RunError::NoThread | RunError::Busy | RunError::Stuck)) => {

@@ -63,7 +63,7 @@ impl Compactor {
             _ => None,
         };
         let before = before.filter(|_| !begun).and_then(Snapshot::living_state);
-        Ok((self.options.reducer.fold(before, &events).await?, max_ts))
+        Ok((self.options.reducer.fold(self.follower.jq_pool(), before, &events).await?, max_ts))
     }
 
     fn snapshot(

@@ -4,25 +4,26 @@
 //! runs no timer: what was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
 //! is where the projector is, neither moves while one takes the place of the other, in one commit.
 
+pub(crate) mod seed;
 mod swap;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use promethean_bus::StoredEvent;
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{Batch, PageLimit, StateOp};
 use tokio::time::Instant;
 
 use self::swap::Comparison;
-use crate::attempt::{Attempt, Outcome};
+use crate::commit::{Attempt, Outcome};
 use crate::definition::Projector;
-use crate::drafts::Kept;
 use crate::error::ProjectionError;
+use crate::fold::Kept;
 use crate::logic::Failed;
+use crate::rebuild::seed::Seed;
 use crate::runner::Parts;
-use crate::seed::Seed;
 use crate::status::RebuildStatus;
 use crate::target::Target;
 

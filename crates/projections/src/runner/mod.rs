@@ -1,13 +1,16 @@
 //! A projector at work: one task, which reads, projects and commits, one page after the other.
 //!
 //! - `page`: the next events, whatever becomes of each
-//! - `rebuilding`: a rebuild beside them
-//! - `beginning`: snapshots before them
-//! - `timing`: its timer
+//! - `rebuild`: a rebuild beside them
+//! - `start`: from a declaration to a runner
+//! - `snapshot_start`: snapshots before them
+//! - `timer`, `timing`: its timer
 
-mod beginning;
 pub(crate) mod page;
-mod rebuilding;
+mod rebuild;
+mod snapshot_start;
+pub(crate) mod start;
+pub(crate) mod timer;
 pub(crate) mod timing;
 
 use std::collections::BTreeSet;
@@ -15,17 +18,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_bus::Bus;
-use promethean_bus::follower::Follower;
+use promethean_bus::groups::Follower;
 use promethean_model::{Clock, Offset};
 use promethean_store::port::{EndWatch, Store};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::error;
 
-use self::rebuilding::Rebuilt;
+use self::rebuild::Rebuilt;
 use crate::definition::Projector;
-use crate::drafts::Kept;
 use crate::error::ProjectionError;
+use crate::fold::Kept;
 use crate::rebuild::Rebuild;
 use crate::status::{Activity, Shown};
 use crate::target::Target;

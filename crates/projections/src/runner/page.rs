@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use promethean_bus::StoredEvent;
-use promethean_bus::follower::GivenUp;
+use promethean_bus::groups::GivenUp;
 use promethean_model::Offset;
 use promethean_store::port::{EventPage, PageLimit, ReadError};
 use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::{Interrupted, RETRY_AFTER, Runner};
-use crate::attempt::{Attempt, Outcome, Refused, project, until_failure};
+use crate::commit::{Attempt, Outcome, Refused, project, until_failure};
 use crate::definition::OnFailure;
-use crate::drafts::Kept;
+use crate::fold::Kept;
 use crate::logic::{Failed, Projected};
 use crate::status::Activity;
 use crate::stream::Streamed;

@@ -4,8 +4,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Interrupted, Runner, stopped};
+use crate::runner::timer::{Looked, Run};
 use crate::status::Activity;
-use crate::timer::{Looked, Run};
 
 /// A run that is not over.
 pub(crate) struct Timing {

@@ -3,8 +3,8 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `reducer`, `merge` | how state follows from events |
-//! | `backward` | the events of a key, from the newest back to where its state begins |
-//! | `base` | the snapshot to begin with |
+//! | `key_history` | the events of a key, from the newest back to where its state begins |
+//! | `key_state` | the snapshot to begin with |
 //! | [`feed`] | collections, from their changefeed |
 //!
 //! Invariants:
@@ -14,21 +14,22 @@
 //!   topic is compacted its settings say: holes from before compaction was switched off are not noticed.
 //! - **T3** What is read depends on the events and snapshots of the key, not on the topic.
 
-mod backward;
-mod base;
 pub mod feed;
+mod key_history;
+mod key_state;
 mod merge;
 mod reducer;
 
+use promethean_jq::Pool;
 use promethean_model::{Offset, OffsetRange, TopicName};
 use promethean_store::port::{PageLimit, Store, StoredEvent};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use self::backward::all_below;
-pub(crate) use self::backward::{Backward, Needed, needed};
-pub use self::backward::{FOLDED_BYTES_MAX, FOLDED_EVENTS_MAX};
-use self::base::{Base, Wanted};
+use self::key_history::all_below;
+pub(crate) use self::key_history::{Backward, Needed, needed};
+pub use self::key_history::{FOLDED_BYTES_MAX, FOLDED_EVENTS_MAX};
+use self::key_state::{Base, Wanted};
 pub use self::reducer::Reducer;
 pub(crate) use self::reducer::{event_json, payload};
 use crate::error::ProjectionError;
@@ -50,16 +51,18 @@ pub struct StateAt {
 }
 
 /// The state of a key at a time: the fold, in offset order, of its events with `ts` at or before that. `snapshots` is
-/// where a compactor of the topic writes; it shortens folds, and knows what the topic itself may no longer have.
+/// where a compactor of the topic writes; it shortens folds, and knows what the topic itself may no longer have. A
+/// reducer in jq runs on `pool`.
 pub async fn state_at(
     store: &dyn Store,
+    pool: &Pool,
     topic: &TopicName,
     key: &str,
     at: i64,
     reducer: &Reducer,
     snapshots: Option<&TopicName>,
 ) -> Result<StateAt, ProjectionError> {
-    let wanted = Wanted { store, topic, key, at, reducer };
+    let wanted = Wanted { store, pool, topic, key, at, reducer };
     let compacted = store.settings(topic).await?.is_some_and(|settings| settings.compacted);
     let found =
         if compacted { wanted.of_compacted(snapshots).await? } else { wanted.folded(snapshots).await? };
@@ -125,7 +128,7 @@ impl Wanted<'_> {
             None => (None, None),
         };
         let last = events.last().map(|event| (event.ts, event.offset)).or(last);
-        let state = self.reducer.fold(before, events).await?;
+        let state = self.reducer.fold(self.pool, before, events).await?;
         let known = |(state, (ts, offset))| StateAt { key: self.key.to_owned(), state, ts, offset };
         Ok(state.zip(last).map(known))
     }

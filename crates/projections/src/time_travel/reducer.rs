@@ -2,8 +2,8 @@
 
 use std::slice;
 
-use promethean_bus::dead_letter::user_event;
-use promethean_bus::jq::{Caps, Program, RunError};
+use promethean_bus::user_event;
+use promethean_jq::{Caps, Pool, Program, RunError};
 use promethean_store::port::StoredEvent;
 use serde_json::value::RawValue;
 
@@ -48,6 +48,7 @@ impl Reducer {
     /// The state after events of one key; `None` is no state.
     pub(crate) async fn fold(
         &self,
+        pool: &Pool,
         before: Option<Box<RawValue>>,
         events: &[StoredEvent],
     ) -> Result<Option<Box<RawValue>>, ProjectionError> {
@@ -55,7 +56,7 @@ impl Reducer {
         match self {
             Self::Latest => events.last().map_or(Ok(before), |event| payload(event).map(Some)),
             Self::Merge => merge(before, events).await,
-            Self::Jq(program) => run(program, before, events).await,
+            Self::Jq(program) => run(pool, program, before, events).await,
         }
     }
 }
@@ -87,29 +88,35 @@ async fn merge(
 }
 
 async fn run(
+    pool: &Pool,
     program: &Program,
     before: Option<Box<RawValue>>,
     events: &[StoredEvent],
 ) -> Result<Option<Box<RawValue>>, ProjectionError> {
     let mut state = before.map_or_else(|| "null".to_owned(), |text| text.get().to_owned());
     for chunk in events.chunks(CHUNK) {
-        state = step(program, state, chunk).await?;
+        state = step(pool, program, state, chunk).await?;
     }
     let text = RawValue::from_string(state).map_err(|error| failed(events, error.to_string()))?;
     Ok(Some(text).filter(|text| text.get() != "null"))
 }
 
 /// A failure names its event: those before it are run again by themselves, since a fold does not say how far it came.
-async fn step(program: &Program, before: String, events: &[StoredEvent]) -> Result<String, ProjectionError> {
+async fn step(
+    pool: &Pool,
+    program: &Program,
+    before: String,
+    events: &[StoredEvent],
+) -> Result<String, ProjectionError> {
     let texts = events.iter().map(event_json).collect::<Result<Vec<_>, _>>()?;
-    let error = match program.fold(before.clone(), texts.clone(), Caps::default()).await {
+    let error = match program.fold(pool, before.clone(), texts.clone(), Caps::default()).await {
         Ok(state) => return Ok(state),
         Err(error) => error,
     };
     let mut state = before;
     if !matches!(error, RunError::Stuck | RunError::NoThread | RunError::Busy) {
         for (event, text) in events.iter().zip(texts) {
-            match program.fold(state, vec![text], Caps::default()).await {
+            match program.fold(pool, state, vec![text], Caps::default()).await {
                 Ok(next) => state = next,
                 Err(error) => return Err(failed(slice::from_ref(event), error.to_string())),
             }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use promethean_bus::admin::{LetterChoice, RedriveTo};
+use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
 use promethean_projections::{Activity, OnFailure, Projector};
 use promethean_store::port::{Batch, CollectionOp, StateOp};
 use serde_json::{Value, json};

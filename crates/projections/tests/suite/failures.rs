@@ -1,6 +1,6 @@
 //! Events that cannot be projected, programs that do not end, and stores that lose what was there.
 
-use promethean_bus::admin::{LetterChoice, RedriveTo};
+use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
 use promethean_model::{Millis, Retention, TopicSettings};
 use promethean_projections::{Activity, Change, Direction, Index, Logic, OnFailure, Projector};
 use serde_json::json;

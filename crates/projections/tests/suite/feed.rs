@@ -1,6 +1,6 @@
 //! The changes of a collection as a topic.
 
-use promethean_bus::dead_letter::user_event;
+use promethean_bus::user_event;
 use promethean_model::{Offset, TopicSettings};
 use promethean_projections::{Direction, Index, Projector};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_projections::{Activity, Projections, Projector, ProjectorStatus, Timer};
 use promethean_store::port::{DocOp, StateOp};
 use serde_json::json;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use promethean_bus::BusError;
-use promethean_bus::jq::Program;
-use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::rows::StartPosition;
+use promethean_bus::subscription::Subscribe;
 use promethean_delivery::Subject;
+use promethean_jq::Program;
 use promethean_model::Event;
 use promethean_projections::{
     Change, Changelog, ChangelogPrograms, Declared, From, Logic, ProjectionError, Projector, Timer,
@@ -132,7 +132,7 @@ async fn publishes_once_and_chains(mut world: World) {
     }
     let page =
         world.store.read(&topic("out"), promethean_model::Offset::ZERO, Default::default()).await.unwrap();
-    let event = promethean_bus::dead_letter::user_event(&page.events[3]).unwrap();
+    let event = promethean_bus::user_event(&page.events[3]).unwrap();
     assert_eq!(event.headers.unwrap()["x-a"], "b");
     let source = world.bus.event_at(&topic("in"), promethean_model::Offset(3)).await.unwrap().unwrap();
     assert_eq!(event.caused_by.unwrap(), [source.id]);
@@ -164,7 +164,7 @@ async fn its_group_is_seen_and_is_nobody_elses(world: World) {
             .subscribe(Subscribe::new("i*".parse().unwrap_or(subject.clone()), group("p")))
             .await
             .map(drop),
-        world.bus.seek(&topic("in"), &group("p"), Start::Earliest, false).await.map(drop),
+        world.bus.seek(&topic("in"), &group("p"), StartPosition::Earliest, false).await.map(drop),
         world.bus.pause_group(&subject, &group("p")).await,
         world.bus.delete_group(&subject, &group("p")).await,
     ];

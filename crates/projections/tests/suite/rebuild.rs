@@ -1,6 +1,6 @@
 //! State made anew beside the old.
 
-use promethean_bus::admin::{LetterChoice, RedriveTo};
+use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
 use promethean_projections::{Activity, Direction, From, Index, OnFailure, Projector};
 use serde_json::json;
 
@@ -234,7 +234,8 @@ async fn a_topic_that_was_deleted_meanwhile_can_be_rebuilt(world: World) {
     until(&projections, "p", |status| status.activity == Activity::Halted).await;
     assert_eq!(projections.resume(&group("p")).await.unwrap_err().code(), "rebuild_needed");
     let subject = promethean_delivery::Subject::Topic(topic("in"));
-    let consumer = world.bus.subscribe(promethean_bus::subscribe::Subscribe::new(subject, group("p"))).await;
+    let consumer =
+        world.bus.subscribe(promethean_bus::subscription::Subscribe::new(subject, group("p"))).await;
     assert_eq!(consumer.map(drop).unwrap_err().code(), "projector_group", "its group is kept for it");
     world.publish("in", "k", "{}").await;
     let status = rebuilt(&projections).await;

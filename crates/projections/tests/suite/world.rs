@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::jq::Program;
 use promethean_bus::publish::Publish;
 use promethean_bus::{Bus, BusOptions};
+use promethean_jq::Program;
 use promethean_model::{CollectionName, GroupName, Offset, SystemClock, TopicName};
 use promethean_projections::{
     CollectionDeclared, Declared, Field, FieldType, Logic, Projections, Projector, ProjectorStatus,

@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use promethean_log::{
-    AppendError, Batch as LogBatch, Completion, NewEvent, NewId, Receipt as LogReceipt, Topic,
-};
+use promethean_log::{AppendError, Completion, LogBatch, LogReceipt, NewEvent, NewId, Topic};
 use promethean_model::{Durability, Offset, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -199,7 +197,7 @@ impl Parts {
             let EventIdSource::Given(id) = event.id else { return Ok(false) };
             let Some(topic) = self.log.topic(&event.topic) else { return Ok(false) };
             let storage =
-                |error: promethean_log::ReadError| CommitError::Storage { reason: error.to_string() };
+                |error: promethean_log::LogReadError| CommitError::Storage { reason: error.to_string() };
             let Some(record) = self.log.find_id(&topic, id).map_err(storage)? else { return Ok(false) };
             let there = record.view();
             if there.key != event.key.as_deref().map(str::as_bytes)
@@ -254,7 +252,7 @@ pub(super) fn unheard(_: oneshot::error::RecvError) -> CommitError {
     CommitError::UnknownOutcome { reason: "the log stopped without an answer".to_owned() }
 }
 
-pub(super) fn placed(placed: &promethean_log::Placed) -> Placed {
+pub(super) fn placed(placed: &promethean_log::PlacedRecord) -> Placed {
     Placed { offset: Offset(placed.offset), ts: placed.ts, duplicate: placed.duplicate }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_log::{AppendError, Batch as LogBatch, Topic};
+use promethean_log::{AppendError, LogBatch, Topic};
 use promethean_model::{Durability, TopicName};
 
 use super::commit::{new_event, placed, unheard};
@@ -42,7 +42,7 @@ impl Parts {
             },
             Err(error) => Err(commit_error(error)),
         };
-        let appended = |outcome: Result<promethean_log::Placed, AppendError>| {
+        let appended = |outcome: Result<promethean_log::PlacedRecord, AppendError>| {
             let there = |place| Appended { placed: placed(&place), durability: Some(durability) };
             outcome.map(there).map_err(commit_error)
         };

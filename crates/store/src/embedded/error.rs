@@ -1,6 +1,6 @@
 //! Why an embedded store did not open, and how the log's errors read here.
 
-use promethean_log::{AppendError, MaintenanceError, OpenError as LogOpenError, ReadError as LogReadError};
+use promethean_log::{AppendError, LogOpenError, LogReadError, MaintenanceError};
 use promethean_model::{GroupName, Offset, OffsetRange, TopicName};
 use thiserror::Error;
 
@@ -125,7 +125,7 @@ pub(super) fn read_error(error: LogReadError) -> ReadError {
 }
 
 /// Damage of one topic; that of shared files concerns no range of events.
-pub(super) fn damage(found: &promethean_log::Damage) -> Option<Damage> {
+pub(super) fn damage(found: &promethean_log::LogDamage) -> Option<Damage> {
     let topic = topic(found.topic.as_deref()?).ok()?;
     let range = OffsetRange::new(Offset(found.from_offset), Offset(found.to_offset));
     let detail = format!("{} bytes {}..{}, {}", found.file, found.from_byte, found.to_byte, found.what);

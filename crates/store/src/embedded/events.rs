@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use promethean_log::{Page, ReadError as LogReadError, ReadLimit, Record, RecordView, Topic};
+use promethean_log::{LogReadError, ReadLimit, Record, RecordPage, RecordView, Topic};
 use promethean_model::{EventId, Offset, OffsetRange, TopicName};
 
 use super::error::read_error;
@@ -167,7 +167,7 @@ fn visit(
     topic: &Topic,
     from: Offset,
     limit: PageLimit,
-    mut take: impl FnMut(&Page) -> Result<(), ReadError>,
+    mut take: impl FnMut(&RecordPage) -> Result<(), ReadError>,
 ) -> Result<(Offset, u64), ReadError> {
     let mut left = ReadLimit { events: limit.events, bytes: limit.bytes };
     let mut at = from.get();

@@ -121,7 +121,7 @@ impl EmbeddedStore {
     }
 
     /// Figures of the log, for metrics; `None` once closed.
-    pub fn log_health(&self) -> Option<promethean_log::Health> {
+    pub fn log_health(&self) -> Option<promethean_log::LogHealth> {
         self.parts().ok().map(|parts| parts.log.health())
     }
 

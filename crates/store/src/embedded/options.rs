@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The log's own.
-    pub log: promethean_log::Options,
+    pub log: promethean_log::LogOptions,
     /// What an acknowledgement promises where a batch does not say. Default: `fsync`.
     pub durability: Durability,
     /// Bytes of batches handed to the log and not yet durable; further commits wait their turn. Below the log's
@@ -25,7 +25,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            log: promethean_log::Options::default(),
+            log: promethean_log::LogOptions::default(),
             durability: Durability::Fsync,
             inflight_bytes_max: 8 << 20,
             state_cache_bytes: 16 * MIB,

@@ -1,21 +1,21 @@
 //! Topic settings as the log understands them.
 
-use promethean_log::{Policy, Topic};
+use promethean_log::{Topic, TopicPolicy};
 use promethean_model::{IgnorePoison, TopicName, TopicSettings};
 
 use super::parts::Parts;
 use crate::state::{StateFault, read};
 
 /// The part of the settings that the log carries out.
-pub(super) fn policy(settings: &TopicSettings) -> Policy {
+pub(super) fn policy(settings: &TopicSettings) -> TopicPolicy {
     let retention = settings.retention;
-    Policy {
+    TopicPolicy {
         age_ms: retention.age.map(promethean_model::Millis::get),
         bytes: retention.bytes,
         count: retention.count,
         compacted: settings.compacted,
         dedupe_window_ms: settings.dedupe_window.get(),
-        ..Policy::default()
+        ..TopicPolicy::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads everything and compares it with its checksums and with each other.
 
-use promethean_log::VerifyReport as LogReport;
+use promethean_log::LogVerifyReport;
 
 use super::engine::Engine;
 use crate::state::check;
@@ -12,7 +12,7 @@ const FAULTS_MAX: usize = 100;
 #[derive(Debug, Clone, Default)]
 pub struct VerifyReport {
     /// Events and their indexes.
-    pub log: LogReport,
+    pub log: LogVerifyReport,
     /// Entries of state read.
     pub state_entries: u64,
     /// Entries of state that do not decode, or do not fit each other.
@@ -27,7 +27,7 @@ impl VerifyReport {
         self.log.is_clean() && self.state_faults == 0
     }
 
-    pub(super) fn of(log: LogReport, engine: &Engine) -> Self {
+    pub(super) fn of(log: LogVerifyReport, engine: &Engine) -> Self {
         let mut report = Self { log, ..Self::default() };
         let checked = check(&engine.image(), &mut |detail| report.fault(detail));
         match checked {

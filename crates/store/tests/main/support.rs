@@ -48,12 +48,12 @@ pub(crate) async fn try_open(dir: &Path, clock: &Arc<ManualClock>) -> Result<Emb
 
 /// Small files, so that tests meet many of them.
 pub(crate) fn small() -> Options {
-    let log = promethean_log::Options {
+    let log = promethean_log::LogOptions {
         journal_file_bytes: 1 << 20,
         checkpoint_bytes: 2 << 20,
         segment_bytes: 8 << 10,
         reserve_bytes: 0,
-        ..promethean_log::Options::default()
+        ..promethean_log::LogOptions::default()
     };
     Options { log, ..Options::default() }
 }

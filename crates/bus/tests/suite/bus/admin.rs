@@ -1,6 +1,6 @@
 //! Listings, deleting groups, replay, retention.
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::{Offset, Retention, TopicSettings};
 use promethean_store::port::Table;
@@ -99,7 +99,7 @@ async fn replay_needs_no_group(kind: Kind) {
         ids.push(world.publish("t.a", n).await.id);
     }
     world.fill("t.b", 10..12).await;
-    let read = async |subject: &str, from: Start| {
+    let read = async |subject: &str, from: StartPosition| {
         let mut replay = world.bus.replay(&subject.parse().unwrap(), from).await.unwrap();
         let mut found = Vec::new();
         while let Some(page) = replay.next_page(4).await.unwrap() {
@@ -108,17 +108,21 @@ async fn replay_needs_no_group(kind: Kind) {
         }
         found
     };
-    assert_eq!(read("t.a", Start::Earliest).await, [0, 1, 2, 3, 4, 5]);
-    assert_eq!(read("t.a", Start::Offset(Offset(4))).await, [4, 5]);
-    assert_eq!(read("t.a", Start::Ts(WALL_MS + 30)).await, [2, 3, 4, 5]);
-    assert_eq!(read("t.a", Start::AfterId(ids[2])).await, [3, 4, 5]);
-    assert_eq!(read("t.a", Start::Latest).await, [] as [u64; 0]);
-    assert_eq!(read("t.*", Start::Earliest).await, [0, 1, 2, 3, 4, 5, 10, 11]);
-    assert_eq!(read("none", Start::Earliest).await, [] as [u64; 0]);
+    assert_eq!(read("t.a", StartPosition::Earliest).await, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(read("t.a", StartPosition::Offset(Offset(4))).await, [4, 5]);
+    assert_eq!(read("t.a", StartPosition::Ts(WALL_MS + 30)).await, [2, 3, 4, 5]);
+    assert_eq!(read("t.a", StartPosition::AfterId(ids[2])).await, [3, 4, 5]);
+    assert_eq!(read("t.a", StartPosition::Latest).await, [] as [u64; 0]);
+    assert_eq!(read("t.*", StartPosition::Earliest).await, [0, 1, 2, 3, 4, 5, 10, 11]);
+    assert_eq!(read("none", StartPosition::Earliest).await, [] as [u64; 0]);
     let pattern = "t.*".parse().unwrap();
-    assert_eq!(world.bus.replay(&pattern, Start::Offset(Offset(1))).await.unwrap_err().code(), "bad_seek");
+    assert_eq!(
+        world.bus.replay(&pattern, StartPosition::Offset(Offset(1))).await.unwrap_err().code(),
+        "bad_seek"
+    );
     let unknown = promethean_model::EventId::from_bytes([3; 16]);
-    let mut replay = world.bus.replay(&"t.a".parse().unwrap(), Start::AfterId(unknown)).await.unwrap();
+    let mut replay =
+        world.bus.replay(&"t.a".parse().unwrap(), StartPosition::AfterId(unknown)).await.unwrap();
     assert_eq!(replay.next_page(1).await.unwrap_err().code(), "unknown_event");
     assert!(world.bus.groups(None).await.unwrap().is_empty());
 }
@@ -151,7 +155,7 @@ async fn what_retention_took_is_counted(kind: Kind) {
         }
     })
     .await;
-    let mut replay = world.bus.replay(&"a".parse().unwrap(), Start::Offset(Offset(0))).await.unwrap();
+    let mut replay = world.bus.replay(&"a".parse().unwrap(), StartPosition::Offset(Offset(0))).await.unwrap();
     let page = replay.next_page(10).await.unwrap().unwrap();
     assert_eq!((page.expired, page.events[0].offset), (earliest.get(), earliest));
 }

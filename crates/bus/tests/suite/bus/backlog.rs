@@ -1,8 +1,8 @@
 //! What waits for members that do not look.
 
 use promethean_bus::publish::Publish;
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Backlog, Given, Lease, Subscription};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Backlog, Lease, Subscription, SubscriptionItem};
 
 use super::harness::*;
 
@@ -29,7 +29,7 @@ fn kept_by(mut request: Subscribe, backlog: &Backlog) -> Subscribe {
 /// The next event. The group does not hear that it was taken: whoever hears that looks whether there is room.
 async fn taken(subscription: &mut Subscription) -> Lease {
     match soon("take", subscription.take(1)).await.unwrap() {
-        Given::Leases(mut leases) => leases.remove(0),
+        SubscriptionItem::Leases(mut leases) => leases.remove(0),
         other => panic!("{other:?}"),
     }
 }

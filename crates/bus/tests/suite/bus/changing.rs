@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::{Batch, CursorOp, RowOp, SettingsOp, StateOp, Table, TopicOp};
@@ -51,7 +51,8 @@ async fn nobody_enters_a_topic_that_is_being_deleted(kind: Kind) {
     let mut deleting = JoinSet::from_iter([async move { bus.delete_topic(&topic("t.a")).await }]);
     held.reached().await;
     for name in ["g", "h"] {
-        let refused = world.bus.subscribe(request_from("t.a", name, Start::Latest)).await.unwrap_err();
+        let refused =
+            world.bus.subscribe(request_from("t.a", name, StartPosition::Latest)).await.unwrap_err();
         assert_eq!((refused.code(), refused.is_retryable()), ("topic_deleted", true));
     }
     // A pattern has its other topics.
@@ -65,7 +66,7 @@ async fn nobody_enters_a_topic_that_is_being_deleted(kind: Kind) {
     world.fill("t.a", 10..12).await;
     assert_eq!(numbers(&take(&mut pattern, 2).await), [10, 11]);
     for name in ["g", "h"] {
-        let mut subscription = world.subscribe(request_from("t.a", name, Start::Latest)).await;
+        let mut subscription = world.subscribe(request_from("t.a", name, StartPosition::Latest)).await;
         assert_eq!(world.seen("t.a", name).await.floor, Offset(2), "nothing is inherited");
         world.publish("t.a", 12).await;
         assert_eq!(number(&take_one(&mut subscription).await.event), 12);
@@ -100,12 +101,12 @@ async fn a_deletion_waits_for_who_enters(kind: Kind) {
 async fn a_group_without_a_cursor_begins_the_topic_anew(kind: Kind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
-    drop(world.subscribe(request_from("a", "g", Start::Latest)).await);
+    drop(world.subscribe(request_from("a", "g", StartPosition::Latest)).await);
     world.until_tasks(0).await;
     let delete = CursorOp::Delete { group: group("g"), topic: topic("a"), expected_epoch: None };
     world.store.commit(Batch::new().with(delete)).await.unwrap();
     assert_eq!(world.seen("a", "g").await.lag, 3);
-    let mut subscription = world.subscribe(request_from("a", "g", Start::Latest)).await;
+    let mut subscription = world.subscribe(request_from("a", "g", StartPosition::Latest)).await;
     let leases = take(&mut subscription, 3).await;
     assert_eq!(subscription.ack(&leases).await.unwrap().stale, 0);
     assert_eq!(world.seen("a", "g").await.floor, Offset(3));
@@ -134,7 +135,7 @@ async fn a_pause_is_done_to_the_end(kind: Kind) {
     world.until_tasks(1).await;
     world.publish("a", 0).await;
     let is = |word: &'static str| {
-        move |seen: &promethean_bus::admin::GroupProgress| {
+        move |seen: &promethean_bus::groups::GroupProgress| {
             seen.lag == 1 && seen.reason.is_some_and(|reason| reason.as_str() == word)
         }
     };
@@ -253,7 +254,7 @@ async fn a_deletion_of_a_group_that_fails_is_finished_later(kind: Kind) {
         match commits % 3 {
             // Whoever comes next makes another group.
             0 => {
-                let from = if commits == 0 { Start::Earliest } else { Start::Latest };
+                let from = if commits == 0 { StartPosition::Earliest } else { StartPosition::Latest };
                 let mut member = world.subscribe(request_from("a", "g", from)).await;
                 let floor = if commits == 0 { Offset(20) } else { Offset(30) };
                 assert_eq!(world.seen("a", "g").await.floor, floor);
@@ -284,7 +285,7 @@ async fn a_deletion_of_a_topic_that_fails_can_be_repeated(kind: Kind) {
         assert_eq!(world.bus.topic(&topic("a")).await.unwrap().end, Offset(30), "there still");
         world.bus.delete_topic(&topic("a")).await.unwrap();
         assert_nothing_left(&world).await;
-        let mut member = world.subscribe(request_from("a", "g", Start::Latest)).await;
+        let mut member = world.subscribe(request_from("a", "g", StartPosition::Latest)).await;
         world.publish("a", 1).await;
         assert_eq!(take_one(&mut member).await.attempt, 1);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use promethean_bus::Given;
+use promethean_bus::SubscriptionItem;
 
 use super::harness::*;
 
@@ -64,7 +64,7 @@ async fn every_topic_is_served_in_the_end(kind: Kind) {
         let mut found = BTreeSet::new();
         while found.len() < 200 {
             let given = soon("next", subscription.next(leases_max)).await.unwrap();
-            let Given::Leases(leases) = given else { continue };
+            let SubscriptionItem::Leases(leases) = given else { continue };
             for lease in &leases {
                 assert!(found.insert((lease.event.topic.clone(), lease.event.offset)), "twice");
             }
@@ -89,7 +89,7 @@ async fn members_of_a_pattern_share(kind: Kind) {
             }
         })
         .await;
-        let Given::Leases(leases) = given.unwrap() else { continue };
+        let SubscriptionItem::Leases(leases) = given.unwrap() else { continue };
         for lease in &leases {
             assert!(found.insert((lease.event.topic.clone(), lease.event.offset)), "twice");
         }
@@ -111,7 +111,7 @@ async fn a_busy_topic_leaves_turns_to_others(kind: Kind) {
                 world.publish(quiet, n).await;
             }
             let waits =
-                |seen: &promethean_bus::admin::GroupProgress| seen.reason.is_some() && seen.members > 0;
+                |seen: &promethean_bus::groups::GroupProgress| seen.reason.is_some() && seen.members > 0;
             soon("joined", async {
                 while world.bus.group(&topic(quiet), &group(&name)).await.is_err() {
                     tokio::task::yield_now().await;

@@ -1,8 +1,8 @@
 //! Events that are given up.
 
-use promethean_bus::dead_letter::Letter;
+use promethean_bus::dead_letters::Letter;
+use promethean_bus::dead_letters::LetterRow;
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::LetterRow;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::Table;
 

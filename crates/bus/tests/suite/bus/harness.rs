@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::admin::GroupProgress;
+use promethean_bus::groups::GroupProgress;
 use promethean_bus::publish::{Publish, Published};
-use promethean_bus::rows::{AskedOptions, Start};
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Bus, BusError, BusOptions, Given, Lease, Subscription};
+use promethean_bus::rows::{AskedOptions, StartPosition};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Bus, BusError, BusOptions, Lease, Subscription, SubscriptionItem};
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::embedded::{self, EmbeddedStore};
 use promethean_store::memory::{self, MemoryStore};
@@ -240,10 +240,10 @@ pub(crate) fn group(name: &str) -> GroupName {
 
 /// From the earliest event on, with all other defaults.
 pub(crate) fn request(subject: &str, group: &str) -> Subscribe {
-    request_from(subject, group, Start::Earliest)
+    request_from(subject, group, StartPosition::Earliest)
 }
 
-pub(crate) fn request_from(subject: &str, group: &str, from: Start) -> Subscribe {
+pub(crate) fn request_from(subject: &str, group: &str, from: StartPosition) -> Subscribe {
     let options = AskedOptions { from: Some(from), ..AskedOptions::default() };
     Subscribe { options, ..Subscribe::new(subject.parse().unwrap(), group.parse().unwrap()) }
 }
@@ -264,7 +264,7 @@ pub(crate) async fn take(subscription: &mut Subscription, count: usize) -> Vec<L
     let mut found = Vec::new();
     while found.len() < count {
         let given = soon("next", subscription.next(count - found.len())).await.unwrap();
-        if let Given::Leases(leases) = given {
+        if let SubscriptionItem::Leases(leases) = given {
             found.extend(leases);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::subscription::Subscribe;
 use promethean_delivery::{Filter, Order};
 use promethean_model::Offset;
 
@@ -37,7 +37,7 @@ async fn a_key_has_one_event_out_at_a_time(kind: Kind) {
         turn += 1;
         let subscription = if turn % 2 == 0 { &mut first } else { &mut second };
         while let Some(given) = subscription.try_take(1) {
-            let promethean_bus::Given::Leases(leases) = given.unwrap() else { continue };
+            let promethean_bus::SubscriptionItem::Leases(leases) = given.unwrap() else { continue };
             for lease in leases {
                 done.entry(lease.event.key().unwrap().to_owned()).or_default().push(number(&lease.event));
                 assert_eq!(lease.ack().await.unwrap().stale, 0);

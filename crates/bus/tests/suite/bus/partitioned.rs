@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Given, Lease, Subscription};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Lease, Subscription, SubscriptionItem};
 use promethean_delivery::{Liveness, MemberChange};
 use promethean_model::{Offset, partition_of};
 
@@ -33,7 +33,9 @@ fn partitioned(subject: &str, member: &str, partitions: u32) -> Subscribe {
 
 async fn rebalance(subscription: &mut Subscription) -> (u64, MemberChange) {
     loop {
-        if let Given::Rebalance { epoch, change } = soon("rebalance", subscription.take(100)).await.unwrap() {
+        if let SubscriptionItem::Rebalance { epoch, change } =
+            soon("rebalance", subscription.take(100)).await.unwrap()
+        {
             return (epoch, change);
         }
     }
@@ -66,14 +68,14 @@ async fn every_event_goes_to_the_owner_of_its_partition(kind: Kind) {
     while found.len() < 60 {
         for (name, subscription) in &mut members {
             match subscription.try_take(10).transpose().unwrap() {
-                Some(Given::Leases(leases)) => {
+                Some(SubscriptionItem::Leases(leases)) => {
                     for lease in &leases {
                         assert!(owned[*name].contains(&label(lease)), "{name} got {}", label(lease));
                         assert!(found.insert(lease.event.offset), "twice");
                     }
                     assert_eq!(subscription.ack(&leases).await.unwrap().stale, 0);
                 }
-                Some(Given::Rebalance { .. } | Given::Over(_)) => {}
+                Some(SubscriptionItem::Rebalance { .. } | SubscriptionItem::Over(_)) => {}
                 None => tokio::task::yield_now().await,
             }
         }
@@ -189,7 +191,7 @@ async fn patterns_have_partitions_too(kind: Kind) {
             }
         })
         .await;
-        let Given::Leases(leases) = given.unwrap() else { continue };
+        let SubscriptionItem::Leases(leases) = given.unwrap() else { continue };
         for lease in &leases {
             let key = (lease.event.topic.to_string(), lease.event.offset.get());
             // What `one` was given before `two` came may come again.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::{Given, Lease, Subscription};
+use promethean_bus::{Lease, Subscription, SubscriptionItem};
 use promethean_model::Offset;
 use tokio::task::JoinSet;
 
@@ -77,7 +77,8 @@ async fn the_systems_topics_never_match(kind: Kind) {
 async fn topics_born_later_begin_at_their_beginning(kind: Kind) {
     let world = World::new(kind).await;
     world.fill("a.old", 0..3).await;
-    let mut latest = world.subscribe(request_from("a.*", "g", promethean_bus::rows::Start::Latest)).await;
+    let mut latest =
+        world.subscribe(request_from("a.*", "g", promethean_bus::rows::StartPosition::Latest)).await;
     world
         .bus
         .publish_batch((0..5).map(|n| Publish::new(topic("a.new"), n.to_string())).collect())
@@ -116,7 +117,7 @@ async fn no_event_is_missed_while_topics_are_born(kind: Kind) {
                 given = first.next(7) => (&first, given),
                 given = second.next(7) => (&second, given),
             };
-            let Given::Leases(leases) = given.unwrap() else { continue };
+            let SubscriptionItem::Leases(leases) = given.unwrap() else { continue };
             count += leases.len();
             for (topic, offsets) in by_topic(&leases) {
                 found.entry(topic).or_default().extend(offsets);
@@ -159,7 +160,7 @@ async fn a_publisher_that_goes_away_does_not_hide_a_birth(kind: Kind) {
 async fn topics_born_while_nobody_listened(kind: Kind) {
     let world = World::new(kind).await;
     world.publish("a.x", 0).await;
-    let latest = || request_from("a.*", "g", promethean_bus::rows::Start::Latest);
+    let latest = || request_from("a.*", "g", promethean_bus::rows::StartPosition::Latest);
     drop(world.subscribe(latest()).await);
     let world = world.restart().await;
     world.fill("a.y", 0..2).await;

@@ -1,7 +1,7 @@
 //! Reading without a group: a part of a topic, what comes, single events.
 
-use promethean_bus::admin::Tail;
-use promethean_bus::rows::Start;
+use promethean_bus::read::Tail;
+use promethean_bus::rows::StartPosition;
 use promethean_model::Offset;
 
 use super::harness::*;
@@ -21,7 +21,7 @@ async fn page(tail: &mut Tail) -> Option<Vec<u64>> {
 async fn a_scan_ends_where_the_topic_ended(kind: Kind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
-    let mut scan = world.bus.scan(&topic("a"), Start::Offset(Offset(2))).await.unwrap();
+    let mut scan = world.bus.scan(&topic("a"), StartPosition::Offset(Offset(2))).await.unwrap();
     assert_eq!((scan.next(), scan.end()), (Offset(2), Offset(10)));
     world.fill("a", 10..12).await;
     let mut seen = Vec::new();
@@ -31,11 +31,11 @@ async fn a_scan_ends_where_the_topic_ended(kind: Kind) {
         scan.skip_to(Offset(7));
     }
     assert_eq!(seen, [2, 3, 4, 7, 8, 9]);
-    let mut beyond = world.bus.scan(&topic("a"), Start::Offset(Offset(99))).await.unwrap();
+    let mut beyond = world.bus.scan(&topic("a"), StartPosition::Offset(Offset(99))).await.unwrap();
     assert_eq!(beyond.next_page(3, 1).await, Ok(None));
-    let mut nothing = world.bus.scan(&topic("none"), Start::Earliest).await.unwrap();
+    let mut nothing = world.bus.scan(&topic("none"), StartPosition::Earliest).await.unwrap();
     assert_eq!(nothing.next_page(3, 1).await, Ok(None));
-    let mut doomed = world.bus.scan(&topic("a"), Start::Earliest).await.unwrap();
+    let mut doomed = world.bus.scan(&topic("a"), StartPosition::Earliest).await.unwrap();
     world.bus.delete_topic(&topic("a")).await.unwrap();
     while soon("the end", doomed.next_page(3, 1 << 20)).await.unwrap().is_some() {}
 }
@@ -43,9 +43,9 @@ async fn a_scan_ends_where_the_topic_ended(kind: Kind) {
 async fn a_tail_gives_what_there_is_and_then_what_comes(kind: Kind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
-    let mut all = world.bus.tail(&topic("a"), Start::Earliest).await.unwrap();
-    let mut new = world.bus.tail(&topic("a"), Start::Latest).await.unwrap();
-    let mut unborn = world.bus.tail(&topic("b"), Start::Earliest).await.unwrap();
+    let mut all = world.bus.tail(&topic("a"), StartPosition::Earliest).await.unwrap();
+    let mut new = world.bus.tail(&topic("a"), StartPosition::Latest).await.unwrap();
+    let mut unborn = world.bus.tail(&topic("b"), StartPosition::Earliest).await.unwrap();
     assert_eq!(page(&mut all).await, Some(vec![0, 1, 2]));
     let publishing = async { world.publish("a", 3).await };
     let (_, given, other) = tokio::join!(publishing, page(&mut all), page(&mut new));
@@ -53,7 +53,7 @@ async fn a_tail_gives_what_there_is_and_then_what_comes(kind: Kind) {
     assert_eq!(new.next(), Offset(4));
     world.publish("b", 0).await;
     assert_eq!(page(&mut unborn).await, Some(vec![0]));
-    let beyond = world.bus.tail(&topic("a"), Start::Offset(Offset(5))).await;
+    let beyond = world.bus.tail(&topic("a"), StartPosition::Offset(Offset(5))).await;
     assert_eq!(beyond.unwrap_err().code(), "bad_seek");
 }
 
@@ -61,8 +61,8 @@ async fn a_tail_ends_with_its_topic_and_with_the_bus(kind: Kind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     world.publish("b", 0).await;
-    let mut doomed = world.bus.tail(&topic("a"), Start::Latest).await.unwrap();
-    let mut last = world.bus.tail(&topic("b"), Start::Latest).await.unwrap();
+    let mut doomed = world.bus.tail(&topic("a"), StartPosition::Latest).await.unwrap();
+    let mut last = world.bus.tail(&topic("b"), StartPosition::Latest).await.unwrap();
     let deleting = async { world.bus.delete_topic(&topic("a")).await.unwrap() };
     assert_eq!(tokio::join!(page(&mut doomed), deleting).0, None);
     assert_eq!(tokio::join!(page(&mut last), world.bus.close()).0, None);

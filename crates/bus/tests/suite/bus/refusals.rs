@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::rows::StartPosition;
+use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Bus, BusError, BusOptions};
 use promethean_delivery::{Filter, Subject};
 use promethean_model::{EventId, Offset, TopicSettings};
@@ -62,9 +62,12 @@ async fn what_a_subscriber_is_refused(kind: Kind) {
         (changed(|r| r.options.partitions = Some(0)), "bad_option"),
         (changed(|r| r.options.max_attempts = Some(0)), "bad_option"),
         (changed(|r| r.options.filter = Some(Filter::default().key("k".repeat(2000)))), "bad_filter"),
-        (changed(|r| r.options.from = Some(Start::Offset(Offset(1)))), "beyond_end"),
-        (changed(|r| r.options.from = Some(Start::AfterId(EventId::from_bytes([1; 16])))), "unknown_event"),
-        (request_from("a.*", "g", Start::Offset(Offset(0))), "bad_option"),
+        (changed(|r| r.options.from = Some(StartPosition::Offset(Offset(1)))), "beyond_end"),
+        (
+            changed(|r| r.options.from = Some(StartPosition::AfterId(EventId::from_bytes([1; 16])))),
+            "unknown_event",
+        ),
+        (request_from("a.*", "g", StartPosition::Offset(Offset(0))), "bad_option"),
     ] {
         let error = world.bus.subscribe(request).await.unwrap_err();
         assert_eq!(error.code(), word, "{error}");
@@ -75,7 +78,7 @@ async fn what_a_subscriber_is_refused(kind: Kind) {
     }
     drop(world.subscribe(request("a", "g")).await);
     let conflicts: [fn(&mut Subscribe); 3] = [
-        |r| r.options.from = Some(Start::Latest),
+        |r| r.options.from = Some(StartPosition::Latest),
         |r| r.options.max_attempts = Some(9),
         |r| r.options.filter = Some(Filter::default().key("k")),
     ];

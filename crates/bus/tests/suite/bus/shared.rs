@@ -83,7 +83,7 @@ async fn an_expired_lease_is_delivered_to_another(kind: Kind) {
     })
     .await
     .unwrap();
-    let promethean_bus::Given::Leases(again) = again else { panic!("{again:?}") };
+    let promethean_bus::SubscriptionItem::Leases(again) = again else { panic!("{again:?}") };
     assert_eq!(again[0].attempt, 2);
     assert_eq!(held.ack().await.unwrap().stale, 1);
     assert_eq!(held.extend(None).await.unwrap().stale, 1);

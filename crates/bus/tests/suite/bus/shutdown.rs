@@ -51,7 +51,7 @@ async fn a_closed_bus_refuses(kind: Kind) {
     assert_eq!(world.bus.publish_batch(Vec::new()).await.unwrap_err().code(), "closed");
     assert_eq!(world.bus.publish_each(vec![event()]).await[0].as_ref().unwrap_err().code(), "closed");
     assert_eq!(world.bus.subscribe(request("a", "g")).await.unwrap_err().code(), "closed");
-    let to = promethean_bus::rows::Start::Latest;
+    let to = promethean_bus::rows::StartPosition::Latest;
     assert_eq!(world.bus.seek(&topic("a"), &group("g"), to, false).await.unwrap_err().code(), "closed");
     assert_eq!(world.events("a").await.len(), 1);
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use promethean_bus::admin::LetterInfo;
-use promethean_bus::rows::Start;
+use promethean_bus::dead_letters::LetterInfo;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::{Bus, BusOptions};
 use promethean_store::port::Table;
 
@@ -18,7 +18,7 @@ async fn much_is_sought_in_bounded_steps(kind: Kind) {
     let (world, store) = World::gated(kind).await;
     troubled(&world, 1200).await;
     store.largest();
-    let report = world.bus.seek(&topic("a"), &group("g"), Start::Earliest, false).await.unwrap();
+    let report = world.bus.seek(&topic("a"), &group("g"), StartPosition::Earliest, false).await.unwrap();
     assert_eq!((report.replayed, report.applied), (1200, true));
     let largest = store.largest();
     assert!((500..=1100).contains(&largest), "{largest} changes in one commit");
@@ -44,7 +44,7 @@ async fn what_dies_as_a_seek_comes_is_delivered_and_no_letter(kind: Kind) {
         let gate = store.hold(When::Before, |batch| !batch.events.is_empty());
         let (of, by) = (topic("a"), group("g"));
         let nack = member.nack(&leases[..1], Some(0));
-        let seek = world.bus.seek(&of, &by, Start::Earliest, false);
+        let seek = world.bus.seek(&of, &by, StartPosition::Earliest, false);
         let release = async {
             gate.reached().await;
             // The seek takes back the other one.
@@ -96,7 +96,7 @@ async fn a_seek_that_dies_between_two_steps_loses_nothing() {
         troubled(&world, 1200).await;
         store.refuse_after(commits);
         let (of, by) = (topic("a"), group("g"));
-        let seek = world.bus.seek(&of, &by, Start::Earliest, false);
+        let seek = world.bus.seek(&of, &by, StartPosition::Earliest, false);
         let ended = soon("a seek", async {
             tokio::select! {
                 () = store.refused() => false,
@@ -125,7 +125,7 @@ async fn a_seek_that_dies_between_two_steps_loses_nothing() {
         assert_eq!(member.ack(&again).await.unwrap().stale, 0);
         assert_eq!(offsets_of_letters(&world).await, (0..open).collect::<Vec<_>>(), "{commits}");
         assert_eq!(counted(&world), open as i64, "{commits}");
-        world.bus.seek(&topic("a"), &group("g"), Start::Earliest, false).await.unwrap();
+        world.bus.seek(&topic("a"), &group("g"), StartPosition::Earliest, false).await.unwrap();
         assert_eq!(take(&mut member, 1800).await.len(), 1800, "{commits}");
         assert_eq!((world.rows(Table::DeadLetters).await, world.rows(Table::Attempts).await), (0, 0));
     }
@@ -141,7 +141,7 @@ async fn letters_that_a_seek_cannot_close_are_closed_later() {
         troubled(&world, 1200).await;
         store.refuse_after(commits);
         let (of, by) = (topic("a"), group("g"));
-        let mut seek = std::pin::pin!(world.bus.seek(&of, &by, Start::Earliest, false));
+        let mut seek = std::pin::pin!(world.bus.seek(&of, &by, StartPosition::Earliest, false));
         let mut early = None;
         soon("a seek", async {
             tokio::select! {
@@ -197,7 +197,7 @@ async fn what_is_acked_before_its_letter_is_closed_is_no_letter() {
         soon("a seek", async {
             tokio::select! {
                 () = store.refused() => {}
-                _ = world.bus.seek(&of, &by, Start::Earliest, false) => {}
+                _ = world.bus.seek(&of, &by, StartPosition::Earliest, false) => {}
             }
         })
         .await;

@@ -1,8 +1,8 @@
 //! Where groups begin, and what the prototype did.
 
-use promethean_bus::Given;
+use promethean_bus::SubscriptionItem;
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::Offset;
 
 use super::harness::*;
@@ -23,14 +23,14 @@ async fn groups_begin_where_they_are_told_to(kind: Kind) {
         ids.push(world.bus.publish(event).await.unwrap().id);
     }
     for (name, from, first) in [
-        ("earliest", Start::Earliest, 0),
-        ("ts", Start::Ts(1015), 2),
-        ("ts-exact", Start::Ts(1020), 2),
-        ("ts-late", Start::Ts(5000), 6),
-        ("after", Start::AfterId(ids[3]), 4),
-        ("offset", Start::Offset(Offset(5)), 5),
-        ("end", Start::Offset(Offset(6)), 6),
-        ("latest", Start::Latest, 6),
+        ("earliest", StartPosition::Earliest, 0),
+        ("ts", StartPosition::Ts(1015), 2),
+        ("ts-exact", StartPosition::Ts(1020), 2),
+        ("ts-late", StartPosition::Ts(5000), 6),
+        ("after", StartPosition::AfterId(ids[3]), 4),
+        ("offset", StartPosition::Offset(Offset(5)), 5),
+        ("end", StartPosition::Offset(Offset(6)), 6),
+        ("latest", StartPosition::Latest, 6),
     ] {
         let subscription = world.subscribe(request_from("a", name, from)).await;
         assert_eq!(world.seen("a", name).await.floor, Offset(first), "{name}");
@@ -46,19 +46,21 @@ async fn groups_begin_where_they_are_told_to(kind: Kind) {
         let leases = take(&mut subscription, 7 - first).await;
         assert_eq!(numbers(&leases), (first as u64..7).collect::<Vec<_>>(), "{name}");
     }
-    let error = world.bus.subscribe(request_from("a", "earliest", Start::Latest)).await.unwrap_err();
+    let error = world.bus.subscribe(request_from("a", "earliest", StartPosition::Latest)).await.unwrap_err();
     assert_eq!(error.code(), "conflict");
     let unknown = promethean_model::EventId::from_bytes([9; 16]);
-    let error = world.bus.subscribe(request_from("a", "x", Start::AfterId(unknown))).await.unwrap_err();
+    let error =
+        world.bus.subscribe(request_from("a", "x", StartPosition::AfterId(unknown))).await.unwrap_err();
     assert_eq!(error.code(), "unknown_event");
-    let error = world.bus.subscribe(request_from("a", "x", Start::Offset(Offset(8)))).await.unwrap_err();
+    let error =
+        world.bus.subscribe(request_from("a", "x", StartPosition::Offset(Offset(8)))).await.unwrap_err();
     assert_eq!(error.code(), "beyond_end");
 }
 
 async fn a_topic_may_come_after_its_subscribers(kind: Kind) {
     let world = World::new(kind).await;
-    let mut early = world.subscribe(request_from("a.b", "g", Start::Earliest)).await;
-    let mut late = world.subscribe(request_from("a.b", "h", Start::Latest)).await;
+    let mut early = world.subscribe(request_from("a.b", "g", StartPosition::Earliest)).await;
+    let mut late = world.subscribe(request_from("a.b", "h", StartPosition::Latest)).await;
     assert_eq!(world.word("a.b", "g").await, "caught_up");
     world.fill("a.b", 0..3).await;
     assert_eq!(numbers(&take(&mut early, 3).await), [0, 1, 2]);
@@ -123,5 +125,5 @@ async fn the_group_goes_on_after_a_restart(kind: Kind) {
     assert_eq!(again.ack(&leases).await.unwrap().stale, 0);
     let seen = world.seen("a", "g").await;
     assert_eq!((seen.floor, seen.lag), (Offset(10), 0));
-    assert!(matches!(again.try_take(1), None | Some(Ok(Given::Rebalance { .. }))));
+    assert!(matches!(again.try_take(1), None | Some(Ok(SubscriptionItem::Rebalance { .. }))));
 }

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::follower::GivenUp;
+use promethean_bus::groups::GivenUp;
 use promethean_bus::limits::Rate;
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_bus::{Bus, BusOptions};
 use promethean_delivery::Liveness;
 use promethean_model::{Offset, TopicSettings};
@@ -119,7 +119,7 @@ async fn a_follower_does_not_go_on_with_a_half_deleted_group(kind: Kind) {
     let (world, store) = World::gated(kind).await;
     world.fill("a", 0..1).await;
     let (by, on) = (group("f"), topic("a"));
-    let follow = || world.bus.follow(&by, &on, Start::Earliest);
+    let follow = || world.bus.follow(&by, &on, StartPosition::Earliest);
     let follower = follow().await.unwrap();
     let cursor = Cursor { floor: Offset(1), epoch: 0, data: Vec::new() };
     let put = CursorOp::Put { group: by.clone(), topic: on.clone(), cursor, expected_epoch: 0 };

@@ -1,6 +1,6 @@
 //! Topics come and go.
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::Table;
 
@@ -52,7 +52,7 @@ async fn another_topic_of_the_name_inherits_nothing(kind: Kind) {
     assert_eq!((world.rows(Table::Attempts).await, world.rows(Table::DeadLetters).await), (0, 0));
     // At once, and with events before anybody looks.
     world.fill("a", 10..15).await;
-    let mut subscription = world.subscribe(request_from("a", "g", Start::Offset(Offset(1)))).await;
+    let mut subscription = world.subscribe(request_from("a", "g", StartPosition::Offset(Offset(1)))).await;
     let leases = take(&mut subscription, 4).await;
     assert_eq!(numbers(&leases), [11, 12, 13, 14]);
     assert!(leases.iter().all(|lease| lease.attempt == 1));

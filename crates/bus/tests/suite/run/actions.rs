@@ -1,7 +1,7 @@
 //! What happens around the members, and the end of a run.
 
 use promethean_bus::publish::Publish;
-use promethean_bus::{BusError, Given};
+use promethean_bus::{BusError, SubscriptionItem};
 use promethean_model::{EventId, Offset, TopicName};
 use promethean_store::port::{PageLimit, StoredEvent, Table};
 use promethean_testkit::ledger::{Invocation, payload_hash};
@@ -146,7 +146,7 @@ impl Run {
                 }
                 Some(given) => given.unwrap(),
             };
-            let Given::Leases(leases) = given else { continue };
+            let SubscriptionItem::Leases(leases) = given else { continue };
             for lease in &leases {
                 let at =
                     (GROUPS[group].1.to_owned(), lease.event.topic.to_string(), lease.event.offset.get());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use promethean_bus::Lease;
-use promethean_bus::dead_letter::Letter;
+use promethean_bus::dead_letters::Letter;
 use promethean_store::port::StoredEvent;
 
 /// Group, topic, offset.

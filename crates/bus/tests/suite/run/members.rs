@@ -1,7 +1,7 @@
 //! The members of a run and what they hold.
 
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{BusError, Given, Lease, Subscription};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{BusError, Lease, Subscription, SubscriptionItem};
 use promethean_delivery::Order;
 use promethean_model::Clock as _;
 
@@ -85,8 +85,8 @@ impl Run {
         let leases_max = self.rng.range(1..6) as usize;
         let member = &mut self.members[index];
         match member.subscription.try_take(leases_max) {
-            None | Some(Ok(Given::Rebalance { .. } | Given::Over(_))) => {}
-            Some(Ok(Given::Leases(leases))) => {
+            None | Some(Ok(SubscriptionItem::Rebalance { .. } | SubscriptionItem::Over(_))) => {}
+            Some(Ok(SubscriptionItem::Leases(leases))) => {
                 let now_ms = self.ground.clock.monotonic_ms();
                 for lease in leases.iter().filter(|_| !member.left_behind) {
                     let at = member.place(lease);

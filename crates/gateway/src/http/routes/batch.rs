@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use promethean_bus::BusError;
-use promethean_bus::publish::{Writer, check};
 use promethean_model::wire::PublishOpts;
 use promethean_model::{Limits, TopicName};
 use serde::Deserialize;
@@ -103,7 +102,7 @@ fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> R
     };
     let found = lines(body).filter_map(Result::ok).find_map(|(number, item)| {
         let fails = |item: Item<'_>| {
-            check(publish(topic.clone(), item.0, item.1), Writer::User, limits).err().as_ref() == Some(&error)
+            publish(topic.clone(), item.0, item.1).check(limits).err().as_ref() == Some(&error)
         };
         (guilty(&item.1) || fails(item)).then_some(number)
     });

@@ -1,6 +1,6 @@
 //! Dead letters: browsing, redriving, dropping.
 
-use promethean_bus::admin::{LetterChoice, RedriveTo};
+use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
 use promethean_delivery::Filter;
 use promethean_model::{EventId, Offset};
 use serde::{Deserialize, Serialize};

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use promethean_bus::Render;
-use promethean_bus::admin::Scan;
-use promethean_bus::rows::Start;
+use promethean_bus::read::Scan;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tracing::warn;
@@ -56,9 +56,8 @@ async fn export(call: &mut Call) -> Reply {
     let from_ts = args.parse("fromTs")?.unwrap_or(0);
     let to_ts = args.parse("toTs")?.unwrap_or_else(|| app.clock.wall_ms());
     let ndjson = args.flag("ndjson", true);
-    // The scan starts at the first event of that time; the times of all events after it are checked one by
-    // one.
-    let scan = app.bus.scan(&topic, Start::Ts(from_ts)).await?;
+    // The scan starts at the first event of that time; the times of all later events are checked one by one.
+    let scan = app.bus.scan(&topic, StartPosition::Ts(from_ts)).await?;
     let mut scan = scan.normalize(args.flag("normalize", false));
     if let Some(offset) = args.parse("fromOffset")? {
         scan.skip_to(Offset(offset));

@@ -1,7 +1,7 @@
 //! Groups: showing, seeking, pausing and deleting them.
 
-use promethean_bus::admin::GroupInfo;
-use promethean_bus::rows::Start;
+use promethean_bus::groups::GroupInfo;
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset};
 use serde::Deserialize;
@@ -134,7 +134,7 @@ impl TryFrom<String> for To {
 }
 
 impl Seek {
-    fn start(&self) -> Result<Start, Refusal> {
+    fn start(&self) -> Result<StartPosition, Refusal> {
         let given = [
             ("ts", self.ts.is_some(), To::Ts),
             ("afterId", self.after_id.is_some(), To::AfterId),
@@ -148,11 +148,11 @@ impl Seek {
             }
         }
         Ok(match self.to {
-            To::Earliest => Start::Earliest,
-            To::Latest => Start::Latest,
-            To::Ts => Start::Ts(self.ts.unwrap_or_default()),
-            To::AfterId => self.after_id.map_or(Start::Latest, Start::AfterId),
-            To::Offset => Start::Offset(self.offset.unwrap_or_default()),
+            To::Earliest => StartPosition::Earliest,
+            To::Latest => StartPosition::Latest,
+            To::Ts => StartPosition::Ts(self.ts.unwrap_or_default()),
+            To::AfterId => self.after_id.map_or(StartPosition::Latest, StartPosition::AfterId),
+            To::Offset => StartPosition::Offset(self.offset.unwrap_or_default()),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Parameters that several operations share.
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 use promethean_model::Offset;
 
 use crate::http::args::Args;
@@ -28,9 +28,8 @@ pub(super) const AFTER_ID: Param =
     Param::query("afterId", ParamType::Id, "begin after the event with this id");
 pub(super) const OFFSET: Param = Param::query("offset", ParamType::Offset, "begin with this offset");
 
-/// The start position that the parameters name. One of `ts`, `afterId` and `offset` alone says what `from`
-/// would.
-pub(super) fn start(args: &Args, absent: Start) -> Result<Start, Refusal> {
+/// The start position that the parameters name. One of `ts`, `afterId` and `offset` alone implies `from`.
+pub(super) fn start(args: &Args, absent: StartPosition) -> Result<StartPosition, Refusal> {
     let given: Vec<&str> =
         ["ts", "afterId", "offset"].into_iter().filter(|name| args.get(name).is_some()).collect();
     let from = args.get("from").or(given.first().copied());
@@ -40,10 +39,10 @@ pub(super) fn start(args: &Args, absent: Start) -> Result<Start, Refusal> {
     }
     Ok(match from {
         None => absent,
-        Some("earliest") => Start::Earliest,
-        Some("latest") => Start::Latest,
-        Some("ts") => Start::Ts(args.need("ts")?),
-        Some("afterId") => Start::AfterId(args.need("afterId")?),
-        Some(_) => Start::Offset(Offset(args.need("offset")?)),
+        Some("earliest") => StartPosition::Earliest,
+        Some("latest") => StartPosition::Latest,
+        Some("ts") => StartPosition::Ts(args.need("ts")?),
+        Some("afterId") => StartPosition::AfterId(args.need("afterId")?),
+        Some(_) => StartPosition::Offset(Offset(args.need("offset")?)),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use promethean_bus::rows::Start;
+use promethean_bus::rows::StartPosition;
 
 use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TOPIC, TS, start};
 use crate::events;
@@ -40,7 +40,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
 
 async fn replay(call: &mut Call) -> Reply {
     let topic = call.topic()?;
-    let from = start(&call.args, Start::Earliest)?;
+    let from = start(&call.args, StartPosition::Earliest)?;
     let limit = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
     let scan = call.app.bus.scan(&topic, from).await?;
     let mut scan = scan.normalize(call.args.flag("normalize", false));

@@ -1,9 +1,12 @@
 //! Schemas of topics.
 
-use promethean_bus::schema::compat::Verdict;
-use promethean_bus::schema::{LiftFailure, RegisterOptions, SchemaInfo, SchemaText, WhichSchema};
+use promethean_bus::BusError;
+use promethean_bus::read::LiftFailure;
+use promethean_bus::schemas::{RegisterOptions, SchemaInfo, WhichSchema};
 use promethean_delivery::Subject;
 use promethean_model::TopicName;
+use promethean_schema::SchemaText;
+use promethean_schema::compat::Verdict;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -243,5 +246,5 @@ async fn schema(call: &mut Call) -> Result<SchemaText, Refusal> {
     let body = call.body().await?;
     let text = str::from_utf8(&body)
         .map_err(|_| Refusal::bad_request("the body is not UTF-8; send a JSON Schema"))?;
-    Ok(SchemaText::parse(text)?)
+    Ok(SchemaText::parse(text).map_err(BusError::from)?)
 }

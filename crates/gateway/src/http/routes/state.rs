@@ -1,7 +1,6 @@
 //! The state of keys and collections at a given time.
 
-use promethean_model::TopicName;
-use promethean_projections::moment;
+use promethean_model::{Moment, TopicName};
 use promethean_projections::time_travel::feed::Part;
 
 use super::collections::COLLECTION;
@@ -73,7 +72,8 @@ fn time(call: &Call, name: &str) -> Result<i64, Refusal> {
     let now = call.app.clock.wall_ms();
     match call.args.get(name) {
         None => Ok(now),
-        Some(text) => moment::parse(text, now)
+        Some(text) => Moment::parse(text, now)
+            .map(Moment::ms)
             .map_err(|error| Refusal::bad_request(format!("`{name}`: {error}")).with("parameter", name)),
     }
 }

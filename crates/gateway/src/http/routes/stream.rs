@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
-use promethean_bus::admin::{ReplayPage, Tail};
-use promethean_bus::rows::Start;
+use promethean_bus::read::{ReplayPage, Tail};
+use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::Offset;
 use tokio::time::MissedTickBehavior;
@@ -53,7 +53,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
 
 async fn stream(call: &mut Call) -> Reply {
     let (topic, app) = (call.topic()?, &call.app);
-    let asked = start(&call.args, Start::Latest)?;
+    let asked = start(&call.args, StartPosition::Latest)?;
     let from = match call.args.get("last-event-id") {
         Some(last) => {
             let (named, offset) = last.rsplit_once(':').unwrap_or((topic.as_str(), last));
@@ -61,7 +61,7 @@ async fn stream(call: &mut Call) -> Reply {
                 let message = "`last-event-id` is of another topic; leave it out to begin anew";
                 return Err(Refusal::bad_request(message).with("parameter", "last-event-id"));
             }
-            Start::Offset(offset.parse().map(Offset).unwrap_or_default().next())
+            StartPosition::Offset(offset.parse().map(Offset).unwrap_or_default().next())
         }
         None => asked,
     };

@@ -1,7 +1,8 @@
 //! Groups, topics and dead letters as JSON.
 
-use promethean_bus::admin::{GroupInfo, GroupProgress, LetterInfo};
-use promethean_bus::dead_letter::reason_word;
+use promethean_bus::dead_letters::LetterInfo;
+use promethean_bus::dead_letters::reason_word;
+use promethean_bus::groups::{GroupInfo, GroupProgress};
 use promethean_bus::rows::GroupOptions;
 use promethean_bus::{StoredEvent, TopicInfo};
 use promethean_delivery::{BlockedKey, CoordinatorView};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use promethean_bus::publish::Publish;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::subscription::Subscribe;
 use serde_json::{Value, json};
 
 use super::super::corpus::http1::{Answer, Http1, request};

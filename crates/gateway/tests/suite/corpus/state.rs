@@ -2,8 +2,8 @@
 
 use promethean_bus::Bus;
 use promethean_bus::publish::Publish;
-use promethean_bus::rows::Start;
-use promethean_bus::subscribe::Subscribe;
+use promethean_bus::rows::StartPosition;
+use promethean_bus::subscription::Subscribe;
 use promethean_delivery::Subject;
 use promethean_model::TopicSettings;
 
@@ -24,7 +24,7 @@ pub(super) async fn seed(world: &World) {
     let known = Publish::new("kept".parse().unwrap(), b"1".as_slice()).id(KNOWN.parse().unwrap());
     bus.publish(known).await.unwrap();
     let mut workers = Subscribe::new("kept".parse().unwrap(), "workers".parse().unwrap());
-    workers.options.from = Some(Start::Earliest);
+    workers.options.from = Some(StartPosition::Earliest);
     bus.subscribe(workers).await.unwrap().unsubscribe();
 }
 
@@ -36,7 +36,7 @@ pub(in crate::suite) async fn snapshot(bus: &Bus) -> Vec<String> {
         if topic.name.as_str() == super::witness::TOPIC {
             continue;
         }
-        let mut scan = bus.scan(&topic.name, Start::Earliest).await.unwrap();
+        let mut scan = bus.scan(&topic.name, StartPosition::Earliest).await.unwrap();
         let mut ids = Vec::new();
         while let Some(page) = scan.next_page(1_000, 1 << 20).await.unwrap() {
             ids.extend(page.events.iter().map(|event| event.id.to_string()));

@@ -40,7 +40,7 @@ async fn answers_have_the_form_that_is_described() {
     let world = World::new().await;
     let document = world.get("/openapi.json").await.json(200);
     world.publish("a?key=k&tags=t&sid=s&partition=1", "{}").await;
-    let request = promethean_bus::subscribe::Subscribe::new("a".parse().unwrap(), "g".parse().unwrap());
+    let request = promethean_bus::subscription::Subscribe::new("a".parse().unwrap(), "g".parse().unwrap());
     let member = world.bus.subscribe(request).await.unwrap();
     for (verb, template, path, body) in [
         ("get", "/", "/", ""),

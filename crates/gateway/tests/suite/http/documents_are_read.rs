@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use promethean_bus::jq::Program;
 use promethean_gateway::auth::{AuthError, Authenticator, Grants, Identity, Open};
+use promethean_jq::Program;
 use promethean_projections::{CollectionDeclared, Declared, Field, FieldType, Logic, OnFailure, Projector};
 use serde_json::{Value, json};
 

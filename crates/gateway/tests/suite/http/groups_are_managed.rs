@@ -1,14 +1,17 @@
-use promethean_bus::rows::{AskedOptions, Start};
-use promethean_bus::subscribe::Subscribe;
-use promethean_bus::{Given, Subscription};
+use promethean_bus::rows::{AskedOptions, StartPosition};
+use promethean_bus::subscription::Subscribe;
+use promethean_bus::{Subscription, SubscriptionItem};
 use serde_json::{Value, json};
 
 use crate::suite::world::World;
 
 /// A member that gives an event up after one attempt.
 async fn member(world: &World, topic: &str) -> Subscription {
-    let options =
-        AskedOptions { from: Some(Start::Earliest), max_attempts: Some(1), ..AskedOptions::default() };
+    let options = AskedOptions {
+        from: Some(StartPosition::Earliest),
+        max_attempts: Some(1),
+        ..AskedOptions::default()
+    };
     let request = Subscribe { options, ..Subscribe::new(topic.parse().unwrap(), "g".parse().unwrap()) };
     world.bus.subscribe(request).await.unwrap()
 }
@@ -20,7 +23,7 @@ async fn world_with_letters() -> World {
         world.publish(&format!("a?key={key}"), payload).await;
     }
     let mut member = member(&world, "a").await;
-    let Given::Leases(leases) = member.next(10).await.unwrap() else { panic!("no partitions") };
+    let SubscriptionItem::Leases(leases) = member.next(10).await.unwrap() else { panic!("no partitions") };
     let (first, rest) = leases.split_at(1);
     member.ack(first).await.unwrap();
     member.nack(rest, None).await.unwrap();

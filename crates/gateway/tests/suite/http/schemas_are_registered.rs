@@ -138,8 +138,8 @@ async fn a_payload_is_held_to_the_schema_over_both_transports() {
 
 #[tokio::test]
 async fn old_events_are_lifted_for_those_who_ask() {
-    use promethean_bus::jq::Program;
-    use promethean_bus::schema::Upcaster;
+    use promethean_bus::schemas::Upcaster;
+    use promethean_jq::Program;
     let world = World::on_disk().await;
     world.send("PUT", "/topics/t", r#"{"compat":"none"}"#).await.json(200);
     post(&world, "/schemas/t", ONE).await.json(200);

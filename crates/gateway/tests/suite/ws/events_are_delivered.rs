@@ -1,6 +1,6 @@
 //! Deliveries to subscriptions, and their acks.
 
-use promethean_bus::admin::GroupProgress;
+use promethean_bus::groups::GroupProgress;
 use promethean_delivery::Reason;
 use promethean_gateway::GatewayOptions;
 use serde_json::{Value, json};
@@ -331,9 +331,11 @@ async fn a_server_that_stops_says_goodbye_and_takes_back_without_blame() {
     assert_eq!(event["ctx"]["attempt"], 1);
     soon("the gateway stops", world.gateway.stop()).await;
     assert_eq!(client.close_code().await, 1001);
-    let request = promethean_bus::subscribe::Subscribe::new("t".parse().unwrap(), "g".parse().unwrap());
+    let request = promethean_bus::subscription::Subscribe::new("t".parse().unwrap(), "g".parse().unwrap());
     let mut next = world.bus.subscribe(request).await.unwrap();
-    let promethean_bus::Given::Leases(leases) = soon("the event again", next.next(1)).await.unwrap() else {
+    let promethean_bus::SubscriptionItem::Leases(leases) =
+        soon("the event again", next.next(1)).await.unwrap()
+    else {
         panic!("no lease")
     };
     assert_eq!(leases[0].attempt, 1);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use promethean_bus::jq::Program;
 use promethean_bus::publish::Publish;
+use promethean_jq::Program;
 use promethean_model::Offset;
 use promethean_projections::compactor::CompactorOptions;
 use promethean_projections::snapshot::{group, warm_up};

@@ -1,6 +1,6 @@
 //! History that was dropped, by retention or compaction.
 
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_projections::ProjectionError;
 use promethean_projections::time_travel::Reducer;
 use serde_json::json;

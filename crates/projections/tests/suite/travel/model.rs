@@ -1,6 +1,6 @@
 //! The same states, folded from all events ever published, in the simplest way.
 
-use promethean_bus::jq::Program;
+use promethean_jq::Program;
 use promethean_projections::time_travel::Reducer;
 use serde_json::{Map, Value, json};
 

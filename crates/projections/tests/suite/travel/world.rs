@@ -99,7 +99,7 @@ impl World {
         reducer: &Reducer,
         snapshots: Option<&TopicName>,
     ) -> Result<Option<Known>, ProjectionError> {
-        match state_at(&*self.store, &self.topic, key, at, reducer, snapshots).await {
+        match state_at(&*self.store, self.bus.jq_pool(), &self.topic, key, at, reducer, snapshots).await {
             Ok(found) => {
                 assert_eq!(found.key, key);
                 let state = serde_json::from_str(found.state.get()).unwrap();

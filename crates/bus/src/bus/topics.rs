@@ -1,0 +1,36 @@
+//! Topics. Deleting one is in `topic_deletion`.
+
+use promethean_model::{TopicName, TopicSettings};
+use promethean_store::port::TopicInfo;
+
+use super::Bus;
+use crate::error::BusError;
+
+impl Bus {
+    /// Every topic, in the order of their names.
+    pub async fn topics(&self) -> Result<Vec<TopicInfo>, BusError> {
+        let mut found = Vec::new();
+        self.groups.topics.each(|info| found.push(info)).await?;
+        Ok(found)
+    }
+
+    /// One topic.
+    pub async fn topic(&self, topic: &TopicName) -> Result<TopicInfo, BusError> {
+        self.groups.topics.require(topic).await
+    }
+
+    /// The settings of a topic. The topic need not exist yet.
+    pub fn topic_settings(&self, topic: &TopicName) -> TopicSettings {
+        (*self.groups.topics.settings.get(topic)).clone()
+    }
+
+    /// Creates a topic, empty. A topic that exists stays as it is.
+    pub async fn create_topic(&self, topic: &TopicName) -> Result<(), BusError> {
+        self.groups.topics.create(topic).await
+    }
+
+    /// Sets everything that can be set for a topic.
+    pub async fn set_topic(&self, topic: &TopicName, settings: TopicSettings) -> Result<(), BusError> {
+        self.groups.topics.set(topic, settings).await
+    }
+}

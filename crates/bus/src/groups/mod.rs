@@ -1,0 +1,111 @@
+//! Consumer groups: their owners, members, progress and rows.
+//!
+//! One task per group and topic, the *owner*, holds the delivery machine of that claim and does what the machine asks for.
+//! All others send it messages.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `owner` | the handle of an owner, and the table of all owners |
+//! | `task`, `wakeups` | the task of an owner: what it does, and when |
+//! | `message`, `mailbox` | what an owner can be told |
+//! | `load`, `progress`, `closed_letters` | from the store to the machine, and back as one batch, with the letters it closes |
+//! | `committer` | batches of many owners in one commit |
+//! | `membership` | one member of a group, as its leases and its owners see it |
+//! | `inbox`, `backlog`, `lifter` | the events that wait for a member, the bound on their bytes, and their lifting |
+//! | `shared_credit` | the credit that the topics of one member share |
+//! | `partitions` | which member of a partitioned group owns which partition |
+//! | `entries` | how many subscriptions each group has |
+//! | `lookup`, `list` | the rows of groups; groups with their progress |
+//! | `seek` | seeking, pausing and resuming |
+//! | `deletion`, `unfinished` | deleting groups, also those whose deletion an earlier process did not finish |
+//! | `followers` | groups that the server itself works for: projectors and compactors |
+
+mod backlog;
+mod closed_letters;
+mod committer;
+mod deletion;
+mod entries;
+mod followers;
+mod inbox;
+mod lifter;
+mod list;
+mod load;
+mod lookup;
+mod mailbox;
+mod membership;
+mod message;
+mod owner;
+mod partitions;
+mod progress;
+mod seek;
+mod shared_credit;
+mod task;
+mod unfinished;
+mod wakeups;
+
+use std::sync::Arc;
+
+pub use self::backlog::Backlog;
+use self::committer::ProgressCommitter;
+pub(crate) use self::deletion::{clear_notes, topics_alone};
+use self::entries::GroupEntries;
+pub(crate) use self::entries::GroupEntry;
+pub use self::followers::{Follower, GivenUp};
+pub(crate) use self::followers::{Followers, hold_stored};
+pub(crate) use self::inbox::{Inbox, InboxItem};
+pub(crate) use self::lifter::Lifter;
+pub use self::list::{GroupInfo, GroupProgress};
+pub(crate) use self::lookup::{group_on, group_rows, require_group, stored_row, stored_rows};
+pub use self::membership::Settled;
+pub(crate) use self::membership::{Leased, Membership, by_owner};
+pub use self::message::OwnerView;
+pub(crate) use self::message::{NewMember, OwnerMessage, OwnerRequest};
+use self::owner::ClaimOwners;
+pub(crate) use self::owner::{ClaimOwner, WantedOwner};
+use self::partitions::Coordinators;
+pub(crate) use self::partitions::PartitionMember;
+pub use self::seek::SeekReport;
+use self::unfinished::Unfinished;
+pub use self::unfinished::UnfinishedDeletion;
+pub(crate) use self::unfinished::{finish_all as finish_deletions, finish_named};
+use crate::base::Base;
+use crate::dead_letters::DeadLetters;
+use crate::locks::StripedLock;
+use crate::schemas::Schemas;
+use crate::topics::Topics;
+
+/// The group layer of one bus. It sees all layers below it.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    pub(crate) base: Arc<Base>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) schemas: Arc<Schemas>,
+    pub(crate) dead_letters: Arc<DeadLetters>,
+    pub(crate) owners: ClaimOwners,
+    pub(crate) committer: ProgressCommitter,
+    pub(crate) coordinators: Coordinators,
+    pub(crate) entries: GroupEntries,
+    /// Held while the row of a group is read and then written, and while a member enters the group.
+    pub(crate) locks: StripedLock,
+    pub(crate) followers: Followers,
+    pub(crate) unfinished: Unfinished,
+}
+
+impl Groups {
+    pub(crate) fn new(dead_letters: Arc<DeadLetters>) -> Self {
+        let base = Arc::clone(&dead_letters.base);
+        Self {
+            topics: Arc::clone(&dead_letters.topics),
+            schemas: Arc::clone(&dead_letters.schemas),
+            dead_letters,
+            owners: ClaimOwners::default(),
+            committer: ProgressCommitter::new(Arc::clone(&base.store)),
+            coordinators: Coordinators::default(),
+            entries: GroupEntries::default(),
+            locks: StripedLock::default(),
+            followers: Followers::default(),
+            unfinished: Unfinished::default(),
+            base,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! From the keys of the file to the options of bus and gateway. A key that is not given leaves the default.
+
+use promethean_bus::BusOptions;
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::options::{FailureLimit, TlsFiles};
+
+use super::Config;
+use super::file::Span;
+
+impl Config {
+    pub(crate) fn gateway_options(&self) -> GatewayOptions {
+        let (file, limits, default) = (&self.file, &self.file.limits, GatewayOptions::default());
+        let ms = |span: Option<Span>, default: u64| span.map_or(default, |span| span.0);
+        GatewayOptions {
+            connections_max: limits.connections.map_or(default.connections_max, Into::into),
+            subscriptions_max: limits.subscriptions.map_or(default.subscriptions_max, Into::into),
+            message_bytes_max: limits.events.message_bytes_max,
+            unknown_message_bytes_max: limits
+                .unknown_message_bytes
+                .map_or(default.unknown_message_bytes_max, Into::into),
+            auth_timeout_ms: ms(limits.auth_timeout, default.auth_timeout_ms),
+            head_timeout_ms: ms(limits.head_timeout, default.head_timeout_ms),
+            idle_timeout_ms: ms(limits.idle_timeout, default.idle_timeout_ms),
+            body_timeout_ms: ms(limits.body_timeout, default.body_timeout_ms),
+            ping_every_ms: ms(limits.ping_every, default.ping_every_ms),
+            write_timeout_ms: ms(limits.write_timeout, default.write_timeout_ms),
+            publish_rate: limits.publish_rate,
+            delivery_rate: limits.delivery_rate,
+            snap_max_age_secs: file.max_age_seconds.unwrap_or(default.snap_max_age_secs),
+            auth_failures: FailureLimit {
+                burst: limits.auth_failures.burst.unwrap_or(default.auth_failures.burst),
+                every_ms: ms(limits.auth_failures.every, default.auth_failures.every_ms),
+                addresses: limits.auth_failures.addresses.map_or(default.auth_failures.addresses, Into::into),
+            },
+            quota: limits.token,
+            audit: file.audit.as_ref().map(|audit| audit.topic.clone()),
+            auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
+            allowed_origins: file.allowed_origins.clone(),
+            tls: file.tls.as_ref().map(|tls| {
+                let files = TlsFiles::new(&tls.certificate, &tls.key);
+                TlsFiles { check_every_ms: ms(tls.check_every, files.check_every_ms), ..files }
+            }),
+        }
+    }
+
+    pub(crate) fn bus_options(&self) -> BusOptions {
+        let (file, limits, default) = (&self.file, &self.file.limits, BusOptions::default());
+        BusOptions {
+            limits: limits.events.clone(),
+            auto_create: file.auto_create_topics.unwrap_or(default.auto_create),
+            topic_rate: limits.topic_rate,
+            rated_topics_max: limits.rated_topics.map_or(default.rated_topics_max, Into::into),
+            topics: file.topics.clone(),
+            series_max: limits.series.map_or(default.series_max, Into::into),
+        }
+    }
+}

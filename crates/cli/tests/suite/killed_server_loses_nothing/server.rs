@@ -1,0 +1,89 @@
+//! A server process that can be killed and started again on its data.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::super::own_address;
+use super::until;
+
+pub(super) struct KillableServer {
+    dir: TempDir,
+    pub(super) address: SocketAddr,
+    child: Child,
+}
+
+fn spawn(dir: &TempDir, address: SocketAddr) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
+    command.current_dir(dir.path()).args(["serve", "--listen", &address.to_string(), "--data", "data"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// The body of an answer with status 200.
+async fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    // With HTTP/1.0 the body ends with the connection, so it needs no parsing.
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.contains(" 200 ").then(|| body.trim_end().to_owned())
+}
+
+impl KillableServer {
+    pub(super) async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let address = own_address();
+        let server = Self { child: spawn(&dir, address), dir, address };
+        server.ready().await;
+        server
+    }
+
+    async fn ready(&self) {
+        until("the server is ready", async || get(self.address, "/ready").await.is_some()).await;
+    }
+
+    /// Starts the server on the same data.
+    pub(super) async fn restart(&mut self) {
+        self.child = spawn(&self.dir, self.address);
+        self.ready().await;
+    }
+
+    /// Kills the process.
+    pub(super) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Sends SIGTERM and waits for the end, which takes at most ten seconds unless the machine is busy.
+    pub(super) async fn terminate(&mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut often = tokio::time::interval(Duration::from_millis(10));
+        let ended = async {
+            loop {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    return status;
+                }
+                often.tick().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap()
+    }
+
+    pub(super) async fn get(&self, path: &str) -> String {
+        get(self.address, path).await.unwrap_or_else(|| panic!("no answer to {path}"))
+    }
+}
+
+/// Kills the server, also when a test fails.
+impl Drop for KillableServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,130 @@
+//! Finished events, skipped events and failed attempts.
+
+use promethean_model::{Offset, OffsetRange};
+
+use super::Machine;
+use super::backoff::backoff_ms;
+use super::uncommitted::DeadEvent;
+use super::unfinished::Stage;
+use crate::effect::{Attempts, Failure};
+use crate::input::Now;
+
+impl Machine {
+    /// Finishes an event: it was acked, is dead or is gone.
+    ///
+    /// The next event of its key may be delivered at once, before the commit. If the process dies in between,
+    /// both events are unfinished again and are redelivered in order. A commit never holds the later event
+    /// without the earlier one, since changes are committed in the order they came. So members may see the
+    /// pair twice, but never the later event before the earlier one.
+    pub(super) fn finish(&mut self, offset: Offset) {
+        let Some(entry) = self.unfinished.remove(offset) else { return };
+        self.give_back(entry.stage);
+        if entry.failed > 0 && self.failures.remove(&offset).is_some() {
+            self.uncommitted.note_forget(offset);
+        }
+        self.uncommitted.acked = true;
+        if entry.redriven {
+            self.uncommitted.note_redriven(offset);
+            return;
+        }
+        self.finished.add(offset);
+        if let Some(next) = self.key_queues.leave(entry.key, offset.0) {
+            let next = Offset(next);
+            if matches!(self.unfinished.get(next), Some(entry) if matches!(entry.stage, Stage::Blocked)) {
+                self.unfinished.set(next, Stage::Ready);
+            }
+        }
+    }
+
+    /// Removes an event that is gone from the topic. A redriven one keeps its dead letter open, which is all
+    /// that is left of it.
+    pub(super) fn lose(&mut self, offset: Offset) {
+        if !self.unfinished.get(offset).is_some_and(|entry| entry.redriven) {
+            return self.finish(offset);
+        }
+        self.unfinished.remove(offset);
+        if self.failures.remove(&offset).is_some() {
+            self.uncommitted.note_forget(offset);
+        }
+        self.uncommitted.note_reopened(offset);
+    }
+
+    /// Finishes offsets that hold no event, or an event the group does not want; returns how many were not
+    /// finished before.
+    pub(super) fn skip(&mut self, range: OffsetRange) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let failed: Vec<Offset> =
+            self.failures.range(range.start..range.end).map(|(offset, _)| *offset).collect();
+        for offset in failed {
+            // A redriven event in the range keeps its failed attempts.
+            if self.unfinished.get(offset).is_none() {
+                self.failures.remove(&offset);
+                self.uncommitted.note_forget(offset);
+            }
+        }
+        self.finished.add_range(range)
+    }
+
+    /// Fails an attempt. The event waits until the failure is durable, and until `delay_ms` from now; after
+    /// its last attempt it is dead.
+    pub(super) fn fail(&mut self, offset: Offset, last_failure: Failure, delay_ms: u64, now: Now) {
+        let Some(entry) = self.unfinished.get(offset) else { return };
+        let (failed, redriven, stage) = (entry.failed + 1, entry.redriven, entry.stage);
+        let wait_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
+        let attempts = Attempts {
+            offset,
+            failed,
+            last_failure,
+            first_ms: self.failures.get(&offset).map_or(now.wall_ms, |attempts| attempts.first_ms),
+            last_ms: now.wall_ms,
+            due_ms: now.wall_ms.saturating_add(wait_ms),
+        };
+        if self.config.dead_letters && failed >= self.config.max_attempts {
+            self.finish(offset);
+            self.uncommitted.note_dead(offset, DeadEvent { attempts, redriven });
+            return;
+        }
+        self.give_back(stage);
+        self.failures.insert(offset, attempts);
+        self.uncommitted.note_failed(offset);
+        self.unfinished.change(offset, |entry| {
+            entry.failed = failed;
+            entry.stage = Stage::Failing { due: now.monotonic_ms.saturating_add(delay_ms) };
+        });
+    }
+
+    /// How long the event waits for its next attempt if the current one fails.
+    pub(super) fn backoff_ms(&self, offset: Offset) -> u64 {
+        let failed = self.unfinished.get(offset).map_or(0, |entry| entry.failed);
+        backoff_ms(failed + 1, self.config.seed, offset.0)
+    }
+
+    /// How many attempts failed of an event that becomes known, and the stage that it starts in.
+    pub(super) fn recorded_attempts(&self, offset: Offset, now: Now) -> (u32, Stage) {
+        let Some(attempts) = self.failures.get(&offset) else { return (0, Stage::Ready) };
+        // At most the original delay, however far the wall clock has jumped since.
+        let delay_ms = attempts.due_ms.saturating_sub(attempts.last_ms);
+        let left_ms = attempts.due_ms.saturating_sub(now.wall_ms).min(delay_ms);
+        match u64::try_from(left_ms) {
+            Ok(left_ms) if left_ms > 0 => {
+                (attempts.failed, Stage::Backoff { due: now.monotonic_ms.saturating_add(left_ms) })
+            }
+            _ => (attempts.failed, Stage::Ready),
+        }
+    }
+
+    /// Forgets the failed attempts of events that are finished and not redriven.
+    pub(super) fn drop_orphans(&mut self) {
+        let (finished, unfinished) = (&self.finished, &self.unfinished);
+        let uncommitted = &mut self.uncommitted;
+        self.failures.retain(|offset, _| {
+            let kept = !finished.contains(*offset) || unfinished.get(*offset).is_some();
+            if !kept {
+                uncommitted.note_forget(*offset);
+            }
+            kept
+        });
+    }
+}

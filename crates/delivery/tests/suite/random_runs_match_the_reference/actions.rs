@@ -1,0 +1,395 @@
+//! The random actions of a run.
+
+use super::*;
+
+impl Sim {
+    pub(super) fn act(&mut self) {
+        match self.rng.range(0..100) {
+            0..12 => self.publish(),
+            12..20 => self.announce(),
+            20..34 => self.answer_read(),
+            34..46 => self.answer_commit(),
+            46..57 => self.written(),
+            57..71 => self.ack(),
+            71..77 => self.nack(),
+            77..80 => self.extend(),
+            80..86 => self.pass_time(),
+            86..90 => self.join(),
+            90..92 => self.leave(),
+            92..94 => self.pause(),
+            94..95 => self.assign(),
+            95..97 => self.redrive(),
+            97..98 => self.remove(),
+            98 => self.seek(),
+            _ if self.rng.chance(40) => self.restart(),
+            _ => self.step(Input::Credit, Vec::new(), Vec::new()),
+        }
+    }
+
+    fn publish(&mut self) {
+        for _ in 0..self.rng.range(1..5) {
+            let offset = self.reference.log.len() as u64;
+            let key = [None, Some("a"), Some("b"), Some("c")][self.rng.range(0..4) as usize];
+            let stored = event(offset, key);
+            let in_scope = self
+                .options
+                .scope
+                .as_ref()
+                .is_none_or(|(n, p)| p.contains(&partition_of(key, &stored.id, *n)));
+            let wanted = in_scope && (!self.options.filtered || wanted(&stored));
+            let partition = self.options.partitions.map_or(0, |n| partition_of(key, &stored.id, n));
+            let exists = !self.rng.chance(8);
+            if exists && wanted && !self.below_seek(offset) {
+                self.reference.undone.insert(offset);
+            }
+            self.reference.log.push(Event { stored, wanted, partition, exists });
+        }
+    }
+
+    /// Whether the offset is below the floor, since a seek may have gone beyond the end.
+    fn below_seek(&self, offset: u64) -> bool {
+        offset < self.machine.status().floor.0
+    }
+
+    pub(super) fn announce(&mut self) {
+        let end = self.reference.log.len() as u64;
+        self.reference.end = self.reference.end.max(end);
+        self.step(Input::End(Offset(end)), Vec::new(), Vec::new());
+    }
+
+    pub(super) fn answer_read(&mut self) {
+        let Some((request, from, limit)) = self.read.take() else { return };
+        if self.rng.chance(8) {
+            let retry_at_ms = self.now.monotonic_ms + self.rng.range(0..50);
+            self.retry_until = self.retry_until.max(retry_at_ms);
+            return self.step(Input::ReadFailed { request, retry_at_ms }, Vec::new(), Vec::new());
+        }
+        self.page(request, from, limit);
+    }
+
+    pub(super) fn page(&mut self, request: u64, from: u64, limit: usize) {
+        // A page may be cut short by its limit of bytes.
+        let limit = if self.rng.chance(20) { self.rng.range(1..limit as u64 + 1) as usize } else { limit };
+        let expired = self.reference.earliest.saturating_sub(from);
+        let there: Vec<u64> = (from..self.reference.log.len() as u64)
+            .filter(|o| self.reference.exists(*o))
+            .take(limit)
+            .collect();
+        let next = if there.len() == limit { there[limit - 1] + 1 } else { self.reference.log.len() as u64 };
+        let events = there.iter().map(|o| self.reference.log[*o as usize].stored.clone()).collect();
+        // A read below `seen` is for known events; the machine ignores an answer from before a seek.
+        if from >= self.seen && !self.abandoned {
+            self.seen = self.seen.max(next);
+            self.reference.end = self.reference.end.max(next);
+        }
+        self.step(Input::Page { request, events, next: Offset(next), expired }, Vec::new(), Vec::new());
+    }
+
+    pub(super) fn answer_commit(&mut self) {
+        let Some(token) = self.reference.sent.as_ref().map(|sent| sent.progress.token) else { return };
+        if self.rng.chance(15) {
+            let retry_at_ms = self.now.monotonic_ms + self.rng.range(0..50);
+            self.retry_until = self.retry_until.max(retry_at_ms);
+            self.reference.commit_failed();
+            return self.step(Input::CommitFailed { token, retry_at_ms }, Vec::new(), Vec::new());
+        }
+        let before: Vec<u64> =
+            (0..self.reference.log.len() as u64).filter(|o| self.reference.store.has(*o)).collect();
+        let (sent, closed) = self.reference.committed();
+        assert!(
+            sent.seek.is_some() || before.iter().all(|o| self.reference.store.has(*o)),
+            "a commit undid another"
+        );
+        self.reference.judge_rows(&sent);
+        if let Some(to) = sent.seek {
+            self.leave_unclosed(closed.into_iter().filter(|(offset, _)| *offset >= to).collect());
+        }
+        let answers = sent.replies.iter().map(|waiting| (waiting.reply, waiting.stale)).collect();
+        self.step(Input::Committed(token), Vec::new(), answers);
+    }
+
+    /// Leaves some dead letters of a seek open: the owner closes them in several steps, and the store may
+    /// fail in between.
+    fn leave_unclosed(&mut self, mut closed: Vec<(u64, bool)>) {
+        if closed.is_empty() || !self.rng.chance(30) {
+            return;
+        }
+        let left = closed.split_off(self.rng.range(0..closed.len() as u64) as usize);
+        self.reference.unclosed(&left);
+        let retry_at_ms = self.now.monotonic_ms + self.rng.range(1..50);
+        self.retry_until = self.retry_until.max(retry_at_ms);
+        let letters = left.into_iter().map(|(offset, _)| Offset(offset)).collect();
+        self.reference.sought = true;
+        self.step(Input::Unclosed { letters, retry_at_ms }, Vec::new(), Vec::new());
+        self.reference.sought = false;
+    }
+
+    fn some_member(&mut self) -> Option<MemberNo> {
+        let all: Vec<MemberNo> = self.reference.members.keys().copied().collect();
+        self.rng.choose(&all).copied()
+    }
+
+    pub(super) fn written(&mut self) {
+        let Some(member) = self.some_member() else { return };
+        self.written_to(member);
+    }
+
+    pub(super) fn written_to(&mut self, no: MemberNo) {
+        let member = self.reference.members.get_mut(&no).unwrap();
+        let leases = std::mem::take(&mut member.unwritten);
+        let (auto_ack, deadline) = (member.auto_ack, self.now.monotonic_ms + member.timeout);
+        for lease in
+            leases.iter().filter(|lease| self.reference.current(no, **lease)).copied().collect::<Vec<_>>()
+        {
+            if auto_ack {
+                self.reference.finish(lease.offset.0);
+            } else {
+                self.reference.leases.get_mut(&lease.offset.0).unwrap().deadline.get_or_insert(deadline);
+            }
+        }
+        self.step(Input::Written { member: no, leases }, Vec::new(), Vec::new());
+    }
+
+    /// Some leases of a member, most of them current, some stale.
+    fn some_leases(&mut self) -> Option<(MemberNo, Vec<LeaseRef>)> {
+        let member = self.some_member()?;
+        let mut leases: Vec<LeaseRef> = (self.reference.leases.iter())
+            .filter(|(_, lease)| lease.member == member)
+            .map(|(offset, lease)| LeaseRef { offset: Offset(*offset), serial: lease.serial })
+            .collect();
+        self.rng.shuffle(&mut leases);
+        leases.truncate(self.rng.range(0..6) as usize);
+        if self.rng.chance(25) && !self.history.is_empty() {
+            let (_, lease) = *self.rng.choose(&self.history).unwrap();
+            leases.push(lease);
+        }
+        Some((member, leases))
+    }
+
+    fn some_reply(&mut self) -> Option<ReplyNo> {
+        self.next_reply += 1;
+        self.rng.chance(50).then_some(ReplyNo(self.next_reply))
+    }
+
+    /// Returns the reply if it must come at once; otherwise notes that it waits for the commit.
+    fn wait(&mut self, reply: Option<ReplyNo>, acked: Vec<u64>, of: usize) -> Vec<(ReplyNo, usize)> {
+        let Some(reply) = reply else { return Vec::new() };
+        let stale = of - acked.len();
+        if acked.is_empty() {
+            return vec![(reply, stale)];
+        }
+        self.reference.pend_replies.push(Waiting { reply, stale, acked });
+        Vec::new()
+    }
+
+    fn ack(&mut self) {
+        let Some((member, leases)) = self.some_leases() else { return };
+        self.ack_these(member, leases);
+    }
+
+    pub(super) fn ack_these(&mut self, member: MemberNo, leases: Vec<LeaseRef>) {
+        let reply = self.some_reply();
+        let mut acked = Vec::new();
+        for lease in &leases {
+            if self.reference.current(member, *lease) {
+                self.reference.finish(lease.offset.0);
+                acked.push(lease.offset.0);
+            }
+        }
+        let answers = self.wait(reply, acked, leases.len());
+        self.step(Input::Ack { member, leases, reply }, Vec::new(), answers);
+    }
+
+    fn nack(&mut self) {
+        let Some((member, leases)) = self.some_leases() else { return };
+        let (reply, delay_ms) = (self.some_reply(), self.rng.chance(50).then(|| self.rng.range(0..3_000)));
+        let mut nacked = Vec::new();
+        for lease in &leases {
+            if self.reference.current(member, *lease) {
+                self.reference.fail(lease.offset.0, self.now.monotonic_ms, delay_ms);
+                nacked.push(lease.offset.0);
+            }
+        }
+        // A nacked event need not be finished when the reply comes.
+        let answers = self.wait(reply, nacked, leases.len());
+        if let Some(waiting) =
+            self.reference.pend_replies.last_mut().filter(|waiting| Some(waiting.reply) == reply)
+        {
+            waiting.acked.clear();
+        }
+        self.step(Input::Nack { member, leases, delay_ms, reply }, Vec::new(), answers);
+    }
+
+    fn extend(&mut self) {
+        let Some((member, leases)) = self.some_leases() else { return };
+        let (reply, by_ms) = (self.some_reply(), self.rng.chance(60).then(|| self.rng.range(0..8_000)));
+        let by = by_ms.unwrap_or(self.reference.members[&member].timeout).max(1_000);
+        let mut stale = 0;
+        for lease in &leases {
+            if self.reference.current(member, *lease) {
+                self.reference.leases.get_mut(&lease.offset.0).unwrap().deadline =
+                    Some(self.now.monotonic_ms + by);
+            } else {
+                stale += 1;
+            }
+        }
+        let answers = reply.map(|reply| (reply, stale)).into_iter().collect();
+        self.step(Input::Extend { member, leases, by_ms, reply }, Vec::new(), answers);
+    }
+
+    fn pass_time(&mut self) {
+        let ms = if self.rng.chance(15) { self.rng.range(0..40_000) } else { self.rng.range(0..400) };
+        self.now.monotonic_ms += ms;
+        self.now.wall_ms += ms as i64;
+        if self.rng.chance(10) {
+            self.now.wall_ms += self.rng.range(0..2_000_000) as i64 - 1_000_000;
+        }
+        self.step(Input::Tick, Vec::new(), Vec::new());
+    }
+
+    fn join(&mut self) {
+        if self.reference.members.len() >= 4 {
+            return;
+        }
+        let credit = Credit::new(self.rng.range(1..9) as usize);
+        let every = |rng: &mut SeededRng| -> Arc<dyn DeliveryRate> {
+            Arc::new(Every { ms: rng.range(1..60), next: 0.into() })
+        };
+        let rate = (self.options.rated && self.rng.chance(60)).then(|| every(&mut self.rng));
+        let limits = MemberLimits {
+            batch_size: self.rng.range(1..6) as usize,
+            ack_timeout_ms: self.rng.range(1_000..20_000),
+            auto_ack: self.rng.chance(15),
+            paused: self.rng.chance(5),
+        };
+        self.join_as(limits, Allowance { credit, rate });
+    }
+
+    pub(super) fn join_as(&mut self, limits: MemberLimits, allowance: Allowance) -> MemberNo {
+        let member = MemberNo(self.next_member);
+        self.next_member += 1;
+        let known = Member {
+            allowance: allowance.clone(),
+            paused: limits.paused,
+            auto_ack: limits.auto_ack,
+            timeout: limits.ack_timeout_ms,
+            batch: limits.batch_size,
+            unwritten: Vec::new(),
+        };
+        self.reference.members.insert(member, known);
+        self.step(Input::Join { member, limits, allowance }, Vec::new(), Vec::new());
+        self.assign();
+        member
+    }
+
+    fn leave(&mut self) {
+        let Some(member) = self.some_member() else { return };
+        let how = if self.rng.chance(50) { Leaving::Lost } else { Leaving::Released };
+        for (offset, lease) in self.reference.leases.clone() {
+            if lease.member == member {
+                if how == Leaving::Lost && lease.deadline.is_some() {
+                    self.reference.fail(offset, self.now.monotonic_ms, Some(0));
+                } else {
+                    self.reference.end_lease(offset);
+                }
+            }
+        }
+        let left = self.reference.members.remove(&member).unwrap();
+        self.step(Input::Leave { member, how }, Vec::new(), Vec::new());
+        assert_eq!(left.allowance.credit.free(), left.allowance.credit.max(), "credit left behind");
+    }
+
+    fn pause(&mut self) {
+        let paused = self.rng.chance(35);
+        let member = self.some_member().filter(|_| self.rng.chance(60));
+        match member {
+            Some(member) => self.reference.members.get_mut(&member).unwrap().paused = paused,
+            None => self.reference.paused = paused,
+        }
+        let input = if paused { Input::Pause(member) } else { Input::Resume(member) };
+        self.step(input, Vec::new(), Vec::new());
+    }
+
+    pub(super) fn assign(&mut self) {
+        let Some(count) = self.options.partitions else { return };
+        let owners: Vec<Option<MemberNo>> =
+            (0..count).map(|_| self.some_member().filter(|_| !self.rng.chance(8))).collect();
+        self.assign_to(owners);
+    }
+
+    pub(super) fn assign_to(&mut self, owners: Vec<Option<MemberNo>>) {
+        self.reference.owners.clone_from(&owners);
+        let mut revoked = Vec::new();
+        for (offset, lease) in self.reference.leases.clone() {
+            let partition = self.reference.log[offset as usize].partition as usize;
+            if owners.get(partition).copied().flatten() != Some(lease.member) {
+                revoked.push((lease.member, LeaseRef { offset: Offset(offset), serial: lease.serial }));
+                self.reference.end_lease(offset);
+            }
+        }
+        self.step(Input::Assign(owners), revoked, Vec::new());
+    }
+
+    fn redrive(&mut self) {
+        let letters = self.reference.store.letters.iter();
+        // The owner does not redrive a letter that is about to be closed.
+        let open = letters.filter(|(offset, redriving)| !**redriving && !self.reference.is_closing(**offset));
+        let open: Vec<u64> = open.map(|(offset, _)| *offset).collect();
+        let some: Vec<u64> = open.into_iter().filter(|_| self.rng.chance(50)).collect();
+        for offset in &some {
+            self.reference.redrive(*offset);
+        }
+        self.step(Input::Redrive(some.into_iter().map(Offset).collect()), Vec::new(), Vec::new());
+    }
+
+    /// Removes events as compaction or retention does.
+    fn remove(&mut self) {
+        let len = self.reference.log.len() as u64;
+        if len == 0 {
+            return;
+        }
+        let before: Vec<u64> = (0..len).filter(|o| self.reference.exists(*o)).collect();
+        if self.rng.chance(50) {
+            let offset = self.rng.range(0..len);
+            self.reference.log[offset as usize].exists = false;
+        } else {
+            let floor = self.machine.status().floor.0.min(len);
+            let up_to = (floor + self.rng.range(0..4)).min(len);
+            self.reference.earliest = self.reference.earliest.max(up_to);
+        }
+        for offset in before.into_iter().filter(|o| !self.reference.exists(*o)).collect::<Vec<_>>() {
+            if !self.reference.leases.contains_key(&offset) {
+                self.gone_unnoticed |=
+                    self.reference.undone.remove(&offset) | self.reference.extras.remove(&offset);
+            }
+        }
+    }
+
+    fn seek(&mut self) {
+        let len = self.reference.log.len() as u64;
+        let to = self.rng.range(0..len + 3);
+        self.next_reply += 1;
+        let reply = ReplyNo(self.next_reply);
+        let leases = self.reference.leases.iter();
+        let revoked = leases
+            .map(|(o, lease)| (lease.member, LeaseRef { offset: Offset(*o), serial: lease.serial }))
+            .collect();
+        self.reference.seek(to);
+        self.reference.pend_replies.push(Waiting { reply, stale: 0, acked: Vec::new() });
+        self.seen = to;
+        self.abandoned = true;
+        self.step(Input::Seek { to: Offset(to), reply }, revoked, Vec::new());
+    }
+
+    fn restart(&mut self) {
+        self.reference.crash();
+        self.read = None;
+        self.seen = 0;
+        self.reference.paused = false;
+        self.gone_unnoticed = true;
+        let saved =
+            self.reference.store.saved_progress(self.next_serial, |offset| self.reference.exists(offset));
+        self.machine = Machine::new(self.options.config(self.seed), saved, self.now);
+        self.announce();
+    }
+}

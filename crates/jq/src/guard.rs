@@ -1,0 +1,139 @@
+//! The bounds of a run: steps, stack and sizes. The interpreter asks for the table of terms at every step; steps are
+//! counted there.
+
+use std::cell::Cell;
+use std::panic::resume_unwind;
+
+use jaq_core::data::{DataT, HasLut};
+use jaq_core::{Error, Lut};
+use jaq_json::{Num, Val};
+
+use super::watch::JobWatch;
+
+/// Bytes of the stack that a run may use. A quarter of the stack, since dropping nested values uses it too.
+pub(super) const DEPTH_BYTES_MAX: usize = super::pool::STACK_BYTES / 4;
+/// The most bytes of a text. An item of a list or object counts as 16 bytes.
+pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
+/// The most bits of two whole numbers that are multiplied, together.
+const NUMBER_BITS_MAX: u64 = 1 << 16;
+/// Steps between two checks of whether the watchdog has ended the call.
+const LOOK_EVERY: u64 = 256;
+
+/// The types that the interpreter runs our programs with.
+#[derive(Debug)]
+pub(super) struct JqTypes;
+
+impl DataT for JqTypes {
+    type V<'a> = Val;
+    type Data<'a> = RunData<'a>;
+}
+
+/// The data of a run that the interpreter passes along.
+#[derive(Clone)]
+pub(super) struct RunData<'a> {
+    pub(super) lut: &'a Lut<JqTypes>,
+    pub(super) budget: &'a Budget<'a>,
+}
+
+impl<'a> HasLut<'a, JqTypes> for RunData<'a> {
+    fn lut(&self) -> &'a Lut<JqTypes> {
+        self.budget.step();
+        self.lut
+    }
+}
+
+/// The steps, stack and time that are left for a run.
+pub(super) struct Budget<'a> {
+    steps: Cell<u64>,
+    /// An address on the stack where the run began.
+    base: usize,
+    watch: &'a JobWatch,
+}
+
+/// Why a run was ended. It is thrown as a panic, because the interpreter has no other way to stop, and caught where the
+/// run began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopReason {
+    Steps,
+    Depth,
+    Time,
+}
+
+impl<'a> Budget<'a> {
+    pub(super) fn new(steps: u64, watch: &'a JobWatch) -> Self {
+        Self { steps: Cell::new(steps), base: here(), watch }
+    }
+
+    /// Counts a step, and ends the run if it may not go on.
+    pub(super) fn step(&self) {
+        let left = self.steps.get();
+        if left == 0 {
+            stop(StopReason::Steps);
+        }
+        self.steps.set(left - 1);
+        if self.base.abs_diff(here()) > DEPTH_BYTES_MAX {
+            stop(StopReason::Depth);
+        }
+        if left.is_multiple_of(LOOK_EVERY) && self.watch.must_end() {
+            stop(StopReason::Time);
+        }
+    }
+}
+
+/// An address near the top of the stack.
+#[inline(always)]
+fn here() -> usize {
+    let mark = 0_u8;
+    std::ptr::from_ref(std::hint::black_box(&mark)).addr()
+}
+
+/// Throws without the panic hook, which would log it: ending a run is no bug.
+fn stop(why: StopReason) -> ! {
+    resume_unwind(Box::new(why))
+}
+
+/// Refuses text, lists and objects that have become too large.
+pub(super) fn sized(value: Val) -> Result<Val, Error<Val>> {
+    let bytes = match &value {
+        Val::TStr(text) | Val::BStr(text) => text.len(),
+        Val::Arr(items) => items.len() * 16,
+        Val::Obj(members) => members.len() * 16,
+        _ => 0,
+    };
+    if bytes > VALUE_BYTES_MAX { Err(too_large()) } else { Ok(value) }
+}
+
+/// Multiplies, unless the product would be too large.
+pub(super) fn multiplied(left: Val, right: Val) -> Result<Val, Error<Val>> {
+    let fits = match (&left, &right) {
+        (Val::TStr(text) | Val::BStr(text), Val::Num(times))
+        | (Val::Num(times), Val::TStr(text) | Val::BStr(text)) => repeats(text.len(), times),
+        (Val::Num(a), Val::Num(b)) => bits(a) + bits(b) <= NUMBER_BITS_MAX,
+        _ => true,
+    };
+    if fits { left * right } else { Err(too_large()) }
+}
+
+/// The error of a value that is too large.
+pub(super) fn too_large() -> Error<Val> {
+    Error::new(Val::utf8_str(TOO_LARGE.as_bytes().to_vec()))
+}
+
+/// The text of that error, as a program reads it if it catches it.
+pub(super) const TOO_LARGE: &str = "!too large";
+
+fn repeats(bytes: usize, times: &Num) -> bool {
+    let times = times.as_isize().unwrap_or(if is_whole(times) { isize::MAX } else { 0 });
+    usize::try_from(times).is_ok_and(|times| bytes.saturating_mul(times) <= VALUE_BYTES_MAX) || times <= 0
+}
+
+const fn is_whole(number: &Num) -> bool {
+    matches!(number, Num::Int(_) | Num::BigInt(_))
+}
+
+fn bits(number: &Num) -> u64 {
+    match number {
+        Num::BigInt(number) => number.bits(),
+        _ => 64,
+    }
+}

@@ -1,0 +1,109 @@
+//! The functions that a program may call: the functions of jq that see nothing but their input.
+
+use jaq_core::load::parse::Def;
+use jaq_core::native::{Fun, bome, run, v};
+use jaq_core::{Cv, Error, Exn, ValXs};
+use jaq_json::Val;
+use promethean_model::json::minify;
+
+use super::guard::{JqTypes, multiplied, sized, too_large};
+use super::text::{read, weigh};
+
+/// Our function that multiplies within bounds.
+pub(super) const MUL: &str = "!mul";
+/// Our function that refuses a value which is too large.
+pub(super) const SIZED: &str = "!sized";
+/// Our function that refuses a value whose text would be too large.
+pub(super) const SMALL: &str = "!small";
+
+/// Functions of jq that are left out: they see or touch something else than their input, cannot be bounded by the
+/// interpreter (`range` and `fromjson`, which are replaced by ours), or give values that are no JSON (`tobytes`).
+const LEFT_OUT: &[&str] = &[
+    "env",
+    "now",
+    "halt",
+    "halt_error",
+    "debug",
+    "debug_empty",
+    "stderr",
+    "stderr_empty",
+    "input",
+    "inputs",
+    "localtime",
+    "strflocaltime",
+    "tobytes",
+    "range",
+    "fromjson",
+];
+
+/// The functions written in jq.
+pub(super) fn definitions() -> Vec<Def<&'static str>> {
+    let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    // `range` with one or two arguments is written in jq and calls our `range` with three.
+    all.filter(|def| def.name == "range" || !LEFT_OUT.contains(&def.name)).collect()
+}
+
+/// The functions written in Rust.
+pub(super) fn functions() -> impl Iterator<Item = Fun<JqTypes>> {
+    let all = jaq_core::funs::<JqTypes>().chain(jaq_std::funs()).chain(jaq_json::funs());
+    let ours: [(&'static str, usize, jaq_core::RunPtr<JqTypes>); 5] = [
+        (MUL, 2, |(mut context, _)| {
+            let right = context.pop_var();
+            bome(multiplied(context.pop_var(), right))
+        }),
+        (SIZED, 0, |(_, value)| bome(sized(value))),
+        (SMALL, 0, |(_, value)| bome(weigh(&value).map(|()| value).map_err(|_| too_large()))),
+        ("range", 3, range),
+        ("fromjson", 0, |(_, value)| bome(from_json(&value))),
+    ];
+    let ours =
+        ours.into_iter().map(|(name, arguments, pointer)| run::<JqTypes>((name, v(arguments), pointer)));
+    all.filter(|(name, ..)| !LEFT_OUT.contains(name)).chain(ours)
+}
+
+/// Our `fromjson`. The interpreter's own recurses as deep as the text is nested, and a payload can hold any text.
+fn from_json(value: &Val) -> Result<Val, Error<Val>> {
+    let text = match value {
+        Val::TStr(text) | Val::BStr(text) => str::from_utf8(text).ok(),
+        _ => None,
+    };
+    let refuse = |reason: &str| Error::new(Val::utf8_str(format!("fromjson: {reason}").into_bytes()));
+    let text = text.ok_or_else(|| refuse("the input is no text"))?;
+    let text = minify(text).map_err(|error| refuse(&error.to_string()))?;
+    read(&text).map_err(|error| refuse(&error.to_string()))
+}
+
+/// Our `range`. Unlike the interpreter's own, each number counts as a step: filling a list from it takes no other step.
+fn range(cv: Cv<'_, JqTypes>) -> ValXs<'_, Val> {
+    let (mut context, _) = cv;
+    let by = context.pop_var();
+    let to = context.pop_var();
+    let mut next: Result<Val, Error<Val>> = Ok(context.pop_var());
+    let budget = context.data().budget;
+    let zero = Val::from(0_isize);
+    let mut failed = false;
+    Box::new(std::iter::from_fn(move || {
+        budget.step();
+        if failed {
+            return None;
+        }
+        let now = match std::mem::replace(&mut next, Ok(Val::Null)) {
+            Ok(now) => now,
+            Err(error) => {
+                failed = true;
+                return Some(Err(Exn::from(error)));
+            }
+        };
+        let more = match by.partial_cmp(&zero) {
+            Some(std::cmp::Ordering::Greater) => now < to,
+            Some(std::cmp::Ordering::Less) => now > to,
+            _ => now != to,
+        };
+        if !more {
+            failed = true;
+            return None;
+        }
+        next = now.clone() + by.clone();
+        Some(Ok(now))
+    }))
+}

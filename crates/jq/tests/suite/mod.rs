@@ -1,0 +1,1 @@
+mod programs_stay_within_bounds;

@@ -1,0 +1,5 @@
+mod compatible_is_never_refuted;
+mod declared_oracle;
+mod known_cases_are_answered;
+mod official_suite_passes;
+mod random_schemas;
