@@ -1,4 +1,5 @@
-//! A gateway over a store in memory, open to all of this machine: `cargo run --example gateway -- 127.0.0.1:8090`.
+//! A gateway over a store in memory, open to all of this machine: `cargo run --example gateway --
+//! 127.0.0.1:8090`.
 //!
 //! With a directory as second argument, over a store there.
 

@@ -9,14 +9,14 @@ use promethean_projections::Projections;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::audit::{Audit, Record};
+use crate::audit::{Audit, AuditRecord};
 use crate::auth::{Access, AuthError, AuthSession, Authenticator, Identity, Secret};
 use crate::listen::origin::Origins;
 use crate::metrics::{GatewayMetrics, UsageLimit};
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Accounts};
-use crate::usage::failures::Failures;
+use crate::usage::failures::AuthFailures;
 
 /// The state that all connections and requests share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub(crate) origins: Origins,
     pub(crate) metrics: GatewayMetrics,
     /// The invalid tokens that each address has shown.
-    pub(crate) failures: Failures,
+    pub(crate) failures: AuthFailures,
     /// What each identity uses.
     pub(crate) accounts: Accounts,
     /// Writes audit records; `None` if there is no audit topic.
@@ -60,9 +60,9 @@ impl std::ops::Deref for App {
 const UNGUESSABLE_BYTES: usize = 32;
 
 impl App {
-    /// Finds the identity of a token that came from this address. If the address has shown too many invalid tokens, a
-    /// token that can be guessed is refused unchecked. A long token, and one that was valid before, is still checked, so
-    /// that a neighbour behind the same address cannot lock a client out.
+    /// Finds the identity of a token that came from this address. If the address has shown too many invalid
+    /// tokens, a token that can be guessed is refused unchecked. A long token, and one that was valid before,
+    /// is still checked, so that a neighbour behind the same address cannot lock a client out.
     pub(crate) async fn identify(&self, peer: IpAddr, token: Option<&str>) -> Result<Identity, AuthError> {
         let now_ms = self.clock.monotonic_ms();
         let short = token.filter(|token| token.len() < UNGUESSABLE_BYTES);
@@ -80,7 +80,7 @@ impl App {
                 return Err(AuthError::TooMany { retry_after_ms });
             }
             // Failures above the limit are not recorded: there could be any number of them.
-            self.record(|| Record::new(peer, "auth", error.code()));
+            self.record(|| AuditRecord::new(peer, "auth", error.code()));
         }
         if let (Some(token), Ok(_)) = (short, &known) {
             self.failures.good(token);
@@ -89,7 +89,7 @@ impl App {
     }
 
     /// Writes an audit record, if there is an audit topic.
-    pub(crate) fn record(&self, record: impl FnOnce() -> Record) {
+    pub(crate) fn record(&self, record: impl FnOnce() -> AuditRecord) {
         if let Some(audit) = &self.audit {
             audit.put(record());
         }

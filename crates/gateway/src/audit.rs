@@ -1,7 +1,7 @@
 //! Audit records: who did what, as events of a topic.
 //!
-//! Records wait in a bounded queue and one task writes them, so that no client waits for them. A record that finds no
-//! room is lost and counted; the next record says how many were lost.
+//! Records wait in a bounded queue and one task writes them, so that no client waits for them. A record that
+//! finds no room is lost and counted; the next record says how many were lost.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const BATCH_MAX: usize = 500;
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
     topic: TopicName,
-    queue: mpsc::Sender<Record>,
+    queue: mpsc::Sender<AuditRecord>,
     /// Limits how fast refusals are recorded: a client can cause any number of them.
     refusals: Arc<Bucket>,
     clock: Arc<dyn Clock>,
@@ -39,10 +39,10 @@ pub(crate) struct Audit {
 
 /// Writes the audit records to their topic.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct AuditWriter {
     bus: Bus,
     audit: Audit,
-    records: mpsc::Receiver<Record>,
+    records: mpsc::Receiver<AuditRecord>,
 }
 
 impl Audit {
@@ -51,7 +51,7 @@ impl Audit {
         bus: &Bus,
         clock: Arc<dyn Clock>,
         topic: &TopicName,
-    ) -> Result<(Self, Writer), BusError> {
+    ) -> Result<(Self, AuditWriter), BusError> {
         bus.create_topic(topic).await?;
         let (queue, records) = mpsc::channel(QUEUE_MAX);
         let audit = Self {
@@ -62,11 +62,11 @@ impl Audit {
             lost: Arc::default(),
             metrics: bus.metrics().registry().table(1).series(&[]),
         };
-        Ok((audit.clone(), Writer { bus: bus.clone(), audit, records }))
+        Ok((audit.clone(), AuditWriter { bus: bus.clone(), audit, records }))
     }
 
     /// Takes a record, or counts it as lost.
-    pub(crate) fn put(&self, record: Record) {
+    pub(crate) fn put(&self, record: AuditRecord) {
         let too_many = record.is_refusal() && self.refusals.take(1, self.clock.monotonic_ms()).is_err();
         if too_many || self.queue.try_send(record).is_err() {
             self.lose(1);
@@ -78,8 +78,8 @@ impl Audit {
         self.metrics.lost.add(count);
     }
 
-    /// Whether the audit topic allows an access, on top of the grants of the client: no client publishes to it, and only
-    /// an admin changes it.
+    /// Whether the audit topic allows an access, on top of the grants of the client: no client publishes to
+    /// it, and only an admin changes it.
     pub(crate) fn lets(&self, identity: &Identity, access: &Access<'_>) -> bool {
         let is_ours =
             |topic: &TopicName| *topic == self.topic || topic.base().is_some_and(|base| base == self.topic);
@@ -91,7 +91,7 @@ impl Audit {
     }
 }
 
-impl Writer {
+impl AuditWriter {
     /// Writes records until the gateway stops and the queue is empty.
     pub(crate) async fn run(mut self, stopping: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
@@ -105,7 +105,7 @@ impl Writer {
         }
     }
 
-    async fn write(&self, batch: &mut Vec<Record>) {
+    async fn write(&self, batch: &mut Vec<AuditRecord>) {
         let lost = self.audit.lost.swap(0, Ordering::Relaxed);
         if let Some(first) = batch.first_mut() {
             first.lost = lost;
@@ -135,7 +135,7 @@ series! {
 
 /// One audit record. It never holds a token.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Record {
+pub(crate) struct AuditRecord {
     /// The name of the identity, if the client has shown a valid token.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub(crate) who: Option<Arc<str>>,
@@ -165,7 +165,7 @@ fn text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, 
     text.as_deref().serialize(serializer)
 }
 
-impl Record {
+impl AuditRecord {
     pub(crate) fn new(from: IpAddr, what: &'static str, outcome: &'static str) -> Self {
         Self { who: None, from, what, on: None, outcome, request_id: None, lost: 0 }
     }

@@ -1,5 +1,5 @@
-//! Events on their way in and out, the same over HTTP and WebSocket: from options to an event to publish, and from a
-//! stored event to JSON with the payload passed through.
+//! Events on their way in and out, the same over HTTP and WebSocket: from options to an event to publish, and
+//! from a stored event to JSON with the payload passed through.
 
 use promethean_bus::publish::{Publish, Published};
 use promethean_bus::{EventRef, StoredEvent};

@@ -20,7 +20,7 @@ use crate::listen::{self, origin::Origins};
 use crate::metrics::GatewayMetrics;
 use crate::options::GatewayOptions;
 use crate::usage::accounts::Accounts;
-use crate::usage::failures::Failures;
+use crate::usage::failures::AuthFailures;
 
 /// A gateway that is running.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Gateway {
             }
             None => None,
         };
-        let failures = Failures::new(options.auth_failures);
+        let failures = AuthFailures::new(options.auth_failures);
         // Without tokens all clients have one identity, so a quota would limit all of them together.
         let accounts = Accounts::new(if auth.is_open() { Quota::default() } else { options.quota });
         let inner = Inner {
@@ -108,7 +108,8 @@ impl Gateway {
         &self.addresses
     }
 
-    /// Accepts no more connections, says goodbye to every open one, and waits until all are closed. Cancel-safe.
+    /// Accepts no more connections, says goodbye to every open one, and waits until all are closed.
+    /// Cancel-safe.
     pub async fn stop(&self) {
         self.app.stopping.cancel();
         self.app.tasks.close();

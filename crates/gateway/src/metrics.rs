@@ -1,4 +1,5 @@
-//! The metrics of the gateway, shown on the bus's page. Dashboards and alarms depend on the names: never change one.
+//! The metrics of the gateway, shown on the bus's page. Dashboards and alarms depend on the names: never
+//! change one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -165,7 +166,8 @@ impl GatewayMetrics {
         OpenConnection(Arc::clone(&self.connections))
     }
 
-    /// Counts an answer that began after so long. Routes come from the table of operations, so their number is bounded.
+    /// Counts an answer that began after so long. Routes come from the table of operations, so their number
+    /// is bounded.
     pub(crate) fn answered(&self, route: Route, status: StatusCode, took_ms: u64) {
         let class = usize::from(status.as_u16() / 100);
         let (index, class) = CLASSES.get(class).map_or((0, "other"), |name| (class, *name));

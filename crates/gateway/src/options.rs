@@ -24,12 +24,13 @@ pub struct GatewayOptions {
     pub auth_timeout_ms: u64,
     /// How long the head of a request, or a TLS handshake, may take. Default: 10 s.
     pub head_timeout_ms: u64,
-    /// How long an HTTP/2 connection may have no request. Default: 60 s. An HTTP/1 connection has `head_timeout_ms` for
-    /// its next request.
+    /// How long an HTTP/2 connection may have no request. Default: 60 s. An HTTP/1 connection has
+    /// `head_timeout_ms` for its next request.
     pub idle_timeout_ms: u64,
     /// How long a request's body may take. Default: 30 s.
     pub body_timeout_ms: u64,
-    /// How often WebSockets are pinged; a client that does not answer until the next ping is closed. Default: 25 s.
+    /// How often WebSockets are pinged; a client that does not answer until the next ping is closed. Default:
+    /// 25 s.
     pub ping_every_ms: u64,
     /// How long a client may take to read bytes that were written. Default: 30 s.
     pub write_timeout_ms: u64,
@@ -39,8 +40,8 @@ pub struct GatewayOptions {
     pub delivery_rate: Option<Rate>,
     /// How long caches may keep a document. Default: 5 s.
     pub snap_max_age_secs: u32,
-    /// How often the authenticator looks for changed tokens; an idle connection notices a change within twice that time
-    /// more. Default: 5 s.
+    /// How often the authenticator looks for changed tokens; an idle connection notices a change within twice
+    /// that time more. Default: 5 s.
     pub auth_check_every_ms: u64,
     /// How many invalid tokens one address may show. Default: 20, and one more every 3 s.
     pub auth_failures: FailureLimit,

@@ -1,5 +1,6 @@
-//! Refusals: every error of the bus, the projections and authentication as an answer with code, status and message.
-//! The matches over error kinds have no wildcard, so that a new kind does not compile until it has a status.
+//! Refusals: every error of the bus, the projections and authentication as an answer with code, status and
+//! message. The matches over error kinds have no wildcard, so that a new kind does not compile until it has a
+//! status.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

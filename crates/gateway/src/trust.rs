@@ -38,8 +38,8 @@ impl TrustError {
     }
 }
 
-/// A connector that accepts servers whose certificate comes from one of these authorities (PEM). Without authorities it
-/// accepts the servers that this machine trusts.
+/// A connector that accepts servers whose certificate comes from one of these authorities (PEM). Without
+/// authorities it accepts the servers that this machine trusts.
 pub fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, TrustError> {
     let mut roots = RootCertStore::empty();
     match authorities {

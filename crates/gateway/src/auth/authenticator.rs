@@ -21,15 +21,16 @@ pub trait Authenticator: Debug + Send + Sync + 'static {
         false
     }
 
-    /// A number that changes whenever a valid token may have become invalid or may have other grants. Connections read it
-    /// between frames, so it must be cheap. When it changes they call [`Authenticator::authenticate`] again, and end, or
-    /// end the subscriptions that are no longer allowed. Default: it never changes.
+    /// A number that changes whenever a valid token may have become invalid or may have other grants.
+    /// Connections read it between frames, so it must be cheap. When it changes they call
+    /// [`Authenticator::authenticate`] again, and end, or end the subscriptions that are no longer allowed.
+    /// Default: it never changes.
     fn generation(&self) -> u64 {
         0
     }
 
-    /// Looks for changes, for example in a file or of keys at a URL. A gateway calls it every few seconds, one call at a
-    /// time, and drops the call when it stops. Default: does nothing.
+    /// Looks for changes, for example in a file or of keys at a URL. A gateway calls it every few seconds,
+    /// one call at a time, and drops the call when it stops. Default: does nothing.
     async fn refresh(&self) {}
 }
 

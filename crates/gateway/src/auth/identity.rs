@@ -32,8 +32,8 @@ impl Identity {
     }
 }
 
-/// How much an identity may use, all its connections together. A field that is not set has the gateway's default; without
-/// a default there is no limit.
+/// How much an identity may use, all its connections together. A field that is not set has the gateway's
+/// default; without a default there is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {

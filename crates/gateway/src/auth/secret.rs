@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// Bytes that appear in no log, message or dump: `Debug` does not show them, and they have no `Display` and no
-/// serialisation.
+/// Bytes that appear in no log, message or dump: `Debug` does not show them, and they have no `Display` and
+/// no serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 

@@ -7,12 +7,14 @@ use super::authenticator::{AuthError, Authenticator};
 use super::identity::Identity;
 use super::secret::Secret;
 
-/// The identity of a connected client and the token it showed. When tokens change, the token is checked again.
+/// The identity of a connected client and the token it showed. When tokens change, the token is checked
+/// again.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthSession {
     auth: Arc<dyn Authenticator>,
     token: Option<Secret>,
-    /// The authenticator's generation before it checked the token: a change during the check is seen as a change.
+    /// The authenticator's generation before it checked the token: a change during the check is seen as a
+    /// change.
     seen: u64,
     pub(crate) identity: Identity,
 }
@@ -51,7 +53,8 @@ impl AuthSession {
         Box::pin(Self::of(Arc::clone(&self.auth), self.token.clone()))
     }
 
-    /// Checks the token again if tokens changed. A token that cannot be checked now stays valid until the next check.
+    /// Checks the token again if tokens changed. A token that cannot be checked now stays valid until the
+    /// next check.
     pub(crate) async fn refresh(&mut self) -> Result<(), AuthError> {
         if self.is_stale() {
             match self.recheck().await {

@@ -38,8 +38,8 @@ pub fn mint() -> Result<Secret, NoRandomness> {
     Ok(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes)).into())
 }
 
-/// The SHA-256 of a token, which is stored in its place. Tokens are random, so a slower hash is not needed against
-/// guessing.
+/// The SHA-256 of a token, which is stored in its place. Tokens are random, so a slower hash is not needed
+/// against guessing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; HASH_BYTES]);
 

@@ -19,8 +19,8 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Reads the parameters of an operation. Every name in the query must be known; `path` has the decoded words for the
-    /// names in the operation's path, in their order.
+    /// Reads the parameters of an operation. Every name in the query must be known; `path` has the decoded
+    /// words for the names in the operation's path, in their order.
     pub(super) fn read(
         operation: &'static Operation,
         path: Vec<String>,

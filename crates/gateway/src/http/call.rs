@@ -17,7 +17,7 @@ use super::dispatch::bearer;
 use super::operation::{Need, Operation};
 use super::request_body::RequestBody;
 use crate::app::App;
-use crate::audit::Record;
+use crate::audit::AuditRecord;
 use crate::auth::{Access, AuthSession, Identity};
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
@@ -105,7 +105,7 @@ impl Call {
         self.app.record(|| {
             let names = ["topic", "group", "collection", "projector", "version"];
             let on: Vec<&str> = names.iter().filter_map(|name| self.args.get(name)).collect();
-            let mut record = Record::new(self.peer, operation.id, outcome);
+            let mut record = AuditRecord::new(self.peer, operation.id, outcome);
             record.who = self.identity.as_ref().map(|identity| Arc::clone(&identity.name));
             record.on = (!on.is_empty()).then(|| on.join(" "));
             record.request_id = id.to_str().ok().map(str::to_owned);
@@ -138,8 +138,8 @@ impl Call {
         self.may(&Access::Subscribe(subject, Some(group))) || self.may(&Access::Manage(subject))
     }
 
-    /// Refuses a client that lacks the access of an operation. Only names are checked, so that the answer is the same
-    /// whether the thing exists or not.
+    /// Refuses a client that lacks the access of an operation. Only names are checked, so that the answer is
+    /// the same whether the thing exists or not.
     pub(super) fn allow(&self, need: Need) -> Result<(), Refusal> {
         let deny = |allowed: bool, verb: &str, subject: &Subject| {
             if allowed { Ok(()) } else { Err(Refusal::forbidden_on(verb, subject)) }

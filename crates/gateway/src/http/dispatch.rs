@@ -40,14 +40,14 @@ pub(crate) const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The state that all requests share.
 #[derive(Debug, Clone)]
-pub(crate) struct Http {
+pub(crate) struct HttpState {
     app: App,
     /// The time of the start. Together with a count it makes every request id unique.
     started: i64,
     requests: Arc<AtomicU64>,
 }
 
-impl Http {
+impl HttpState {
     pub(crate) fn new(app: App) -> Self {
         let started = app.clock.wall_ms();
         Self { app, started, requests: Arc::default() }
@@ -70,7 +70,7 @@ impl Http {
 }
 
 /// Answers one request, also if its handler panics.
-pub(crate) async fn serve(State(http): State<Http>, request: Request) -> Response {
+pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Response {
     let id = http.request_id(request.headers());
     let began_ms = http.app.clock.monotonic_ms();
     let took_ms = || http.app.clock.monotonic_ms().saturating_sub(began_ms);
@@ -165,7 +165,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     }
 }
 
-/// Whether the request names one host. Proxies could route a request without a host, or with two, differently.
+/// Whether the request names one host. Proxies could route a request without a host, or with two,
+/// differently.
 fn names_host(version: Version, headers: &HeaderMap) -> bool {
     let hosts = headers.get_all(header::HOST).iter().count();
     if version == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 }
@@ -198,7 +199,8 @@ fn other_method(verbs: &[Verb]) -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).header(header::ALLOW, allow)
 }
 
-/// Answers OPTIONS: the methods of a path and, for a page of an allowed origin, the headers that its scripts may send.
+/// Answers OPTIONS: the methods of a path and, for a page of an allowed origin, the headers that its scripts
+/// may send.
 fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
     let Found::OtherMethod(verbs) = found else { return Err(nothing_here()) };
     let allow = allow(verbs);

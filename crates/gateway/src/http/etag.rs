@@ -5,7 +5,8 @@ pub(super) fn of(body: &[u8]) -> String {
     format!("\"{:032x}\"", xxhash_rust::xxh3::xxh3_128(body))
 }
 
-/// Whether `If-None-Match` names a tag, or is `*`. The comparison is weak, as the RFC demands: `W/"a"` equals `"a"`.
+/// Whether `If-None-Match` names a tag, or is `*`. The comparison is weak, as the RFC demands: `W/"a"` equals
+/// `"a"`.
 pub(super) fn matches<'a>(values: impl Iterator<Item = &'a str>, tag: &str) -> bool {
     values.into_iter().any(|value| value.trim() == "*" || tags(value).any(|given| given == tag))
 }

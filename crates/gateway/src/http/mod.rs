@@ -34,7 +34,7 @@ use crate::metrics::OpenConnection;
 
 /// The router for all requests.
 pub(crate) fn router(app: App) -> Router {
-    Router::new().fallback(dispatch::serve).with_state(dispatch::Http::new(app))
+    Router::new().fallback(dispatch::serve).with_state(dispatch::HttpState::new(app))
 }
 
 /// The state that the requests of one connection share; in the extensions of each request.

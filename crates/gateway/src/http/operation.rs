@@ -173,8 +173,8 @@ impl Operation {
     }
 }
 
-/// The access that an operation needs; `topic` and `group` are the parameters with these names. Default deny: an
-/// operation cannot be declared without one of these.
+/// The access that an operation needs; `topic` and `group` are the parameters with these names. Default deny:
+/// an operation cannot be declared without one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// No access and no token.

@@ -148,7 +148,8 @@ impl ParamType {
     }
 }
 
-/// Parses digits with an optional minus sign. Refuses `+5` and `05`, which other readers understand differently.
+/// Parses digits with an optional minus sign. Refuses `+5` and `05`, which other readers understand
+/// differently.
 fn integer<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }

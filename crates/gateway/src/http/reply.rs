@@ -47,7 +47,8 @@ fn with_status(status: StatusCode, media: Media, body: Body) -> Response {
 /// Idle buffers of one answer, at most. A buffer that large events made large is kept until the answer ends.
 const IDLE_BUFFERS_MAX: usize = 2;
 
-/// Writes a body in chunks. If it is dropped before [`BodyWriter::finish`], the client sees that the answer is cut.
+/// Writes a body in chunks. If it is dropped before [`BodyWriter::finish`], the client sees that the answer
+/// is cut.
 #[derive(Debug)]
 pub(super) struct BodyWriter {
     /// `None` is the end.
@@ -69,8 +70,8 @@ struct Chunks {
     ended: bool,
 }
 
-/// A body and its writer, with up to `ahead` chunks that the client has not read. The client may take `timeout` to read
-/// a chunk.
+/// A body and its writer, with up to `ahead` chunks that the client has not read. The client may take
+/// `timeout` to read a chunk.
 pub(super) fn stream(ahead: usize, timeout: Duration) -> (BodyWriter, Body) {
     let (sender, chunks) = mpsc::channel(ahead);
     (BodyWriter { chunks: sender, timeout }, Body::new(Chunks { chunks, ended: false }))

@@ -11,7 +11,8 @@ use hyper::body::Body as _;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// Bytes of a refused body that are read and dropped, so that a client which writes before it reads sees the answer.
+/// Bytes of a refused body that are read and dropped, so that a client which writes before it reads sees the
+/// answer.
 const DRAIN_BYTES_MAX: u64 = 16 << 20;
 
 /// The body of one request.
@@ -111,8 +112,8 @@ impl RequestBody {
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     }
 
-    /// Reads and drops the rest of the body, within bounds. Without this, a client that is still writing would see a
-    /// broken connection in place of the answer.
+    /// Reads and drops the rest of the body, within bounds. Without this, a client that is still writing
+    /// would see a broken connection in place of the answer.
     pub(super) async fn drain(&mut self) {
         let hopeless = self.length.is_some_and(|length| length > DRAIN_BYTES_MAX);
         if self.broken || hopeless || self.body.is_end_stream() || (self.waits && !self.begun) {

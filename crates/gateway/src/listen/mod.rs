@@ -38,7 +38,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How often an HTTP/2 connection is pinged, and how soon it must answer.
 const H2_ALIVE: Duration = Duration::from_secs(30);
 const H2_ALIVE_WITHIN: Duration = Duration::from_secs(20);
-/// How many streams a client may reset before they are handled, and how many may fail, before the connection is cut.
+/// How many streams a client may reset before they are handled, and how many may fail, before the connection
+/// is cut.
 const H2_RESETS_MAX: usize = 20;
 const H2_ERRORS_MAX: usize = 1024;
 /// The shortest interval between two checks of a connection.
@@ -49,7 +50,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A connection's place under `connections_max`; free again when the last clone is dropped.
 #[derive(Debug, Clone)]
 #[expect(dead_code, reason = "it is held, not read")]
-pub(crate) struct Slot(Arc<OwnedSemaphorePermit>);
+pub(crate) struct ConnectionSlot(Arc<OwnedSemaphorePermit>);
 
 /// Listens on all addresses; on none if one of them fails.
 pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, StartError> {
@@ -97,7 +98,7 @@ async fn accept(
             continue;
         };
         let (app, tls, router) = (app.clone(), tls.clone(), router.clone());
-        let slot = Slot(Arc::new(permit));
+        let slot = ConnectionSlot(Arc::new(permit));
         app.clone()
             .tasks
             .spawn(async move { greet(&app, (stream, peer.ip()), tls.as_deref(), router, slot).await });
@@ -110,7 +111,7 @@ async fn greet(
     (stream, peer): (TcpStream, IpAddr),
     tls: Option<&Tls>,
     router: Router,
-    slot: Slot,
+    slot: ConnectionSlot,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set nodelay");
@@ -130,7 +131,7 @@ async fn serve(
     app: &App,
     (stream, peer): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, IpAddr),
     router: Router,
-    slot: Slot,
+    slot: ConnectionSlot,
 ) {
     let context = http::ConnectionContext::new(app, peer);
     let asked = Arc::new(AtomicBool::new(false));
@@ -170,7 +171,8 @@ async fn serve(
                 }
                 return;
             }
-            // Nothing else ends a connection that never sends a byte: hyper waits for it to choose HTTP/1 or HTTP/2.
+            // Nothing else ends a connection that never sends a byte: hyper waits for it to choose HTTP/1 or
+            // HTTP/2.
             () = silent.as_mut(), if !silent.is_elapsed() => {
                 if !asked.load(Ordering::Relaxed) {
                     debug!("a connection sent no request");

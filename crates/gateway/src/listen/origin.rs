@@ -1,7 +1,8 @@
 //! Which web pages may connect.
 //!
-//! Any web page can make a browser send requests, with the user's place in the network and the user's credentials. The
-//! `Origin` header names the page. Programs other than browsers send no `Origin` and are not stopped by this check.
+//! Any web page can make a browser send requests, with the user's place in the network and the user's
+//! credentials. The `Origin` header names the page. Programs other than browsers send no `Origin` and are not
+//! stopped by this check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -17,7 +18,8 @@ use crate::refusal::Refusal;
 pub(crate) struct Origins {
     /// Whether this gateway serves over TLS. A page that came without TLS is then not ours.
     secure: bool,
-    /// Whether only this machine is served, without tokens: a client is allowed because it runs on this machine.
+    /// Whether only this machine is served, without tokens: a client is allowed because it runs on this
+    /// machine.
     local: bool,
     others: Vec<Origin>,
 }
@@ -70,7 +72,8 @@ impl Origins {
         Self { secure, local, others }
     }
 
-    /// Allows a request without an origin, or whose origin is its own host, a loopback address or in the configuration.
+    /// Allows a request without an origin, or whose origin is its own host, a loopback address or in the
+    /// configuration.
     pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Page, Refusal> {
         // HTTP/2 has the host in the URI.
         let named = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
@@ -96,9 +99,10 @@ impl Origins {
         (is_same || is_loopback(&origin.host)).then_some(Page::Plain)
     }
 
-    /// Whether the host of a request can be trusted. A page can point a DNS name of its own at this server's address;
-    /// the page then has the same origin, for which browsers send no header at all. IP addresses, `localhost` and names
-    /// of one word cannot be taken over like that. With tokens this attack does no harm.
+    /// Whether the host of a request can be trusted. A page can point a DNS name of its own at this server's
+    /// address; the page then has the same origin, for which browsers send no header at all. IP addresses,
+    /// `localhost` and names of one word cannot be taken over like that. With tokens this attack does no
+    /// harm.
     fn trusts(&self, host: Option<&str>) -> bool {
         if !self.local {
             return true;
@@ -110,8 +114,8 @@ impl Origins {
         is_number || is_one_word || is_loopback(&host) || self.others.iter().any(|other| other.host == host)
     }
 
-    /// Whether the page came from the address that it connects to. If this server has no TLS, a proxy may have added it,
-    /// so both schemes are accepted.
+    /// Whether the page came from the address that it connects to. If this server has no TLS, a proxy may
+    /// have added it, so both schemes are accepted.
     fn is_same(&self, origin: &Origin, host: &str) -> bool {
         let Some((host, port)) = split_host(host) else { return false };
         let port = port.unwrap_or(if origin.secure { 443 } else { 80 });

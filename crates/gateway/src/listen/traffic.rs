@@ -1,4 +1,5 @@
-//! The requests of an HTTP/2 connection: a single stream can be stuck while the connection as a whole makes progress.
+//! The requests of an HTTP/2 connection: a single stream can be stuck while the connection as a whole makes
+//! progress.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -11,8 +12,8 @@ use hyper::body::{Frame, SizeHint};
 use promethean_model::IgnorePoison;
 use tokio::time::Instant;
 
-/// Bytes given to the connection at once. The connection buffers them whether the client reads or not; the rest waits
-/// here, where it can be seen that the client does not read.
+/// Bytes given to the connection at once. The connection buffers them whether the client reads or not; the
+/// rest waits here, where it can be seen that the client does not read.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// The requests of one connection whose answers are not fully sent.

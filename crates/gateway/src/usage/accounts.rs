@@ -50,7 +50,8 @@ pub(crate) struct Account {
     paid_at_ms: AtomicU64,
 }
 
-/// A use of a quota (a connection, a subscription, or its events in flight) that counts until this is dropped.
+/// A use of a quota (a connection, a subscription, or its events in flight) that counts until this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct QuotaPermit {
     account: Arc<Account>,
@@ -166,8 +167,9 @@ impl Account {
         }
     }
 
-    /// Pays for the new ones of these topics, before events are published to them or they are created. A topic is new if
-    /// it has no events and was not paid for before. `has_events` is called only if the quota limits new topics.
+    /// Pays for the new ones of these topics, before events are published to them or they are created. A
+    /// topic is new if it has no events and was not paid for before. `has_events` is called only if the quota
+    /// limits new topics.
     pub(crate) fn begin_topics<'t>(
         &self,
         topics: impl Iterator<Item = &'t TopicName>,

@@ -16,7 +16,8 @@ pub struct FailureLimit {
     pub burst: NonZeroU32,
     /// The time after which one more is allowed. Default: 3 s.
     pub every_ms: u64,
-    /// Addresses that are remembered; above that, the address with the fewest failures is forgotten. Default: 10,000.
+    /// Addresses that are remembered; above that, the address with the fewest failures is forgotten. Default:
+    /// 10,000.
     pub addresses: usize,
 }
 
@@ -32,7 +33,7 @@ const GOOD_MAX: usize = 1_000;
 
 /// The invalid tokens of all addresses, within bounds.
 #[derive(Debug)]
-pub(crate) struct Failures {
+pub(crate) struct AuthFailures {
     limit: FailureLimit,
     /// When the failures of each address are forgotten, monotonic. Each failure adds `every_ms`.
     clean_at_ms: Mutex<HashMap<IpAddr, u64>>,
@@ -43,7 +44,7 @@ pub(crate) struct Failures {
     hasher: RandomState,
 }
 
-impl Failures {
+impl AuthFailures {
     pub(crate) fn new(limit: FailureLimit) -> Self {
         Self {
             limit,
@@ -81,7 +82,8 @@ impl Failures {
         self.limit.wait_ms(clean_at.get(&of_one_client(peer)).copied(), now_ms)
     }
 
-    /// Counts an invalid token of an address. Above the limit it is not counted, and the address must wait so long.
+    /// Counts an invalid token of an address. Above the limit it is not counted, and the address must wait so
+    /// long.
     pub(crate) fn failed(&self, peer: IpAddr, now_ms: u64) -> Option<u64> {
         let peer = of_one_client(peer);
         let mut clean_at = self.clean_at_ms.lock().ignore_poison();
@@ -129,9 +131,9 @@ fn of_one_client(peer: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn failures(burst: u32, addresses: usize) -> Failures {
+    fn failures(burst: u32, addresses: usize) -> AuthFailures {
         let burst = NonZeroU32::new(burst).unwrap();
-        Failures::new(FailureLimit { burst, every_ms: 1_000, addresses })
+        AuthFailures::new(FailureLimit { burst, every_ms: 1_000, addresses })
     }
 
     fn ip(text: &str) -> IpAddr {

@@ -10,7 +10,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use super::connection::{PendingOp, PendingOutcome, TOO_MANY, UNKNOWN};
 use super::subscribe::Subscriptions;
 use crate::app::App;
-use crate::audit::Record;
+use crate::audit::AuditRecord;
 use crate::auth::{Access, AuthError, AuthRecheck, AuthSession, Secret};
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
@@ -95,8 +95,8 @@ impl ClientAuth {
         Poll::Ready(result)
     }
 
-    /// Counts the connection and its subscriptions for the account of this session, if its quota has room for one more
-    /// connection.
+    /// Counts the connection and its subscriptions for the account of this session, if its quota has room for
+    /// one more connection.
     pub(super) fn count_new(
         &mut self,
         session: &AuthSession,
@@ -111,8 +111,8 @@ impl ClientAuth {
         Ok(())
     }
 
-    /// Counts the connection and its subscriptions for the account of this session, even beyond its quota: a smaller
-    /// quota does not end a connection that is open.
+    /// Counts the connection and its subscriptions for the account of this session, even beyond its quota: a
+    /// smaller quota does not end a connection that is open.
     pub(super) fn count_open(&mut self, session: &AuthSession, subscriptions: &mut Subscriptions) {
         let account = self.app.account(&session.identity);
         if !self.counts_for(account.as_ref()) {
@@ -153,12 +153,12 @@ impl ClientAuth {
 
     /// Writes to the audit topic what the client did, if there is one.
     pub(super) fn record(&self, what: &'static str, outcome: &'static str, on: Option<&str>) {
-        self.app.record(|| Record { on: on.map(str::to_owned), ..self.audit_record(what, outcome) });
+        self.app.record(|| AuditRecord { on: on.map(str::to_owned), ..self.audit_record(what, outcome) });
     }
 
     /// An audit record of this client.
-    pub(super) fn audit_record(&self, what: &'static str, outcome: &'static str) -> Record {
+    pub(super) fn audit_record(&self, what: &'static str, outcome: &'static str) -> AuditRecord {
         let who = self.session.as_ref().map(|session| Arc::clone(&session.identity.name));
-        Record { who, ..Record::new(self.peer, what, outcome) }
+        AuditRecord { who, ..AuditRecord::new(self.peer, what, outcome) }
     }
 }

@@ -37,8 +37,8 @@ const UNWRITTEN_MAX: usize = 256 << 10;
 const FINISH: Duration = Duration::from_secs(5);
 /// Deliveries taken in one turn of the loop.
 const TURN_MAX: usize = 256;
-/// Messages read in one turn of the loop. Few, so that the first events of a burst are on their way to the disk while
-/// the next are read.
+/// Messages read in one turn of the loop. Few, so that the first events of a burst are on their way to the
+/// disk while the next are read.
 const READ_TURN_MAX: usize = 128;
 /// Closes a connection whose client has shown no valid token, or no longer has one.
 pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
@@ -210,7 +210,8 @@ impl Connection {
         self.socket.unwritten() + self.out.bytes() < UNWRITTEN_MAX
     }
 
-    /// Whether events may be delivered: not while the token is checked again, and not when the connection closes.
+    /// Whether events may be delivered: not while the token is checked again, and not when the connection
+    /// closes.
     fn may_deliver(&self) -> bool {
         self.closing.is_none() && !self.auth.is_rechecking()
     }
@@ -448,7 +449,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The client is the identity of this session from now on. Ends subscriptions that the identity may not have.
+    /// The client is the identity of this session from now on. Ends subscriptions that the identity may not
+    /// have.
     fn set_session(&mut self, session: AuthSession) {
         let identity = &session.identity;
         let now_ms = self.app.clock.wall_ms();

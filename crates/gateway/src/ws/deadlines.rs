@@ -8,7 +8,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::options::GatewayOptions;
 
-/// How often members of partitioned groups are pinged: while a member is gone unnoticed, its partitions stand still.
+/// How often members of partitioned groups are pinged: while a member is gone unnoticed, its partitions stand
+/// still.
 const MEMBER_PING_MS: u64 = 5_000;
 
 /// What is due.

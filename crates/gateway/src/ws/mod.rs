@@ -1,4 +1,5 @@
-//! The WebSocket protocol. One task per connection reads frames, hands them to the bus and writes the replies.
+//! The WebSocket protocol. One task per connection reads frames, hands them to the bus and writes the
+//! replies.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -16,8 +17,9 @@
 //! | `fetch` | FETCH, for subscriptions that pull |
 //! | `seek` | SEEK, and the start positions that it shares with SUBSCRIBE |
 //!
-//! Each family of ops has a struct with its state; `connection` owns these structs and hands them to each other.
-//! **Invariant**: nothing waits for one thing while another could be done, and every buffer has a bound.
+//! Each family of ops has a struct with its state; `connection` owns these structs and hands them to each
+//! other. **Invariant**: nothing waits for one thing while another could be done, and every buffer has a
+//! bound.
 
 mod ack;
 mod auth;

@@ -9,8 +9,8 @@ use crate::refusal::Refusal;
 /// Memory kept for the next frames, at most; an idle connection keeps little.
 const ROOM_KEPT: usize = 16 << 10;
 
-/// Frames that wait to be written, one after the other in one buffer: most frames are small, and an allocation for each
-/// would cost more than the frame itself.
+/// Frames that wait to be written, one after the other in one buffer: most frames are small, and an
+/// allocation for each would cost more than the frame itself.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     buffer: Vec<u8>,

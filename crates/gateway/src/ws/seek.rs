@@ -9,7 +9,7 @@ use promethean_model::{EventId, GroupName, Offset};
 
 use super::auth::ClientAuth;
 use super::connection::{PendingOp, PendingOutcome};
-use crate::audit::Record;
+use crate::audit::AuditRecord;
 use crate::auth::Access;
 use crate::refusal::Refusal;
 
@@ -37,7 +37,7 @@ pub(super) fn seek(
     Ok(Box::pin(async move {
         let report = app.bus.seek(&topic, &group, to, dry_run).await;
         let outcome = report.as_ref().err().map_or("ok", BusError::code);
-        app.record(|| Record { on: Some(format!("{topic} {group}")), outcome, ..record });
+        app.record(|| AuditRecord { on: Some(format!("{topic} {group}")), outcome, ..record });
         PendingOutcome::Sought(report.map_err(Refusal::from))
     }))
 }

@@ -72,7 +72,8 @@ impl Socket {
         match self.context.read(&mut io) {
             Ok(Message::Text(text)) => Poll::Ready(Ok(Incoming::Text(text))),
             Ok(Message::Ping(ping)) => {
-                // The pong is queued. It is counted, so that a client that never reads cannot fill the memory with pongs.
+                // The pong is queued. It is counted, so that a client that never reads cannot fill the memory
+                // with pongs.
                 self.unwritten += ping.len() + 2;
                 Poll::Ready(Ok(Incoming::Alive))
             }
@@ -140,8 +141,8 @@ impl Socket {
 }
 
 impl Socket {
-    /// Reads and drops what the client still sends, for a while. Closing at once would reset the connection, and the
-    /// client might not see the reason.
+    /// Reads and drops what the client still sends, for a while. Closing at once would reset the connection,
+    /// and the client might not see the reason.
     pub(super) async fn linger(&mut self) {
         let drain = async {
             self.io.shutdown().await?;

@@ -109,7 +109,8 @@ impl Subscriptions {
         }))
     }
 
-    /// Adds a new subscription, unless the client may no longer have it: its identity can have changed since it asked.
+    /// Adds a new subscription, unless the client may no longer have it: its identity can have changed since
+    /// it asked.
     pub(super) fn add(&mut self, auth: &ClientAuth, mut sub: ClientSubscription) -> Result<(), Refusal> {
         let subscription = &sub.subscription;
         if !auth.may(&Access::Subscribe(subscription.subject(), Some(subscription.group()))) {
@@ -198,8 +199,9 @@ impl Subscriptions {
         number.and_then(|number| self.by_number.get_mut(&number)).ok_or_else(|| not_subscribed(target))
     }
 
-    /// The subscriptions that can have delivered events of this topic and group, the likeliest first. Patterns overlap,
-    /// and a client that acks by the topic of the event need not know which subscription delivered it.
+    /// The subscriptions that can have delivered events of this topic and group, the likeliest first.
+    /// Patterns overlap, and a client that acks by the topic of the event need not know which subscription
+    /// delivered it.
     pub(super) fn find_all(&mut self, target: &Target<'_>) -> Result<Vec<u64>, Refusal> {
         let Target { topic, group } = target;
         let exact = self.number(topic, group);

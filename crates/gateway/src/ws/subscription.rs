@@ -162,8 +162,8 @@ impl ClientSubscription {
 fn meta(lease: &Lease) -> EventMeta {
     match lease.event.meta() {
         [] => EventMeta::default(),
-        // The meta was checked when it was written, and its checksum when it was read: only a newer release can have
-        // written a form that this release cannot read.
+        // The meta was checked when it was written, and its checksum when it was read: only a newer release
+        // can have written a form that this release cannot read.
         meta => EventMeta::decode(meta).unwrap_or_else(|error| {
             let event = &lease.event;
             error!(topic = %event.topic, offset = %event.offset, %error, "an event is delivered without its headers");

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use crate::app::App;
 use crate::auth::Secret;
 use crate::http::dispatch::{NOWHERE, bearer};
-use crate::listen::Slot;
+use crate::listen::ConnectionSlot;
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 
@@ -33,7 +33,7 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     let permit = account.map(|account| account.connection()).transpose();
     let permit = permit.inspect_err(|_| app.metrics.over_quota(UsageLimit::Connections))?;
     // The connection counts until the WebSocket ends, not only until the request does.
-    let slot = request.extensions().get::<Slot>().cloned();
+    let slot = request.extensions().get::<ConnectionSlot>().cloned();
     let counted = request.extensions().get::<crate::http::ConnectionContext>().cloned();
     let upgraded = hyper::upgrade::on(&mut request);
     let tasks = app.tasks.clone();

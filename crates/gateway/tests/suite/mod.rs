@@ -1,4 +1,4 @@
-//! One module per subject.
+//! One folder per subject, one file per behaviour.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops where its set-up does")]
 

@@ -1,4 +1,5 @@
-//! One gateway on a free port, over a store in memory or on disk. Its clock stands still until a test moves it.
+//! One gateway on a free port, over a store in memory or on disk. Its clock stands still until a test moves
+//! it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -59,8 +59,8 @@ impl Grants {
         Ok(grants)
     }
 
-    /// As [`Grants::parse`], for tokens of other issuers, which also have scopes for other services, such as `openid`: a
-    /// scope that is not understood allows nothing. A denial that is not understood is an error.
+    /// As [`Grants::parse`], for tokens of other issuers, which also have scopes for other services, such as
+    /// `openid`: a scope that is not understood allows nothing. A denial that is not understood is an error.
     pub fn parse_foreign<S: AsRef<str>>(scopes: impl IntoIterator<Item = S>) -> Result<Self, ScopeError> {
         let mut grants = Self::default();
         for text in scopes {
@@ -89,7 +89,8 @@ impl Grants {
         self
     }
 
-    /// Whether an access is allowed. A pattern must be contained in a single grant, and no part of it may be denied.
+    /// Whether an access is allowed. A pattern must be contained in a single grant, and no part of it may be
+    /// denied.
     pub fn allow(&self, access: &Access<'_>) -> bool {
         self.allow.iter().any(|rule| rule.covers(access))
             && !self.deny.iter().any(|rule| rule.touches(access))

@@ -33,7 +33,8 @@ impl Names {
         if !text.contains('*') {
             return Self::parse(text);
         }
-        // A star is a whole word, and `**` only the last one; with letters in place of the stars the text is a name.
+        // A star is a whole word, and `**` only the last one; with letters in place of the stars the text is
+        // a name.
         let mut words = text.split('.').peekable();
         while let Some(word) = words.next() {
             let is_star = word == "*" || (word == "**" && words.peek().is_none());

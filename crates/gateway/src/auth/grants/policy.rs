@@ -30,7 +30,8 @@ enum Action {
     Subscribe,
 }
 
-/// One rule as JSON. An unknown field is refused: it may be a condition, and a rule without its condition allows more.
+/// One rule as JSON. An unknown field is refused: it may be a condition, and a rule without its condition
+/// allows more.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PolicyRule {

@@ -64,8 +64,9 @@ fn touches_subject(ours: &Subject, asked: &Subject) -> bool {
     }
 }
 
-/// A topic, and the topics whose events it holds: `a.dlq`, `a.snapshot` and `a.v2` hold events of `a`. A changefeed does
-/// not: `a.changed` holds documents of the collection `a`, which may have nothing to do with topic `a`.
+/// A topic, and the topics whose events it holds: `a.dlq`, `a.snapshot` and `a.v2` hold events of `a`. A
+/// changefeed does not: `a.changed` holds documents of the collection `a`, which may have nothing to do with
+/// topic `a`.
 fn belongs_to(topic: &TopicName) -> impl Iterator<Item = TopicName> {
     std::iter::successors(Some(topic.clone()), |topic| match topic.system_suffix()? {
         SystemSuffix::Dlq | SystemSuffix::Snapshot | SystemSuffix::Version(_) => topic.base(),
@@ -88,8 +89,8 @@ fn in_groups(groups: Option<&Names>, asked: Option<&GroupName>) -> bool {
     }
 }
 
-/// Whether some topic matches both. The answer is exact: if the words agree one by one, a user's topic with these words
-/// exists, because no pattern ends in a word of the system.
+/// Whether some topic matches both. The answer is exact: if the words agree one by one, a user's topic with
+/// these words exists, because no pattern ends in a word of the system.
 fn overlap(a: &Subject, b: &Subject) -> bool {
     match (a, b) {
         (Subject::Topic(topic), other) | (other, Subject::Topic(topic)) => other.matches(topic),

@@ -121,7 +121,8 @@ impl Fetcher {
             let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
             body.map(|body| body.to_bytes()).map_err(|_| FetchError::Body)
         };
-        // The connection must be polled for the answer to come. If the connection ends first, the answer fails by itself.
+        // The connection must be polled for the answer to come. If the connection ends first, the answer
+        // fails by itself.
         let drive = async {
             let _ = connection.await;
             std::future::pending::<()>().await;

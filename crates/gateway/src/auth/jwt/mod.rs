@@ -1,8 +1,8 @@
 //! Tokens that an issuer signed: JSON web tokens.
 //!
-//! **Invariant**: nothing is fetched or opened because a token says so. Each key works with one algorithm; the token
-//! cannot choose another. The `kid` of a token only picks one of the configured keys, and `jku`, `x5u` and `jwk` are not
-//! read at all. Claims are read after the signature is verified.
+//! **Invariant**: nothing is fetched or opened because a token says so. Each key works with one algorithm;
+//! the token cannot choose another. The `kid` of a token only picks one of the configured keys, and `jku`,
+//! `x5u` and `jwk` are not read at all. Claims are read after the signature is verified.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -58,7 +58,8 @@ pub enum KeySource {
 pub struct JwksUrl {
     /// `https://...`; `http://` only with a loopback address, or where `plain_http` allows it.
     pub url: String,
-    /// Whether `http://` is allowed with any address. An attacker between the two machines can then forge tokens.
+    /// Whether `http://` is allowed with any address. An attacker between the two machines can then forge
+    /// tokens.
     pub plain_http: bool,
     /// Authorities (PEM) that sign the certificate of the server, in place of the machine's list.
     pub authorities: Option<Vec<u8>>,

@@ -15,7 +15,8 @@ use super::token::Header;
 use super::{JwksUrl, JwtError, jwks};
 use crate::auth::AuthError;
 
-/// Shortest time between two fetches while there are keys, so that tokens with invented key names cause no storm.
+/// Shortest time between two fetches while there are keys, so that tokens with invented key names cause no
+/// storm.
 const FETCH_EVERY_MS: u64 = 60_000;
 /// Shortest time between two fetches while there are no keys and no token can be checked.
 const FIRST_FETCH_EVERY_MS: u64 = 5_000;
@@ -32,8 +33,8 @@ pub(super) struct Remote {
     changes: AtomicU64,
     /// Held while keys are fetched.
     fetching: Arc<Mutex<()>>,
-    /// A fetch goes on if the client whose token started it goes away: otherwise such clients could stop new keys from
-    /// ever arriving. A fetch ends by itself within its time limit.
+    /// A fetch goes on if the client whose token started it goes away: otherwise such clients could stop new
+    /// keys from ever arriving. A fetch ends by itself within its time limit.
     tasks: TaskTracker,
 }
 
@@ -59,8 +60,8 @@ impl Remote {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Fetches keys that are due even if no new token comes: connected clients may have tokens whose key was removed.
-    /// Does nothing before the first token.
+    /// Fetches keys that are due even if no new token comes: connected clients may have tokens whose key was
+    /// removed. Does nothing before the first token.
     pub(super) async fn keep_fresh(self: &Arc<Self>) {
         if self.kept().keys.is_none() || !self.is_due() || !self.may_try() {
             return;
@@ -95,7 +96,8 @@ impl Remote {
         self.usable().is_none_or(|(_, age_ms)| age_ms >= self.refresh_ms)
     }
 
-    /// Fetches the keys, unless a fetch was tried recently. A token whose key is known does not wait for another fetch.
+    /// Fetches the keys, unless a fetch was tried recently. A token whose key is known does not wait for
+    /// another fetch.
     async fn refresh(self: &Arc<Self>, header: &Header, known: bool) {
         let guard = if known {
             if !self.may_try() {

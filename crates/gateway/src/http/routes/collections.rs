@@ -137,8 +137,8 @@ async fn snap(call: &mut Call) -> Reply {
     Ok(response)
 }
 
-/// Adds the tag and the cache headers. With tokens, one client may see a document that another may not, so shared caches
-/// may not keep it.
+/// Adds the tag and the cache headers. With tokens, one client may see a document that another may not, so
+/// shared caches may not keep it.
 fn cached(call: &Call, response: &mut Response, tag: &str) {
     let open = call.app.auth.is_open();
     let age = call.app.options.snap_max_age_secs;

@@ -56,7 +56,7 @@ async fn export(call: &mut Call) -> Reply {
     let from_ts = args.parse("fromTs")?.unwrap_or(0);
     let to_ts = args.parse("toTs")?.unwrap_or_else(|| app.clock.wall_ms());
     let ndjson = args.flag("ndjson", true);
-    // The scan starts at the first event of that time; the times of all events after it are checked one by one.
+    // The scan starts at the first event of that time; the times of all later events are checked one by one.
     let scan = app.bus.scan(&topic, StartPosition::Ts(from_ts)).await?;
     let mut scan = scan.normalize(args.flag("normalize", false));
     if let Some(offset) = args.parse("fromOffset")? {
@@ -103,7 +103,8 @@ struct Export {
 }
 
 impl Export {
-    /// Sends all events. Memory is bounded by the pages that wait for the client and the one that is rendered.
+    /// Sends all events. Memory is bounded by the pages that wait for the client and the one that is
+    /// rendered.
     async fn run(mut self, mut scan: Scan) {
         if self.send(&mut scan).await.is_ok() {
             // If the client goes away now, it has all events.

@@ -28,7 +28,7 @@ pub(super) const AFTER_ID: Param =
     Param::query("afterId", ParamType::Id, "begin after the event with this id");
 pub(super) const OFFSET: Param = Param::query("offset", ParamType::Offset, "begin with this offset");
 
-/// The start position that the parameters name. One of `ts`, `afterId` and `offset` alone says what `from` would.
+/// The start position that the parameters name. One of `ts`, `afterId` and `offset` alone implies `from`.
 pub(super) fn start(args: &Args, absent: StartPosition) -> Result<StartPosition, Refusal> {
     let given: Vec<&str> =
         ["ts", "afterId", "offset"].into_iter().filter(|name| args.get(name).is_some()).collect();

@@ -104,8 +104,8 @@ fn event<'b>(call: &Call, body: &'b [u8]) -> Result<Publish<'b>, Refusal> {
     with_headers(event, &call.headers)
 }
 
-/// Adds the request's headers to the event. Only some names are stored, because clients and proxies add headers that do
-/// not belong to the event.
+/// Adds the request's headers to the event. Only some names are stored, because clients and proxies add
+/// headers that do not belong to the event.
 fn with_headers<'b>(mut event: Publish<'b>, headers: &HeaderMap) -> Result<Publish<'b>, Refusal> {
     for name in headers.keys().filter(|name| is_stored(name.as_str())) {
         let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();

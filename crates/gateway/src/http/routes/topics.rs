@@ -71,8 +71,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// The settings of a topic. Their parts are checked to be objects and words, because serde would also read a list as an
-/// object and an object as a word.
+/// The settings of a topic. Their parts are checked to be objects and words, because serde would also read a
+/// list as an object and an object as a word.
 struct Settings(TopicSettings);
 
 impl<'de> Deserialize<'de> for Settings {

@@ -30,7 +30,7 @@ const RESOURCES: [&str; 4] = ["orders", "orders.dlq", "other", "_system"];
 const KINDS: [&str; 8] =
     ["static", "jwt", "open", "none", "unknown", "expired static", "expired jwt", "forged jwt"];
 
-/// The expected value, by a rule for each thing that can stand in a cell.
+/// The expected value of a cell.
 fn expected(kind: &str, scope: &str, verb: &str, resource: &str, group: Option<&str>) -> bool {
     match kind {
         "open" => return true,
@@ -38,7 +38,7 @@ fn expected(kind: &str, scope: &str, verb: &str, resource: &str, group: Option<&
         _ => return false,
     }
     if scope.starts_with("admin !") {
-        // Denied: the topic and its letters; publishing and reading know no letters.
+        // The denial covers the topic and, for subscribe and manage, its dead-letter topic.
         let letters_too = verb == "subscribe" || verb == "manage";
         return verb == "admin" || !(resource == "orders" || (resource == "orders.dlq" && letters_too));
     }
@@ -57,7 +57,7 @@ fn expected(kind: &str, scope: &str, verb: &str, resource: &str, group: Option<&
         ("orders", "orders") => true,
         ("orders", "orders.dlq") => verb == "subscribe" || verb == "manage",
         ("orders", _) => false,
-        // Collections have no system.
+        // There are no collections of the system.
         ("*", _) => true,
         ("**", "orders" | "other") => true,
         ("**", "orders.dlq") => verb == "subscribe" || verb == "manage",
@@ -78,7 +78,7 @@ fn may(identity: &Identity, verb: &str, resource: &str, group: Option<&str>) -> 
     })
 }
 
-/// Who has a token of this kind with these scopes.
+/// The identity of a token of this kind with these scopes.
 fn identify(kind: &str, scope: &str) -> Result<Identity, AuthError> {
     let jwt = || {
         let keys = KeySource::Secret(SECRET.into());
@@ -136,7 +136,7 @@ fn every_cell_of_the_matrix_is_what_the_rules_say() {
 }
 
 #[test]
-fn whoever_is_not_known_is_told_so_by_a_stable_code() {
+fn a_client_without_a_valid_token_gets_a_stable_code() {
     let code = |kind: &str| identify(kind, "admin").unwrap_err().code();
     assert_eq!(code("none"), "unauthorized");
     for kind in ["unknown", "expired static", "expired jwt", "forged jwt"] {

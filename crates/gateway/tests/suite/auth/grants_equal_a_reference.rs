@@ -1,4 +1,4 @@
-//! Scopes and policies against a reference that looks at every topic of a small world.
+//! Scopes and policies, compared with a reference that checks every topic of a small world.
 
 use promethean_delivery::Subject;
 use promethean_gateway::auth::{Access, Grants};
@@ -218,8 +218,8 @@ fn a_policy_that_is_not_understood_is_refused_as_a_whole() {
     }
 }
 
-// The reference: sets of topics, looked at one by one. Patterns have at most three words and the world topics of four, so
-// a pattern that is contained in the world is contained everywhere.
+// The reference: sets of topics, compared one by one. Patterns have at most three words and the world topics
+// of four, so a pattern that is contained in the world is contained everywhere.
 
 const WORDS: [&str; 4] = ["a", "b", "c", "dlq"];
 
@@ -239,7 +239,7 @@ fn world() -> Vec<String> {
     all
 }
 
-/// A way to match that shares nothing with the code: by recursion over words.
+/// Matches by recursion over words; shares nothing with the code under test.
 fn means(pattern: &[&str], topic: &[&str]) -> bool {
     match (pattern, topic) {
         ([], []) => true,
@@ -254,7 +254,7 @@ fn is_of_the_system(topic: &str) -> bool {
     topic.starts_with('_') || topic.ends_with(".dlq")
 }
 
-/// The topics that a subject means.
+/// The topics of the world that match a subject.
 fn set(subject: &str, world: &[String]) -> Vec<String> {
     if !subject.contains('*') {
         return vec![subject.to_owned()];
@@ -265,7 +265,7 @@ fn set(subject: &str, world: &[String]) -> Vec<String> {
     world.iter().filter(is_meant).cloned().collect()
 }
 
-/// Whether a rule's topics are a reason for this one: it, or what its letters are of.
+/// Whether the rule has this topic, or the topic whose dead letters it holds.
 fn holds(rule: &[String], topic: &str) -> bool {
     rule.iter().any(|one| one == topic) || topic.strip_suffix(".dlq").is_some_and(|base| holds(rule, base))
 }
@@ -316,12 +316,12 @@ fn in_group(rule: Option<&str>, asked: Option<&str>) -> bool {
     }
 }
 
-/// What the scopes should allow.
+/// Whether the scopes should allow the access.
 fn reference(scopes: &[Scope], verb: &str, asked: &str, group: Option<&str>) -> bool {
     let world = world();
     let topics = set(asked, &world);
     let fitting = |scope: &&Scope| scope.verb == verb && in_group(scope.group, group);
-    // Publishing to letters is not publishing to what they are of.
+    // Publishing to a topic does not include its dead-letter topic.
     let is_in = |rule: &[String], topic: &str| {
         if verb == "publish" { rule.iter().any(|one| one == topic) } else { holds(rule, topic) }
     };

@@ -21,12 +21,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{claims, clock, es256, hs256, jwks, token};
 
-/// What a server does with a request.
+/// How the server answers a request.
 #[derive(Debug, Clone)]
 enum Answer {
-    /// These bytes, then the end of the connection.
+    /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// Nothing, with the connection open.
+    /// Sends nothing and keeps the connection open.
     Silence,
 }
 
@@ -39,7 +39,7 @@ fn raw(text: &str) -> Answer {
     Answer::Bytes(text.as_bytes().to_vec())
 }
 
-/// A server of a JWK set, which counts requests. Gone when dropped.
+/// A server of a JWK set that counts its requests. Stops when dropped.
 #[derive(Debug)]
 struct Server {
     address: SocketAddr,
@@ -103,7 +103,7 @@ async fn serve<S: AsyncReadExt + AsyncWriteExt + Unpin>(
     let answer = answer.lock().unwrap().clone();
     match answer {
         Answer::Bytes(bytes) => {
-            // The client may have had enough before the end.
+            // The client may close the connection before the end.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.shutdown().await;
         }
@@ -142,7 +142,7 @@ async fn keys_are_fetched_once_and_kept() {
         assert_eq!(code(&jwt, &by("p256")).await, "ok");
     }
     assert_eq!(server.asked(), 1);
-    // Older than 10 minutes they are fetched again, still in use.
+    // After 10 minutes the keys are fetched again, and used meanwhile.
     clock.advance(600_000);
     assert_eq!(code(&jwt, &by("p256")).await, "ok");
     assert_eq!(code(&jwt, &by("p256")).await, "ok");
@@ -216,7 +216,7 @@ async fn answers_that_cannot_be_used_are_refused_and_old_keys_stay() {
     assert_eq!(code(&jwt, &by("k")).await, "ok");
     let mut large = set("large");
     large["more"] = json!("x".repeat(256 << 10));
-    // With keys in it, which would do if the status did not matter.
+    // These bodies hold valid keys; only the status is wrong.
     let with_status = |status: &str| {
         let Answer::Bytes(bytes) = ok(&set("large")) else { panic!() };
         let to = format!("HTTP/1.1 {status}\r\nlocation: http://{}/x", server.address);
@@ -244,7 +244,7 @@ async fn answers_that_cannot_be_used_are_refused_and_old_keys_stay() {
         assert_eq!(code(&jwt, &by("large")).await, "bad_token", "answer {number}");
         assert_eq!(server.asked(), number + 2);
     }
-    // Too old at last: nobody can be checked, which is not the client's fault.
+    // The keys are too old: no token can be checked, which is not the client's fault.
     clock.advance(24 * 3_600_000);
     assert_eq!(code(&jwt, &by("k")).await, "auth_unavailable");
     server.says(ok(&set("k")));
@@ -316,7 +316,7 @@ async fn keys_are_fetched_again_though_nobody_comes_and_a_change_is_told() {
     let server = Server::start(ok(&set("one")), None).await;
     let clock = clock();
     let jwt = server.jwt(&clock);
-    // Before the first token there is nobody to fetch for.
+    // Before the first token nothing is fetched.
     jwt.refresh().await;
     assert_eq!((server.asked(), jwt.generation()), (0, 0));
     jwt.authenticate(Some(&by("one"))).await.unwrap();

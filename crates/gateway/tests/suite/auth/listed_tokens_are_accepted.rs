@@ -1,4 +1,4 @@
-//! Tokens of a list.
+//! Listed tokens.
 
 use std::collections::HashSet;
 use std::sync::Arc;

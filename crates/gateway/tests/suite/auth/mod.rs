@@ -1,4 +1,4 @@
-//! What the tests of authentication share.
+//! Tokens, keys and grants without a server; helpers for the tests of both.
 
 mod claims_are_checked;
 mod every_access_follows_the_rules;
@@ -35,7 +35,7 @@ pub(super) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(NOW_MS))
 }
 
-/// Waits for an answer that needs no runtime.
+/// Runs a future that needs no runtime.
 pub(super) fn ask(auth: &dyn Authenticator, token: &str) -> Result<Identity, AuthError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(auth.authenticate(Some(token)))
@@ -47,12 +47,12 @@ pub(super) fn der(pem: &str) -> Vec<u8> {
     data_encoding::BASE64.decode(lines.as_bytes()).unwrap()
 }
 
-/// Claims of a token that is good for an hour.
+/// Claims of a token that is valid for an hour.
 pub(super) fn claims() -> Value {
     json!({"sub": "billing", "exp": NOW + 3600, "scope": "publish:orders.* subscribe:orders.**"})
 }
 
-/// Claims with some of them changed; `null` takes one away.
+/// Claims with changes; `null` removes a claim.
 pub(super) fn claims_with(changes: &Value) -> Value {
     let mut all = claims();
     for (name, value) in changes.as_object().unwrap() {
@@ -69,7 +69,7 @@ pub(super) fn part(json: &Value) -> String {
     BASE64URL_NOPAD.encode(json.to_string().as_bytes())
 }
 
-/// A token, signed by whatever `sign` does.
+/// A token, signed by `sign`.
 pub(super) fn token(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let signed = format!("{}.{}", part(header), part(claims));
     let signature = BASE64URL_NOPAD.encode(&sign(signed.as_bytes()));
@@ -120,7 +120,7 @@ pub(super) fn jwks() -> Value {
          "n": base64(&numbers.n), "e": base64(&numbers.e)},
         {"kty": "EC", "crv": "P-256", "kid": "p256", "x": base64(&point[..32]), "y": base64(&point[32..])},
         {"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": base64(&ed25519[ed25519.len() - 32..])},
-        // Of no use to us, and no reason to refuse the others.
+        // A key that cannot be used is no reason to refuse the others.
         {"kty": "EC", "crv": "P-521", "kid": "other", "x": "AA", "y": "AA"},
         {"kty": "RSA", "kid": "enc", "use": "enc", "n": base64(&numbers.n), "e": base64(&numbers.e)},
         {"kty": "RSA", "kid": "rs512", "alg": "RS512", "n": base64(&numbers.n), "e": base64(&numbers.e)},

@@ -1,4 +1,4 @@
-//! A secret that is known to the test is looked for in everything that people or programs could come to see.
+//! A secret must not appear in debug output, errors or logs.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use super::{ask, claims, clock, hs256, jwks, token};
 
 const CANARY: &str = "canary-7f3a9c1e5b2d8046-canary-7f3a9c1e5b2d8046";
 
-/// Writes down everything that is logged.
+/// Records every log line.
 #[derive(Debug, Clone, Default)]
 pub(in crate::suite) struct Recorder(pub(in crate::suite) Arc<Mutex<String>>);
 
@@ -69,7 +69,7 @@ fn no_secret_is_in_debug_output_errors_or_logs() {
             KeySource::Secret(secret.clone()),
             KeySource::Jwks(oct.to_string().into()),
             KeySource::Jwks(jwks().to_string().into()),
-            // Neither is one that works, but both could be written so.
+            // Both are wrong, in ways that a user could write them.
             KeySource::Pem(CANARY.into()),
             KeySource::Url(url.clone()),
         ];
@@ -126,7 +126,7 @@ fn no_secret_is_in_debug_output_errors_or_logs() {
     }
 }
 
-/// Makes the one that fetches its keys try to.
+/// Makes the authenticator with a URL try to fetch its keys.
 fn token_by_rsa() -> String {
     token(&json!({"alg": "RS256", "kid": "x"}), &claims(), |_| vec![0; 256])
 }

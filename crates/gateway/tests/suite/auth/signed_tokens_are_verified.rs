@@ -1,4 +1,4 @@
-//! Tokens that somebody signed, good and bad.
+//! Signed tokens, valid and invalid.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ fn each_algorithm_works_with_its_key() {
     assert!(ask(&by_pem(RSA_PUBLIC), &token(&by("RS256"), &claims(), rs256())).is_ok());
     assert!(ask(&by_pem(P256_PUBLIC), &token(&by("ES256"), &claims(), es256())).is_ok());
     assert!(ask(&by_pem(ED25519_PUBLIC), &token(&by("EdDSA"), &claims(), eddsa())).is_ok());
-    // All in one file: the key in use and the one that follows it.
+    // One file can hold the current key and its successor.
     let all = by_pem(&[RSA_PUBLIC, P256_PUBLIC, ED25519_PUBLIC].concat());
     assert!(ask(&all, &token(&by("RS256"), &claims(), rs256())).is_ok());
     assert!(ask(&all, &token(&by("ES256"), &claims(), es256())).is_ok());
@@ -65,7 +65,7 @@ fn keys_of_a_set_are_found_by_name() {
     assert!(ask(&jwt, &token(&by("ES256", "p256"), &claims(), es256())).is_ok());
     assert!(ask(&jwt, &token(&by("EdDSA", "ed"), &claims(), eddsa())).is_ok());
     assert!(ask(&jwt, &token(&json!({"alg": "ES256"}), &claims(), es256())).is_ok(), "there is only one");
-    // The right signature under a wrong name, and names of keys that are for something else.
+    // The right signature under a wrong name, and names of keys for other purposes.
     for kid in ["p256", "ed", "other", "enc", "rs512", "", "RSA"] {
         let error = refused(&jwt, &token(&by("RS256", kid), &claims(), rs256()));
         assert_eq!(error, AuthError::BadToken("unknown key"), "{kid}");
@@ -92,7 +92,7 @@ fn names_of_keys_are_no_paths_and_no_addresses() {
             AuthError::BadToken("unknown key"),
             "{kid:.30}"
         );
-        // An empty secret is what such files would give.
+        // Such a file, read as a secret, would be empty.
         refused(&jwt, &token(&json!({"alg": "HS256", "kid": kid}), &claims(), hs256(b"")));
     }
 }
@@ -120,7 +120,7 @@ fn nothing_is_accepted_without_a_signature() {
 
 #[test]
 fn a_public_key_is_no_secret() {
-    // In every form that somebody could have it in.
+    // The public key in every form that an attacker could use as a secret.
     let forms =
         |pem: &str| [pem.into(), pem.trim_end().into(), der(pem), BASE64URL_NOPAD.encode(&der(pem)).into()];
     for pem in [RSA_PUBLIC, P256_PUBLIC, ED25519_PUBLIC] {
@@ -189,7 +189,7 @@ fn forged_and_damaged_tokens_are_refused() {
     for token in &bad {
         refused(&jwt, token);
     }
-    // Every single character matters; so do the bits that base64 leaves over.
+    // Every character matters, also the unused bits at the end of base64.
     for at in 0..good.len() {
         let mut bytes = good.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
@@ -230,14 +230,15 @@ fn headers_that_ask_for_more_are_refused_or_not_followed() {
     {
         refused(&jwt, &with(wrong));
     }
-    // A key that comes with the token is not looked at: with ours the token is good, with theirs it is not.
+    // A key inside the token is ignored: signed with the server's key the token is valid, signed with its own
+    // it is not.
     let own = json!({"jwk": {"kty": "oct", "k": BASE64URL_NOPAD.encode(&[7; 64])}, "jku": "http://127.0.0.1:1/",
         "x5u": "http://127.0.0.1:1/", "x5c": ["AA"]});
     assert!(ask(&jwt, &with(own.clone())).is_ok());
     let mut header = own;
     header["alg"] = json!("HS256");
     refused(&jwt, &token(&header, &claims(), hs256(&[7; 64])));
-    // The same name twice: which one counts must not be a matter of taste.
+    // The same name twice is refused, because readers differ in which value counts.
     let twice = format!("{}.{}", BASE64URL_NOPAD.encode(br#"{"alg":"none","alg":"HS256"}"#), part(&claims()));
     let signature = BASE64URL_NOPAD.encode(&hs256(SECRET.as_bytes())(twice.as_bytes()));
     refused(&jwt, &format!("{twice}.{signature}"));

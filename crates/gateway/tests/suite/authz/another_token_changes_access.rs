@@ -1,11 +1,11 @@
-//! What a live connection may changes with its token.
+//! A client that shows another token has the access of that token.
 
 use serde_json::{Value, json};
 
 use super::super::ws::client::Client;
 use super::{listed, signed_until, world};
 
-/// Shows another token: what ends by that, and the reply.
+/// Shows another token; the frames before the reply, and the reply.
 async fn renew(client: &mut Client, token: &str) -> (Vec<Value>, Value) {
     client.send(json!({"op": "AUTH", "token": token, "corr": "renew"})).await;
     let mut ended = Vec::new();
@@ -43,7 +43,7 @@ async fn a_token_with_less_ends_what_it_does_not_cover() {
     assert_eq!(said, ["subscribe:a", "subscribe:c.*", "subscribe:c.**"]);
     client.refused(json!({"op": "PUBLISH", "topic": "a", "payload": 2}), "forbidden").await;
     client.refused(json!({"op": "ACK", "topic": "a", "group": "g", "ids": []}), "not_subscribed").await;
-    // What is left goes on, and nothing comes of what ended.
+    // The remaining subscriptions go on, and the ended ones deliver nothing.
     let mut other = Client::connect(world.address(), Some(&listed("admin"))).await.unwrap();
     for topic in ["a", "c.d.e", "b", "c.d"] {
         other.publish(topic, json!(3)).await;
@@ -63,7 +63,7 @@ async fn a_token_with_less_ends_what_it_does_not_cover() {
     assert_eq!(ended.len(), 2, "{ended:?}");
     let (ended, _) = renew(&mut client, &listed("")).await;
     assert_eq!(ended.len(), 1, "{ended:?}");
-    // A token that is no good changes nothing, and one with more brings nothing back by itself.
+    // An invalid token changes nothing, and a token with more scopes does not bring subscriptions back.
     renew(&mut client, "prom_wrong").await;
     client.refused(json!({"op": "PUBLISH", "topic": "b", "payload": 1}), "forbidden").await;
     let (ended, reply) = renew(&mut client, &listed("admin")).await;
@@ -86,7 +86,7 @@ async fn a_signed_token_closes_the_connection_at_its_end() {
     by_frame.publish("t", json!(1)).await;
     world.advance(1);
     for client in [&mut by_header, &mut by_frame] {
-        // Whatever makes it look at the clock; it is not done.
+        // Any frame makes the connection look at the clock; the frame itself is not handled.
         client.send(json!({"op": "PAUSE", "topic": "t", "group": "g"})).await;
         assert_eq!(client.close_code().await, 4401);
     }

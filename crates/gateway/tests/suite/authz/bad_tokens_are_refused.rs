@@ -1,4 +1,4 @@
-//! Tokens that are no good, over both transports.
+//! Invalid tokens are refused over both transports.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{listed, signed, signed_until, world};
 use crate::suite::auth::{SECRET, hs256, token};
 use crate::suite::world::NOW;
 
-/// Signed with our secret, whatever it says.
+/// A token with any header and claims, signed with the server's secret.
 fn signed_as(header: Value, claims: Value) -> String {
     token(&header, &claims, hs256(SECRET.as_bytes()))
 }
@@ -65,7 +65,7 @@ async fn they_are_refused_with_one_code() {
         let mut client = world.ws().await;
         client.refused(json!({"op": "AUTH", "token": token}), "bad_token").await;
         client.refused(json!({"op": "PUBLISH", "topic": "t", "payload": 1}), "unauthorized").await;
-        // The connection is none the worse for it.
+        // The connection still works.
         client.ok(json!({"op": "AUTH", "token": signed("admin")})).await;
     }
     let mut client = world.ws().await;

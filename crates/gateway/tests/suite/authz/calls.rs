@@ -7,7 +7,8 @@ use super::rule::{GROUP, Need};
 /// An id that no event has.
 const ID: &str = "00000000-0000-7000-8000-0000000000ff";
 
-/// A route: method, path as in `/openapi.json`, query, body, what it needs. Those that destroy come last.
+/// Routes: method, path as in `/openapi.json`, query, body, and the access it needs. Routes that delete come
+/// last.
 pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 51] = [
     ("GET", "/health", "", "", Need::Nothing),
     ("GET", "/ready", "", "", Need::Nothing),
@@ -19,7 +20,7 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 51] = [
     ("GET", "/ops", "", "", Need::Known),
     ("GET", "/projectors", "", "", Need::Known),
     ("GET", "/collections", "", "", Need::Known),
-    // Of the default collection, and here is none.
+    // These read the default collection, and this world has none.
     ("GET", "/snap/{key}", "", "", Need::Known),
     ("GET", "/list", "", "", Need::Known),
     ("GET", "/collections/{collection}", "", "", Need::Read),

@@ -1,4 +1,4 @@
-//! Who did what is written down.
+//! Audit records tell who did what.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ async fn world(topic: Option<&str>) -> World {
     World::with_auth(options, Arc::new(tokens)).await
 }
 
-/// All records, once there are so many.
+/// All records, after so many are written.
 async fn records(world: &World, count: usize) -> Vec<Value> {
     let read = async {
         let mut ticks = tokio::time::interval(std::time::Duration::from_millis(10));
@@ -60,7 +60,7 @@ async fn who_came_was_refused_and_changed_something_is_written_down() {
     client.refused(json!({"op": "AUTH", "token": "guess-canary"}), "bad_token").await;
     client.ok(json!({"op": "AUTH", "token": "worker-canary"})).await;
     client.ok(json!({"op": "SEEK", "topic": "t", "group": "g", "opts": {"from": "earliest"}})).await;
-    // Reading and publishing is not written down, changing is.
+    // Reading and publishing are not recorded; changes are.
     assert_eq!(ask(&world, "GET", "/topics", "worker-canary", "").await.0, 200);
     assert_eq!(ask(&world, "PUT", "/topics/t", "worker-canary", "{\"max_attempts\":7}").await.0, 200);
     assert_eq!(ask(&world, "POST", "/groups/none/pause?topic=t", "worker-canary", "").await.0, 404);
@@ -137,7 +137,7 @@ async fn nobody_writes_to_it_and_only_who_may_everything_changes_it() {
 async fn what_finds_no_room_is_counted_and_told() {
     let world = world(Some("audit.events")).await;
     let mut client = Client::connect(world.address(), Some("worker-canary")).await.unwrap();
-    // As many refusals as one client likes: no more than a thousand at once are written.
+    // A client can cause any number of refusals; at most a thousand at once are recorded.
     for n in 0..1_200 {
         client.send(json!({"op": "PUBLISH", "topic": "audit.events", "payload": n})).await;
     }

@@ -1,4 +1,4 @@
-//! Every call by every token, the expected answer by a rule of its own.
+//! Every call with every token; the expected answer comes from `rule.rs`.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::rule::{GROUP, Need, allowed};
 use super::{listed, signed, world};
 use crate::suite::world::{World, soon};
 
-/// One that is there and one that is not, of one length.
+/// A topic that exists and one that does not; both names have the same length.
 const TOPICS: [&str; 2] = ["orders", "ghosts"];
 const GRANTS: [&str; 19] = [
     "",
@@ -45,7 +45,7 @@ fn scopes(grant: &str, topic: &str) -> String {
 async fn seed(world: &World) {
     let bus = &world.bus;
     for topic in TOPICS {
-        // What an allowed call of the last round made.
+        // Allowed calls of the last round may have created this.
         let _ = bus.delete_topic(&topic.parse().unwrap()).await;
     }
     let orders = || "orders".parse().unwrap();
@@ -65,7 +65,7 @@ async fn call(world: &World, token: &str, topic: &str, route: usize) -> Answer {
     Http1::connect(world.address()).await.send(&bytes, false).await.unwrap()
 }
 
-/// A refusal without what differs from request to request, and the topic's name.
+/// A refusal without its request id and the topic's name, so that two refusals can be compared.
 fn told(answer: &Answer, topic: &str) -> String {
     let mut body = answer.json();
     body["request_id"] = Value::Null;
@@ -88,7 +88,8 @@ async fn every_route_is_in_the_matrix() {
     world.stop().await;
 }
 
-/// All routes by one token for each topic: first those that are refused, which must change nothing.
+/// Calls all routes with one token for each topic: first the routes that are refused, which must change
+/// nothing.
 async fn ask_all(world: &World, tokens: [String; 2], grant: &str) -> u32 {
     let mut refused = 0;
     let expected = |route: usize| allowed(ROUTES[route].4, &scopes(grant, TOPICS[0]), TOPICS[0]);
@@ -183,7 +184,7 @@ async fn every_op_for_every_grant() {
     world.stop().await;
 }
 
-/// Returns when nobody is in a group any more.
+/// Returns when no group has a member any more.
 async fn gone(world: &World) {
     loop {
         let groups = world.bus.groups(None).await.unwrap();

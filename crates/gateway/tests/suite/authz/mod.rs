@@ -25,12 +25,12 @@ use serde_json::json;
 use super::auth::SECRET;
 use crate::suite::world::{NOW, World};
 
-/// A listed token for these scopes. It says what it allows, which only a test's should.
+/// The listed token for these scopes. The token contains them, which is fine only in tests.
 fn listed(scopes: &str) -> String {
     format!("prom_{}", data_encoding::BASE64URL_NOPAD.encode(scopes.as_bytes()))
 }
 
-/// A signed token for these scopes, good until so many seconds after the beginning.
+/// A signed token for these scopes, valid until so many seconds after the start.
 fn signed_until(scopes: &str, seconds: i64) -> String {
     let claims = json!({"sub": "someone", "exp": NOW / 1000 + seconds, "scope": scopes});
     let token = sign::hs256(&SECRET.into(), &claims).unwrap();
@@ -41,7 +41,7 @@ fn signed(scopes: &str) -> String {
     signed_until(scopes, 3600)
 }
 
-/// Knows listed tokens for these scopes, and signed ones.
+/// Accepts the listed tokens for these scopes, and signed tokens.
 fn authenticator(scopes: &[String]) -> Either {
     let clock = Arc::new(ManualClock::new(NOW));
     let entry = |scopes: &String| StaticToken {
@@ -67,7 +67,7 @@ fn authenticator(scopes: &[String]) -> Either {
 }
 
 async fn world(scopes: &[String]) -> World {
-    // Tests show more bad tokens than a client should.
+    // Tests show more invalid tokens than the default limit allows.
     let auth_failures = FailureLimit { burst: NonZeroU32::MAX, ..FailureLimit::default() };
     let options = GatewayOptions { auth_failures, ..GatewayOptions::default() };
     World::with_auth(options, Arc::new(authenticator(scopes))).await

@@ -1,4 +1,4 @@
-//! How much a token, and an address, may.
+//! Quotas of tokens, and limits for addresses that guess tokens.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::Error;
 use super::super::ws::client::Client;
 use crate::suite::world::{NOW, World, soon};
 
-/// As long as those that are made, so nobody guesses it.
+/// A token as long as generated ones, so it does not count as a guess.
 const LONG: &str = "prom_0123456789012345678901234567890123456789012";
 
 fn entry(token: &str, quota: Quota) -> StaticToken {
@@ -28,7 +28,7 @@ async fn world(tokens: Vec<StaticToken>, options: GatewayOptions) -> (World, Sta
     (World::with_auth(options, Arc::new(tokens.clone())).await, tokens)
 }
 
-/// Status, head and body of a request on a connection of its own.
+/// Sends a request on a connection of its own; status, head and body of the answer.
 pub(super) async fn ask(
     world: &World,
     method: &str,
@@ -58,7 +58,7 @@ async fn an_address_that_guesses_has_to_wait_and_keeps_nobody_out() {
     let (world, _) =
         world(["word", "other", LONG].map(|token| entry(token, Quota::default())).into(), options).await;
     let mut known = Client::connect(world.address(), Some("word")).await.unwrap();
-    // No token is no guess.
+    // A client without a token does not guess.
     for _ in 0..10 {
         let mut stranger = world.ws().await;
         stranger.refused(json!({"op": "PUBLISH", "topic": "t", "payload": 1}), "unauthorized").await;
@@ -68,7 +68,7 @@ async fn an_address_that_guesses_has_to_wait_and_keeps_nobody_out() {
     }
     let mut guesser = world.ws().await;
     guesser.refused(json!({"op": "AUTH", "token": "d"}), "bad_token").await;
-    // From now on over whatever it comes, also what would be right.
+    // From now on every short token is refused over both transports, also a valid one.
     for guess in ["e", "other", &"x".repeat(48)] {
         let (status, head, body) = ask(&world, "GET", "/topics", guess, "").await;
         assert_eq!((status, &body["error"]), (429, &json!("rate_limited")), "{body}");
@@ -81,7 +81,7 @@ async fn an_address_that_guesses_has_to_wait_and_keeps_nobody_out() {
         Err(Error::Http(response)) => assert_eq!(response.status(), 429),
         other => panic!("{:?}", other.map(|_| ())),
     }
-    // Who is known goes on, and what was good before, or nobody guesses, lets in.
+    // A connected client goes on; a token that was valid before and a long token are still accepted.
     known.publish("t", json!(1)).await;
     for _ in 0..5 {
         known.refused(json!({"op": "AUTH", "token": "other"}), "rate_limited").await;
@@ -91,7 +91,7 @@ async fn an_address_that_guesses_has_to_wait_and_keeps_nobody_out() {
     assert_eq!(ask(&world, "GET", "/topics", "word", "").await.0, 200);
     assert_eq!(ask(&world, "GET", "/topics", LONG, "").await.0, 200);
     world.ws().await.ok(json!({"op": "AUTH", "token": LONG})).await;
-    // One more try each time.
+    // Each interval allows one more token.
     world.advance(3_000);
     assert_eq!(ask(&world, "GET", "/topics", "g", "").await.0, 401);
     assert_eq!(ask(&world, "GET", "/topics", "other", "").await.0, 429);
@@ -121,7 +121,7 @@ async fn a_token_has_so_many_connections_and_subscriptions() {
     assert_eq!(third.close_code().await, 4429);
     let (status, _, body) = ask(&world, "GET", "/stream/t", "one", "").await;
     assert_eq!((status, &body["error"]), (429, &json!("too_many_connections")));
-    // Requests are no connections, and another token has its own.
+    // Requests do not count as connections, and each token has a quota of its own.
     assert_eq!(ask(&world, "GET", "/topics", "one", "").await.0, 200);
     let mut other = Client::connect(world.address(), Some("two")).await.unwrap();
     assert!(Client::connect(world.address(), Some("two")).await.is_err());
@@ -133,21 +133,21 @@ async fn a_token_has_so_many_connections_and_subscriptions() {
     other.subscribe("t", "d", json!({})).await;
     first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "a"})).await;
     second.ok(more.clone()).await;
-    // A subscription that is refused for something else takes no place.
+    // A subscription that is refused for another reason does not count.
     first.refused(more.clone(), "too_many_subscriptions").await;
     second.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "d"})).await;
     first
         .refused(json!({"op": "SUBSCRIBE", "topic": "t", "group": "e", "opts": {"from": "x"}}), "bad_request")
         .await;
     first.ok(more.clone()).await;
-    // Fewer end nothing that is there, and count from then on.
+    // A smaller quota ends no open subscription; it counts from then on.
     let less = Quota { max_connections: number(2), max_subscriptions: number(1), ..Quota::default() };
     tokens.replace(vec![entry("one", less), entry("two", Quota::default())]);
     first.publish("u", json!(1)).await;
     second.publish("u", json!(2)).await;
     first.ok(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "d"})).await;
     first.refused(more, "too_many_subscriptions").await;
-    // A connection that ends makes room.
+    // The end of a connection makes room for another.
     drop(first);
     let again = async {
         let mut ticks = tokio::time::interval(std::time::Duration::from_millis(10));
@@ -160,16 +160,16 @@ async fn a_token_has_so_many_connections_and_subscriptions() {
 }
 
 #[tokio::test]
-async fn what_is_counted_while_there_are_limits_is_not_when_there_are_none() {
+async fn open_subscriptions_count_for_a_new_quota() {
     let limited = Quota { max_subscriptions: number(2), ..Quota::default() };
     let (world, tokens) = world(vec![entry("one", limited)], GatewayOptions::default()).await;
     let mut client = Client::connect(world.address(), Some("one")).await.unwrap();
     client.subscribe("t", "a", json!({})).await;
-    // Not those it had before, for which what it has counts still.
+    // Another quota than before; the open subscription counts for it too.
     let others = Quota { max_connections: number(9), ..limited };
     for quota in [Quota::default(), others] {
         tokens.replace(vec![entry("one", quota)]);
-        // A frame is looked at after the token is.
+        // The token is checked before the next frame is handled.
         client.publish("u", json!(1)).await;
     }
     client.subscribe("t", "b", json!({})).await;
@@ -190,7 +190,7 @@ async fn the_subscriptions_of_a_token_have_so_much_in_flight_together() {
     second.ok(ask("c", 10)).await;
     second.refused(ask("d", 1), "too_many_in_flight").await;
     second.refused(ask("d", 200_000), "bad_option").await;
-    // What is there stays, and counts, whatever the limit is by then.
+    // Open subscriptions stay and count, also beyond a smaller quota.
     for quota in [Quota::default(), Quota { max_in_flight: number(99), ..Quota::default() }] {
         tokens.replace(vec![entry("one", quota)]);
         first.publish("u", json!(1)).await;
@@ -218,7 +218,7 @@ async fn a_token_begins_so_many_topics_in_an_hour() {
         assert_eq!(client.next().await["op"], "OK");
     }
     client.publish("old", json!(2)).await;
-    // What is refused for something else takes none.
+    // A request that is refused for another reason costs no topic.
     assert_eq!(ask(&world, "PUT", "/topics/x.dlq", "one", "{}").await.0, 400);
     assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 200);
     assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 200);
@@ -231,18 +231,14 @@ async fn a_token_begins_so_many_topics_in_an_hour() {
         assert_eq!((status, &answer["error"]), (429, &json!("rate_limited")), "{path} {answer}");
         assert!(head.contains("retry-after: 1200"), "{head}");
     }
-    assert_eq!(
-        ask(&world, "GET", "/topics/d", "two", "").await.0,
-        404,
-        "nothing is begun by what is refused"
-    );
+    assert_eq!(ask(&world, "GET", "/topics/d", "two", "").await.0, 404, "a refused request creates no topic");
     client.publish("c", json!(2)).await;
     world.advance(1_200_000);
     client.publish("d", json!(1)).await;
     client.refused(json!({"op": "PUBLISH", "topic": "e", "payload": 1}), "rate_limited").await;
     other.publish("e", json!(1)).await;
     client.publish("e", json!(2)).await;
-    // One that was deleted is a new one.
+    // A deleted topic counts as new again.
     assert_eq!(ask(&world, "DELETE", "/topics/b", "two", "").await.0, 200);
     assert_eq!(ask(&world, "PUT", "/topics/b", "one", "{}").await.0, 429);
     world.stop().await;
@@ -267,7 +263,7 @@ async fn a_token_publishes_so_much_over_whatever_connections() {
     let (status, head, body) = ask(&world, "POST", "/publish/t/batch", "one", lines).await;
     assert_eq!((status, &body["error"]), (429, &json!("rate_limited")), "{body}");
     assert!(head.contains("retry-after: 1"), "{head}");
-    // Replies keep their order, refused or not.
+    // Replies keep the order of the frames, also refusals.
     for n in 0..3 {
         first.send(json!({"op": "PUBLISH", "topic": "t", "payload": n, "corr": n})).await;
     }
@@ -281,7 +277,7 @@ async fn a_token_publishes_so_much_over_whatever_connections() {
     assert_eq!(reply["retry_after_ms"], 100);
     second.refused(batch(11), "rate_limited").await;
     Client::connect(world.address(), Some("two")).await.unwrap().ok(batch(100)).await;
-    // Bytes count by themselves, and what they refuse does not use up events.
+    // Bytes have a limit of their own, and a refusal for bytes costs no events.
     world.advance(1_000);
     let large = "x".repeat(1_500);
     second.publish("t", json!(large)).await;

@@ -1,4 +1,4 @@
-//! Tokens that change while they are used.
+//! Tokens that are revoked or get other scopes while clients are connected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ fn entry(token: &str, scopes: &str) -> StaticToken {
     }
 }
 
-/// Looks often, so that tests need not wait.
+/// Checks tokens often, so that tests need not wait.
 fn options() -> GatewayOptions {
     GatewayOptions { auth_check_every_ms: 5, ..GatewayOptions::default() }
 }
@@ -45,7 +45,7 @@ async fn world(tokens: Vec<StaticToken>) -> (World, StaticTokens) {
     (World::with_auth(options(), Arc::new(tokens.clone())).await, tokens)
 }
 
-/// How the connection is closed though its client says nothing.
+/// The code that the connection of an idle client is closed with.
 async fn closed_idle(world: &World, client: &mut Client) -> u16 {
     let closed = async {
         let code = client.close_code();
@@ -75,7 +75,7 @@ async fn a_token_that_is_taken_out_closes_its_connections_and_no_others() {
     assert!(!tokens.replace(vec![entry(A, "admin"), entry(B, "admin")]));
     busy.publish("u", json!(2)).await;
     assert!(tokens.replace(vec![entry(B, "admin")]));
-    // What comes after is not done.
+    // A frame after that is not handled.
     busy.send(json!({"op": "PUBLISH", "topic": "u", "payload": 3})).await;
     assert_eq!(busy.close_code().await, 4401);
     assert_eq!(closed_idle(&world, &mut idle).await, 4401);
@@ -93,7 +93,7 @@ async fn a_token_with_fewer_scopes_keeps_what_they_allow() {
     client.subscribe("b", "g", json!({})).await;
     client.publish("c", json!(1)).await;
     tokens.replace(vec![entry(A, "subscribe:b"), entry(B, "admin")]);
-    // An event wakes the connection, and is not delivered any more.
+    // The event wakes the connection, and is not delivered.
     other.publish("a", json!("secret")).await;
     let ended = client.next().await;
     assert_eq!((&ended["op"], &ended["code"]), (&json!("ERR"), &json!("forbidden")), "{ended}");
@@ -101,7 +101,7 @@ async fn a_token_with_fewer_scopes_keeps_what_they_allow() {
     client.refused(json!({"op": "PUBLISH", "topic": "c", "payload": 1}), "forbidden").await;
     other.publish("b", json!("open")).await;
     assert_eq!(client.event().await["event"]["payload"], "open");
-    // With more scopes again it may more.
+    // With more scopes the client may do more again.
     tokens.replace(vec![entry(A, "subscribe:b publish:c"), entry(B, "admin")]);
     client.publish("c", json!(2)).await;
     world.stop().await;
@@ -114,7 +114,7 @@ async fn a_fetch_under_way_gives_nothing_that_is_no_longer_allowed() {
     let mut other = Client::connect(world.address(), Some(B)).await.unwrap();
     client.subscribe("a", "g", json!({"pull": true})).await;
     client.send(json!({"op": "FETCH", "topic": "a", "group": "g", "wait_ms": 60_000, "corr": "f"})).await;
-    // Once this is answered, the fetch was read.
+    // The reply shows that the FETCH was read.
     client.publish("c", json!(1)).await;
     tokens.replace(vec![entry(A, "publish:c"), entry(B, "admin")]);
     other.publish("a", json!("secret")).await;
@@ -146,7 +146,7 @@ async fn keys_that_are_taken_out_close_the_connections_of_what_they_signed() {
 async fn an_export_ends_with_the_token_that_asked_for_it() {
     let (world, tokens) = world(vec![entry(A, "admin"), entry(B, "admin")]).await;
     let mut client = Client::connect(world.address(), Some(B)).await.unwrap();
-    // Far more than waits anywhere for a client to read it.
+    // Far more than fits into all buffers between server and client.
     let payload = "x".repeat(1_000_000);
     for _ in 0..24 {
         client.publish("t", json!(payload)).await;
@@ -171,14 +171,14 @@ async fn an_export_ends_with_the_token_that_asked_for_it() {
     world.stop().await;
 }
 
-/// Knows every token, until it is told otherwise; takes its time if told to, or cannot be asked.
+/// An authenticator whose answers a test controls. It accepts every token at first.
 #[derive(Debug)]
 struct Doorman {
-    /// Grows with every question.
+    /// Gets a permit for every call.
     asked: Semaphore,
     turns: Semaphore,
     generation: AtomicU64,
-    /// 0: good, 1: bad, 2: cannot be asked.
+    /// 0: valid, 1: invalid, 2: unavailable.
     answer: AtomicU64,
 }
 
@@ -197,7 +197,7 @@ impl Doorman {
 #[async_trait]
 impl Authenticator for Doorman {
     async fn authenticate(&self, token: Option<&str>) -> Result<Identity, AuthError> {
-        // Looked at before the wait, as a list is that is replaced meanwhile.
+        // Read before the wait, like a list that is replaced during the lookup.
         let answer = self.answer.load(Ordering::SeqCst);
         self.asked.add_permits(1);
         self.turns.acquire().await.unwrap().forget();
@@ -235,7 +235,7 @@ async fn who_cannot_be_asked_for_stays_and_is_asked_for_again() {
     doorman.now(2);
     client.publish("t", json!(1)).await;
     client.publish("t", json!(2)).await;
-    // Not a new generation: it was never told what became of the last one.
+    // The generation stays: the connection still has to check the last one.
     doorman.answer.store(1, Ordering::SeqCst);
     assert_eq!(closed_idle(&world, &mut client).await, 4401);
     world.stop().await;

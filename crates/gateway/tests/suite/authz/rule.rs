@@ -1,6 +1,6 @@
-//! What is allowed, by the shortest rule that `docs/auth.md` and `docs/http.md` give; not by the code that decides.
+//! The access rules of `docs/auth.md` and `docs/http.md`, written again without the code under test.
 
-/// What a call needs, as `docs/http.md` has it.
+/// The access that a call needs, from `docs/http.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Nothing,
@@ -13,23 +13,23 @@ pub(super) enum Need {
     Manage,
     ManageLetters,
     Admin,
-    /// Of collections, which are called as the topic is.
+    /// Reads a collection; here it has the name of the topic.
     Read,
-    /// Of frames: a subscription, which the connection does not have.
+    /// Needs a subscription, which the connection does not have.
     Subscription,
 }
 
 /// The group of every call that has one.
 pub(super) const GROUP: &str = "g";
 
-/// Whether one scope, without its `!`, is about all of what is asked for.
+/// Whether one scope, without its `!`, covers the access.
 fn is_about(scope: &str, verb: &str, topic: &str, group: Option<&str>) -> bool {
     if scope == "admin" {
         return true;
     }
     let Some((granted, object)) = scope.split_once(':') else { return false };
     let (object, only) = object.split_once('@').map_or((object, None), |(object, only)| (object, Some(only)));
-    // Letters belong to what they hold, for those who read and manage.
+    // Subscribe and manage on a topic include its dead-letter topic.
     let belongs = verb != "publish" && topic.strip_suffix(".dlq") == Some(object);
     granted == verb && (object == "**" || object == topic || belongs) && (only.is_none() || only == group)
 }
@@ -41,7 +41,7 @@ fn may(scopes: &str, verb: &str, topic: &str, group: Option<&str>) -> bool {
         && !denied.iter().any(|scope| is_about(&scope[1..], verb, topic, group))
 }
 
-/// Whether a token with these scopes gets through.
+/// Whether a token with these scopes is allowed the call.
 pub(super) fn allowed(need: Need, scopes: &str, topic: &str) -> bool {
     let letters = format!("{topic}.dlq");
     let subscribe_as = |topic: &str| may(scopes, "subscribe", topic, Some(GROUP));

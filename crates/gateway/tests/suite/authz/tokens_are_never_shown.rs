@@ -1,4 +1,4 @@
-//! A token that is known to the test is looked for in everything that comes out.
+//! A token must not appear in any answer or log line.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{listed, signed, world};
 use crate::suite::auth::secrets_are_never_shown::Recorder;
 use crate::suite::world::{World, soon};
 
-/// What no client may ever see again.
+/// The token that must not appear anywhere.
 struct Canary {
     listed: String,
     signed: String,
@@ -25,7 +25,7 @@ impl Canary {
     }
 }
 
-/// Everything over HTTP, with the token where it belongs and where it does not.
+/// Requests with the token in the right place and in wrong places.
 async fn over_http(world: &World, token: &str, seen: &mut String) {
     let bearer = format!("Bearer {token}");
     let places: [&[(&str, &str)]; 8] = [
@@ -54,7 +54,7 @@ async fn over_http(world: &World, token: &str, seen: &mut String) {
     }
 }
 
-/// Frames with the token in every state of disrepair.
+/// Frames with the token, whole and damaged in several ways.
 async fn over_a_socket(world: &World, token: &str, seen: &mut String) {
     let frames = [
         json!({"op": "AUTH", "token": token, "corr": 1}).to_string(),
@@ -82,7 +82,8 @@ async fn over_a_socket(world: &World, token: &str, seen: &mut String) {
 
 #[tokio::test]
 async fn a_token_is_in_no_answer_and_no_log() {
-    // With a single subscriber, a place that another test's thread comes to first is taken for one that nobody hears.
+    // A second subscriber: with only one, `tracing` caches a log line as disabled if another test reaches it
+    // first.
     let _second = tracing::Dispatch::new(Recorder::default());
     let recorder = Recorder::default();
     let log = Arc::clone(&recorder.0);

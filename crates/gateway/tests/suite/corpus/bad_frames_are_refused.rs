@@ -1,4 +1,4 @@
-//! `bad-frames.jsonl`, over WebSockets.
+//! Every frame of `bad-frames.jsonl`, over WebSockets.
 
 use std::collections::BTreeSet;
 
@@ -29,31 +29,31 @@ struct Case {
     close: Option<u16>,
 }
 
-/// What is read of any frame.
+/// The field that is read of any frame.
 #[derive(Debug, Deserialize)]
 struct Head {
     corr: Option<Box<RawValue>>,
 }
 
-/// A connection with one subscription, which cases know.
+/// A connection with the subscription that the cases use.
 async fn subscribed(world: &World) -> Client {
     let mut client = world.ws().await;
     client.subscribe("kept", "here", json!({"from": "latest"})).await;
     client
 }
 
-/// What is wrong with the answer to a text, if anything.
+/// Compares the answer to a text with the case; the difference, if there is one.
 async fn ask(client: &mut Client, text: String, code: &str, round: usize) -> Option<String> {
-    // What can be read of the frame must be echoed.
+    // A `corr` that can be read must be echoed.
     let head = serde_json::from_str::<Head>(&text).ok().filter(|_| text.starts_with('{'));
     let corr = head.and_then(|head| head.corr).filter(|corr| corr.get().len() <= 256);
     let corr = corr.map(|corr| serde_json::from_str::<Value>(corr.get()).unwrap());
     client.socket.send(Message::text(text)).await.unwrap();
-    // Whatever comes of the case comes before the answer to this.
+    // A reply to this frame shows that the connection still works.
     let after = json!({"op": "AUTH", "corr": format!("after {round}")});
     client.send(after.clone()).await;
     let (mut reply, mut on) = (client.next().await, client.next().await);
-    // A publish is answered when it is done, and who one is at once.
+    // A PUBLISH is answered when it is committed, an AUTH at once, so their order can differ.
     if reply["corr"] == after["corr"] {
         std::mem::swap(&mut reply, &mut on);
     }
@@ -101,7 +101,7 @@ async fn every_bad_frame_has_its_code() {
         };
         if let Some(found) = found {
             wrong.push(format!("{}: {:?}{:?}, but: {found}", case.name, case.code, case.close));
-            // The next cases are not to suffer from what this one did.
+            // The next case starts with a fresh connection.
             client = world.ws().await;
             let again = json!({"op": "SUBSCRIBE", "topic": "kept", "group": "here"});
             client.ok(again).await;

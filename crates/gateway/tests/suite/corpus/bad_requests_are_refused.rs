@@ -1,4 +1,4 @@
-//! `bad-requests.jsonl`, over HTTP/1.1.
+//! Every request of `bad-requests.jsonl`, over HTTP/1.1.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ struct Case {
     /// Whether the connection ends with the answer.
     #[serde(default)]
     closes: bool,
-    /// Of a refusal that has a body.
+    /// The code of a refusal that has a body.
     code: Option<String>,
     raw: Option<String>,
     statuses: Option<Vec<u16>>,
@@ -51,7 +51,7 @@ impl Case {
         request(&self.method, &expand(&self.path), &headers, body.as_deref())
     }
 
-    /// What is wrong with an answer, if anything.
+    /// Compares an answer with the case; the difference, if there is one.
     fn check(&self, answer: &Answer) -> Option<String> {
         let body = answer.json();
         let said = body["message"].as_str().unwrap_or_default();

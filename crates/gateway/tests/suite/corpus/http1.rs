@@ -1,4 +1,4 @@
-//! HTTP/1.1 as bytes: clients refuse to send most of what a bad one sends.
+//! HTTP/1.1 as bytes: client libraries refuse to send most bad requests.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::suite::world::soon;
 
-/// A connection that is kept.
+/// A connection for several requests.
 pub(in crate::suite) struct Http1 {
     stream: BufReader<TcpStream>,
 }
@@ -59,7 +59,7 @@ impl Http1 {
     /// Sends bytes and reads one answer. `None` if the connection ends without one.
     pub(in crate::suite) async fn send(&mut self, bytes: &[u8], is_head: bool) -> Option<Answer> {
         let (mut reader, mut writer) = tokio::io::split(&mut self.stream);
-        // An answer may come before all is written; what is not read by then does not matter.
+        // The answer may come before everything is written; then the rest need not be written.
         let write = async {
             let _ = writer.write_all(bytes).await;
             std::future::pending::<()>().await;
@@ -71,7 +71,7 @@ impl Http1 {
         }
     }
 
-    /// Whether it still serves.
+    /// Whether the connection still answers.
     pub(in crate::suite) async fn lives(&mut self) -> bool {
         let health = request("GET", "/health", &[("host".into(), "localhost".into())], None);
         self.send(&health, false).await.is_some_and(|answer| answer.status == 200)
@@ -105,7 +105,7 @@ pub(super) async fn statuses(address: SocketAddr, bytes: &[u8]) -> Vec<u16> {
         let _ = writer.write_all(bytes).await;
         let _ = writer.shutdown().await;
     };
-    // A reset after the answer is as good as an end.
+    // After the answer, a reset is the same as an end.
     let _ = tokio::join!(write, soon("the end", reader.read_to_end(&mut answer)));
     let text = String::from_utf8_lossy(&answer);
     text.split("HTTP/1.").skip(1).map(|head| head[2..5].parse().unwrap()).collect()

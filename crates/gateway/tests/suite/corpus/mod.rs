@@ -1,7 +1,7 @@
 //! Bad input, as data: `fixtures/protocol/bad-*.jsonl`, over both transports, against one gateway each.
 //!
-//! Every case says what must be answered. Besides that, of every case: the connection works on or is closed as the case
-//! says, another connection is not disturbed, and nothing was written.
+//! Each case has its expected answer. After each case the connection still works or is closed, as the case
+//! says; another connection is not disturbed, and nothing was written.
 
 mod bad_frames_are_refused;
 mod bad_requests_are_refused;
@@ -11,7 +11,7 @@ mod witness;
 
 pub(super) use state::snapshot;
 
-/// A case's text with `<<TEXT*COUNT>>` written out, so that long ones are short in the data.
+/// Expands `<<TEXT*COUNT>>` in the text of a case, so that a long text is short in the data.
 fn expand(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What must not change.
+//! The topics and groups that bad input must not change.
 
 use promethean_bus::Bus;
 use promethean_bus::publish::Publish;
@@ -9,7 +9,7 @@ use promethean_model::TopicSettings;
 
 use crate::suite::world::World;
 
-/// The event that the cases know by its id.
+/// The id of the event that the cases use.
 const KNOWN: &str = "00000000-0000-7000-8000-000000000001";
 
 /// Three topics with an event or more, and a group.
@@ -28,7 +28,8 @@ pub(super) async fn seed(world: &World) {
     bus.subscribe(workers).await.unwrap().unsubscribe();
 }
 
-/// Every topic with its settings and its events' ids, every group with its options and place. Without the witness's.
+/// Every topic with its settings and the ids of its events, and every group with its options and cursors;
+/// without those of the witness.
 pub(in crate::suite) async fn snapshot(bus: &Bus) -> Vec<String> {
     let mut all = Vec::new();
     for topic in bus.topics().await.unwrap() {

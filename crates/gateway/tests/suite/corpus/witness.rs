@@ -1,4 +1,4 @@
-//! A client that minds its own business while others misbehave.
+//! A well-behaved client, which must not notice the bad clients beside it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Publishes, receives and acks, again and again.
+    /// Publishes, receives and acks in rounds until it is ended.
     pub(super) async fn start(world: &World) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut client = world.ws().await;
@@ -27,7 +27,7 @@ impl Witness {
         Self { stop, task }
     }
 
-    /// How many events went round; none was lost, doubled, late or out of order.
+    /// Ends the client; the number of rounds. No event was lost, doubled, late or out of order.
     pub(super) async fn end(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.task.join_next().await.unwrap().unwrap()

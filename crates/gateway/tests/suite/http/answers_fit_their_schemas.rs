@@ -1,10 +1,10 @@
-//! Answers have the form that the description says.
+//! Answers fit the schemas in `/openapi.json`.
 
 use serde_json::Value;
 
 use crate::suite::world::World;
 
-/// Checks a value against the few keywords that our own forms use.
+/// Checks a value against the few keywords that `/openapi.json` uses.
 fn check(root: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str() {
         let form = &root["components"]["schemas"][name.rsplit('/').next().unwrap()];

@@ -22,9 +22,9 @@ async fn bodies_that_are_too_large_are_refused_and_the_client_sees_it() {
         let big = "1".repeat(bytes);
         client.send("POST", "/publish/a", &[], big).await.refused(413, "too_large");
     }
-    // The same connection goes on.
+    // The connection still works.
     client.send("GET", "/health", &[], "").await.json(200);
-    // Nobody says how long it is.
+    // The same without a `content-length`.
     let chunk = format!("400\r\n{}\r\n", "1".repeat(1024));
     let mut request =
         b"POST /publish/a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();

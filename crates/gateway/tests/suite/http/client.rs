@@ -1,4 +1,4 @@
-//! A client for one connection, and raw bytes for what no client would send.
+//! An HTTP client for one connection, and raw bytes for requests that no client would send.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 pub(in crate::suite) struct Client {
     sender: Sender,
-    /// Drives the connection; ends with it.
+    /// Drives the connection; ends with this client.
     _driver: JoinSet<()>,
 }
 
@@ -49,7 +49,7 @@ impl Client {
         Self { sender: Sender::Two(sender), _driver: driver }
     }
 
-    /// The answer, of which only the head was read.
+    /// Sends a request and reads only the head of the answer.
     pub(in crate::suite) async fn open(
         &mut self,
         method: &str,
@@ -123,7 +123,7 @@ pub(in crate::suite) async fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     stream.shutdown().await.unwrap();
     let mut answer = Vec::new();
     let read = tokio::time::timeout(std::time::Duration::from_secs(120), stream.read_to_end(&mut answer));
-    // A reset after the answer is as good as an end.
+    // After the answer, a reset is the same as an end.
     let _ = read.await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
 }

@@ -37,7 +37,7 @@ async fn world() -> World {
 }
 
 impl World {
-    /// Publishes and waits until that is projected.
+    /// Publishes an event and waits until it is projected.
     async fn project(&self, key: &str, payload: &str) {
         let published = self.send("POST", &format!("/publish/in?key={key}"), payload).await.json(200);
         let offset = published["offset"].as_u64().unwrap();
@@ -88,7 +88,7 @@ async fn a_document_has_a_tag_of_its_bytes() {
     world.stop().await;
 }
 
-/// A body always fits its tag, and 304 is only said when nothing changed.
+/// A body always fits its tag, and 304 is answered only if nothing changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tags_fit_while_documents_change() {
     let world = Arc::new(world().await);
@@ -221,7 +221,7 @@ async fn projectors_are_seen_and_told() {
     world.stop().await;
 }
 
-/// A token is the scopes it has.
+/// Accepts every token; the token is the list of its scopes.
 #[derive(Debug)]
 struct Scopes;
 
@@ -235,7 +235,7 @@ impl Authenticator for Scopes {
 }
 
 #[tokio::test]
-async fn what_one_may_read_nobody_keeps_for_others() {
+async fn shared_caches_may_not_keep_what_needs_a_token() {
     let world = World::with_state(Arc::new(Scopes), declared()).await;
     let mut client = world.http().await;
     let publish = [("authorization", "Bearer publish:in")];

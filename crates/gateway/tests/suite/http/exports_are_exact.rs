@@ -162,7 +162,7 @@ async fn an_export_that_is_cut_by_shutdown_does_not_look_whole() {
     let mut rest = Vec::new();
     let stopping = world.stop();
     let reading = async {
-        // A reset is one way to see it.
+        // The client can also see a reset.
         let _ = stream.read_to_end(&mut rest).await;
     };
     tokio::join!(stopping, reading);

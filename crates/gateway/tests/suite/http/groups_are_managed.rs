@@ -113,7 +113,7 @@ async fn groups_are_sought_paused_and_deleted() {
     busy.unsubscribe();
     let mut deleted = world.send("DELETE", "/groups/g?topic=a", "").await;
     while deleted.status == 409 {
-        // Leaving takes a moment.
+        // A member leaves a moment after its subscription is dropped.
         tokio::task::yield_now().await;
         deleted = world.send("DELETE", "/groups/g?topic=a", "").await;
     }

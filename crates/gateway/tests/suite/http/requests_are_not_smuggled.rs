@@ -43,7 +43,7 @@ async fn nothing_is_smuggled() {
     let answers = statuses(&world, &both).await;
     assert_eq!(answers.len(), 1, "{answers:?}");
     world.get("/topics/smuggled").await.refused(404, "unknown_topic");
-    // What follows the body of a request is the next request, and answered as one.
+    // The bytes after the body of a request are the next request.
     let two = "POST /publish/b HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\n1GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
     assert_eq!(statuses(&world, two).await, [200, 200]);
     world.get("/health").await.json(200);

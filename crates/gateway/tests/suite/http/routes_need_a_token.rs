@@ -7,7 +7,7 @@ use promethean_gateway::options::{FailureLimit, GatewayOptions};
 
 use crate::suite::world::{NOW, World};
 
-/// Knows `good`, which may do everything until it expires, and nobody else.
+/// Accepts only `good`, which allows everything until it expires.
 #[derive(Debug)]
 struct OneToken;
 
@@ -87,7 +87,8 @@ async fn a_stream_ends_when_its_token_does() {
     let mut publisher = world.http().await;
     let stream = async { client.send("GET", "/stream/a", &good, "").await };
     let publishing = async {
-        // Until the stream follows, what is published is not its own; so publish until it has ended.
+        // Events published before the stream follows the topic do not reach it; so publish until it has
+        // ended.
         for n in 0..u32::MAX {
             if n == 3 {
                 world.clock.advance(2000);

@@ -1,4 +1,4 @@
-//! Schemas over HTTP, and what they do to publishing over both transports.
+//! Schemas over HTTP, and their effect on publishing over both transports.
 
 use serde_json::{Value, json};
 
@@ -64,10 +64,10 @@ async fn what_cannot_be_registered_says_why_and_changes_nothing() {
     for finding in refused["compared"][0]["findings"].as_array().unwrap() {
         assert!(finding["fix"].as_str().unwrap().len() > 10 && finding.get("example").is_some(), "{finding}");
     }
-    // The same without registering it, and to those who only ask it is no refusal.
+    // A check finds the same and answers 200.
     let check = post(&world, "/schemas/t/check", narrow).await.json(200);
     assert_eq!((&check["verdict"], &check["compared"]), (&json!("incompatible"), &refused["compared"]));
-    // What cannot be decided can be forced, what is wrong cannot.
+    // An undecided comparison can be forced, an incompatible one cannot.
     post(&world, "/schemas/t?force=1", narrow).await.refused(409, "schema_incompatible");
     post(&world, "/schemas/t?version=1", TWO).await.refused(409, "version_taken");
     for (schema, part) in [
@@ -117,7 +117,7 @@ async fn a_payload_is_held_to_the_schema_over_both_transports() {
     let together = json!({"op": "PUBLISH", "topic": "t", "events": [{"payload": {"n": 5}}, {"payload": 5}]});
     assert_eq!(client.refused(together, "schema_rejected").await["index"], 1);
     client.publish("t", json!({"n": 3})).await;
-    // A tombstone is no payload.
+    // A tombstone has no payload to check.
     client.publish("t", Value::Null).await;
     let events = world.get("/replay?topic=t").await.json(200)["events"].clone();
     let versions: Vec<&Value> =

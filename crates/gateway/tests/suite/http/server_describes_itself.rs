@@ -69,7 +69,7 @@ async fn the_description_names_every_route_and_form() {
     ] {
         assert!(paths.contains_key(path), "{path}");
     }
-    // Every reference leads somewhere.
+    // Every reference has its target.
     let text = document.to_string();
     for part in text.split("#/components/schemas/").skip(1) {
         let name = part.split('"').next().unwrap();

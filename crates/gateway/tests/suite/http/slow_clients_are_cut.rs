@@ -1,4 +1,4 @@
-//! Clients that take their time: heads that do not end, answers that are not read, connections without requests.
+//! Slow clients: heads that do not end, answers that are not read, connections without requests.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::client::{Client, raw};
 use crate::suite::world::World;
 
-/// Far less than what hyper would wait by itself, far more than a slow machine needs.
+/// Far less than hyper waits by default, far more than a slow machine needs.
 const WITHIN: Duration = Duration::from_secs(25);
 
 async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
@@ -29,7 +29,7 @@ async fn heads_that_do_not_end_and_connections_that_ask_no_more_are_closed() {
         let mut stream = TcpStream::connect(world.address()).await.unwrap();
         stream.write_all(sent.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // A reset is as good as an end.
+        // The end can also be a reset.
         let _ = within(&sent, stream.read_to_end(&mut answer)).await;
         assert_eq!(answer.starts_with(b"HTTP/1.1 200"), sent.len() > 10, "{sent}");
     }
@@ -37,7 +37,7 @@ async fn heads_that_do_not_end_and_connections_that_ask_no_more_are_closed() {
 }
 
 #[tokio::test]
-async fn who_reads_no_answers_is_cut() {
+async fn a_client_that_reads_no_answers_is_cut() {
     let world =
         World::with_options(GatewayOptions { write_timeout_ms: 200, ..GatewayOptions::default() }).await;
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
@@ -48,13 +48,13 @@ async fn who_reads_no_answers_is_cut() {
     world.stop().await;
 }
 
-/// An HTTP/2 connection that keeps nothing for itself, and what drives it.
+/// An HTTP/2 connection with small windows, and the task that drives it.
 async fn http2(world: &World) -> (http2::SendRequest<String>, JoinSet<()>) {
     let stream = TcpStream::connect(world.address()).await.unwrap();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(1_000).initial_connection_window_size(65_535);
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
-    // However it ends.
+    // It may end with an error.
     let driver = JoinSet::from_iter([async move { connection.await.unwrap_or_default() }]);
     (sender, driver)
 }
@@ -78,7 +78,8 @@ async fn an_http2_stream_that_is_not_read_ends_its_connection() {
         within(path, driver.join_next()).await;
         drop(answer);
     }
-    // A stream without events has nothing to read. It is older than the connections that were cut, and still open.
+    // A stream without events has nothing to read. It is older than the connections that were cut, and still
+    // open.
     assert_eq!(ask(&mut quiet_sender, "/health").await.status(), 200);
     assert!(quiet_driver.try_join_next().is_none(), "a stream without events was cut");
     drop(quiet);
@@ -87,24 +88,24 @@ async fn an_http2_stream_that_is_not_read_ends_its_connection() {
 
 #[tokio::test]
 async fn an_http2_connection_without_requests_is_closed() {
-    let world =
-        World::with_options(GatewayOptions { idle_timeout_ms: 300, ..GatewayOptions::default() }).await;
+    // The server asks an idle connection to leave, and cuts it after `head_timeout_ms` more.
+    let options =
+        GatewayOptions { idle_timeout_ms: 300, head_timeout_ms: 2_000, ..GatewayOptions::default() };
+    let world = World::with_options(options).await;
     let (mut busy, mut busy_driver) = http2(&world).await;
     let (mut idle, mut idle_driver) = http2(&world).await;
-    // HTTP/1 connections have `head_timeout_ms` for the next request, not the idle timeout.
     let mut one = Client::http1(world.address()).await;
-    assert_eq!(one.send("GET", "/health", &[], "").await.status, 200);
     assert_eq!(ask(&mut idle, "/health").await.status(), 200);
     let asks = async {
-        // A connection with requests stays open while one without is closed.
+        // Connections with requests stay open while the one without is closed.
         while idle_driver.try_join_next().is_none() {
             assert_eq!(ask(&mut busy, "/health").await.status(), 200);
+            assert_eq!(one.send("GET", "/health", &[], "").await.status, 200);
         }
     };
     within("the idle connection is closed", asks).await;
     assert_eq!(ask(&mut busy, "/health").await.status(), 200);
-    assert_eq!(one.send("GET", "/health", &[], "").await.status, 200);
-    within("the other is closed when it is idle too", busy_driver.join_next()).await;
+    within("the busy one is closed when it is idle too", busy_driver.join_next()).await;
     world.stop().await;
 }
 
@@ -112,7 +113,7 @@ async fn an_http2_connection_without_requests_is_closed() {
 async fn an_http2_connection_has_limits() {
     let world = World::new().await;
     let mut stream = TcpStream::connect(world.address()).await.unwrap();
-    // The preface, and settings of our own that say nothing.
+    // The preface, and empty settings.
     let hello = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
     stream.write_all(&hello).await.unwrap();
     let mut head = [0; 9];

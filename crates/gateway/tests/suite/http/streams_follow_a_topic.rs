@@ -24,12 +24,12 @@ impl Stream {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut stream = Self { _client: client, body: response.into_body(), text: String::new() };
-        // Only then it follows the topic.
+        // After these bytes the stream follows the topic.
         assert_eq!(stream.block().await.as_deref(), Some("retry: 1000"));
         stream
     }
 
-    /// Up to the next empty line; `None` at the end.
+    /// The next block, up to an empty line; `None` at the end.
     async fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -123,7 +123,7 @@ async fn a_deleted_topic_ends_its_streams() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_keeps_nobody_waiting() {
+async fn a_slow_reader_delays_no_other() {
     let world = World::new().await;
     let slow = Stream::open(&world, "/stream/a", &[]).await;
     let mut quick = Stream::open(&world, "/stream/a", &[]).await;
@@ -152,7 +152,7 @@ async fn a_stream_ends_when_its_token_is_taken_out_or_no_longer_allows_it() {
     let mut one = Stream::open(&world, "/stream/a", &[("authorization", "Bearer one")]).await;
     let mut two = Stream::open(&world, "/stream/a", &[("authorization", "Bearer two")]).await;
     tokens.replace(all("subscribe:b"));
-    // Nothing comes, and it ends nevertheless.
+    // No event comes, and the stream ends nevertheless.
     assert_eq!(one.block().await, None);
     let publish = async |world: &World| {
         let own = [("authorization", "Bearer own")];

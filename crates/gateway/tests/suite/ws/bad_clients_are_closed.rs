@@ -1,4 +1,4 @@
-//! Limits, and clients that break or stretch the protocol.
+//! Limits, and clients that break the protocol.
 
 use futures_util::{SinkExt, StreamExt};
 use promethean_gateway::GatewayOptions;
@@ -104,11 +104,11 @@ async fn connections_beyond_the_limit_are_closed_at_once() {
     let _two = world.ws().await;
     let mut third = tokio::net::TcpStream::connect(world.address()).await.unwrap();
     let mut nothing = Vec::new();
-    // A reset is as good as an end.
+    // The end can also be a reset.
     let _ = soon("the third is closed", third.read_to_end(&mut nothing)).await;
     assert!(nothing.is_empty());
     drop(one);
-    // The place is free as soon as the server has seen the first one go.
+    // There is room again as soon as the server has noticed the end of the first connection.
     let again = async {
         while super::client::Client::connect(world.address(), None).await.is_err() {
             tokio::task::yield_now().await;

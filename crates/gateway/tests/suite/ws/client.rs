@@ -1,4 +1,4 @@
-//! A client that sends and shows frames as they are.
+//! A WebSocket client that sends and returns frames unchanged.
 
 use std::net::SocketAddr;
 
@@ -65,7 +65,7 @@ impl Client {
         self.closed().await.map_or(0, |frame| frame.code.into())
     }
 
-    /// Sends a frame and waits for its reply; what comes in between is dropped.
+    /// Sends a frame and waits for its reply; frames before the reply are dropped.
     pub(in crate::suite) async fn ask(&mut self, mut frame: Value) -> Value {
         self.corrs += 1;
         let corr = json!(format!("c{}", self.corrs));

@@ -1,4 +1,4 @@
-//! Saying who one is.
+//! AUTH, and tokens in the upgrade request.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Error;
 use super::client::Client;
 use crate::suite::world::{NOW, World, soon};
 
-/// Knows `good`, which may do everything, for a while if `short`; takes its time if told to.
+/// Accepts `good`, which allows everything; it expires if `short`. A test can make it wait.
 #[derive(Debug)]
 struct Doorman {
     turns: Semaphore,

@@ -1,4 +1,4 @@
-//! Subscriptions.
+//! Deliveries to subscriptions, and their acks.
 
 use promethean_bus::groups::GroupProgress;
 use promethean_delivery::Reason;
@@ -17,7 +17,7 @@ async fn the_prototypes_client_works() {
     for kind in [StoreKind::Memory, StoreKind::Embedded] {
         let world = World::over(kind, GatewayOptions::default()).await;
         let mut client = world.ws().await;
-        // It authenticates without a token, and takes the first OK as being connected.
+        // The client sends AUTH without a token, and takes the first OK as being connected.
         client.send(json!({"op": "AUTH", "corr": "8f3a"})).await;
         assert_eq!(client.next().await, json!({"op": "OK", "corr": "8f3a"}));
         client.subscribe("heartbeat.received", "g", json!({"from": "earliest"})).await;
@@ -36,12 +36,12 @@ async fn the_prototypes_client_works() {
             assert_eq!(frame["op"], "EVENT", "{frame}");
             assert_eq!((&frame["topic"], &frame["group"]), (&json!("heartbeat.received"), &json!("g")));
             assert_eq!(frame["ctx"], json!({"attempt": 1, "ack_deadline_ms": 30_000}));
-            // It acks without `corr`, and hears nothing of it.
+            // The client acks without `corr`, and gets no reply.
             client.send(about("ACK", &frame)).await;
             seen.push(frame["event"]["payload"]["n"].clone());
         }
         assert_eq!(seen, (0..10).map(Value::from).collect::<Vec<_>>());
-        // A reply to an ack means that all those before it are durable too.
+        // A reply to an ack means that all earlier acks are durable too.
         client
             .send(json!({"op": "UNSUBSCRIBE", "topic": "heartbeat.received", "group": "g", "corr": "u"}))
             .await;
@@ -68,7 +68,7 @@ async fn an_event_is_nacked_extended_and_acked_once() {
     world.advance(200);
     let event = client.event().await;
     assert_eq!(event["ctx"]["attempt"], 2);
-    // Extended, it outlives its first deadline.
+    // The extended lease outlives its first deadline.
     client.ok(json!({"op": "MODACK", "topic": "t", "group": "g", "id": event["event"]["id"], "extend_ms": 5_000})).await;
     world.advance(4_000);
     assert_eq!(client.ok(about("ACK", &event)).await.get("stale"), None);
@@ -233,9 +233,9 @@ async fn what_waits_for_a_client_that_does_not_read_is_bounded() {
         };
         in_flight += soon("the group waits for the client", stopped).await;
     }
-    // 8 MiB wait for it; some more is on its way over the socket.
+    // 8 MiB wait for the client; some more is on its way over the socket.
     assert!(in_flight < 60, "{in_flight} events of half a megabyte are in flight");
-    // Now it reads, and is given all of them.
+    // Now the client reads, and gets all of them.
     let mut seen = std::collections::BTreeMap::new();
     while seen.len() < 2 * EVENTS {
         let event = slow.event().await;

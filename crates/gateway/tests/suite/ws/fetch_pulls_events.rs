@@ -1,4 +1,4 @@
-//! Pulling.
+//! FETCH: subscriptions that pull.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn events_come_when_they_are_asked_for() {
     let first = fetch(&mut client, 2, 5_000).await;
     assert_eq!(payloads(&first), [0, 1]);
     assert_eq!(first[0]["ctx"]["attempt"], 1);
-    // What is in flight counts.
+    // Events in flight count.
     let second = fetch(&mut client, 10, 5_000).await;
     assert_eq!(payloads(&second), [2]);
     client.refused(json!({"op": "FETCH", "topic": "t", "group": "g"}), "bad_request").await;
@@ -56,7 +56,7 @@ async fn a_fetch_waits_for_its_first_event() {
     other.publish("t", json!(7)).await;
     let reply = client.next().await;
     assert_eq!((&reply["corr"], payloads(reply["events"].as_array().unwrap())), (&json!(1), vec![7]));
-    // Who leaves hears that there will be no answer.
+    // An unsubscribe answers the FETCH with a refusal.
     client.send(json!({"op": "FETCH", "topic": "t", "group": "g", "wait_ms": 60_000, "corr": 2})).await;
     client.send(json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "g", "corr": 3})).await;
     let reply = client.next().await;
@@ -66,14 +66,14 @@ async fn a_fetch_waits_for_its_first_event() {
 }
 
 #[tokio::test]
-async fn who_does_not_ask_keeps_nothing_from_others() {
+async fn a_client_that_does_not_fetch_holds_no_events_back() {
     let world = World::new().await;
     let (mut pulls, mut pushed) = (world.ws().await, world.ws().await);
     pulls.subscribe("t", "g", json!({"from": "earliest", "pull": true})).await;
     pushed.publish("t", json!(0)).await;
     let first = fetch(&mut pulls, 1, 5_000).await;
     assert_eq!(payloads(&first), [0]);
-    // It has asked for one and got one; the rest is for who takes it.
+    // This client asked for one event and got it; the others go to the other client.
     pushed.subscribe("t", "g", json!({})).await;
     for n in 1..20 {
         pushed.send(json!({"op": "PUBLISH", "topic": "t", "payload": n})).await;

@@ -1,4 +1,4 @@
-//! What was asked for just before the end is done.
+//! Frames sent just before the end of a connection are handled.
 
 use futures_util::SinkExt;
 use promethean_gateway::GatewayOptions;
@@ -19,7 +19,7 @@ async fn an_ack_before_leaving_counts() {
     let mut ack = about("ACK", &event);
     ack["corr"] = json!(1);
     let leave = json!({"op": "UNSUBSCRIBE", "topic": "t", "group": "g", "corr": 2});
-    // In one write, so that both are read in one turn.
+    // Both in one write, so that the server reads them in one turn.
     client.socket.feed(Message::text(ack.to_string())).await.unwrap();
     client.socket.send(Message::text(leave.to_string())).await.unwrap();
     let mut replies = [client.next().await, client.next().await];
@@ -83,7 +83,7 @@ async fn a_connection_that_says_nothing_is_closed() {
 }
 
 #[tokio::test]
-async fn who_never_reads_answers_to_pings_is_cut() {
+async fn a_client_that_never_reads_pongs_is_cut() {
     let world =
         World::with_options(GatewayOptions { write_timeout_ms: 1_000, ..GatewayOptions::default() }).await;
     let stream = world.ws().await.socket.into_inner();

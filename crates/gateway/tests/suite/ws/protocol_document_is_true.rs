@@ -1,4 +1,4 @@
-//! `docs/protocol.md` is true.
+//! The conversations and error codes of `docs/protocol.md` are true.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::suite::world::World;
 
 const DOCUMENT: &str = include_str!("../../../../../docs/protocol.md");
-/// Where codes come from.
-const SOURCES: [&str; 11] = [
+/// The sources that contain error codes.
+const SOURCES: [&str; 12] = [
     include_str!("../../../../bus/src/error/code.rs"),
     include_str!("../../../../delivery/src/error.rs"),
     include_str!("../../../../projections/src/error.rs"),
@@ -21,10 +21,13 @@ const SOURCES: [&str; 11] = [
     include_str!("../../../src/ws/fetch.rs"),
     include_str!("../../../src/ws/subscribe.rs"),
     include_str!("../../../src/ws/upgrade.rs"),
+    include_str!("../../../../model/src/name/error.rs"),
     include_str!("../../../../model/src/wire/client.rs"),
 ];
+/// Has the codes of the store's read errors, which reach clients through collections.
+const STORE_ERRORS: &str = include_str!("../../../../store/src/port/error.rs");
 
-/// Whether a frame is as the document says; `"..."` is anything.
+/// Whether a frame is as the document says; `"..."` stands for any value.
 fn fits(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (Value::String(any), _) if any == "..." => true,
@@ -80,7 +83,7 @@ fn its_codes_are_those_of_the_code() {
     let (_, table) = DOCUMENT.split_once("## Error codes").unwrap();
     let codes = table.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
     let documented: BTreeSet<&str> = codes.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
-    // Words that look like codes, where codes are given.
+    // Words that look like codes, on lines that give codes.
     let word = |text: &'static str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let given = |source: &'static str| {
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();
@@ -92,15 +95,16 @@ fn its_codes_are_those_of_the_code() {
             })
         })
     };
-    let in_code: BTreeSet<&str> = SOURCES.into_iter().flat_map(given).collect();
+    let read_errors = STORE_ERRORS.split("impl ReadError").nth(1).unwrap().split("\n}\n").next().unwrap();
+    let in_code: BTreeSet<&str> = SOURCES.into_iter().chain([read_errors]).flat_map(given).collect();
     let missing: Vec<_> = in_code.difference(&documented).filter(|code| !NO_CODES.contains(code)).collect();
     assert!(missing.is_empty(), "not documented: {missing:?}");
     let gone: Vec<_> = documented.difference(&in_code).filter(|code| **code != "internal").collect();
     assert!(gone.is_empty(), "documented, but not in the code: {gone:?}");
 }
 
-/// Codes of one word.
+/// Codes without an underscore.
 const NO_UNDERSCORE: [&str; 8] =
     ["rebuilding", "busy", "unauthorized", "forbidden", "conflict", "fenced", "poisoned", "closed"];
-/// Fields in the same places.
+/// Field names on such lines.
 const NO_CODES: [&str; 2] = ["retry_after_ms", "delay_ms"];

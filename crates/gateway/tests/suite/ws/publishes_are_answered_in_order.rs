@@ -1,4 +1,4 @@
-//! Publishing.
+//! PUBLISH: replies in the order of the frames.
 
 use promethean_bus::limits::Rate;
 use promethean_gateway::GatewayOptions;
@@ -13,7 +13,7 @@ async fn many_at_once_are_answered_in_order_at_offsets_in_order() {
         let mut client = world.ws().await;
         let count = 5_000_u64;
         for n in 0..count {
-            // Expectations are committed by themselves: they must not overtake or be overtaken.
+            // An event with an expected offset has a commit of its own, and must keep its place.
             let opts = if n % 97 == 3 { json!({"expected_offset": n}) } else { json!({}) };
             client.send(json!({"op": "PUBLISH", "topic": "t", "payload": n, "opts": opts, "corr": n})).await;
         }
@@ -42,7 +42,7 @@ async fn a_reply_says_where_the_event_is() {
     assert_eq!((&again["offset"], &again["duplicate"]), (&json!(0), &json!(true)));
     let other = json!({"op": "PUBLISH", "topic": "t", "payload": {"a": 2}, "opts": {"id": id, "key": "k"}});
     client.refused(other, "id_conflict").await;
-    // Without `corr` there is a reply all the same.
+    // A frame without `corr` gets a reply too.
     client.send(json!({"op": "PUBLISH", "topic": "t", "payload": null})).await;
     assert_eq!(client.next().await["offset"], 1);
     world.stop().await;

@@ -1,4 +1,4 @@
-//! Clients that do anything at any time: nothing is lost, and what is durably acked is not delivered again.
+//! Clients that send random frames: no event is lost, and no durably acked event is delivered again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -18,25 +18,25 @@ const TOPICS: [&str; 3] = ["a.b", "a.c", "d"];
 const SUBJECTS: [&str; 5] = ["a.*", "a.b", "a.c", "**", "d"];
 const GROUP: &str = "g";
 
-/// What all clients know together.
+/// The events of all clients.
 #[derive(Default)]
 struct Ledger {
-    /// By id: whether it was acked, and that is durable.
+    /// By id: whether it was durably acked.
     published: BTreeMap<String, bool>,
     next: u64,
 }
 
 type Shared = Arc<Mutex<Ledger>>;
 
-/// One connection, and what it has seen.
+/// One connection, with its open questions and the events it holds.
 struct Actor {
     client: Client,
     rng: SeededRng,
     ledger: Shared,
     corr: u64,
-    /// What each unanswered frame was about.
+    /// The subject of each unanswered frame.
     asked: BTreeMap<u64, Asked>,
-    /// Delivered and not settled: the text it came under, topic and id.
+    /// Events that are delivered and not settled: the subscribed text, topic and id.
     held: Vec<(String, String, String)>,
 }
 
@@ -57,7 +57,7 @@ impl Actor {
         among[self.rng.range(0..among.len() as u64) as usize]
     }
 
-    /// Queues a frame; now and then all that is queued is written.
+    /// Queues a frame, and writes the queue in two of three calls.
     async fn send(&mut self, mut frame: Value, asked: Asked) {
         self.corr += 1;
         frame["corr"] = json!(self.corr);
@@ -111,7 +111,7 @@ impl Actor {
         }
     }
 
-    /// Settles some of what is held, by the text it came under or by its topic.
+    /// Settles some of the held events, by the subscribed text or by their topic.
     async fn settle(&mut self, op: &str) {
         for _ in 0..self.rng.range(0..20) {
             if self.held.is_empty() {
@@ -126,7 +126,7 @@ impl Actor {
         }
     }
 
-    /// Looks at what has come, as far as it wants to.
+    /// Reads frames that have arrived, up to a number.
     async fn look(&mut self, frames_max: u64) {
         for _ in 0..frames_max {
             match self.client.socket.next().now_or_never() {
@@ -162,7 +162,7 @@ impl Actor {
         match asked {
             Asked::Publish(ids) => {
                 assert!(ok, "{reply}");
-                // Whoever acked it may have heard before its publisher did.
+                // The client that acked it may have got its reply before the publisher did.
                 ids.into_iter().for_each(|id| _ = ledger.published.entry(id).or_insert(false));
             }
             Asked::Ack(ids) if ok && reply.get("stale").is_none() => {
@@ -193,7 +193,7 @@ impl Actor {
         }
     }
 
-    /// Waits until everything it asked for is answered.
+    /// Waits until every frame is answered.
     async fn finish(&mut self) {
         self.client.socket.flush().await.unwrap();
         while !self.asked.is_empty() {
@@ -203,7 +203,7 @@ impl Actor {
     }
 }
 
-/// Takes part until it has done its steps; sometimes it goes without a word and comes again.
+/// Does its steps; now and then the client drops its connection and connects again.
 async fn act(world: Arc<World>, seed: u64, ledger: Shared) {
     let mut rng = SeededRng::new(seed);
     let mut actor = Actor::new(&world, SeededRng::new(rng.next_u64()), &ledger).await;
@@ -263,7 +263,7 @@ async fn whatever_clients_do_nothing_is_lost() {
     for seed in 0..seeds {
         eprintln!("seed {seed}");
         let kind = if seed % 2 == 0 { StoreKind::Memory } else { StoreKind::Embedded };
-        // Time jumps, and those who do not look at their sockets do not answer pings.
+        // Time jumps, and a client that does not read its socket does not answer pings.
         let options = GatewayOptions { ping_every_ms: 1 << 40, ..GatewayOptions::default() };
         let world = Arc::new(World::over(kind, options).await);
         let ledger = Shared::default();
