@@ -9,8 +9,8 @@ use promethean_bus::jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::definition::{BATCH_DEFAULT, CHANGELOG_BATCH_DEFAULT, RETRIES_DEFAULT};
 use promethean_projections::{
-    ChangelogPrograms, CollectionDeclared, CompactorOptions, Declared, Direction, Field, FieldType, From,
-    Index, Logic, OnFailure, Projector, Reducer, Timer,
+    ChangelogPrograms, CollectionDeclared, CompactorOptions, Declared, Direction, Field, FieldType, Index,
+    Logic, OnFailure, Projector, Reducer, StartAt, Timer,
 };
 use serde::Deserialize;
 
@@ -331,8 +331,8 @@ impl Options {
         Ok(Projector {
             snapshots: snapshots.transpose().context("`start`")?,
             from: match self.from {
-                Begin::Earliest => From::Earliest,
-                Begin::Latest => From::Latest,
+                Begin::Earliest => StartAt::Earliest,
+                Begin::Latest => StartAt::Latest,
             },
             batch: self.batch.unwrap_or(batch),
             retries: self.retries.unwrap_or(RETRIES_DEFAULT),

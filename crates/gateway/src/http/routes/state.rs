@@ -2,7 +2,7 @@
 
 use promethean_model::TopicName;
 use promethean_projections::moment;
-use promethean_projections::time_travel::feed::Part;
+use promethean_projections::time_travel::feed::KeyPage;
 
 use super::collections::COLLECTION;
 use crate::http::call::Call;
@@ -77,8 +77,8 @@ fn time(call: &Call, name: &str) -> Result<i64, Refusal> {
     }
 }
 
-fn part(call: &Call) -> Result<Part<'_>, Refusal> {
-    Ok(Part { after: call.args.get("after"), limit: call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT) })
+fn part(call: &Call) -> Result<KeyPage<'_>, Refusal> {
+    Ok(KeyPage { after: call.args.get("after"), limit: call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT) })
 }
 
 async fn state(call: &mut Call) -> Reply {
