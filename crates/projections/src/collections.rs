@@ -1,4 +1,4 @@
-//! Collections: those that a projector writes, and how documents are read.
+//! The collections that a projector writes, and how documents are read.
 
 use std::collections::HashMap;
 

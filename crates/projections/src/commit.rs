@@ -66,13 +66,6 @@ struct CommitRefusal {
     failure: ProjectFailure,
 }
 
-/// A commit that is on its way.
-struct CommitUnderway {
-    /// The number of events that are done when it has succeeded.
-    through: usize,
-    result: JoinSet<Result<(), CommitError>>,
-}
-
 /// Returns the changes of the events before the first that fails, and its failure.
 pub(crate) async fn project(
     bus: &Bus,
@@ -132,7 +125,9 @@ impl PageCommitter<'_> {
         next: Offset,
         done: &mut usize,
     ) -> Result<(), ProjectFailure> {
-        let (mut at, mut underway) = (0, None);
+        let mut at = 0;
+        // At most one commit.
+        let mut underway = JoinSet::new();
         let mut changes = changes.into_iter();
         let mut cache = std::mem::take(self.cache);
         while changes.len() > 0 {
@@ -146,7 +141,8 @@ impl PageCommitter<'_> {
             settle(&mut underway, done).await?;
             let Ok(PreparedCommit { count, batch, cache: after }) = prepared else { return Ok(()) };
             at += count;
-            underway = Some(self.start_commit(batch, at));
+            let store = Arc::clone(self.store);
+            underway.spawn(async move { store.commit(batch).await.map(|_| at) });
             cache = after;
             // Documents that are not cached are read from the store again, so they must be committed first.
             if cache.is_empty() {
@@ -156,13 +152,6 @@ impl PageCommitter<'_> {
         settle(&mut underway, done).await?;
         *self.cache = cache;
         Ok(())
-    }
-
-    fn start_commit(&self, batch: Batch, through: usize) -> CommitUnderway {
-        let store = Arc::clone(self.store);
-        let mut result = JoinSet::new();
-        result.spawn(async move { store.commit(batch).await.map(drop) });
-        CommitUnderway { through, result }
     }
 
     /// Projects events and commits as many of them as succeed in a row, or as fit one batch. `next` is the
@@ -309,16 +298,16 @@ impl PageCommitter<'_> {
     }
 }
 
-/// Waits for the commit that is on its way, and counts its events as done.
-async fn settle(underway: &mut Option<CommitUnderway>, done: &mut usize) -> Result<(), ProjectFailure> {
-    let Some(CommitUnderway { through, mut result }) = underway.take() else { return Ok(()) };
-    match result.join_next().await {
-        Some(Ok(Ok(()))) => {
-            *done = through;
-            Ok(())
-        }
-        Some(Ok(Err(error))) => Err(ProjectFailure::of_commit(&error)),
-        Some(Err(error)) => Err(ProjectFailure::Later(error.to_string())),
-        None => Err(ProjectFailure::Later("the commit was lost".to_owned())),
+/// Waits for the commit that is under way, if there is one, and notes how many events are done with it.
+async fn settle(
+    underway: &mut JoinSet<Result<usize, CommitError>>,
+    done: &mut usize,
+) -> Result<(), ProjectFailure> {
+    match underway.join_next().await {
+        None => {}
+        Some(Ok(Ok(through))) => *done = through,
+        Some(Ok(Err(error))) => return Err(ProjectFailure::of_commit(&error)),
+        Some(Err(error)) => return Err(ProjectFailure::Later(error.to_string())),
     }
+    Ok(())
 }

@@ -13,8 +13,8 @@ use crate::compactor::{Compactor, CompactorHandle};
 use crate::definition::Declared;
 use crate::error::ProjectionError;
 use crate::retention_alarm::{HeldEvents, RetentionAlarm};
+use crate::runner::RunnerCommand;
 use crate::runner::start::{PreparedRunner, RunnerHandle, prepare};
-use crate::runner::{ProjectionContext, RunnerCommand};
 use crate::status::{CompactorView, ProjectorStatus};
 use crate::time_travel::Reducer;
 
@@ -22,6 +22,13 @@ use crate::time_travel::Reducer;
 #[derive(Clone)]
 pub struct Projections {
     pub(crate) inner: Arc<ProjectionsInner>,
+}
+
+/// What all projectors and compactors share.
+pub(crate) struct ProjectionContext {
+    pub(crate) bus: Bus,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 pub(crate) struct ProjectionsInner {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::compactor::CompactorHandle;
-use crate::runner::ProjectionContext;
+use crate::projections::ProjectionContext;
 
 /// How often the alarm looks; as often as retention runs.
 const EVERY: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(crate) struct RetentionAlarm {
     pub(crate) context: Arc<ProjectionContext>,
     /// Projectors, and the topics they read.
     pub(crate) projectors: Vec<(GroupName, TopicName)>,
-    /// Compactors. They lag by a round as a rule, so that only those whose rounds fail count.
+    /// Compactors. A compactor lags by a round as a rule, so it counts only if its rounds fail.
     pub(crate) compactors: Vec<CompactorHandle>,
     pub(crate) held: watch::Sender<HeldEvents>,
 }

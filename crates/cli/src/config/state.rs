@@ -45,7 +45,7 @@ enum Kind {
     Bool,
 }
 
-/// The fields of an index; those with a `-` before the name descend.
+/// The fields of an index; a `-` before a name means that the field descends.
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
@@ -66,9 +66,9 @@ struct WholeIndex {
 
 /// Declares the section of a kind of projector: its own settings, then the options of every projector.
 ///
-/// An option is a field of [`Projector`] and an entry of the list below; a field that is in neither list does
-/// not compile. Serde refuses unknown names only of structs that list all of theirs, so a section cannot
-/// flatten in a struct of options.
+/// An option is a field of [`Projector`] and an entry of the list below. If the entry is missing,
+/// `with_options` does not compile. The list repeats names because serde refuses unknown names only of structs
+/// that have all fields themselves, not of structs with a flattened one.
 macro_rules! projector_section {
     ($section:ident { $($own:tt)* }) => {
         projector_section! {

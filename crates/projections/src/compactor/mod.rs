@@ -23,7 +23,7 @@
 //!   which is in the header `x-snapshot-floor`, and passes over the events that its key's snapshot has
 //!   already: by C1 nothing below the span's start is missing.
 //! - **C4** Where events are gone before the compactor read them, `x-snapshot-since` moves behind them, and
-//!   the cursor waits for a snapshot that says so. Folded states that would need them have no
+//!   the cursor waits for a snapshot with that header. Folded states that would need them have no
 //!   `x-snapshot-max-ts`, until a tombstone.
 
 mod options;
@@ -66,7 +66,7 @@ pub struct Compactor {
     position: Option<Offset>,
     /// Every event from this offset on was read.
     since: Offset,
-    /// Whether a published snapshot says so.
+    /// Whether a published snapshot has this `since`.
     since_told: bool,
     /// Whether there were snapshots when the compactor looked last.
     had_snapshots: bool,

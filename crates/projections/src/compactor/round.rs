@@ -15,7 +15,7 @@ const SPAN_MIN: u64 = 64;
 pub struct CompactorRound {
     /// The number of events read.
     pub events: u64,
-    /// The number of snapshots published, without those that were there already.
+    /// The number of new snapshots.
     pub published: u64,
 }
 
@@ -64,7 +64,7 @@ impl Compactor {
         Ok(round)
     }
 
-    /// Moves the cursor, once every event below is in snapshots that are durable.
+    /// Moves the cursor. Every event below `floor` must be in durable snapshots.
     async fn move_to(&mut self, floor: Offset) -> Result<(), ProjectionError> {
         let (group, topic) = (self.follower.group().clone(), self.follower.topic().clone());
         if self.since_told {

@@ -1,6 +1,6 @@
 //! The fold of a page: the changes of its events applied to documents in memory, before anything is written.
 
-pub(crate) mod document;
+mod document;
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use promethean_bus::publish::Publish;
 use promethean_model::{CollectionName, EventId, GroupName, TopicName};
 use promethean_store::port::{DocOp, DocPut, Expect, Replaces, StateOp, Store};
 
-use self::document::{Draft, SourceEvent};
+use self::document::Draft;
 use crate::change::{Change, Emit};
 use crate::collections::WrittenCollections;
 use crate::error::ProjectFailure;
@@ -151,7 +151,6 @@ impl<'a> DocFold<'a> {
         event: &StoredEvent,
         changes: Vec<Change>,
     ) -> Result<(), ProjectFailure> {
-        let source = SourceEvent { ts: event.ts, offset: event.offset.get() };
         // Documents of collections with a feed, as they were before the event.
         let mut before: Vec<(CollectionName, String, Option<Draft>)> = Vec::new();
         let mut emits = 0_u32;
@@ -178,7 +177,7 @@ impl<'a> DocFold<'a> {
             }
             let is_written = match change {
                 Change::Upsert(upsert) => {
-                    Draft::upsert(&mut doc.draft, upsert, source).map_err(ProjectFailure::Event)?
+                    Draft::upsert(&mut doc.draft, upsert, event).map_err(ProjectFailure::Event)?
                 }
                 Change::Delete(removal) if Draft::is_newer(doc.draft.as_ref(), removal.version) => false,
                 _ => doc.draft.take().is_some(),

@@ -26,7 +26,7 @@ use crate::commit::{CommitProgress, PageCommitter};
 use crate::definition::Projector;
 use crate::error::{ProjectFailure, ProjectionError};
 use crate::fold::DocCache;
-use crate::runner::ProjectionContext;
+use crate::projections::ProjectionContext;
 use crate::status::RebuildStatus;
 
 /// The page of events that is read at once.

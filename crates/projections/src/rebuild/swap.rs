@@ -10,7 +10,7 @@ use super::Rebuild;
 use crate::collections::WrittenCollections;
 use crate::definition::Projector;
 use crate::error::{ProjectFailure, ProjectionError};
-use crate::runner::ProjectionContext;
+use crate::projections::ProjectionContext;
 use crate::runner::start::ProjectorRow;
 use crate::status::RebuildStatus;
 

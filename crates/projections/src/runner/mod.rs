@@ -16,10 +16,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::Bus;
 use promethean_bus::follower::Follower;
-use promethean_model::{Clock, Offset};
-use promethean_store::port::{EndWatch, Store};
+use promethean_model::Offset;
+use promethean_store::port::EndWatch;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::error;
@@ -29,6 +28,7 @@ use crate::collections::WrittenCollections;
 use crate::definition::Projector;
 use crate::error::ProjectionError;
 use crate::fold::DocCache;
+use crate::projections::ProjectionContext;
 use crate::rebuild::Rebuild;
 use crate::status::{Activity, StatusCell};
 
@@ -37,14 +37,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// The longest wait for a store that does not work.
 const LATER_MAX: Duration = Duration::from_secs(5);
 
-/// What all projectors and compactors share.
-pub(crate) struct ProjectionContext {
-    pub(crate) bus: Bus,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-}
-
-/// An order to a runner.
+/// A command to a runner.
 #[derive(Debug)]
 pub(crate) enum RunnerCommand {
     /// Begins a rebuild. `accept_loss`: also if the beginning of the topic is gone.
@@ -71,7 +64,7 @@ pub(crate) struct ProjectorRunner {
     buried: BTreeSet<Offset>,
     rebuild: Option<Rebuild>,
     cache: DocCache,
-    /// Why only a rebuild helps, if that is so.
+    /// Why only a rebuild helps; `None` if the projector can be resumed.
     needs_rebuild: Option<String>,
     /// The offset where the projector's state begins.
     start: Offset,
@@ -86,9 +79,9 @@ pub(crate) struct ProjectorRunner {
 enum Interruption {
     /// The server stops.
     Stop,
-    /// A person has to look at it first.
+    /// The projector halts until a person resumes or rebuilds it.
     Halt(Activity, String),
-    /// It cannot go on with the state it has: only a rebuild helps.
+    /// The projector halts, and only a rebuild helps: it cannot go on with the state it has.
     Rebuild(String),
 }
 

@@ -9,11 +9,12 @@ use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp,
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
-use super::{ProjectionContext, ProjectorRunner, RunnerCommand};
+use super::{ProjectorRunner, RunnerCommand};
 use crate::collections::WrittenCollections;
 use crate::definition::{CollectionDeclared, Projector, StartAt, bad};
 use crate::error::ProjectionError;
 use crate::fold::DocCache;
+use crate::projections::ProjectionContext;
 use crate::rebuild::{Rebuild, RebuildStart};
 use crate::status::StatusCell;
 
