@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use promethean_bus::follower::Follower;
 use promethean_bus::publish::Publish;
+use promethean_bus::schema::ERROR_HEADER;
 use promethean_bus::{Bus, BusError, StoredEvent};
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, StateOp, Store};
@@ -22,9 +23,6 @@ use crate::collections::WrittenCollections;
 use crate::definition::Projector;
 use crate::error::ProjectFailure;
 use crate::fold::{DocCache, DocFold, FoldedPage};
-
-/// The header of an event that could not be lifted to the latest version of its schema.
-const LIFT_ERROR_HEADER: &str = promethean_bus::schema::ERROR_HEADER;
 
 /// Commits pages of events for a projector or for its rebuild.
 pub(crate) struct PageCommitter<'a> {
@@ -40,17 +38,17 @@ pub(crate) struct PageCommitter<'a> {
     pub(crate) cache: &'a mut DocCache,
 }
 
-/// How far a page came.
+/// How many events of a page are committed.
 #[derive(Debug, Default)]
 pub(crate) struct CommitProgress {
-    /// The first events of the page that are committed.
+    /// The number of events, from the first one on, that are committed.
     pub(crate) done: usize,
     /// Why the next event is not committed. `None` without a failure, or if the caller has to try that event
     /// again to learn about it.
     pub(crate) failed: Option<ProjectFailure>,
 }
 
-/// A batch whose publishes are durable.
+/// A batch that can be committed: what its events publish is durable.
 struct PreparedCommit {
     /// The number of events in it.
     count: usize,
@@ -61,7 +59,7 @@ struct PreparedCommit {
 
 /// Why a page was not committed.
 struct CommitRefusal {
-    /// The event that is at fault; `None` if that is not known.
+    /// The index of the event that is at fault; `None` if it is not known.
     at: Option<usize>,
     failure: ProjectFailure,
 }
@@ -95,9 +93,10 @@ pub(crate) async fn project(
     (changes, None)
 }
 
+/// Why an event could not be lifted to the latest version of its schema, if that is so.
 fn lift_error(event: &StoredEvent) -> Option<String> {
     let meta = promethean_model::EventMeta::decode(event.meta()).ok()?;
-    let reason = meta.headers?.remove(LIFT_ERROR_HEADER)?;
+    let reason = meta.headers?.remove(ERROR_HEADER)?;
     Some(format!("it could not be lifted to the latest version of its schema: {reason}"))
 }
 

@@ -183,7 +183,7 @@ impl ProjectFailure {
     }
 
     pub(crate) fn of_publish(error: &BusError) -> Self {
-        let reason = format!("what it publishes was refused: {error}");
+        let reason = format!("its publish was refused: {error}");
         match error {
             error if error.is_retryable() => Self::Later(reason),
             BusError::Busy { .. } | BusError::StorageFailed { .. } => Self::Later(reason),

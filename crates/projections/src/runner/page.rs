@@ -25,8 +25,13 @@ const PAGE_BATCHES: usize = 4;
 /// cancel that.
 pub(super) struct ReadAhead {
     from: Offset,
-    /// The page, and the changes of its events up to the first event that failed.
-    read: JoinSet<Result<(EventPage, Vec<Vec<Change>>), ReadError>>,
+    read: JoinSet<Result<ProjectedPage, ReadError>>,
+}
+
+/// A page of events, and their changes up to the first event that failed.
+struct ProjectedPage {
+    page: EventPage,
+    changes: Vec<Vec<Change>>,
 }
 
 /// How often an event was tried.
@@ -67,7 +72,7 @@ impl ProjectorRunner {
             // The runtime shuts down.
             Some(Err(_)) | None => return Err(Interruption::Stop),
         };
-        let (page, changes) = match read {
+        let ProjectedPage { page, changes } = match read {
             Ok(read) => read,
             Err(error) => {
                 if let ProjectFailure::Halt(reason) = ProjectFailure::of_read(&error) {
@@ -108,7 +113,7 @@ impl ProjectorRunner {
             let page = context.store.read(&projector.topic, from, limit).await?;
             // The failure is found again when the event is tried by itself.
             let (changes, _) = project(&context.bus, &projector, &page.events).await;
-            Ok((page, changes))
+            Ok(ProjectedPage { page, changes })
         });
         ReadAhead { from, read }
     }

@@ -91,7 +91,7 @@ impl TimerPage<'_> {
                 let failed = self.publish_for(&docs).await.err();
                 (docs.into_iter().next_back().map(|last| last.key), failed)
             }
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => (None, Some(format!("to read documents: {error}"))),
         }
     }
 
@@ -114,7 +114,7 @@ impl TimerPage<'_> {
         for result in self.follower.publish_each(events).await {
             match result {
                 Ok(_) | Err(BusError::KeyConflict { .. } | BusError::IdConflict { .. }) => {}
-                Err(error) => first = first.and(Err(format!("what it publishes was refused: {error}"))),
+                Err(error) => first = first.and(Err(format!("to publish: {error}"))),
             }
         }
         first
