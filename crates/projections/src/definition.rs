@@ -196,7 +196,7 @@ impl Declared {
                 collection.fields.iter().find(|field| LIST_PARAMETERS.contains(&field.name.as_str()))
             {
                 let reason = format!(
-                    "field `{}` could not be asked for, since lists have a parameter of that name; call it something else",
+                    "field `{}` has the name of a parameter of lists, so that no query could name it; call it something else",
                     field.name
                 );
                 return Err(bad(what(), reason));
@@ -214,7 +214,10 @@ impl Declared {
         if let Some(default) = &self.default_collection
             && !known.contains(default)
         {
-            return Err(bad(format!("collection `{default}`"), "is the default and not declared".to_owned()));
+            return Err(bad(
+                format!("collection `{default}`"),
+                "is the default and not declared; declare it".to_owned(),
+            ));
         }
         self.validate_projectors(&known)
     }
@@ -241,7 +244,10 @@ impl Declared {
             let over = projector.timer.as_ref().map(|timer| &timer.over);
             if let Some(unknown) = projector.collections.iter().chain(over).find(|name| !known.contains(name))
             {
-                return Err(bad(what(), format!("names collection `{unknown}`; declare that")));
+                return Err(bad(
+                    what(),
+                    format!("names collection `{unknown}`, which is not declared; declare that collection"),
+                ));
             }
             if projector.timer.as_ref().is_some_and(|timer| timer.every < Duration::from_millis(10)) {
                 return Err(bad(what(), "`every` is less than 10ms; give more".to_owned()));

@@ -28,13 +28,13 @@ pub enum ProjectionError {
         reason: String,
     },
     /// The projector does not exist.
-    #[error("projector `{name}` does not exist; see `GET /ops` for those there are")]
+    #[error("projector `{name}` does not exist; `GET /ops` lists the projectors")]
     UnknownProjector {
         /// The name asked for.
         name: GroupName,
     },
     /// The projector is being rebuilt already.
-    #[error("projector `{name}` is being rebuilt; wait until `GET /ops` says that it is done")]
+    #[error("projector `{name}` is being rebuilt; wait until `GET /ops` says that the rebuild is done")]
     Rebuilding {
         /// The projector.
         name: GroupName,
@@ -57,12 +57,12 @@ pub enum ProjectionError {
     },
     /// No collection is the default one.
     #[error(
-        "no collection is the default one; name it, or set `default = true` for one in the configuration"
+        "no collection is the default one; name a collection, or set `default = true` for one in the configuration"
     )]
     NoDefault,
     /// A projector writes the collection.
     #[error(
-        "collection `{collection}` is written by projector `{name}`; take that out of the configuration first"
+        "collection `{collection}` is written by projector `{name}`; remove the projector from the configuration first"
     )]
     CollectionInUse {
         /// The collection.
@@ -72,7 +72,7 @@ pub enum ProjectionError {
     },
     /// Events that are needed are no longer kept.
     #[error(
-        "topic `{topic}` no longer has what came before {}; {fix}",
+        "topic `{topic}` no longer has the events before {}; {fix}",
         earliest.map_or("its end".to_owned(), |ts| format!("{ts} (epoch ms)"))
     )]
     HistoryGone {

@@ -159,7 +159,7 @@ impl Sections {
             .map(|(name, _)| name.clone())
             .collect();
         if let [first, second, ..] = defaults.as_slice() {
-            bail!("`{first}` and `{second}` are both the default collection; let it be one");
+            bail!("`{first}` and `{second}` are both the default collection; set `default` for one only");
         }
         let collections =
             self.collections.into_iter().map(|(name, section)| section.declared(name)).collect();

@@ -258,7 +258,7 @@ fn check_size(feed: &TopicName, keys: usize, bytes: usize) -> Result<(), Project
         return Err(ProjectionError::TooLarge { what, max: KEYS_MAX, fix });
     }
     if bytes > KEY_BYTES_MAX {
-        let what = format!("the length of all keys in `{feed}`, in bytes,");
+        let what = format!("the size in bytes of all keys in `{feed}`");
         return Err(ProjectionError::TooLarge { what, max: KEY_BYTES_MAX, fix });
     }
     Ok(())

@@ -97,9 +97,9 @@ pub(crate) async fn fold_input(
 fn too_large(history: &KeyHistory<'_>, events: usize) -> ProjectionError {
     let of = format!("of key `{}` of topic `{}`", history.key, history.topic);
     let (what, max) = if events > FOLDED_EVENTS_MAX {
-        (format!("what is to be folded {of}, in events,"), FOLDED_EVENTS_MAX)
+        (format!("the number of events to fold {of}"), FOLDED_EVENTS_MAX)
     } else {
-        (format!("what is to be folded {of}, in bytes,"), FOLDED_BYTES_MAX)
+        (format!("the size in bytes of the events to fold {of}"), FOLDED_BYTES_MAX)
     };
     let fix = "let a compactor with the same reducer write snapshots of the topic, which shorten the fold";
     ProjectionError::TooLarge { what, max, fix }
