@@ -1,6 +1,6 @@
-//! What a projector makes of an event.
+//! Changes: what a projector makes of an event.
 //!
-//! As JSON, which is what jq programs give, a change is an object with one name:
+//! As JSON, which jq programs give, a change is an object with one name:
 //!
 //! ```json
 //! {"upsert": {"collection": "hosts", "key": "a", "set": {"up": true}, "inc": {"seen": 1}}}
@@ -16,20 +16,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-/// One change.
+/// A change that a projector makes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Writes fields of a document, which is made if it is not there.
+    /// Writes fields of a document, and creates the document if it does not exist.
     Upsert(Upsert),
-    /// Removes a document; one that is not there stays so.
+    /// Removes a document, if it exists.
     Delete(Removal),
     /// Publishes an event.
     Publish(Emit),
 }
 
-/// Fields of a document to write. Names that begin with `_` and that we know (`_key`, `_ts`, `_offset`, `_v`) are ours:
-/// what is given for them is passed over.
+/// Fields of a document to write. The names `_key`, `_ts`, `_offset` and `_v` are reserved: values given for
+/// them are ignored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upsert {
@@ -40,10 +40,10 @@ pub struct Upsert {
     /// Fields to set.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub set: Map<String, Value>,
-    /// Fields to set in a document that is new.
+    /// Fields to set only if the document is new.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub set_on_insert: Map<String, Value>,
-    /// Fields to add to; one that is not there begins at 0.
+    /// Numbers to add to fields; a field that does not exist counts as 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inc: BTreeMap<String, Number>,
     /// Fields to remove.
@@ -71,24 +71,24 @@ pub struct Removal {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emit {
-    /// Where to.
+    /// The topic it is published to.
     pub topic: TopicName,
     /// Its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Any JSON; `null` is a tombstone.
+    /// Its payload, any JSON; `null` is a tombstone.
     pub payload: Box<RawValue>,
-    /// Text by name.
+    /// Its headers, text by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Only if the key's latest event is at this offset. Where it is not, a timer passes the event over, and a projector
-    /// fails at its event.
+    /// The event is published only if the latest event of its key is at this offset. Otherwise a timer passes
+    /// it over, and a projector fails at its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_key_offset: Option<Offset>,
 }
 
 impl Emit {
-    /// The event, under an id that follows from what it is derived from.
+    /// The event to publish, under the given id.
     pub(crate) fn into_event(self, id: EventId) -> Publish<'static> {
         let mut event = Publish::new(self.topic, Payload::from(self.payload)).id(id);
         if let Some(key) = self.key {
@@ -105,7 +105,7 @@ impl Emit {
 }
 
 impl Change {
-    /// An upsert without any field; add them with [`Change::set`] and [`Change::inc`].
+    /// An upsert without fields; [`Change::set`] and [`Change::inc`] add them.
     pub fn upsert(collection: CollectionName, key: impl Into<String>) -> Self {
         Self::Upsert(Upsert {
             collection,
@@ -118,7 +118,7 @@ impl Change {
         })
     }
 
-    /// A document goes.
+    /// The removal of a document.
     pub fn delete(collection: CollectionName, key: impl Into<String>) -> Self {
         Self::Delete(Removal { collection, key: key.into(), version: None })
     }
@@ -129,7 +129,7 @@ impl Change {
         Self::Publish(Emit { topic, key: None, payload, headers, expected_key_offset: None })
     }
 
-    /// With a field to set. Of other changes than upserts, nothing happens.
+    /// Adds a field to set. Other changes than upserts stay as they are.
     #[must_use]
     pub fn set(mut self, field: impl Into<String>, value: impl Into<Value>) -> Self {
         if let Self::Upsert(upsert) = &mut self {
@@ -138,7 +138,7 @@ impl Change {
         self
     }
 
-    /// With a field to add to. Of other changes than upserts, nothing happens.
+    /// Adds a number to add to a field. Other changes than upserts stay as they are.
     #[must_use]
     pub fn inc(mut self, field: impl Into<String>, by: impl Into<Number>) -> Self {
         if let Self::Upsert(upsert) = &mut self {

@@ -1,6 +1,6 @@
-//! A topic that says what documents are: each event is the new state of its key, or says that it is gone.
+//! Changelogs: projectors for topics whose events are whole documents, or say that a document is gone.
 //!
-//! In jq this is a program made of the parts that the configuration gives.
+//! A changelog in jq is one program, made of the programs that the configuration gives.
 
 use promethean_jq::{BadProgram, Program};
 use promethean_model::{CollectionName, Event};
@@ -9,23 +9,26 @@ use serde_json::{Map, Value};
 use crate::change::{Change, Removal, Upsert};
 use crate::logic::{Logic, Project};
 
-/// A changelog as jq: each program's input is the event.
+/// The jq programs of a changelog. The input of each is the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangelogPrograms {
-    /// Where documents go.
+    /// The collection that it writes.
     pub collection: CollectionName,
-    /// The document's key; nothing, null or an empty text passes the event over. Default: `.key`.
+    /// Gives the document's key; no output, `null` or an empty text passes the event over. Default: `.key`.
     pub key: Option<String>,
-    /// The document. Default: `.payload`.
+    /// Gives the document. Default: `.payload`.
     pub map: Option<String>,
-    /// Whether the document goes, beside `null` and `_deleted: true`, with which it always does.
+    /// Gives `true` if the document is to be removed. A `null` payload and `_deleted: true` always remove it.
+    /// Default: `false`.
     pub tombstone: Option<String>,
-    /// The document's version; an event with one that is not later is passed over.
+    /// Gives the document's version; an event whose version is not later than the document's is passed over.
+    /// Default: no version.
     pub version: Option<String>,
 }
 
 impl ChangelogPrograms {
-    /// The program that they are together. Each is compiled by itself too, so that an error has its own line.
+    /// Compiles the programs to one. Each is compiled alone first, so that an error names its setting and
+    /// line.
     pub fn logic(&self) -> Result<Logic, (&'static str, BadProgram)> {
         let part = |name: &'static str, given: &Option<String>, default: &str| {
             let text = given.clone().unwrap_or_else(|| default.to_owned());
@@ -37,7 +40,7 @@ impl ChangelogPrograms {
         let tombstone = part("tombstone", &self.tombstone, "false")?;
         let version = part("version", &self.version, "null")?;
         let collection = Value::String(self.collection.to_string());
-        // Each on lines of its own: a comment in one ends with it.
+        // Each program has lines of its own, so that a comment at its end does not reach the next.
         let text = format!(
             r#"([(
 {key}
@@ -57,19 +60,19 @@ impl ChangelogPrograms {
     }
 }
 
-type Part<T> = Box<dyn Fn(&Event) -> T + Send + Sync>;
+type EventFn<T> = Box<dyn Fn(&Event) -> T + Send + Sync>;
 
-/// A changelog in Rust.
+/// The functions of a changelog in Rust.
 pub struct Changelog {
     collection: CollectionName,
-    key: Part<Option<String>>,
-    map: Part<Result<Map<String, Value>, String>>,
-    tombstone: Part<bool>,
-    version: Part<Option<i64>>,
+    key: EventFn<Option<String>>,
+    map: EventFn<Result<Map<String, Value>, String>>,
+    tombstone: EventFn<bool>,
+    version: EventFn<Option<i64>>,
 }
 
 impl Changelog {
-    /// Documents by the event's key that are the event's payload.
+    /// A changelog whose documents have the event's key and payload.
     pub fn new(collection: CollectionName) -> Self {
         Self {
             collection,
@@ -82,14 +85,14 @@ impl Changelog {
         }
     }
 
-    /// With another key; none passes the event over.
+    /// Sets the function for the document's key; `None` passes the event over.
     #[must_use]
     pub fn key(mut self, key: impl Fn(&Event) -> Option<String> + Send + Sync + 'static) -> Self {
         self.key = Box::new(key);
         self
     }
 
-    /// With other fields.
+    /// Sets the function for the document's fields.
     #[must_use]
     pub fn map(
         mut self,
@@ -99,14 +102,14 @@ impl Changelog {
         self
     }
 
-    /// With more events after which the document goes.
+    /// Sets a function that says which further events remove the document.
     #[must_use]
     pub fn tombstone(mut self, tombstone: impl Fn(&Event) -> bool + Send + Sync + 'static) -> Self {
         self.tombstone = Box::new(tombstone);
         self
     }
 
-    /// With versions.
+    /// Sets the function for the document's version.
     #[must_use]
     pub fn version(mut self, version: impl Fn(&Event) -> Option<i64> + Send + Sync + 'static) -> Self {
         self.version = Box::new(version);

@@ -1,22 +1,104 @@
-//! Reading collections.
+//! The collections that a projector writes, and how documents are read.
 
-use promethean_model::CollectionName;
-use promethean_store::port::{Batch, CollectionInfo, CollectionOp, Doc, DocPage, DocQuery, ReadError};
+use std::collections::HashMap;
+
+use promethean_model::{CollectionName, TopicName};
+use promethean_store::port::{
+    Batch, Collection, CollectionInfo, CollectionOp, Doc, DocPage, DocQuery, ReadError, StateOp,
+};
 use promethean_store::value::{FieldType, Value};
 
-use crate::definition::SHADOW;
+use crate::definition::{CollectionDeclared, Projector, SHADOW, shadow};
 use crate::error::ProjectionError;
-use crate::hash::state_hash;
 use crate::projections::Projections;
+use crate::rebuild::swap::state_hash;
 
-/// Collections listed at once.
+/// Collections read from the store at once.
 const PAGE: usize = 100;
-/// Documents of a page, at most.
+/// The most documents of a page.
 pub const LIST_MAX: usize = 1_000;
-/// Bytes of documents after which a page ends early.
+/// The bytes of documents after which a page ends early.
 pub const LIST_BYTES: usize = 8 << 20;
-/// Documents asked for at once.
+/// Documents read from the store at once.
 const PIECE: usize = 100;
+
+/// The collections that a projector or its rebuild writes, by the names that changes use.
+#[derive(Debug, Clone)]
+pub(crate) struct WrittenCollections {
+    by_name: HashMap<CollectionName, WrittenCollection>,
+}
+
+/// A collection that a projector or its rebuild writes.
+#[derive(Debug, Clone)]
+pub(crate) struct WrittenCollection {
+    /// Its name in the store; another one during a rebuild.
+    pub(crate) stored_as: CollectionName,
+    /// The topic of its changes, if it keeps its history and is served.
+    pub(crate) feed: Option<TopicName>,
+    declared: CollectionDeclared,
+}
+
+impl WrittenCollections {
+    /// The collections of a projector that are served.
+    pub(crate) fn served(projector: &Projector, declared: &[CollectionDeclared]) -> Self {
+        let written = declared.iter().filter(|collection| projector.collections.contains(&collection.name));
+        let by_name = written.map(|collection| {
+            let feed = collection.history.then(|| collection.name.changed_topic().ok()).flatten();
+            let stored_as = collection.name.clone();
+            let written = WrittenCollection { stored_as, feed, declared: collection.clone() };
+            (collection.name.clone(), written)
+        });
+        Self { by_name: by_name.collect() }
+    }
+
+    /// The collections that a rebuild writes: the same under other names in the store, and without feeds.
+    pub(crate) fn shadow(&self) -> Result<Self, ProjectionError> {
+        let mut by_name = HashMap::new();
+        for (name, served) in &self.by_name {
+            let declared = served.declared.clone();
+            let written = WrittenCollection { stored_as: shadow(name)?, feed: None, declared };
+            by_name.insert(name.clone(), written);
+        }
+        Ok(Self { by_name })
+    }
+
+    pub(crate) fn find(&self, name: &CollectionName) -> Result<&WrittenCollection, String> {
+        self.by_name.get(name).ok_or_else(|| {
+            format!("collection `{name}` is none of the projector's; add it to its `collections`")
+        })
+    }
+
+    /// Whether the store may refuse a document because of another document.
+    pub(crate) fn has_unique_index(&self) -> bool {
+        self.by_name.values().any(|written| written.declared.indexes.iter().any(|index| index.unique))
+    }
+
+    /// The names in the store, in the order of the names that changes use.
+    pub(crate) fn stored_names(&self) -> Vec<CollectionName> {
+        let mut written: Vec<_> = self.by_name.iter().collect();
+        written.sort_unstable_by_key(|(name, _)| *name);
+        written.into_iter().map(|(_, written)| written.stored_as.clone()).collect()
+    }
+
+    pub(crate) fn declarations(&self) -> impl Iterator<Item = Collection> {
+        self.by_name.values().map(|written| written.declared.to_store(written.stored_as.clone()))
+    }
+
+    /// A batch that drops all of them.
+    pub(crate) fn drops(&self) -> Batch {
+        let drops = self.by_name.values().map(|written| CollectionOp::Drop(written.stored_as.clone()));
+        Batch { state: drops.map(StateOp::from).collect(), ..Batch::derived() }
+    }
+
+    /// A batch that gives the collections of `rebuilt` the names of these.
+    pub(crate) fn replaced_by(&self, rebuilt: &Self) -> Batch {
+        let renames = self.by_name.iter().filter_map(|(name, written)| {
+            let from = rebuilt.by_name.get(name)?.stored_as.clone();
+            Some(StateOp::from(CollectionOp::Rename { from, to: written.stored_as.clone() }))
+        });
+        Batch { state: renames.collect(), ..Batch::derived() }
+    }
+}
 
 impl Projections {
     /// The collection of `/snap` and `/list`.
@@ -24,12 +106,12 @@ impl Projections {
         self.inner.default_collection.clone().ok_or(ProjectionError::NoDefault)
     }
 
-    /// Every collection, by name, those of earlier configurations included.
+    /// Every collection, by name, including those of earlier configurations.
     pub async fn collections(&self) -> Result<Vec<CollectionInfo>, ProjectionError> {
         let mut found: Vec<CollectionInfo> = Vec::new();
         loop {
             let after = found.last().map(|info| info.collection.name.clone());
-            let page = self.inner.parts.store.collections(after.as_ref(), PAGE).await?;
+            let page = self.inner.context.store.collections(after.as_ref(), PAGE).await?;
             if page.is_empty() {
                 found.retain(|info| !info.collection.name.as_str().ends_with(SHADOW));
                 return Ok(found);
@@ -40,15 +122,15 @@ impl Projections {
 
     /// One collection.
     pub async fn collection(&self, name: &CollectionName) -> Result<CollectionInfo, ProjectionError> {
-        let found = self.inner.parts.store.collection(name).await?;
-        // One that is being made is nobody's business.
+        let found = self.inner.context.store.collection(name).await?;
+        // The collections of a rebuild are not shown.
         let found = found.filter(|_| !name.as_str().ends_with(SHADOW));
         found.ok_or_else(|| ReadError::UnknownCollection { collection: name.clone() }.into())
     }
 
     /// One document.
     pub async fn document(&self, collection: &CollectionName, key: &str) -> Result<Doc, ProjectionError> {
-        let doc = self.inner.parts.store.doc(collection, key).await?;
+        let doc = self.inner.context.store.doc(collection, key).await?;
         if let Some(doc) = doc.filter(|_| !collection.as_str().ends_with(SHADOW)) {
             return Ok(doc);
         }
@@ -56,8 +138,8 @@ impl Projections {
         Err(ProjectionError::UnknownDocument { collection: collection.clone(), key: key.to_owned() })
     }
 
-    /// Documents whose declared fields have given values, newest first. Values come as text and are read as the fields
-    /// are declared.
+    /// Documents whose declared fields have the given values, newest first. Values are given as text and
+    /// parsed by the declared types of the fields.
     pub async fn list(
         &self,
         collection: &CollectionName,
@@ -84,11 +166,11 @@ impl Projections {
         let wanted = limit.min(LIST_MAX);
         let mut page = DocPage { docs: Vec::new(), more: false };
         let mut bytes = 0;
-        // A piece at a time, since nobody knows how large they are.
+        // A piece at a time: how large the documents are is known only when they are read.
         loop {
             let (offset, limit) = (offset + page.docs.len(), (wanted - page.docs.len()).min(PIECE));
             let query = DocQuery { collection: collection.clone(), equals: typed.clone(), offset, limit };
-            let piece = self.inner.parts.store.query(&query).await?;
+            let piece = self.inner.context.store.query(&query).await?;
             bytes += piece.docs.iter().map(|doc| doc.body.len()).sum::<usize>();
             page.docs.extend(piece.docs);
             page.more = piece.more;
@@ -104,13 +186,13 @@ impl Projections {
             return Err(ProjectionError::CollectionInUse { collection: name.clone(), name: writer });
         }
         self.collection(name).await?;
-        self.inner.parts.store.commit(Batch::derived().with(CollectionOp::Drop(name.clone()))).await?;
+        self.inner.context.store.commit(Batch::derived().with(CollectionOp::Drop(name.clone()))).await?;
         Ok(())
     }
 
-    /// A number that is the same for collections that hold the same.
+    /// A hash of what collections hold: the same for the same documents, whatever the collections are called.
     pub async fn state_hash(&self, collections: &[CollectionName]) -> Result<u128, ProjectionError> {
-        Ok(state_hash(&*self.inner.parts.store, collections).await?)
+        Ok(state_hash(&*self.inner.context.store, collections).await?)
     }
 }
 
@@ -118,7 +200,7 @@ fn typed_value(kind: FieldType, text: &str) -> Option<Value> {
     match kind {
         FieldType::Text => Some(text.into()),
         FieldType::Bool => text.parse::<bool>().ok().map(Value::from),
-        // As JSON has it: no `inf`, no `+1`.
+        // A number of JSON: no `inf`, no `+1`.
         FieldType::Number => serde_json::from_str::<f64>(text).ok().map(Value::from),
     }
 }

@@ -1,194 +1,280 @@
-//! One attempt at a page of events: what they publish, then their documents and the cursor in one commit.
+//! The commit of a page of events: what the events publish, then their documents and the cursor in one
+//! derived commit.
+//!
+//! ```text
+//! events -> project: changes -> fold: documents and publishes -> publish -> commit: documents and cursor
+//! ```
+//!
+//! A crash between the last two steps publishes the same events again under the same ids, so that they are
+//! there once.
 
 use std::sync::Arc;
 
 use promethean_bus::groups::Follower;
 use promethean_bus::publish::Publish;
+use promethean_bus::schemas::ERROR_HEADER;
 use promethean_bus::{Bus, BusError, StoredEvent};
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, StateOp, Store};
+use tokio::task::JoinSet;
 
 use crate::change::Change;
+use crate::collections::WrittenCollections;
 use crate::definition::Projector;
-use crate::fold::{Drafts, FoldError, Kept};
-use crate::logic::{Failed, Projected};
-use crate::target::Target;
+use crate::error::ProjectFailure;
+use crate::fold::{DocCache, DocFold, FoldedPage};
 
-/// The header of an event that could not be lifted to the latest version of its schema.
-const LIFT_ERROR_HEADER: &str = promethean_bus::schemas::ERROR_HEADER;
-
-/// What an attempt needs.
-pub(crate) struct Attempt<'a> {
+/// Commits pages of events for a projector or for its rebuild.
+pub(crate) struct PageCommitter<'a> {
     pub(crate) bus: &'a Bus,
     pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) projector: &'a Projector,
-    pub(crate) target: &'a Target,
-    /// Whose cursor is moved and who publishes; `None` in a rebuild, which does neither.
+    pub(crate) collections: &'a WrittenCollections,
+    /// Publishes events and has the cursor; `None` in a rebuild, which does not publish and has no cursor.
     pub(crate) follower: Option<&'a Follower>,
+    /// The epoch of the cursor.
     pub(crate) epoch: u64,
-    /// Documents at hand.
-    pub(crate) kept: Kept,
+    /// Documents as they are in the store. Empty while a page is being committed, and after a failure.
+    pub(crate) cache: &'a mut DocCache,
 }
 
-/// How far an attempt came.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    /// Events that are done, and committed.
+/// How many events of a page are committed.
+#[derive(Debug, Default)]
+pub(crate) struct CommitProgress {
+    /// The number of events, from the first one on, that are committed.
     pub(crate) done: usize,
-    /// Why the next one is not.
-    pub(crate) failed: Option<Failed>,
+    /// Why the next event is not committed. `None` without a failure, or if the caller has to try that event
+    /// again to learn about it.
+    pub(crate) failed: Option<ProjectFailure>,
 }
 
-/// What is to be committed, when all is published.
-pub(crate) struct Ready {
-    /// Of how many events.
-    pub(crate) count: usize,
-    pub(crate) batch: Batch,
-    /// Documents as they are then.
-    pub(crate) kept: Kept,
+/// A batch that can be committed: what its events publish is durable.
+struct PreparedCommit {
+    /// The number of events in it.
+    count: usize,
+    batch: Batch,
+    /// Documents as they are when the batch is committed.
+    cache: DocCache,
 }
 
-/// The changes of each event, up to the first that fails.
-pub(crate) async fn project(bus: &Bus, projector: &Projector, events: &[StoredEvent]) -> Vec<Projected> {
-    if !projector.normalize {
-        return projector.logic.project(bus.jq_pool(), events).await;
-    }
-    // Anew in each attempt: what could not be lifted may be the next time.
-    let lifted = bus.lift_all(events.to_vec()).await;
-    let mut projected = projector.logic.project(bus.jq_pool(), &lifted).await;
-    for (event, projected) in lifted.iter().zip(&mut projected) {
-        if let Some(reason) = lift_error(event) {
-            *projected = Err(Failed::Event(reason));
-        }
-    }
-    projected
+/// Why a page was not committed.
+struct CommitRefusal {
+    /// The index of the event that is at fault; `None` if it is not known.
+    at: Option<usize>,
+    failure: ProjectFailure,
 }
 
-impl Attempt<'_> {
-    /// Projects events and commits as many of them as succeed in a row, or as fit one commit; `next` is where to go on
-    /// after all of them.
-    pub(crate) async fn run(&mut self, events: &[StoredEvent], next: Offset) -> Outcome {
-        let (mut sure, mut failed) = (events.len(), None);
-        loop {
-            let part = events.get(..sure).unwrap_or_default();
-            let (changes, at_fault) = until_failure(project(self.bus, self.projector, part).await);
-            failed = at_fault.or(failed);
-            sure = changes.len();
-            if sure == 0 && failed.is_some() {
-                return Outcome { done: 0, failed };
-            }
-            match self.apply(events, changes, next).await {
-                Ok(done) if done < sure => return Outcome { done, failed: None },
-                Ok(done) => return Outcome { done, failed },
-                // Those before it are right by themselves.
-                Err(Refused::At(at, reason)) => (sure, failed) = (at, Some(reason)),
-                Err(Refused::Somewhere(Failed::Event(_))) if sure > 1 => {
-                    return self.one_by_one(events, sure, next, failed).await;
-                }
-                Err(Refused::Somewhere(reason)) => return Outcome { done: 0, failed: Some(reason) },
+/// Returns the changes of the events before the first that fails, and its failure.
+pub(crate) async fn project(
+    bus: &Bus,
+    projector: &Projector,
+    events: &[StoredEvent],
+) -> (Vec<Vec<Change>>, Option<ProjectFailure>) {
+    let projected = if projector.normalize {
+        // Lifted again in each attempt: an event that could not be lifted before may be liftable now.
+        let lifted = bus.lift_all(events.to_vec()).await;
+        let mut projected = projector.logic.project(bus.jq_pool(), &lifted).await;
+        for (event, projected) in lifted.iter().zip(&mut projected) {
+            if let Some(reason) = lift_error(event) {
+                *projected = Err(ProjectFailure::Event(reason));
             }
         }
-    }
-
-    /// The store refused a page for one of its first events, and does not say for which.
-    async fn one_by_one(
-        &mut self,
-        events: &[StoredEvent],
-        sure: usize,
-        next: Offset,
-        failed: Option<Failed>,
-    ) -> Outcome {
-        for done in 0..sure {
-            let rest = events.get(done..).unwrap_or_default();
-            let one = rest.get(..1).unwrap_or_default();
-            let (changes, at_fault) = until_failure(project(self.bus, self.projector, one).await);
-            let applied = match at_fault {
-                Some(failed) => Err(failed),
-                None => self.apply(rest, changes, next).await.map_err(Refused::into_failed),
-            };
-            if let Err(failed) = applied {
-                return Outcome { done, failed: Some(failed) };
-            }
+        projected
+    } else {
+        projector.logic.project(bus.jq_pool(), events).await
+    };
+    let mut changes = Vec::with_capacity(projected.len());
+    for projected in projected {
+        match projected {
+            Ok(of_event) => changes.push(of_event),
+            Err(failure) => return (changes, Some(failure)),
         }
-        Outcome { done: sure, failed }
     }
+    (changes, None)
+}
 
-    /// Publishes and commits the changes of the first events of a page; of how many.
-    async fn apply(
+/// Why an event could not be lifted to the latest version of its schema, if that is so.
+fn lift_error(event: &StoredEvent) -> Option<String> {
+    let meta = promethean_model::EventMeta::decode(event.meta()).ok()?;
+    let reason = meta.headers?.remove(ERROR_HEADER)?;
+    Some(format!("it could not be lifted to the latest version of its schema: {reason}"))
+}
+
+impl PageCommitter<'_> {
+    /// Commits events that are projected already, in batches, up to the first difficulty. While one batch is
+    /// being committed, the next is prepared. `next` is the cursor after all events.
+    ///
+    /// A failure in the progress is one of a commit. An event that cannot be folded or published ends the
+    /// progress without a failure.
+    pub(crate) async fn commit_projected(
         &mut self,
         events: &[StoredEvent],
         changes: Vec<Vec<Change>>,
         next: Offset,
-    ) -> Result<usize, Refused> {
-        let Ready { count, batch, kept } = self.prepare(events, &mut changes.into_iter(), next).await?;
-        self.commit_batch(batch).await?;
-        self.kept = kept;
-        Ok(count)
+    ) -> CommitProgress {
+        let mut done = 0;
+        let failed = self.commit_batches(events, changes, next, &mut done).await.err();
+        CommitProgress { done, failed }
     }
 
-    /// Publishes the changes of the first events of a page, and says what is to be committed then. Takes as many as it
-    /// has use for.
-    pub(crate) async fn prepare(
+    async fn commit_batches(
         &mut self,
+        events: &[StoredEvent],
+        changes: Vec<Vec<Change>>,
+        next: Offset,
+        done: &mut usize,
+    ) -> Result<(), ProjectFailure> {
+        let mut at = 0;
+        // At most one commit.
+        let mut underway = JoinSet::new();
+        let mut changes = changes.into_iter();
+        let mut cache = std::mem::take(self.cache);
+        while changes.len() > 0 {
+            // The check of a unique index sees only committed documents.
+            if self.collections.has_unique_index() {
+                settle(&mut underway, done).await?;
+            }
+            let rest = events.get(at..).unwrap_or_default();
+            let mut of_batch = changes.by_ref().take(self.projector.batch);
+            let prepared = self.prepare(rest, &mut of_batch, next, cache).await;
+            settle(&mut underway, done).await?;
+            let Ok(PreparedCommit { count, batch, cache: after }) = prepared else { return Ok(()) };
+            at += count;
+            let store = Arc::clone(self.store);
+            underway.spawn(async move { store.commit(batch).await.map(|_| at) });
+            cache = after;
+            // Documents that are not cached are read from the store again, so they must be committed first.
+            if cache.is_empty() {
+                settle(&mut underway, done).await?;
+            }
+        }
+        settle(&mut underway, done).await?;
+        *self.cache = cache;
+        Ok(())
+    }
+
+    /// Projects events and commits as many of them as succeed in a row, or as fit one batch. `next` is the
+    /// cursor after all events.
+    pub(crate) async fn commit_page(&mut self, events: &[StoredEvent], next: Offset) -> CommitProgress {
+        let (mut sure, mut failed) = (events.len(), None);
+        loop {
+            let part = events.get(..sure).unwrap_or_default();
+            let (changes, failure) = project(self.bus, self.projector, part).await;
+            failed = failure.or(failed);
+            sure = changes.len();
+            if sure == 0 && failed.is_some() {
+                return CommitProgress { done: 0, failed };
+            }
+            match self.commit_changes(events, changes, next).await {
+                Ok(done) if done < sure => return CommitProgress { done, failed: None },
+                Ok(done) => return CommitProgress { done, failed },
+                // The events before it can be committed without it.
+                Err(CommitRefusal { at: Some(at), failure }) => (sure, failed) = (at, Some(failure)),
+                Err(CommitRefusal { at: None, failure: ProjectFailure::Event(_) }) if sure > 1 => {
+                    return self.commit_one_by_one(events, sure, next, failed).await;
+                }
+                Err(CommitRefusal { at: None, failure }) => {
+                    return CommitProgress { done: 0, failed: Some(failure) };
+                }
+            }
+        }
+    }
+
+    /// Commits each of the first `sure` events alone, after the store refused them together and did not say
+    /// which of them is at fault.
+    async fn commit_one_by_one(
+        &mut self,
+        events: &[StoredEvent],
+        sure: usize,
+        next: Offset,
+        failed: Option<ProjectFailure>,
+    ) -> CommitProgress {
+        for done in 0..sure {
+            let rest = events.get(done..).unwrap_or_default();
+            let one = rest.get(..1).unwrap_or_default();
+            let (changes, failure) = project(self.bus, self.projector, one).await;
+            let committed = match failure {
+                Some(failure) => Err(failure),
+                None => self.commit_changes(rest, changes, next).await.map_err(|refusal| refusal.failure),
+            };
+            if let Err(failure) = committed {
+                return CommitProgress { done, failed: Some(failure) };
+            }
+        }
+        CommitProgress { done: sure, failed }
+    }
+
+    /// Publishes and commits the changes of the first events of a page; returns of how many.
+    async fn commit_changes(
+        &mut self,
+        events: &[StoredEvent],
+        changes: Vec<Vec<Change>>,
+        next: Offset,
+    ) -> Result<usize, CommitRefusal> {
+        // Taken, not borrowed: after a failure the cache may hold half of a change.
+        let cache = std::mem::take(self.cache);
+        let prepared = self.prepare(events, &mut changes.into_iter(), next, cache).await?;
+        self.commit(prepared.batch).await.map_err(|failure| CommitRefusal { at: None, failure })?;
+        *self.cache = prepared.cache;
+        Ok(prepared.count)
+    }
+
+    /// Folds and publishes the changes of the first events of a page. Stops when the documents are large
+    /// enough for a batch.
+    async fn prepare(
+        &self,
         events: &[StoredEvent],
         changes: &mut impl Iterator<Item = Vec<Change>>,
         next: Offset,
-    ) -> Result<Ready, Refused> {
+        cache: DocCache,
+    ) -> Result<PreparedCommit, CommitRefusal> {
         let publishes = self.follower.is_some();
-        // Whatever goes wrong, what is half changed is not kept.
-        let kept = std::mem::take(&mut self.kept);
-        let mut drafts = Drafts::new(&**self.store, self.target, &self.projector.name, publishes, kept);
-        let (mut emitted, mut owners, mut announced, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut fold = DocFold::new(&**self.store, self.collections, &self.projector.name, publishes, cache);
+        let mut count = 0;
         for (at, event) in events.iter().enumerate() {
             let Some(changes) = changes.next() else { break };
-            let folded = drafts.fold(event, changes).await.map_err(|error| Refused::At(at, error.into()))?;
-            owners.extend(std::iter::repeat_n(at, folded.events.len()));
-            emitted.extend(folded.events);
-            announced.extend(folded.changes);
+            let folded = fold.add(event, changes).await;
+            folded.map_err(|failure| CommitRefusal { at: Some(at), failure })?;
             count += 1;
-            if drafts.is_full() {
+            if fold.is_full() {
                 break;
             }
         }
-        let next = events.get(count).map_or(next, |event| event.offset);
-        let ops = drafts.ops().map_err(|reason| Refused::Somewhere(Failed::Event(reason)))?;
-        let batch = self.batch(ops, next);
-        if publishes && self.target.has_unique_index() {
-            // What is published cannot be taken back, so it must be known before.
+        let somewhere = |failure| CommitRefusal { at: None, failure };
+        let FoldedPage { ops, emitted, sources, announced, cache } =
+            fold.finish().map_err(|reason| somewhere(ProjectFailure::Event(reason)))?;
+        let batch = self.batch(ops, events.get(count).map_or(next, |event| event.offset));
+        if publishes && self.collections.has_unique_index() {
+            // A publish cannot be taken back, so the store must accept the documents before it.
             let checked = self.store.check_derived(&batch).await;
-            checked.map_err(|error| Refused::Somewhere(commit_failed(&error)))?;
+            checked.map_err(|error| somewhere(ProjectFailure::of_commit(&error)))?;
         }
-        self.publish(emitted, |n| owners.get(n).copied()).await?;
-        // After that: a feed tells of events only whose publishes were accepted.
-        self.publish(announced, |_| None).await?;
-        Ok(Ready { count, batch, kept: drafts.into_kept() })
+        self.publish(emitted, &sources).await?;
+        // Afterwards: a feed tells only of events whose own publishes were accepted.
+        self.publish(announced, &[]).await?;
+        Ok(PreparedCommit { count, batch, cache })
     }
 
-    /// Publishes; `owner` says for which event the n-th is.
-    async fn publish(
-        &self,
-        events: Vec<Publish<'static>>,
-        owner: impl Fn(usize) -> Option<usize>,
-    ) -> Result<(), Refused> {
+    /// Publishes events. `sources` has, for each of them, the index of the event that it is made from.
+    async fn publish(&self, events: Vec<Publish<'static>>, sources: &[usize]) -> Result<(), CommitRefusal> {
         let Some(follower) = self.follower.filter(|_| !events.is_empty()) else { return Ok(()) };
         for (n, result) in follower.publish_each(events).await.into_iter().enumerate() {
             match result {
-                // Published before, by a definition that made something else of the same event.
+                // An id conflict: an earlier definition of the projector published something else for this
+                // event.
                 Ok(_) | Err(BusError::IdConflict { .. }) => {}
                 Err(error) => {
-                    let failed = publish_failed(&error);
-                    return Err(
-                        owner(n).map_or(Refused::Somewhere(failed.clone()), |at| Refused::At(at, failed))
-                    );
+                    let failure = ProjectFailure::of_publish(&error);
+                    return Err(CommitRefusal { at: sources.get(n).copied(), failure });
                 }
             }
         }
         Ok(())
     }
 
-    /// Moves the cursor, with documents.
-    pub(crate) async fn commit(&self, ops: Vec<StateOp>, next: Offset) -> Result<(), Refused> {
-        self.commit_batch(self.batch(ops, next)).await
+    /// Moves the cursor without any document.
+    pub(crate) async fn move_cursor(&self, next: Offset) -> Result<(), ProjectFailure> {
+        self.commit(self.batch(Vec::new(), next)).await
     }
 
     /// Documents, and the cursor with them.
@@ -203,77 +289,24 @@ impl Attempt<'_> {
         })
     }
 
-    async fn commit_batch(&self, batch: Batch) -> Result<(), Refused> {
+    async fn commit(&self, batch: Batch) -> Result<(), ProjectFailure> {
         if batch.state.is_empty() {
             return Ok(());
         }
-        let committed = self.store.commit(batch).await;
-        committed.map(drop).map_err(|error| Refused::Somewhere(commit_failed(&error)))
+        self.store.commit(batch).await.map(drop).map_err(|error| ProjectFailure::of_commit(&error))
     }
 }
 
-fn lift_error(event: &StoredEvent) -> Option<String> {
-    let meta = promethean_model::EventMeta::decode(event.meta()).ok()?;
-    let reason = meta.headers?.remove(LIFT_ERROR_HEADER)?;
-    Some(format!("it could not be lifted to the latest version of its schema: {reason}"))
-}
-
-/// Why changes were not committed.
-pub(crate) enum Refused {
-    /// For this event.
-    At(usize, Failed),
-    /// For one of them, or all.
-    Somewhere(Failed),
-}
-
-impl Refused {
-    pub(crate) fn into_failed(self) -> Failed {
-        match self {
-            Self::At(_, failed) | Self::Somewhere(failed) => failed,
-        }
+/// Waits for the commit that is under way, if there is one, and notes how many events are done with it.
+async fn settle(
+    underway: &mut JoinSet<Result<usize, CommitError>>,
+    done: &mut usize,
+) -> Result<(), ProjectFailure> {
+    match underway.join_next().await {
+        None => {}
+        Some(Ok(Ok(through))) => *done = through,
+        Some(Ok(Err(error))) => return Err(ProjectFailure::of_commit(&error)),
+        Some(Err(error)) => return Err(ProjectFailure::Later(error.to_string())),
     }
-}
-
-impl From<FoldError> for Failed {
-    fn from(error: FoldError) -> Self {
-        match error {
-            FoldError::Event(reason) => Self::Event(reason),
-            FoldError::Store(error) => Self::Later(error.to_string()),
-        }
-    }
-}
-
-/// The changes of the events before the first that failed, and its failure.
-pub(crate) fn until_failure(projected: Vec<Projected>) -> (Vec<Vec<Change>>, Option<Failed>) {
-    let mut changes = Vec::new();
-    for projected in projected {
-        match projected {
-            Ok(of_event) => changes.push(of_event),
-            Err(failed) => return (changes, Some(failed)),
-        }
-    }
-    (changes, None)
-}
-
-fn publish_failed(error: &BusError) -> Failed {
-    let reason = format!("what it publishes was refused: {error}");
-    match error {
-        error if error.is_retryable() => Failed::Later(reason),
-        BusError::Busy { .. } | BusError::StorageFailed { .. } => Failed::Later(reason),
-        _ => Failed::Event(reason),
-    }
-}
-
-pub(crate) fn commit_failed(error: &CommitError) -> Failed {
-    let reason = error.to_string();
-    match error {
-        CommitError::UniqueViolation { .. }
-        | CommitError::BadDocument { .. }
-        | CommitError::TooLarge { .. }
-        | CommitError::DocConflict { .. } => Failed::Event(reason),
-        CommitError::Fenced { .. }
-        | CommitError::BeyondEnd { .. }
-        | CommitError::UnknownCollection { .. } => Failed::Halt(reason),
-        _ => Failed::Later(reason),
-    }
+    Ok(())
 }

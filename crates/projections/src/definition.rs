@@ -1,4 +1,8 @@
-//! What is declared: collections, projectors, and who writes what.
+//! Definitions: the collections, projectors, compactors and reducers that are declared.
+//!
+//! An option of projectors is a field of [`Projector`] with its default in [`Projector::new`], and a check in
+//! [`Declared::validate`] if some values cannot work. The configuration file reads it with the types of this
+//! module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,23 +10,24 @@ use std::time::Duration;
 use promethean_jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_store::port::{Collection, Field, Index, Keeping};
+use serde::Deserialize;
 
 use crate::compactor::CompactorOptions;
 use crate::error::ProjectionError;
 use crate::logic::Logic;
 use crate::time_travel::Reducer;
 
-/// What the end of a collection's name says that it is being rebuilt.
+/// The end of the name of a collection that a rebuild writes.
 pub(crate) const SHADOW: &str = ":rebuild";
 
-/// Names that mean something else where documents are listed.
-const TAKEN: [&str; 2] = ["offset", "limit"];
+/// Names of query parameters, which therefore cannot be names of fields.
+const LIST_PARAMETERS: [&str; 2] = ["offset", "limit"];
 
-/// Events of one commit of a projector, by default.
+/// The most events of one commit of a projector, by default.
 pub const BATCH_DEFAULT: usize = 200;
-/// Events of one commit of a changelog projector, by default.
+/// The most events of one commit of a changelog, by default.
 pub const CHANGELOG_BATCH_DEFAULT: usize = 500;
-/// Events of one commit, at most.
+/// The largest `batch` that can be set.
 pub const BATCH_MAX: usize = 10_000;
 /// How often an event is tried again, by default.
 pub const RETRIES_DEFAULT: u32 = 3;
@@ -36,81 +41,83 @@ pub struct Declared {
     pub projectors: Vec<Projector>,
     /// Compactors.
     pub compactors: Vec<CompactorOptions>,
-    /// How the state of a key follows from the events of a topic, where that is not just the latest.
+    /// How the state of a key follows from its events, for topics where it is not the latest event.
     pub reducers: BTreeMap<TopicName, Reducer>,
     /// The collection of `/snap` and `/list`.
     pub default_collection: Option<CollectionName>,
 }
 
-/// A collection.
+/// A collection that is declared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectionDeclared {
     /// Its name.
     pub name: CollectionName,
-    /// The fields queries may name.
+    /// The fields that queries may name.
     pub fields: Vec<Field>,
     /// Its indexes.
     pub indexes: Vec<Index>,
-    /// Whether every change of it is an event of `<name>.changed`.
+    /// Whether every change of a document is published to `<name>.changed`.
     pub history: bool,
 }
 
-/// Where a projector that is new begins.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum From {
-    /// With the first event there is.
+/// Where a new projector begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartAt {
+    /// At the first event of the topic.
     #[default]
     Earliest,
-    /// With the next one.
+    /// At the next event that is published.
     Latest,
 }
 
-/// What becomes of an event that was tried often enough.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What happens to an event that failed at every try.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnFailure {
     /// It becomes a dead letter, and the projector goes on.
     #[default]
     DeadLetter,
-    /// The projector stops there.
+    /// The projector halts at the event.
     Halt,
 }
 
-/// A projector.
+/// A projector that is declared.
 #[derive(Debug, Clone)]
 pub struct Projector {
-    /// Its name, and that of its group.
+    /// Its name, and the name of its group.
     pub name: GroupName,
     /// The topic it reads.
     pub topic: TopicName,
-    /// What it makes of events.
+    /// The function from an event to changes.
     pub logic: Logic,
-    /// The collections it writes, alone.
+    /// The collections it writes, as their only writer.
     pub collections: Vec<CollectionName>,
-    /// Where it begins.
-    pub from: From,
-    /// The topic of the snapshots that it begins with, in place of the events that are in them. Where there are none
-    /// it begins with the first event.
+    /// Where it begins when it is new. Default: the first event.
+    pub from: StartAt,
+    /// The topic of the snapshots that it reads when it is new or rebuilt, in place of the events that are in
+    /// them. Where there are none it begins at the first event. Default: none.
     pub snapshots: Option<TopicName>,
-    /// Events of one commit, at most.
+    /// The most events of one commit. Default: 200, of a changelog 500. Maximum: 10,000.
     pub batch: usize,
-    /// How often an event is tried again.
+    /// How often an event is tried again. Default: 3.
     pub retries: u32,
-    /// What then becomes of it.
+    /// What happens to an event after the last try. Default: it becomes a dead letter.
     pub on_failure: OnFailure,
-    /// Whether old events are lifted to the latest version of their schema.
+    /// Whether old events are lifted to the latest version of their schema. Default: no.
     pub normalize: bool,
-    /// Whether it goes on where retention took events that it had not read.
+    /// Whether it goes on where retention took events that it had not read. Default: no, it halts.
     pub accept_loss: bool,
-    /// A program that runs again and again.
+    /// Its timer. Default: none.
     pub timer: Option<Timer>,
 }
 
 /// A program that looks at every document of a collection again and again, and may publish.
 #[derive(Debug, Clone)]
 pub struct Timer {
-    /// How often.
+    /// The time between two runs. Minimum: 10 ms.
     pub every: Duration,
-    /// Of which collection.
+    /// The collection whose documents it looks at.
     pub over: CollectionName,
     /// Its input is `{now, key, doc}`, each of its outputs `{publish: ...}`.
     pub program: Program,
@@ -124,7 +131,7 @@ impl Projector {
             topic,
             logic,
             collections: Vec::new(),
-            from: From::Earliest,
+            from: StartAt::Earliest,
             snapshots: None,
             batch: BATCH_DEFAULT,
             retries: RETRIES_DEFAULT,
@@ -135,14 +142,14 @@ impl Projector {
         }
     }
 
-    /// With collections to write.
+    /// Adds collections to write.
     #[must_use]
     pub fn writes(mut self, collections: impl IntoIterator<Item = CollectionName>) -> Self {
         self.collections.extend(collections);
         self
     }
 
-    /// What its state depends on, in a number.
+    /// A hash of everything that its state depends on.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut text = format!("{}\0{}\0{}", self.topic, self.normalize, self.logic.text());
         for collection in &self.collections {
@@ -166,7 +173,7 @@ impl CollectionDeclared {
 }
 
 impl Declared {
-    /// Refuses what cannot work together.
+    /// Refuses declarations that cannot work.
     pub fn validate(&self) -> Result<(), ProjectionError> {
         let mut known = BTreeSet::new();
         for collection in &self.collections {
@@ -185,9 +192,11 @@ impl Declared {
                     "with `history` its name must be a topic's name too; take another".to_owned(),
                 ));
             }
-            if let Some(field) = collection.fields.iter().find(|field| TAKEN.contains(&field.name.as_str())) {
+            if let Some(field) =
+                collection.fields.iter().find(|field| LIST_PARAMETERS.contains(&field.name.as_str()))
+            {
                 let reason = format!(
-                    "field `{}` could not be asked for, since lists have a parameter of that name; call it something else",
+                    "field `{}` has the name of a parameter of lists, so that no query could name it; call it something else",
                     field.name
                 );
                 return Err(bad(what(), reason));
@@ -205,7 +214,10 @@ impl Declared {
         if let Some(default) = &self.default_collection
             && !known.contains(default)
         {
-            return Err(bad(format!("collection `{default}`"), "is the default and not declared".to_owned()));
+            return Err(bad(
+                format!("collection `{default}`"),
+                "is the default and not declared; declare it".to_owned(),
+            ));
         }
         self.validate_projectors(&known)
     }
@@ -221,7 +233,7 @@ impl Declared {
             if !(1..=BATCH_MAX).contains(&projector.batch) {
                 return Err(bad(what(), format!("`batch` is {}; give 1 to {BATCH_MAX}", projector.batch)));
             }
-            if projector.snapshots.is_some() && projector.from == From::Latest {
+            if projector.snapshots.is_some() && projector.from == StartAt::Latest {
                 let reason = "begins with snapshots and with the latest event; leave out `start` or `from`";
                 return Err(bad(what(), reason.to_owned()));
             }
@@ -232,7 +244,10 @@ impl Declared {
             let over = projector.timer.as_ref().map(|timer| &timer.over);
             if let Some(unknown) = projector.collections.iter().chain(over).find(|name| !known.contains(name))
             {
-                return Err(bad(what(), format!("names collection `{unknown}`; declare that")));
+                return Err(bad(
+                    what(),
+                    format!("names collection `{unknown}`, which is not declared; declare that collection"),
+                ));
             }
             if projector.timer.as_ref().is_some_and(|timer| timer.every < Duration::from_millis(10)) {
                 return Err(bad(what(), "`every` is less than 10ms; give more".to_owned()));
@@ -249,7 +264,7 @@ impl Declared {
     }
 }
 
-/// What a collection is called while it is being rebuilt.
+/// The name of a collection in the store while a rebuild writes it.
 pub(crate) fn shadow(name: &CollectionName) -> Result<CollectionName, ProjectionError> {
     format!("{name}{SHADOW}").parse().map_err(|_| {
         let reason = format!("its name with `{SHADOW}` at its end is too long; take a shorter one");
@@ -257,6 +272,7 @@ pub(crate) fn shadow(name: &CollectionName) -> Result<CollectionName, Projection
     })
 }
 
+/// The error for a declaration that cannot work.
 pub(crate) fn bad(what: String, reason: String) -> ProjectionError {
     ProjectionError::BadDeclaration { what, reason }
 }

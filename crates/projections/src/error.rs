@@ -1,20 +1,22 @@
-//! Why state could not be read or changed. Messages are for people and say what to do; `code()` is for programs.
+//! Why state could not be read or changed, and why a projector fails at an event.
+//!
+//! Messages are for people and say what to do; `code()` is for programs.
 
 use promethean_bus::BusError;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_store::port::{CommitError, ReadError};
 use thiserror::Error;
 
-/// Every refusal of this crate.
+/// Every error that this crate returns.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ProjectionError {
-    /// What the bus said.
+    /// An error of the bus.
     #[error(transparent)]
     Bus(#[from] BusError),
-    /// What the store said of a read.
+    /// The store could not read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// What the store said of a write.
+    /// The store refused a commit.
     #[error(transparent)]
     Commit(#[from] CommitError),
     /// A declaration that cannot work.
@@ -25,19 +27,19 @@ pub enum ProjectionError {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// No such projector.
-    #[error("projector `{name}` does not exist; see `GET /ops` for those there are")]
+    /// The projector does not exist.
+    #[error("projector `{name}` does not exist; `GET /ops` lists the projectors")]
     UnknownProjector {
         /// The name asked for.
         name: GroupName,
     },
-    /// It is being rebuilt already.
-    #[error("projector `{name}` is being rebuilt; wait until `GET /ops` says that it is done")]
+    /// The projector is being rebuilt already.
+    #[error("projector `{name}` is being rebuilt; wait until `GET /ops` says that the rebuild is done")]
     Rebuilding {
         /// The projector.
         name: GroupName,
     },
-    /// Only a rebuild helps.
+    /// The projector cannot be resumed: only a rebuild helps.
     #[error("projector `{name}` cannot go on with the state it has: {reason}")]
     RebuildNeeded {
         /// The projector.
@@ -45,7 +47,7 @@ pub enum ProjectionError {
         /// Why.
         reason: String,
     },
-    /// No such document.
+    /// The document does not exist.
     #[error("collection `{collection}` has no document `{key}`")]
     UnknownDocument {
         /// The collection.
@@ -53,24 +55,24 @@ pub enum ProjectionError {
         /// The key asked for.
         key: String,
     },
-    /// There is no default collection.
+    /// No collection is the default one.
     #[error(
-        "no collection is the default one; name it, or set `default = true` for one in the configuration"
+        "no collection is the default one; name a collection, or set `default = true` for one in the configuration"
     )]
     NoDefault,
     /// A projector writes the collection.
     #[error(
-        "collection `{collection}` is written by projector `{name}`; take that out of the configuration first"
+        "collection `{collection}` is written by projector `{name}`; remove the projector from the configuration first"
     )]
     CollectionInUse {
         /// The collection.
         collection: CollectionName,
-        /// Who writes it.
+        /// The projector that writes it.
         name: GroupName,
     },
     /// Events that are needed are no longer kept.
     #[error(
-        "topic `{topic}` no longer has what came before {}; {fix}",
+        "topic `{topic}` no longer has the events before {}; {fix}",
         earliest.map_or("its end".to_owned(), |ts| format!("{ts} (epoch ms)"))
     )]
     HistoryGone {
@@ -97,12 +99,12 @@ pub enum ProjectionError {
         /// The collection.
         collection: CollectionName,
     },
-    /// More than can be answered at once.
+    /// The answer would need more than the limit.
     #[error("{what} is larger than {max}; {fix}")]
     TooLarge {
-        /// What there is too much of.
+        /// The thing that is too large.
         what: String,
-        /// How much there may be.
+        /// The limit.
         max: usize,
         /// What to do.
         fix: &'static str,
@@ -117,13 +119,13 @@ pub enum ProjectionError {
         /// Why.
         reason: String,
     },
-    /// Everything is shutting down.
+    /// The server is shutting down.
     #[error("the server is shutting down; connect again")]
     Closed,
 }
 
 impl ProjectionError {
-    /// A stable word.
+    /// The stable word for this error.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Bus(error) => error.code(),
@@ -144,7 +146,7 @@ impl ProjectionError {
         }
     }
 
-    /// Whether the same may work later, without anything being changed.
+    /// Whether the same call may succeed later without any change by a person.
     pub(crate) const fn may_heal(&self) -> bool {
         match self {
             Self::Bus(error) => {
@@ -154,6 +156,52 @@ impl ProjectionError {
             Self::Read(error) => matches!(error, ReadError::Storage { .. } | ReadError::Closed),
             Self::Commit(error) => error.is_retryable() || matches!(error, CommitError::Storage { .. }),
             _ => false,
+        }
+    }
+}
+
+/// Why a projector could not deal with an event, and so what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ProjectFailure {
+    /// The event is at fault, or the program is at this event: the event is tried again, then given up.
+    Event(String),
+    /// The program took too long and is not run again.
+    Stuck(String),
+    /// Going on would make it worse: the projector halts.
+    Halt(String),
+    /// The store or the bus does not work now: the same is tried again until it does.
+    Later(String),
+}
+
+impl ProjectFailure {
+    pub(crate) fn of_read(error: &ReadError) -> Self {
+        // Damage stays; anything else may pass.
+        match error {
+            ReadError::CorruptRange(_) => Self::Halt(error.to_string()),
+            _ => Self::Later(error.to_string()),
+        }
+    }
+
+    pub(crate) fn of_publish(error: &BusError) -> Self {
+        let reason = format!("its publish was refused: {error}");
+        match error {
+            error if error.is_retryable() => Self::Later(reason),
+            BusError::Busy { .. } | BusError::StorageFailed { .. } => Self::Later(reason),
+            _ => Self::Event(reason),
+        }
+    }
+
+    pub(crate) fn of_commit(error: &CommitError) -> Self {
+        let reason = error.to_string();
+        match error {
+            CommitError::UniqueViolation { .. }
+            | CommitError::BadDocument { .. }
+            | CommitError::TooLarge { .. }
+            | CommitError::DocConflict { .. } => Self::Event(reason),
+            CommitError::Fenced { .. }
+            | CommitError::BeyondEnd { .. }
+            | CommitError::UnknownCollection { .. } => Self::Halt(reason),
+            _ => Self::Later(reason),
         }
     }
 }

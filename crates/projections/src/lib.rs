@@ -1,7 +1,7 @@
 //! State beside the log: projectors, collections, snapshots, and the state of a key at any time.
 //!
-//! A projector is a pure function from an event to changes. Its documents and its cursor are one commit, so each event
-//! counts once, through any crash:
+//! A projector is a pure function from an event to changes. Its documents and its cursor are one commit, so
+//! each event counts once, whatever crashes:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,19 +49,17 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`projections`] | the handle that users hold |
-//! | [`collections`] | reading what projectors keep |
-//! | [`definition`] | what is declared |
-//! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, and how it is written |
-//! | `runner`, `status` | a projector at work, from where it was, and how it is |
-//! | `commit`, `stream`, `fold`, `target` | a page of events: what they publish, then documents and cursor at once |
-//! | `retention_alarm` | retention that waits for them |
-//! | `travel` | what was, by the handle |
-//! | `rebuild`, [`hash`] | state made anew beside the old, from events or snapshots, and whether it is the same |
-//! | `row` | what is kept of a projector |
-//! | [`error`] | every refusal |
+//! | [`projections`] | the handle on all that is declared |
+//! | [`definition`] | the declarations, and their checks |
+//! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, in Rust or jq |
+//! | `runner`, `status` | a projector at work, and its status |
+//! | `commit`, `fold` | a page of events: folded into documents, published, committed with the cursor |
+//! | `rebuild` | a projector's state made anew beside the served one, from events or snapshots |
+//! | [`collections`] | the collections that projectors write, and how they are read |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
 //! | [`time_travel`] | state at any time |
+//! | `retention_alarm` | says when retention waits for projectors or compactors |
+//! | [`error`] | every error, and why a projector fails at an event |
 
 pub mod change;
 pub mod changelog;
@@ -71,28 +69,23 @@ pub mod compactor;
 pub mod definition;
 pub mod error;
 mod fold;
-pub mod hash;
 pub mod logic;
 pub mod projections;
 mod rebuild;
 mod retention_alarm;
-mod row;
 mod runner;
 pub mod snapshot;
 mod status;
-mod stream;
-mod target;
 pub mod time_travel;
-mod travel;
 
 pub use change::{Change, Emit, Removal, Upsert};
 pub use changelog::{Changelog, ChangelogPrograms};
-pub use compactor::{CompactorOptions, CompactorStatus};
-pub use definition::{CollectionDeclared, Declared, From, OnFailure, Projector, Timer};
+pub use compactor::CompactorOptions;
+pub use definition::{CollectionDeclared, Declared, OnFailure, Projector, StartAt, Timer};
 pub use error::ProjectionError;
 pub use logic::{Logic, Project};
 pub use projections::Projections;
 pub use promethean_store::port::{CollectionInfo, Direction, Doc, DocPage, Field, Index, ReadError};
 pub use promethean_store::value::FieldType;
-pub use status::{Activity, ProjectorStatus, RebuildStatus};
+pub use status::{Activity, CompactorStatus, CompactorView, ProjectorStatus, RebuildStatus};
 pub use time_travel::Reducer;

@@ -1,4 +1,4 @@
-//! From events to changes.
+//! The logic of a projector: a function from an event to changes, in Rust or jq.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use promethean_bus::StoredEvent;
 use promethean_bus::user_event;
 use promethean_jq::{Caps, Pool, Program, RunError};
 use promethean_model::Event;
-use promethean_store::port::ReadError;
 
 use crate::change::Change;
+use crate::error::ProjectFailure;
 
-/// Most changes that one event may make.
+/// The most changes that one event may make.
 pub const CHANGES_MAX: usize = 1_000;
 
-/// A projector written in Rust: a pure function from an event to changes. It must give the same for the same event,
-/// whenever it is asked.
+/// A projector written in Rust: a pure function from an event to changes. It must return the same changes
+/// whenever it is called with the same event.
 pub trait Project: Send + Sync + 'static {
-    /// The changes that an event makes, or why it makes none that could be written.
+    /// Returns the changes that an event makes, or why the event cannot be projected.
     fn project(&self, event: &Event) -> Result<Vec<Change>, String>;
 }
 
@@ -27,40 +27,17 @@ impl<F: Fn(&Event) -> Result<Vec<Change>, String> + Send + Sync + 'static> Proje
     }
 }
 
-/// What turns events into changes.
+/// The function that turns events into changes.
 #[derive(Clone)]
 pub enum Logic {
-    /// Rust.
+    /// A function in Rust.
     Rust(Arc<dyn Project>),
     /// A jq program: its input is the event, each of its outputs a change.
     Jq(Program),
 }
 
-/// Why there are no changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// The event is at fault, or the program at this event.
-    Event(String),
-    /// The program took too long and is not run again.
-    Stuck(String),
-    /// Going on would make it worse.
-    Halt(String),
-    /// Nothing is wrong with either: later it may work.
-    Later(String),
-}
-
-impl Failed {
-    /// What to do about events that cannot be read.
-    pub(crate) fn of_read(error: &ReadError) -> Self {
-        // Damage does not heal; anything else may.
-        match error {
-            ReadError::CorruptRange(_) => Self::Halt(error.to_string()),
-            _ => Self::Later(error.to_string()),
-        }
-    }
-}
-
-pub(crate) type Projected = Result<Vec<Change>, Failed>;
+/// The changes of an event, or why there are none.
+pub(crate) type Projected = Result<Vec<Change>, ProjectFailure>;
 
 impl Logic {
     /// A projector in Rust.
@@ -68,7 +45,7 @@ impl Logic {
         Self::Rust(Arc::new(project))
     }
 
-    /// What was written, so that another text is recognised; the same for whatever is written in Rust.
+    /// The text of the program, by which a changed program is recognised. The same for all functions in Rust.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Rust(_) => "rust",
@@ -98,17 +75,17 @@ async fn rust(project: &Arc<dyn Project>, events: &[StoredEvent]) -> Vec<Project
         done
     };
     let done = tokio::task::spawn_blocking(run).await;
-    // Panics are caught below; what is left is a runtime that shuts down.
-    done.unwrap_or_else(|error| vec![Err(Failed::Later(error.to_string()))])
+    // Panics are caught in `rust_one`, so that an error means that the runtime shuts down.
+    done.unwrap_or_else(|error| vec![Err(ProjectFailure::Later(error.to_string()))])
 }
 
 fn rust_one(project: &dyn Project, event: &StoredEvent) -> Projected {
-    let event = user_event(event).map_err(|error| Failed::Event(error.to_string()))?;
+    let event = user_event(event).map_err(|error| ProjectFailure::Event(error.to_string()))?;
     // A projector that panics has no state of its own that could be left half changed.
     let changes = catch_unwind(AssertUnwindSafe(|| project.project(&event)));
     let changes =
         changes.unwrap_or_else(|thrown| Err(format!("the projector panicked: {}", text_of(&*thrown))));
-    changes.and_then(bounded).map_err(Failed::Event)
+    changes.and_then(bounded).map_err(ProjectFailure::Event)
 }
 
 fn bounded(changes: Vec<Change>) -> Result<Vec<Change>, String> {
@@ -130,11 +107,11 @@ async fn jq(pool: &Pool, program: &Program, events: &[StoredEvent]) -> Vec<Proje
         let json = read.and_then(|event| serde_json::to_string(&event).map_err(|error| error.to_string()));
         match json {
             Ok(json) => inputs.push(json),
-            // What comes before is projected first.
+            // The events before it are projected first.
             Err(error) => {
                 let mut done = jq_all(pool, program, inputs).await;
                 if done.iter().all(Result::is_ok) {
-                    done.push(Err(Failed::Event(error)));
+                    done.push(Err(ProjectFailure::Event(error)));
                 }
                 return done;
             }
@@ -151,14 +128,14 @@ async fn jq_all(pool: &Pool, program: &Program, inputs: Vec<String>) -> Vec<Proj
 
 fn jq_changes(program: &Program, outputs: Result<Vec<String>, RunError>) -> Projected {
     let outputs = outputs.map_err(|error| match error {
-        RunError::NoThread | RunError::Busy => Failed::Later(error.to_string()),
-        _ if program.is_stuck() => Failed::Stuck(error.to_string()),
-        _ => Failed::Event(error.to_string()),
+        RunError::NoThread | RunError::Busy => ProjectFailure::Later(error.to_string()),
+        _ if program.is_stuck() => ProjectFailure::Stuck(error.to_string()),
+        _ => ProjectFailure::Event(error.to_string()),
     })?;
-    outputs.iter().map(|output| read_change(output).map_err(Failed::Event)).collect()
+    outputs.iter().map(|output| read_change(output).map_err(ProjectFailure::Event)).collect()
 }
 
-/// A change as a program gives it.
+/// Parses a change that a program gives.
 pub(crate) fn read_change(json: &str) -> Result<Change, String> {
     serde_json::from_str(json).map_err(|error| {
         let shown: String = json.chars().take(200).collect();

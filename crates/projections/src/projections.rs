@@ -1,4 +1,4 @@
-//! The handle that users hold.
+//! The handle on all projectors, compactors and collections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -6,68 +6,57 @@ use std::sync::{Arc, Mutex};
 use promethean_bus::Bus;
 use promethean_model::{Clock, CollectionName, GroupName, IgnorePoison, TopicName};
 use promethean_store::port::Store;
-use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::compactor::{Compactor, CompactorStatus};
+use crate::compactor::{Compactor, CompactorHandle};
 use crate::definition::Declared;
 use crate::error::ProjectionError;
-use crate::retention_alarm::{Alarm, Held};
-use crate::runner::start::{Reach, Ready, prepare};
-use crate::runner::{Command, Parts};
-use crate::status::ProjectorStatus;
+use crate::retention_alarm::{HeldEvents, RetentionAlarm};
+use crate::runner::RunnerCommand;
+use crate::runner::start::{PreparedRunner, RunnerHandle, prepare};
+use crate::status::{CompactorView, ProjectorStatus};
 use crate::time_travel::Reducer;
 
 /// Projectors at work and the collections they keep. Cheap to clone.
 #[derive(Clone)]
 pub struct Projections {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ProjectionsInner>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) parts: Arc<Parts>,
-    /// Collections whose changes are events.
+/// What all projectors and compactors share.
+pub(crate) struct ProjectionContext {
+    pub(crate) bus: Bus,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+pub(crate) struct ProjectionsInner {
+    pub(crate) context: Arc<ProjectionContext>,
+    /// Collections that keep their history.
     histories: BTreeSet<CollectionName>,
     pub(crate) default_collection: Option<CollectionName>,
-    projectors: BTreeMap<GroupName, Reach>,
-    compactors: Vec<CompactorReach>,
+    runners: BTreeMap<GroupName, RunnerHandle>,
+    compactors: Vec<CompactorHandle>,
     pub(crate) reducers: BTreeMap<TopicName, Reducer>,
-    held: watch::Receiver<Held>,
+    held: watch::Receiver<HeldEvents>,
     stopping: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// How others see a compactor.
-struct CompactorReach {
-    topic: TopicName,
-    snapshots: TopicName,
-    status: watch::Receiver<CompactorStatus>,
-}
-
-/// A compactor, and how it is.
-#[derive(Debug, Clone, Serialize)]
-pub struct CompactorView {
-    /// The topic it follows.
-    pub topic: TopicName,
-    /// Where it writes.
-    pub snapshots: TopicName,
-    /// How it is.
-    #[serde(flatten)]
-    pub status: CompactorStatus,
-}
-
-impl Inner {
-    /// Where the snapshots of a topic are, if anybody writes them.
-    pub(crate) fn snapshots_of(&self, topic: &TopicName) -> Option<TopicName> {
-        self.compactors.iter().find(|reach| reach.topic == *topic).map(|reach| reach.snapshots.clone())
+impl ProjectionsInner {
+    /// The topic of the snapshots of a topic, if a compactor writes them.
+    pub(crate) fn snapshots_of(&self, topic: &TopicName) -> Option<&TopicName> {
+        self.compactors.iter().find(|compactor| compactor.topic == *topic).map(|found| &found.snapshots)
     }
 }
 
 impl Projections {
-    /// Starts what is declared over a bus and the store that it is over, both of which stay the caller's to close, after
-    /// this. If one projector cannot be started none is; one that has a reason to wait for a person says so in its
-    /// status.
+    /// Starts everything that is declared, over a bus and the store of that bus. The caller closes both,
+    /// after this.
+    ///
+    /// If one projector cannot be started, none is. A projector that has to wait for a person is started, and
+    /// its status says why it is halted.
     pub async fn open(
         bus: Bus,
         store: Arc<dyn Store>,
@@ -76,51 +65,47 @@ impl Projections {
     ) -> Result<Self, ProjectionError> {
         declared.validate()?;
         let Declared { collections, projectors, compactors, reducers, default_collection } = declared;
-        let parts = Arc::new(Parts { bus, store, clock });
+        let context = Arc::new(ProjectionContext { bus, store, clock });
         let stopping = watch::channel(false).0;
-        let (mut reaches, mut ready) = (BTreeMap::new(), Vec::new());
+        let (mut runners, mut prepared) = (BTreeMap::new(), Vec::new());
         for projector in projectors {
             let name = projector.name.clone();
-            let (one, reach) = prepare(&parts, projector, &collections, stopping.subscribe()).await?;
-            reaches.insert(name, reach);
-            ready.push(one);
+            let (runner, handle) = prepare(&context, projector, &collections, stopping.subscribe()).await?;
+            runners.insert(name, handle);
+            prepared.push(runner);
         }
-        let (mut snapshots, mut compacting) = (Vec::new(), Vec::new());
+        let mut opened = Vec::new();
         for options in compactors {
-            let topic = options.topic.clone();
-            let compactor =
-                Compactor::open(&parts.bus, Arc::clone(&parts.store), Arc::clone(&parts.clock), options)
-                    .await?;
-            snapshots.push(CompactorReach {
-                topic,
-                snapshots: compactor.snapshots().clone(),
-                status: compactor.status(),
-            });
-            compacting.push(compactor);
+            let (store, clock) = (Arc::clone(&context.store), Arc::clone(&context.clock));
+            opened.push(Compactor::open(&context.bus, store, clock, options).await?);
         }
-        parts.bus.release_absent_followers();
+        let compactors: Vec<CompactorHandle> = opened.iter().map(Compactor::handle).collect();
+        context.bus.release_absent_followers();
         let mut tasks = JoinSet::new();
-        let (held, held_now) = watch::channel(Held::new());
-        let reads = |one: &Ready| (one.runner.projector.name.clone(), one.runner.projector.topic.clone());
-        let alarm = Alarm {
-            parts: Arc::clone(&parts),
-            projectors: ready.iter().map(reads).collect(),
-            compactors: compacting.iter().map(Compactor::reads).collect(),
+        let (held, held_now) = watch::channel(HeldEvents::new());
+        let reads = |one: &PreparedRunner| {
+            let projector = &one.runner.projector;
+            (projector.name.clone(), projector.topic.clone())
+        };
+        let alarm = RetentionAlarm {
+            context: Arc::clone(&context),
+            projectors: prepared.iter().map(reads).collect(),
+            compactors: compactors.clone(),
             held,
         };
         tasks.spawn(alarm.run(stopping.subscribe()));
-        for compactor in compacting {
+        for compactor in opened {
             tasks.spawn(compactor.run(stopping.subscribe()));
         }
-        for Ready { runner, halted } in ready {
+        for PreparedRunner { runner, halted } in prepared {
             tasks.spawn(runner.run(halted));
         }
-        let inner = Inner {
-            parts,
+        let inner = ProjectionsInner {
+            context,
             histories: collections.into_iter().filter(|one| one.history).map(|one| one.name).collect(),
             default_collection,
-            projectors: reaches,
-            compactors: snapshots,
+            runners,
+            compactors,
             reducers,
             held: held_now,
             stopping,
@@ -129,27 +114,23 @@ impl Projections {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// How every projector is, by name.
+    /// The status of every projector, by name.
     pub fn projectors(&self) -> Vec<ProjectorStatus> {
-        self.inner.projectors.values().map(|reach| reach.shown.get()).collect()
+        self.inner.runners.values().map(|runner| runner.status.get()).collect()
     }
 
-    /// How one is.
+    /// The status of one projector.
     pub fn projector(&self, name: &GroupName) -> Result<ProjectorStatus, ProjectionError> {
-        Ok(self.reach(name)?.shown.get())
+        Ok(self.runner(name)?.status.get())
     }
 
-    /// How every compactor is.
+    /// Every compactor with its status.
     pub fn compactors(&self) -> Vec<CompactorView> {
-        let view = |reach: &CompactorReach| CompactorView {
-            topic: reach.topic.clone(),
-            snapshots: reach.snapshots.clone(),
-            status: reach.status.borrow().clone(),
-        };
-        self.inner.compactors.iter().map(view).collect()
+        self.inner.compactors.iter().map(CompactorHandle::view).collect()
     }
 
-    /// Topics whose retention waits for a projector or a compactor, and how many events it would have taken.
+    /// The topics whose retention waits for a projector or a compactor, and how many events it would have
+    /// taken.
     pub fn held(&self) -> BTreeMap<TopicName, u64> {
         self.inner.held.borrow().clone()
     }
@@ -160,37 +141,37 @@ impl Projections {
         feed.ok_or_else(|| ProjectionError::NoHistory { collection: collection.clone() })
     }
 
-    /// Who writes a collection.
+    /// The projector that writes a collection.
     pub fn writer_of(&self, collection: &CollectionName) -> Option<GroupName> {
-        let writes = |reach: &Reach| reach.shown.get().collections.contains(collection);
-        self.inner.projectors.iter().find(|(_, reach)| writes(reach)).map(|(name, _)| name.clone())
+        let writes = |runner: &RunnerHandle| runner.status.get().collections.contains(collection);
+        self.inner.runners.iter().find(|(_, runner)| writes(runner)).map(|(name, _)| name.clone())
     }
 
-    /// Begins to make a projector's state anew beside the one that is served, which it replaces when it is done. Refused
-    /// if the beginning of the topic is gone, unless that is accepted.
+    /// Begins a rebuild of a projector. Its state is made anew beside the served one, and replaces it when it
+    /// is done. Refused if the beginning of the topic is gone, unless `accept_loss`.
     pub async fn rebuild(&self, name: &GroupName, accept_loss: bool) -> Result<(), ProjectionError> {
         let (begun, answer) = oneshot::channel();
-        self.tell(name, Command::Rebuild { accept_loss, begun }).await?;
+        self.send(name, RunnerCommand::Rebuild { accept_loss, begun }).await?;
         answer.await.unwrap_or(Err(ProjectionError::Closed))
     }
 
-    /// Lets a projector that is halted go on, at the event that it halted at. Refused if only a rebuild helps.
+    /// Lets a halted projector go on, at the event that it halted at. Refused if only a rebuild helps.
     pub async fn resume(&self, name: &GroupName) -> Result<(), ProjectionError> {
         let (done, answer) = oneshot::channel();
-        self.tell(name, Command::Resume { done }).await?;
+        self.send(name, RunnerCommand::Resume { done }).await?;
         answer.await.unwrap_or(Err(ProjectionError::Closed))
     }
 
-    async fn tell(&self, name: &GroupName, command: Command) -> Result<(), ProjectionError> {
-        self.reach(name)?.commands.send(command).await.map_err(|_| ProjectionError::Closed)
+    async fn send(&self, name: &GroupName, command: RunnerCommand) -> Result<(), ProjectionError> {
+        self.runner(name)?.commands.send(command).await.map_err(|_| ProjectionError::Closed)
     }
 
-    fn reach(&self, name: &GroupName) -> Result<&Reach, ProjectionError> {
+    fn runner(&self, name: &GroupName) -> Result<&RunnerHandle, ProjectionError> {
         let unknown = || ProjectionError::UnknownProjector { name: name.clone() };
-        self.inner.projectors.get(name).ok_or_else(unknown)
+        self.inner.runners.get(name).ok_or_else(unknown)
     }
 
-    /// Ends every projector after the page it is at, and waits for them.
+    /// Ends every projector after its current page, and every compactor, and waits for them.
     pub async fn close(&self) {
         self.inner.stopping.send_replace(true);
         let mut tasks = std::mem::take(&mut *self.inner.tasks.lock().ignore_poison());

@@ -1,19 +1,20 @@
-//! Snapshots: what a compactor writes, and how a consumer begins with them.
+//! Snapshots: the events that a compactor writes, and how a consumer begins with them.
 //!
-//! A snapshot is an event of the snapshot topic with the key it is about, the payload `{"key", "payload", "ts"}` (`null`
-//! where the key is gone; `ts` is that of the last event in it), and headers:
+//! A snapshot is an event of the snapshot topic. It has the key it is about, the payload
+//! `{"key", "payload", "ts"}` (a `payload` of `null`: the key is gone; `ts`: of the last event in the
+//! snapshot), and headers:
 //!
 //! | header | says |
 //! | --- | --- |
 //! | `x-snapshot-offset` | the offset after the last event in it: every event of the key below is in it, and no other |
 //! | `x-snapshot-max-ts` | no event that the state depends on has a later `ts`; left out where some of them were lost |
-//! | `x-snapshot-by` | the reducer and what else the compactor was told |
+//! | `x-snapshot-by` | the reducer and other options of the compactor |
 //! | `x-snapshot-floor` | every event below this offset, of any key, is in the snapshots up to this one |
-//! | `x-snapshot-since` | of the events from this offset on the compactor has seen each one |
+//! | `x-snapshot-since` | the compactor has read every event from this offset on |
 //!
-//! **S1** Whoever has read the snapshot topic to its end knows, for each key, all its events below the highest floor.
-//! With the reducer `latest` more holds: for each key it has the last event below the highest `x-snapshot-offset`, or the
-//! key has a later event. See [`crate::compactor`] for why.
+//! **S1** A consumer that has read the snapshot topic to its end has, for each key, all its events below the
+//! highest floor. With the reducer `latest` more holds: for each key it has the last event below the highest
+//! `x-snapshot-offset`, or the key has a later event. See [`crate::compactor`] for why.
 
 use std::fmt::Write as _;
 
@@ -32,9 +33,9 @@ const MAX_TS: &str = "x-snapshot-max-ts";
 const BY: &str = "x-snapshot-by";
 const FLOOR: &str = "x-snapshot-floor";
 const SINCE: &str = "x-snapshot-since";
-/// Of the name of a group, as much as is surely free for a topic's.
+/// The bytes of a group's name that are surely free for the name of a topic.
 const GROUP_TOPIC_BYTES: usize = 80;
-/// Events of a page of a warm-up, and their bytes.
+/// The events and the bytes of a page of a warm-up.
 const PAGE: (usize, usize) = (1000, 1 << 20);
 
 /// The state of one key as of some offset.
@@ -50,18 +51,18 @@ pub struct Snapshot {
     pub offset: Offset,
     /// No event that the state depends on has a later `ts`; `None` where that is not known.
     pub max_ts: Option<i64>,
-    /// Who wrote it: the reducer's label, and `;` with what else the compactor was told.
+    /// The label of the compactor that wrote it: the reducer's label, then its other options after `;`.
     pub by: String,
-    /// Every event below, of any key, is in the snapshots up to this one.
+    /// Every event below this offset, of any key, is in the snapshots up to this one.
     pub floor: Offset,
-    /// From here on the compactor has seen every event.
+    /// The compactor has read every event from this offset on.
     pub since: Offset,
-    /// The last event in it.
+    /// The id of the last event in it.
     pub source: Option<EventId>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Body<'a> {
+struct SnapshotBody<'a> {
     #[serde(borrow)]
     key: std::borrow::Cow<'a, str>,
     #[serde(borrow)]
@@ -72,7 +73,7 @@ struct Body<'a> {
 impl Snapshot {
     /// Reads an event of a snapshot topic; `None` if it is no snapshot.
     pub fn read(event: &StoredEvent) -> Option<Self> {
-        let body: Body<'_> = serde_json::from_slice(event.payload()).ok()?;
+        let body: SnapshotBody<'_> = serde_json::from_slice(event.payload()).ok()?;
         let meta = EventMeta::decode(event.meta()).ok()?;
         let headers = meta.headers?;
         let offset = |name| headers.get(name).and_then(|text: &String| text.parse().ok()).map(Offset);
@@ -90,7 +91,7 @@ impl Snapshot {
     }
 
     pub(crate) fn publish(&self, topic: TopicName, id: EventId) -> Result<Publish<'static>, ProjectionError> {
-        let body = Body { key: self.key.as_str().into(), payload: &self.state, ts: self.ts };
+        let body = SnapshotBody { key: self.key.as_str().into(), payload: &self.state, ts: self.ts };
         let body = serde_json::to_string(&body).map_err(|error| ProjectionError::BadDeclaration {
             what: format!("a snapshot for `{topic}`"),
             reason: error.to_string(),
@@ -109,8 +110,8 @@ impl Snapshot {
         })
     }
 
-    /// Where in the topic to go on after this snapshot and all before it. By S1, who folds needs every event that is not
-    /// in its key's snapshot, and who takes the latest only the last.
+    /// The offset of the topic to go on from after this snapshot and all before it. By S1, a fold needs every
+    /// event that is not in its key's snapshot; the reducer `latest` needs only the last.
     pub fn resume_from(&self) -> Offset {
         if self.by.split(';').next() == Some("latest") { self.offset } else { self.floor }
     }
@@ -120,7 +121,7 @@ impl Snapshot {
         Some(self.state).filter(|state| state.get() != "null")
     }
 
-    /// Whether it is not of all keys, or of keys that are not the events' own.
+    /// Whether the snapshots are of some keys only, or of keys that are not the events' own.
     pub(crate) fn is_partial(&self) -> bool {
         self.by.contains(';')
     }
@@ -132,8 +133,8 @@ impl Snapshot {
     }
 }
 
-/// The group of the compactor that writes these snapshots: `compactor:<topic>`, with the snapshot topic where it is not
-/// the usual one. Names that are too long are cut and get a hash.
+/// The group of the compactor that writes these snapshots: `compactor:<topic>`, with the snapshot topic where
+/// it is not the usual one. Names that are too long are cut and get a hash.
 pub fn group(topic: &TopicName, snapshots: &TopicName) -> Result<GroupName, ProjectionError> {
     let usual = topic.snapshot().is_ok_and(|usual| usual == *snapshots);
     let mut name = format!("compactor:{topic}");
@@ -148,7 +149,7 @@ pub fn group(topic: &TopicName, snapshots: &TopicName) -> Result<GroupName, Proj
     name.parse().map_err(|error| BusError::Name(error).into())
 }
 
-/// The last snapshot of a topic that ends there.
+/// The last snapshot in a snapshot topic that ends at `end`.
 pub(crate) async fn last(
     store: &dyn Store,
     snapshots: &TopicName,
@@ -174,17 +175,18 @@ pub(crate) async fn is_of_another_topic(
     Ok(there.is_some_and(|event| Some(event.id) != last.source))
 }
 
-/// Where a consumer that has read all snapshots goes on.
+/// How a consumer that has read all snapshots goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Warm {
-    /// Subscribe to the topic from here. Pass over events that are below the offset of their key's snapshot.
+pub struct WarmUp {
+    /// The offset to subscribe from. The consumer passes over events below the offset of their key's
+    /// snapshot.
     pub from: Offset,
-    /// How many snapshots there were.
+    /// The number of snapshots.
     pub snapshots: u64,
 }
 
-/// Reads a snapshot topic to its end and says where in the topic to go on, so that nothing is missed. Later snapshots of a
-/// key replace earlier ones; where they are kept is the caller's business.
+/// Reads a snapshot topic to its end, and returns the offset of the topic to go on from, so that nothing is
+/// missed. Each snapshot is given to `each`; a later snapshot of a key replaces the earlier one.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -229,8 +231,8 @@ pub async fn warm_up(
     topic: &TopicName,
     snapshots: &TopicName,
     mut each: impl FnMut(Snapshot),
-) -> Result<Warm, ProjectionError> {
-    let mut warm = Warm { from: Offset::ZERO, snapshots: 0 };
+) -> Result<WarmUp, ProjectionError> {
+    let mut warm = WarmUp { from: Offset::ZERO, snapshots: 0 };
     let mut scan = bus.scan(snapshots, StartPosition::Offset(Offset::ZERO)).await?;
     while let Some(page) = scan.next_page(PAGE.0, PAGE.1).await? {
         if page.expired > 0 {
@@ -248,6 +250,7 @@ pub async fn warm_up(
     Ok(warm)
 }
 
+/// Fails if events from the offset on are gone, or if the topic was deleted and created again.
 async fn check_reachable(bus: &Bus, topic: &TopicName, from: Offset) -> Result<(), ProjectionError> {
     let end = bus.end_of(topic);
     if from > end {
@@ -264,6 +267,7 @@ async fn check_reachable(bus: &Bus, topic: &TopicName, from: Offset) -> Result<(
     }
 }
 
+/// The error for snapshots of a topic that was deleted and created again.
 pub(crate) fn recreated(topic: &TopicName) -> ProjectionError {
     ProjectionError::BadDeclaration {
         what: format!("the snapshots of topic `{topic}`"),

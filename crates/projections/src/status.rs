@@ -1,15 +1,17 @@
-//! How projectors are, for everyone who looks.
+//! The status of projectors, rebuilds and compactors.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_model::{CollectionName, GroupName, IgnorePoison, TopicName};
+use promethean_model::{CollectionName, GroupName, IgnorePoison, Offset, TopicName};
 use serde::Serialize;
+
+use crate::definition::Projector;
 
 /// What a projector does now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
-    /// It projects, or waits for events.
+    /// It projects events, or waits for them.
     #[default]
     Running,
     /// It tries an event, or the store, again.
@@ -18,14 +20,14 @@ pub enum Activity {
     Halted,
     /// Its program took too long and is not run again.
     Stuck,
-    /// It has ended.
+    /// It has ended, with the server.
     Stopped,
 }
 
-/// How a projector is.
+/// The status of a projector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProjectorStatus {
-    /// Its name and group.
+    /// Its name, and the name of its group.
     pub name: GroupName,
     /// The topic it reads.
     pub topic: TopicName,
@@ -37,27 +39,27 @@ pub struct ProjectorStatus {
     pub position: u64,
     /// The topic's durable end when it looked last.
     pub end: u64,
-    /// Offsets between the two.
+    /// The number of offsets between the two.
     pub lag: u64,
-    /// Events projected since it was started.
+    /// Events projected since the server started.
     pub projected: u64,
-    /// Attempts that failed since then.
+    /// Attempts that failed since the server started.
     pub failures: u64,
-    /// Events given up since then.
+    /// Events given up since the server started.
     pub dead_letters: u64,
-    /// Runs of its timer since then.
+    /// Runs of its timer since the server started.
     pub timer_runs: u64,
-    /// What went wrong last.
+    /// The last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Whether its definition is another than the one that earlier events were projected with.
+    /// Whether earlier events were projected with another definition.
     pub changed: bool,
-    /// How far a rebuild is, or what came of the last one.
+    /// The rebuild that is running, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<RebuildStatus>,
 }
 
-/// How a rebuild is.
+/// The status of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RebuildStatus {
     /// Whether it is running.
@@ -66,27 +68,62 @@ pub struct RebuildStatus {
     pub position: u64,
     /// Events that made no changes because they failed.
     pub skipped: u64,
-    /// When it was done: whether the collections are now as they were before.
+    /// When it is done: whether the collections hold the same as before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equal: Option<bool>,
-    /// When it was done: the hash of the collections, in hexadecimal.
+    /// When it is done: the hash of the collections, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// Why it ended without a result or, while it is running, why it waits.
+    /// Why it failed or, while it is running, why it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A status that its projector writes and others read.
-#[derive(Debug, Clone)]
-pub(crate) struct Shown(Arc<Mutex<ProjectorStatus>>);
+/// The status of a compactor.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CompactorStatus {
+    /// Every event below this offset is in snapshots.
+    pub position: Offset,
+    /// The end of the topic when the last round began.
+    pub end: Offset,
+    /// Why the last round failed, if it did.
+    pub last_error: Option<String>,
+    /// How long the last round took.
+    pub last_round_ms: Option<u64>,
+    /// Rounds since the server started.
+    pub rounds: u64,
+    /// Snapshots published since the server started.
+    pub published_total: u64,
+    /// Events that were gone before they were read, since the server started.
+    pub missed_total: u64,
+    /// Failures of the program for the key since the server started; such events are passed over.
+    pub key_failures_total: u64,
+    /// The last failure of that program.
+    pub last_key_failure: Option<String>,
+}
 
-impl Shown {
-    pub(crate) fn new(name: GroupName, topic: TopicName, collections: Vec<CollectionName>) -> Self {
+/// A compactor and its status.
+#[derive(Debug, Clone, Serialize)]
+pub struct CompactorView {
+    /// The topic it reads.
+    pub topic: TopicName,
+    /// The topic it writes snapshots to.
+    pub snapshots: TopicName,
+    /// Its status.
+    #[serde(flatten)]
+    pub status: CompactorStatus,
+}
+
+/// The status of a projector, shared. Written only by its runner.
+#[derive(Debug, Clone)]
+pub(crate) struct StatusCell(Arc<Mutex<ProjectorStatus>>);
+
+impl StatusCell {
+    pub(crate) fn new(projector: &Projector) -> Self {
         Self(Arc::new(Mutex::new(ProjectorStatus {
-            name,
-            topic,
-            collections,
+            name: projector.name.clone(),
+            topic: projector.topic.clone(),
+            collections: projector.collections.clone(),
             activity: Activity::Running,
             position: 0,
             end: 0,
@@ -110,7 +147,7 @@ impl Shown {
     }
 
     fn lock(&self) -> MutexGuard<'_, ProjectorStatus> {
-        // Plain values: a panic leaves none of them half written.
+        // A panic cannot leave these plain values half written.
         self.0.lock().ignore_poison()
     }
 }

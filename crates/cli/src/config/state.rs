@@ -1,4 +1,4 @@
-//! Collections and projectors.
+//! The sections of collections, projectors, changelogs, compactors and reducers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,24 +7,24 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use promethean_jq::Program;
 use promethean_model::{CollectionName, GroupName, TopicName};
-use promethean_projections::definition::{BATCH_DEFAULT, CHANGELOG_BATCH_DEFAULT, RETRIES_DEFAULT};
+use promethean_projections::definition::CHANGELOG_BATCH_DEFAULT;
 use promethean_projections::{
-    ChangelogPrograms, CollectionDeclared, CompactorOptions, Declared, Direction, Field, FieldType, From,
-    Index, Logic, OnFailure, Projector, Reducer, Timer,
+    ChangelogPrograms, CollectionDeclared, CompactorOptions, Declared, Direction, Field, FieldType, Index,
+    Logic, OnFailure, Projector, Reducer, StartAt, Timer,
 };
 use serde::Deserialize;
 
 use super::file::Span;
 use super::read_text;
 
-/// What a file may say of state.
+/// The sections of a file that declare state.
 #[derive(Debug, Default)]
 pub(super) struct Sections {
     pub(super) collections: BTreeMap<CollectionName, CollectionSection>,
     pub(super) projectors: Vec<ProjectorSection>,
     pub(super) changelogs: Vec<ChangelogSection>,
     pub(super) compactors: Vec<CompactorSection>,
-    /// `latest`, `merge`, or a program.
+    /// For each topic `latest`, `merge`, or a program.
     pub(super) reducers: BTreeMap<TopicName, String>,
 }
 
@@ -45,7 +45,7 @@ enum Kind {
     Bool,
 }
 
-/// Fields, greatest first where a `-` is before the name.
+/// The fields of an index; a `-` before a name means that the field descends.
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
@@ -64,37 +64,63 @@ struct WholeIndex {
     unique: bool,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ProjectorSection {
+/// Declares the section of a kind of projector: its own settings, then the options of every projector.
+///
+/// An option is a field of [`Projector`] and an entry of the list below. If the entry is missing,
+/// `with_options` does not compile. The list repeats names because serde refuses unknown names only of structs
+/// that have all fields themselves, not of structs with a flattened one.
+macro_rules! projector_section {
+    ($section:ident { $($own:tt)* }) => {
+        projector_section! {
+            @list $section { $($own)* }
+            batch: usize,
+            retries: u32,
+            on_failure: OnFailure,
+            normalize: bool,
+            accept_loss: bool,
+        }
+    };
+    (@list $section:ident { $($own:tt)* } $($option:ident: $type:ty,)*) => {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $section {
+            $($own)*
+            from: Option<StartAt>,
+            #[serde(default)]
+            start: StartWith,
+            $($option: Option<$type>,)*
+        }
+
+        impl $section {
+            /// Sets the options that the section gives; the others stay as they are.
+            fn with_options(self, projector: Projector) -> Result<Projector> {
+                let snapshots = (self.start == StartWith::Snapshot).then(|| projector.topic.snapshot());
+                let snapshots = snapshots.transpose().context("`start`")?;
+                let Projector { name, topic, logic, collections, from, snapshots: _, timer, $($option,)* } =
+                    projector;
+                let from = self.from.unwrap_or(from);
+                $(let $option = self.$option.unwrap_or($option);)*
+                Ok(Projector { name, topic, logic, collections, from, snapshots, timer, $($option,)* })
+            }
+        }
+    };
+}
+
+projector_section!(ProjectorSection {
     name: GroupName,
     topic: TopicName,
     #[serde(default)]
     collections: Vec<CollectionName>,
     program: Option<String>,
     program_file: Option<PathBuf>,
-    /// How often the timer's program runs.
+    /// The time between two runs of the timer.
     every: Option<Span>,
     timer: Option<String>,
     timer_file: Option<PathBuf>,
     over: Option<CollectionName>,
-    #[serde(default)]
-    from: Begin,
-    #[serde(default)]
-    start: StartWith,
-    batch: Option<usize>,
-    retries: Option<u32>,
-    #[serde(default)]
-    on_failure: Failing,
-    #[serde(default)]
-    normalize: bool,
-    #[serde(default)]
-    accept_loss: bool,
-}
+});
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ChangelogSection {
+projector_section!(ChangelogSection {
     name: Option<GroupName>,
     topic: TopicName,
     collection: CollectionName,
@@ -102,19 +128,7 @@ pub(super) struct ChangelogSection {
     map: Option<String>,
     tombstone: Option<String>,
     version: Option<String>,
-    #[serde(default)]
-    from: Begin,
-    #[serde(default)]
-    start: StartWith,
-    batch: Option<usize>,
-    retries: Option<u32>,
-    #[serde(default)]
-    on_failure: Failing,
-    #[serde(default)]
-    normalize: bool,
-    #[serde(default)]
-    accept_loss: bool,
-}
+});
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,41 +140,7 @@ pub(super) struct CompactorSection {
     keys: Option<BTreeSet<String>>,
 }
 
-/// What both kinds of projectors can be told.
-struct Options {
-    from: Begin,
-    start: StartWith,
-    batch: Option<usize>,
-    retries: Option<u32>,
-    on_failure: Failing,
-    normalize: bool,
-    accept_loss: bool,
-}
-
-/// Serde refuses unknown names only of structs that have all theirs themselves, so both sections list these.
-macro_rules! options {
-    ($section:expr) => {
-        Options {
-            from: $section.from,
-            start: $section.start,
-            batch: $section.batch,
-            retries: $section.retries,
-            on_failure: $section.on_failure,
-            normalize: $section.normalize,
-            accept_loss: $section.accept_loss,
-        }
-    };
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Begin {
-    #[default]
-    Earliest,
-    Latest,
-}
-
-/// What a projector begins with when it is new, or rebuilt.
+/// What a projector reads first when it is new or rebuilt: the events of its topic, or snapshots of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StartWith {
@@ -169,16 +149,8 @@ enum StartWith {
     Snapshot,
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Failing {
-    #[default]
-    DeadLetter,
-    Halt,
-}
-
 impl Sections {
-    /// What is declared; programs in files are relative to `dir`.
+    /// Makes the declarations. Paths of program files are relative to `dir`.
     pub(super) fn declared(self, dir: &Path) -> Result<Declared> {
         let defaults: Vec<CollectionName> = self
             .collections
@@ -187,7 +159,7 @@ impl Sections {
             .map(|(name, _)| name.clone())
             .collect();
         if let [first, second, ..] = defaults.as_slice() {
-            bail!("`{first}` and `{second}` are both the default collection; let it be one");
+            bail!("`{first}` and `{second}` are both the default collection; set `default` for one only");
         }
         let collections =
             self.collections.into_iter().map(|(name, section)| section.declared(name)).collect();
@@ -280,33 +252,33 @@ impl IndexSection {
 }
 
 impl ProjectorSection {
-    fn projector(self, dir: &Path) -> Result<Projector> {
-        let options = options!(self);
-        let program = text_of("program", self.program, self.program_file, dir)?
+    fn projector(mut self, dir: &Path) -> Result<Projector> {
+        let program = text_of("program", self.program.take(), self.program_file.take(), dir)?
             .ok_or_else(|| anyhow!("has no `program`; give one, or a `program_file`"))?;
-        let timer = text_of("timer", self.timer, self.timer_file, dir)?;
-        let timer = match (timer, self.every) {
-            (None, None) => None,
-            (Some(text), Some(Span(ms))) => Some(Timer {
-                every: Duration::from_millis(ms),
-                over: self
-                    .over
-                    .or_else(|| self.collections.first().cloned())
-                    .ok_or_else(|| anyhow!("has a `timer` and no collection for it; say which by `over`"))?,
-                program: compile("timer", &text)?,
-            }),
+        let timer = self.timer(dir)?;
+        let logic = Logic::Jq(compile("program", &program)?);
+        let projector = Projector::new(self.name.clone(), self.topic.clone(), logic);
+        let projector = projector.writes(std::mem::take(&mut self.collections));
+        self.with_options(Projector { timer, ..projector })
+    }
+
+    fn timer(&mut self, dir: &Path) -> Result<Option<Timer>> {
+        let text = text_of("timer", self.timer.take(), self.timer_file.take(), dir)?;
+        let (text, Span(ms)) = match (text, self.every) {
+            (None, None) => return Ok(None),
+            (Some(text), Some(every)) => (text, every),
             _ => bail!("`timer` and `every` belong together; give both, or neither"),
         };
-        let logic = Logic::Jq(compile("program", &program)?);
-        let projector = Projector::new(self.name, self.topic, logic).writes(self.collections);
-        Ok(Projector { timer, ..options.apply(projector, BATCH_DEFAULT)? })
+        let over = self.over.take().or_else(|| self.collections.first().cloned());
+        let over =
+            over.ok_or_else(|| anyhow!("has a `timer` and no collection for it; say which by `over`"))?;
+        Ok(Some(Timer { every: Duration::from_millis(ms), over, program: compile("timer", &text)? }))
     }
 }
 
 impl ChangelogSection {
-    fn projector(self) -> Result<Projector> {
-        let options = options!(self);
-        let name = match self.name {
+    fn projector(mut self) -> Result<Projector> {
+        let name = match self.name.take() {
             Some(name) => name,
             None => format!("changelog:{}", self.collection)
                 .parse()
@@ -314,36 +286,14 @@ impl ChangelogSection {
         };
         let programs = ChangelogPrograms {
             collection: self.collection.clone(),
-            key: self.key,
-            map: self.map,
-            tombstone: self.tombstone,
-            version: self.version,
+            key: self.key.take(),
+            map: self.map.take(),
+            tombstone: self.tombstone.take(),
+            version: self.version.take(),
         };
         let logic = programs.logic().map_err(|(part, error)| anyhow!("`{part}`: {error}"))?;
-        let projector = Projector::new(name, self.topic, logic).writes([self.collection]);
-        options.apply(projector, CHANGELOG_BATCH_DEFAULT)
-    }
-}
-
-impl Options {
-    fn apply(self, projector: Projector, batch: usize) -> Result<Projector> {
-        let snapshots = (self.start == StartWith::Snapshot).then(|| projector.topic.snapshot());
-        Ok(Projector {
-            snapshots: snapshots.transpose().context("`start`")?,
-            from: match self.from {
-                Begin::Earliest => From::Earliest,
-                Begin::Latest => From::Latest,
-            },
-            batch: self.batch.unwrap_or(batch),
-            retries: self.retries.unwrap_or(RETRIES_DEFAULT),
-            on_failure: match self.on_failure {
-                Failing::DeadLetter => OnFailure::DeadLetter,
-                Failing::Halt => OnFailure::Halt,
-            },
-            normalize: self.normalize,
-            accept_loss: self.accept_loss,
-            ..projector
-        })
+        let projector = Projector::new(name, self.topic.clone(), logic).writes([self.collection.clone()]);
+        self.with_options(Projector { batch: CHANGELOG_BATCH_DEFAULT, ..projector })
     }
 }
 

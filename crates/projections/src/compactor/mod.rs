@@ -1,34 +1,34 @@
 //! The compactor: keeps the latest state of each key of a topic in a snapshot topic.
 //!
-//! A round walks the topic from the cursor to where the topic ended when the round began, in spans. Within a span it
-//! publishes a snapshot for each key at the last event that the key has there, in offset order; then the cursor moves.
-//! Memory holds one page of events, whatever the number of keys.
+//! A round goes through the topic in spans, from the cursor to where the topic ended when the round began. In
+//! a span it publishes a snapshot for each key at the last event that the key has there, in offset order;
+//! then the cursor moves. Memory holds one page of events, whatever the number of keys.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `options`, `status` | what it is told, and what it tells |
-//! | `round` | where a round begins |
-//! | `span` | from events to snapshots |
-//! | `state` | the state of a key as of an event |
+//! | `options` | the options of a compactor |
+//! | `round` | a round: where it begins, and the cursor after each span |
+//! | `span` | from the events of a span to snapshots |
 //!
 //! Invariants:
-//! - **C1** When the cursor is at C, for each key the last event below C is in a published snapshot. Snapshots are
-//!   published before the cursor moves, under ids that follow from their source event, so that doing it again adds none.
+//! - **C1** When the cursor is at C, for each key the last event below C is in a published snapshot.
+//!   Snapshots are published before the cursor moves, under ids that follow from their source event, so that
+//!   a span that is done again adds none.
 //! - **C2** A consumer that has read the snapshot topic to its end and goes on in the topic from the highest
-//!   `x-snapshot-offset` P misses no latest state. Let `z` be the last event of a key below P. The walk passed `z` before
-//!   it published P, in a span that ends at E. Was `z` the last of its key below E, its snapshot is there too. Otherwise
-//!   the key has an event between `z` and E; by the choice of `z` it is not below P, so the consumer is given it.
-//! - **C3** For those who fold, `z` would be missed in the second case. They go on from the start of that span, which is
-//!   in the header `x-snapshot-floor`, and pass over what their key's snapshot has already: by C1 nothing below the
-//!   span's start is missing.
-//! - **C4** Where events are gone before they were seen, `x-snapshot-since` moves behind them, and the cursor waits for a
-//!   snapshot that says so. Folded states that would need them have no `x-snapshot-max-ts`, until a tombstone.
+//!   `x-snapshot-offset` P misses no latest state. Let `z` be the last event of a key below P. The round
+//!   passed `z` before it published P, in a span that ends at E. If `z` was the last of its key below E, its
+//!   snapshot is there too. Otherwise the key has an event between `z` and E; by the choice of `z` it is not
+//!   below P, so the consumer is given it.
+//! - **C3** A consumer that folds would miss `z` in the second case. It goes on from the start of that span,
+//!   which is in the header `x-snapshot-floor`, and passes over the events that its key's snapshot has
+//!   already: by C1 nothing below the span's start is missing.
+//! - **C4** Where events are gone before the compactor read them, `x-snapshot-since` moves behind them, and
+//!   the cursor waits for a snapshot with that header. Folded states that would need them have no
+//!   `x-snapshot-max-ts`, until a tombstone.
 
 mod options;
 mod round;
 mod span;
-mod state;
-mod status;
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,20 +38,18 @@ use promethean_bus::Bus;
 use promethean_bus::groups::Follower;
 use promethean_bus::rows::StartPosition;
 use promethean_model::{Clock, GroupName, Offset, TopicName};
-use promethean_store::port::{Batch, Cursor, CursorOp, Store};
+use promethean_store::port::Store;
 use tokio::sync::watch;
 
 pub use self::options::CompactorOptions;
-use self::span::Span;
-pub use self::status::CompactorStatus;
+pub use self::round::CompactorRound;
 use crate::error::ProjectionError;
 use crate::snapshot;
+use crate::status::{CompactorStatus, CompactorView};
 
 /// The first wait after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_LAST: Duration = Duration::from_secs(30);
-/// The shortest span: so few events can always be folded at once.
-const SPAN_MIN: u64 = 64;
 
 /// Follows one topic and writes its snapshots.
 pub struct Compactor {
@@ -60,28 +58,40 @@ pub struct Compactor {
     clock: Arc<dyn Clock>,
     options: CompactorOptions,
     snapshots: TopicName,
-    /// What names this compactor in its snapshots.
+    /// The label of this compactor in its snapshots.
     by: String,
-    /// Offsets walked between two moves of the cursor.
+    /// The number of offsets between two moves of the cursor.
     span: u64,
-    /// Where the next round begins; `None` before the first.
+    /// The offset where the next round begins; `None` before the first.
     position: Option<Offset>,
-    /// From here on every event was seen.
+    /// Every event from this offset on was read.
     since: Offset,
-    /// Whether a published snapshot says so.
+    /// Whether a published snapshot has this `since`.
     since_told: bool,
-    /// Whether there were snapshots when last looked.
+    /// Whether there were snapshots when the compactor looked last.
     had_snapshots: bool,
     status: watch::Sender<CompactorStatus>,
 }
 
-/// What a round did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Round {
-    /// Events walked over.
-    pub events: u64,
-    /// Snapshots that were published, not counting those that were there already.
-    pub published: u64,
+/// How the handle and the retention alarm see a compactor.
+#[derive(Clone)]
+pub(crate) struct CompactorHandle {
+    pub(crate) group: GroupName,
+    /// The topic it reads.
+    pub(crate) topic: TopicName,
+    /// The topic it writes snapshots to.
+    pub(crate) snapshots: TopicName,
+    pub(crate) status: watch::Receiver<CompactorStatus>,
+}
+
+impl CompactorHandle {
+    pub(crate) fn view(&self) -> CompactorView {
+        CompactorView {
+            topic: self.topic.clone(),
+            snapshots: self.snapshots.clone(),
+            status: self.status.borrow().clone(),
+        }
+    }
 }
 
 impl Compactor {
@@ -115,29 +125,34 @@ impl Compactor {
         })
     }
 
-    /// How it is doing, now and whenever that changes.
+    /// The status, now and whenever it changes.
     pub fn status(&self) -> watch::Receiver<CompactorStatus> {
         self.status.subscribe()
     }
 
-    /// Its group, the topic it reads, and how it is.
-    pub(crate) fn reads(&self) -> (GroupName, TopicName, watch::Receiver<CompactorStatus>) {
-        (self.follower.group().clone(), self.follower.topic().clone(), self.status())
+    pub(crate) fn handle(&self) -> CompactorHandle {
+        CompactorHandle {
+            group: self.follower.group().clone(),
+            topic: self.follower.topic().clone(),
+            snapshots: self.snapshots.clone(),
+            status: self.status(),
+        }
     }
 
-    /// Where it writes.
+    /// The topic it writes snapshots to.
     pub fn snapshots(&self) -> &TopicName {
         &self.snapshots
     }
 
-    /// Runs rounds until told to stop, or until the store closes. A round that fails is tried again, ever more slowly.
-    /// Stopping in the midst of a round loses nothing: the next one does it again.
+    /// Runs rounds until told to stop, or until the store closes. A round that fails is tried again, after
+    /// longer and longer waits. To stop in the midst of a round loses nothing: the next round does the same
+    /// again.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut retry = RETRY_FIRST;
         loop {
             let round = tokio::select! {
                 round = self.run_round() => round,
-                // One whose sender is gone will not be told to stop any more; nobody is left to wait for it either.
+                // Also if the sender is dropped: then no caller waits for the compactor any more.
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             let wait = match round {
@@ -156,66 +171,6 @@ impl Compactor {
                 return;
             }
         }
-    }
-
-    /// Publishes what changed since the last round.
-    pub async fn run_round(&mut self) -> Result<Round, ProjectionError> {
-        let began = self.clock.monotonic_ms();
-        let outcome = self.walk().await;
-        let failure = outcome.as_ref().err().map(ToString::to_string);
-        if let Some(failure) = &failure {
-            tracing::warn!(topic = %self.options.topic, %failure, "a round of the compactor failed");
-        }
-        self.follower.set_failure(failure.clone());
-        let took = self.clock.monotonic_ms().saturating_sub(began);
-        self.status.send_modify(|status| {
-            status.last_error = failure;
-            status.last_round_ms = Some(took);
-            status.rounds += 1;
-        });
-        outcome
-    }
-
-    async fn walk(&mut self) -> Result<Round, ProjectionError> {
-        let (mut at, end) = self.place().await?;
-        if !self.had_snapshots && at < end {
-            // They may have been deleted. Nobody is to take the old cursor for what the new ones have.
-            self.move_to(at).await?;
-        }
-        let mut round = Round::default();
-        while at < end {
-            let stop = at.checked_add(self.span).unwrap_or(end).min(end);
-            match self.walk_span(Span { start: at, end: stop }, &mut round).await {
-                Ok(()) => {}
-                // Fewer events have fewer bytes.
-                Err(ProjectionError::TooLarge { .. }) if self.span > SPAN_MIN => {
-                    self.span = (self.span / 4).max(SPAN_MIN);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            }
-            self.move_to(stop).await?;
-            at = stop;
-        }
-        self.span = self.options.span.max(1);
-        Ok(round)
-    }
-
-    /// Everything below is in snapshots that are durable.
-    async fn move_to(&mut self, floor: Offset) -> Result<(), ProjectionError> {
-        let (group, topic) = (self.follower.group().clone(), self.follower.topic().clone());
-        if self.since_told {
-            let epoch = self.store.cursor(&group, &topic).await?.map_or(0, |cursor| cursor.epoch);
-            let cursor = Cursor { floor, epoch, data: Vec::new() };
-            let put = CursorOp::Put { group, topic, cursor, expected_epoch: epoch };
-            self.store.commit(Batch::derived().with(put)).await?;
-            self.follower.hold_from(floor);
-        }
-        let walked = floor.since(self.position.unwrap_or(floor));
-        self.follower.count(walked, self.store.durable_end(&self.options.topic).since(floor));
-        self.position = Some(floor);
-        self.status.send_modify(|status| status.position = floor);
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a compactor is told.
+//! The options of a compactor.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,29 +11,30 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::ProjectionError;
 use crate::time_travel::Reducer;
 
-/// What a compactor does.
+/// The options of a compactor.
 #[derive(Debug, Clone)]
 pub struct CompactorOptions {
-    /// The topic it follows.
+    /// The topic it reads.
     pub topic: TopicName,
-    /// Where it writes. Default: `<topic>.snapshot`.
+    /// The topic it writes snapshots to. Default: `<topic>.snapshot`.
     pub snapshot_topic: Option<TopicName>,
     /// How long it waits between rounds. Default: 30 s.
     pub every: Duration,
-    /// How state follows from events. Default: the latest.
+    /// How state follows from events. Default: the latest event.
     pub reducer: Reducer,
-    /// A program from the event to its key, in place of its own; `null`, `false` and `""` pass the event over. Only
-    /// with the latest as reducer, since events cannot be looked up by such a key. Default: none.
+    /// A program from the event to a key, in place of the event's own; `null`, `false` and `""` pass the
+    /// event over. Only with the reducer `latest`, since events cannot be looked up by such a key. Default:
+    /// none.
     pub key: Option<Program>,
-    /// Only these keys. Default: all.
+    /// The keys that get snapshots. Default: all.
     pub keys: Option<BTreeSet<String>>,
-    /// How many offsets it walks before its cursor moves. A key that changes all the time gets one snapshot in each.
-    /// Default: 50,000.
+    /// The number of offsets between two moves of its cursor. A key that changes all the time gets one
+    /// snapshot in each. Default: 50,000.
     pub span: u64,
 }
 
 impl CompactorOptions {
-    /// Everything as by default.
+    /// The default options.
     pub fn new(topic: TopicName) -> Self {
         Self {
             topic,
@@ -53,6 +54,7 @@ impl CompactorOptions {
         }
     }
 
+    /// Refuses options that cannot work.
     pub(super) fn check(&self, snapshots: &TopicName) -> Result<(), ProjectionError> {
         let refuse = |reason: &str| {
             let what = format!("the compactor of topic `{}`", self.topic);
@@ -69,7 +71,7 @@ impl CompactorOptions {
         Ok(())
     }
 
-    /// Everything that decides what a snapshot says, in few bytes.
+    /// A short text that differs wherever the options would make other snapshots.
     pub(super) fn label(&self) -> String {
         let mut label = self.reducer.label();
         if let Some(program) = &self.key {

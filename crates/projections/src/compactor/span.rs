@@ -1,37 +1,38 @@
-//! From the events of a span to snapshots.
+//! From the events of a span to snapshots. A span is the offsets between two moves of the cursor.
 
 use std::collections::HashMap;
 
 use promethean_jq::{Caps, RunError};
 use promethean_model::{EventId, Offset, OffsetRange};
 use promethean_store::port::{PageLimit, StoredEvent};
+use serde_json::value::RawValue;
 
-use super::{Compactor, Round};
+use super::{Compactor, CompactorRound};
 use crate::error::ProjectionError;
-use crate::time_travel::{Reducer, event_json};
+use crate::snapshot::{Snapshot, recreated};
+use crate::time_travel::{FoldInput, KeyHistory, Reducer, event_json, fold_input, payload};
 
+/// The page of events that is read at once.
 const PAGE: PageLimit = PageLimit { events: 1000, bytes: 4 << 20 };
 
-/// The offsets between two moves of the cursor.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
-    pub(super) start: Offset,
-    pub(super) end: Offset,
-}
-
 /// An event that may be the last of its key in the span.
-pub(super) struct Candidate {
-    pub(super) key: String,
-    pub(super) event: StoredEvent,
+struct Candidate {
+    key: String,
+    event: StoredEvent,
 }
 
 impl Compactor {
-    pub(super) async fn walk_span(&mut self, span: Span, round: &mut Round) -> Result<(), ProjectionError> {
+    /// Publishes a snapshot for each key of a span, at the last event that the key has there.
+    pub(super) async fn compact_span(
+        &mut self,
+        span: OffsetRange,
+        round: &mut CompactorRound,
+    ) -> Result<(), ProjectionError> {
         let mut next = span.start;
         while next < span.end {
             let page = self.store.read(&self.options.topic, next, PAGE).await?;
             if page.next <= next {
-                return Err(crate::snapshot::recreated(&self.options.topic));
+                return Err(recreated(&self.options.topic));
             }
             let events: Vec<_> = page.events.into_iter().filter(|event| event.offset < span.end).collect();
             let behind = page.next.min(span.end);
@@ -67,6 +68,7 @@ impl Compactor {
         Ok(candidates)
     }
 
+    /// The keys that the program gives for events; `None` where it passes an event over or fails.
     async fn computed_keys(&self, events: &[StoredEvent]) -> Result<Vec<Option<String>>, ProjectionError> {
         let Some(program) = &self.options.key else { return Ok(Vec::new()) };
         let inputs = events.iter().map(event_json).collect::<Result<Vec<_>, _>>()?;
@@ -75,7 +77,7 @@ impl Compactor {
             program.run_each(self.follower.jq_pool(), inputs, Caps::default()).await.into_iter().zip(events)
         {
             let key = match outcome {
-                // Not the event's fault: the round is tried again.
+                // The event is not at fault: the round is tried again.
                 Err(error @ (RunError::NoThread | RunError::Busy | RunError::Stuck)) => {
                     return Err(ProjectionError::ReducerFailed {
                         topic: event.topic.clone(),
@@ -97,12 +99,12 @@ impl Compactor {
         Ok(keys)
     }
 
-    /// Those that no event of the same key follows in the span. Keys that a program gives cannot be looked up, so they
-    /// may get a snapshot in each page.
+    /// The candidates that no event of the same key follows in the span. Keys that a program gives cannot be
+    /// looked up, so that they may get a snapshot in each page.
     async fn last_of_keys(
         &self,
         candidates: Vec<Candidate>,
-        span: Span,
+        span: OffsetRange,
     ) -> Result<Vec<Candidate>, ProjectionError> {
         if self.options.key.is_some() {
             return Ok(candidates);
@@ -126,7 +128,8 @@ impl Compactor {
         Ok(last)
     }
 
-    async fn publish(&mut self, last: Vec<Candidate>, span: Span) -> Result<u64, ProjectionError> {
+    /// Publishes the snapshots at these events. Returns how many are new.
+    async fn publish(&mut self, last: Vec<Candidate>, span: OffsetRange) -> Result<u64, ProjectionError> {
         let snapshots = self.snapshots_of(last, span).await?;
         self.check_kept(span).await?;
         let mut events = Vec::with_capacity(snapshots.len());
@@ -137,15 +140,92 @@ impl Compactor {
         let published = published.into_iter().collect::<Result<Vec<_>, _>>()?;
         let new = published.iter().filter(|published| !published.duplicate).count() as u64;
         self.status.send_modify(|status| status.published_total += new);
-        // One that was there already may say less.
+        // A snapshot that was there already may have an older `since`.
         self.since_told |= new > 0;
         self.had_snapshots |= !published.is_empty();
         Ok(new)
     }
 
-    /// Whoever folds looked events up again after the page was read: retention may have taken some between the two. The
-    /// next round begins behind them and notes the loss.
-    async fn check_kept(&self, span: Span) -> Result<(), ProjectionError> {
+    /// The snapshots at these events, each with its event; none for an event that is in a snapshot already.
+    async fn snapshots_of(
+        &self,
+        last: Vec<Candidate>,
+        span: OffsetRange,
+    ) -> Result<Vec<(Snapshot, StoredEvent)>, ProjectionError> {
+        let mut snapshots = Vec::with_capacity(last.len());
+        if self.options.reducer == Reducer::Latest {
+            for Candidate { key, event } in last {
+                let state = payload(&event)?;
+                let snapshot = self.snapshot(key, state, Some(event.ts), &event, span);
+                snapshots.push((snapshot, event));
+            }
+            return Ok(snapshots);
+        }
+        let keys: Vec<String> = last.iter().map(|candidate| candidate.key.clone()).collect();
+        let before = self.store.latest_by_keys(&self.snapshots, &keys).await?;
+        for (Candidate { key, event }, before) in last.into_iter().zip(before) {
+            let before = before.as_ref().and_then(Snapshot::read);
+            if before.as_ref().is_some_and(|before| before.offset > event.offset) {
+                continue;
+            }
+            let (state, max_ts) = self.fold(&key, &event, before).await?;
+            let state = state.unwrap_or_else(|| RawValue::NULL.to_owned());
+            snapshots.push((self.snapshot(key, state, max_ts, &event, span), event));
+        }
+        Ok(snapshots)
+    }
+
+    /// The state of a key after an event, folded from the key's previous snapshot on, and the highest `ts` in
+    /// it. No `ts` if events that the state needs were gone.
+    async fn fold(
+        &self,
+        key: &str,
+        event: &StoredEvent,
+        before: Option<Snapshot>,
+    ) -> Result<(Option<Box<RawValue>>, Option<i64>), ProjectionError> {
+        let start = before.as_ref().map_or(Offset::ZERO, |before| before.offset);
+        let range = OffsetRange::new(start, event.offset.next());
+        let history = KeyHistory::new(&*self.store, &self.options.topic, key, range);
+        let FoldInput { events, begun } = fold_input(history, i64::MAX, &self.options.reducer).await?;
+        let newest = events.iter().map(|event| event.ts).max();
+        let max_ts = match &before {
+            _ if begun && events.first().is_some_and(|first| self.since <= first.offset.next()) => newest,
+            _ if begun => None,
+            // By C1 the previous snapshot has every event up to this span, and none of the span was missed.
+            Some(before) if self.since <= before.offset => {
+                before.max_ts.max(newest).filter(|_| before.max_ts.is_some())
+            }
+            None if self.since == Offset::ZERO => newest,
+            _ => None,
+        };
+        let before = before.filter(|_| !begun).and_then(Snapshot::living_state);
+        Ok((self.options.reducer.fold(self.follower.jq_pool(), before, &events).await?, max_ts))
+    }
+
+    fn snapshot(
+        &self,
+        key: String,
+        state: Box<RawValue>,
+        max_ts: Option<i64>,
+        event: &StoredEvent,
+        span: OffsetRange,
+    ) -> Snapshot {
+        Snapshot {
+            key,
+            state,
+            ts: event.ts,
+            offset: event.offset.next(),
+            max_ts,
+            by: self.by.clone(),
+            floor: span.start,
+            since: self.since,
+            source: Some(event.id),
+        }
+    }
+
+    /// Fails if retention took events of the span meanwhile. A fold looks events up again after the page was
+    /// read, so that it may have missed some. The next round begins behind them and counts the loss.
+    async fn check_kept(&self, span: OffsetRange) -> Result<(), ProjectionError> {
         let info = self.store.topic_info(&self.options.topic).await?;
         if self.options.reducer == Reducer::Latest || info.is_none_or(|info| info.earliest <= span.start) {
             return Ok(());
@@ -154,7 +234,8 @@ impl Compactor {
         Err(ProjectionError::HistoryGone { topic: self.options.topic.clone(), earliest: None, fix })
     }
 
-    /// The event's own id is part of it: a topic that is created again has the same offsets.
+    /// The id of the snapshot at an event. The event's own id is part of it: a topic that was deleted and
+    /// created again has the same offsets.
     fn id_of(&self, source: &StoredEvent) -> EventId {
         let (group, topic) = (self.follower.group().as_str(), self.options.topic.as_str());
         let mut name = Vec::with_capacity(group.len() + topic.len() + 26);
@@ -168,7 +249,7 @@ impl Compactor {
     }
 }
 
-/// From where on no event of a page is missing, and how many are.
+/// The offset from which on no event of a page is missing, and how many events are missing before it.
 fn whole_from(from: Offset, events: &[StoredEvent], end: Offset) -> (Offset, u64) {
     let gone = end.since(from).saturating_sub(events.len() as u64);
     let mut whole = end;
@@ -181,7 +262,7 @@ fn whole_from(from: Offset, events: &[StoredEvent], end: Offset) -> (Offset, u64
     (whole, gone)
 }
 
-/// The key in what a program gave; none where it passes the event over.
+/// The key that a program gave; `None` where it passes the event over.
 fn read_key(outputs: &[String]) -> Result<Option<String>, String> {
     let [output] = outputs else {
         return if outputs.is_empty() {
@@ -193,7 +274,7 @@ fn read_key(outputs: &[String]) -> Result<Option<String>, String> {
     match serde_json::from_str(output) {
         Ok(serde_json::Value::String(key)) => Ok(Some(key).filter(|key| !key.is_empty())),
         Ok(serde_json::Value::Null | serde_json::Value::Bool(false)) => Ok(None),
-        // As it was written.
+        // As the program wrote it.
         Ok(serde_json::Value::Number(_)) => Ok(Some(output.clone())),
         _ => Err(format!("the program gave `{output}`; let it give text or a number")),
     }

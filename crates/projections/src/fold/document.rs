@@ -1,59 +1,52 @@
-//! Documents as changes leave them.
+//! A document while changes are applied to it.
 
-use promethean_store::port::Doc;
+use promethean_store::port::{Doc, StoredEvent};
 use serde_json::{Map, Number, Value};
 
 use crate::change::Upsert;
 
-/// The key.
-pub(crate) const KEY: &str = "_key";
-/// The time of the event that wrote it last, epoch ms.
-pub(crate) const TS: &str = "_ts";
-/// The offset of that event in the projector's topic.
-pub(crate) const OFFSET: &str = "_offset";
-/// Its version, where the projector has versions.
-pub(crate) const VERSION: &str = "_v";
+/// The field that has the document's key.
+pub(super) const KEY: &str = "_key";
+/// The field that has the time of the event that wrote the document last, in epoch ms.
+pub(super) const TS: &str = "_ts";
+/// The field that has the offset of that event in the projector's topic.
+pub(super) const OFFSET: &str = "_offset";
+/// The field that has the document's version, where its projector gives versions.
+pub(super) const VERSION: &str = "_v";
 
-/// The largest document, as JSON text.
-pub(crate) const DOC_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of a document as JSON text.
+pub(super) const DOC_BYTES_MAX: usize = 1 << 20;
 
-/// A document in the making.
+/// A document in memory.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Draft {
-    pub(crate) fields: Map<String, Value>,
-    pub(crate) ts: i64,
-    pub(crate) version: Option<i64>,
-}
-
-/// Where the change comes from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Source {
-    pub(crate) ts: i64,
-    pub(crate) offset: u64,
+pub(super) struct Draft {
+    pub(super) fields: Map<String, Value>,
+    pub(super) ts: i64,
+    pub(super) version: Option<i64>,
 }
 
 impl Draft {
-    /// What is stored.
-    pub(crate) fn read(doc: &Doc) -> Result<Self, String> {
+    /// Reads a stored document.
+    pub(super) fn read(doc: &Doc) -> Result<Self, String> {
         let fields = serde_json::from_str(&doc.body)
             .map_err(|error| format!("document `{}` cannot be read: {error}", doc.key))?;
         Ok(Self { fields, ts: doc.ts, version: doc.version })
     }
 
-    /// A document without any field.
-    fn new() -> Self {
-        Self { fields: Map::new(), ts: 0, version: None }
-    }
-
-    /// Upserts in place; whether anything was written: not if the document has this version or a later one. After a
-    /// failure the document is half changed, and to be thrown away.
-    pub(crate) fn upsert(draft: &mut Option<Self>, upsert: Upsert, source: Source) -> Result<bool, String> {
+    /// Applies an upsert of an event in place. Returns whether anything was written: nothing is if the document has the
+    /// version of the upsert or a later one. After a failure the document is half changed, and must be thrown
+    /// away.
+    pub(super) fn upsert(
+        draft: &mut Option<Self>,
+        upsert: Upsert,
+        event: &StoredEvent,
+    ) -> Result<bool, String> {
         if Self::is_newer(draft.as_ref(), upsert.version) {
             return Ok(false);
         }
         let version = draft.as_ref().and_then(|draft| draft.version);
         let is_new = draft.is_none();
-        let draft = draft.get_or_insert_with(Self::new);
+        let draft = draft.get_or_insert_with(|| Self { fields: Map::new(), ts: 0, version: None });
         let fields = &mut draft.fields;
         if is_new {
             write(fields, upsert.set_on_insert);
@@ -71,9 +64,9 @@ impl Draft {
         if is_new || fields.get(KEY).and_then(Value::as_str) != Some(&upsert.key) {
             put(fields, KEY, Value::String(upsert.key));
         }
-        put(fields, TS, source.ts.into());
-        put(fields, OFFSET, source.offset.into());
-        draft.ts = source.ts;
+        put(fields, TS, event.ts.into());
+        put(fields, OFFSET, event.offset.get().into());
+        draft.ts = event.ts;
         draft.version = upsert.version.or(version);
         match draft.version {
             Some(version) => put(fields, VERSION, version.into()),
@@ -82,14 +75,14 @@ impl Draft {
         Ok(true)
     }
 
-    /// Whether a document has the version of a change, or a later one.
-    pub(crate) fn is_newer(draft: Option<&Self>, given: Option<i64>) -> bool {
+    /// Whether a document has the version of a change or a later one.
+    pub(super) fn is_newer(draft: Option<&Self>, given: Option<i64>) -> bool {
         let there = draft.and_then(|draft| draft.version);
         there.zip(given).is_some_and(|(there, given)| there >= given)
     }
 
-    /// As it is stored and served.
-    pub(crate) fn body(&self, key: &str) -> Result<String, String> {
+    /// The document as JSON text, as it is stored and served.
+    pub(super) fn body(&self, key: &str) -> Result<String, String> {
         let body = serde_json::to_string(&self.fields).map_err(|error| error.to_string())?;
         if body.len() > DOC_BYTES_MAX {
             let bytes = body.len();
@@ -114,7 +107,7 @@ fn write(fields: &mut Map<String, Value>, given: Map<String, Value>) {
     }
 }
 
-/// Most fields are there already, and their names need not be made again.
+/// Sets a field. Most fields are there already, so that their names need not be allocated again.
 fn put(fields: &mut Map<String, Value>, name: &str, value: Value) {
     match fields.get_mut(name) {
         Some(there) => *there = value,
@@ -122,7 +115,7 @@ fn put(fields: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-/// Whole numbers exactly where they fit 64 bits, everything else as 64-bit floats.
+/// Adds a number to a field: exactly if both are whole and the sum fits 64 bits, otherwise as 64-bit floats.
 fn add(there: Option<&Value>, by: &Number) -> Result<Number, &'static str> {
     let there = match there {
         None => return Ok(by.clone()),
@@ -148,12 +141,15 @@ fn whole(number: &Number) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
+    use promethean_model::{EventId, Offset};
     use serde_json::json;
 
     use super::*;
     use crate::change::Change;
 
-    const SOURCE: Source = Source { ts: 5, offset: 9 };
+    fn event() -> StoredEvent {
+        StoredEvent::new("t".parse().unwrap(), Offset(9), EventId::derive(b"test", b""), 5)
+    }
 
     fn upsert(json: Value) -> Upsert {
         let mut json = json;
@@ -167,7 +163,7 @@ mod tests {
 
     fn after(before: Option<&Draft>, change: Value) -> Draft {
         let mut draft = before.cloned();
-        assert!(Draft::upsert(&mut draft, upsert(change), SOURCE).unwrap());
+        assert!(Draft::upsert(&mut draft, upsert(change), &event()).unwrap());
         draft.unwrap()
     }
 
@@ -198,7 +194,7 @@ mod tests {
         for version in [3, 2, -1] {
             let change = upsert(json!({"set": {"a": 2}, "version": version}));
             let mut draft = Some(first.clone());
-            assert_eq!(Draft::upsert(&mut draft, change, SOURCE), Ok(false));
+            assert_eq!(Draft::upsert(&mut draft, change, &event()), Ok(false));
             assert_eq!(draft.as_ref(), Some(&first));
         }
         let later = after(Some(&first), json!({"set": {"a": 2}, "version": 4}));

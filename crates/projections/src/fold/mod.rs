@@ -1,86 +1,120 @@
-//! The changes of a page of events, folded into documents before anything is written.
+//! The fold of a page: the changes of its events applied to documents in memory, before anything is written.
 
-pub(crate) mod document;
+mod document;
 
 use std::collections::HashMap;
 
 use promethean_bus::StoredEvent;
 use promethean_bus::publish::Publish;
 use promethean_model::{CollectionName, EventId, GroupName, TopicName};
-use promethean_store::port::{DocOp, DocPut, Expect, ReadError, Replaces, StateOp, Store};
+use promethean_store::port::{DocOp, DocPut, Expect, Replaces, StateOp, Store};
 
+use self::document::Draft;
 use crate::change::{Change, Emit};
-use crate::fold::document::{Draft, Source};
-use crate::target::Target;
+use crate::collections::WrittenCollections;
+use crate::error::ProjectFailure;
 
 /// The header that names the topic of the event that changed a document.
-pub(crate) const SOURCE_TOPIC_HEADER: &str = "x-source-topic";
-/// The header that says where in it that event is.
-pub(crate) const SOURCE_OFFSET_HEADER: &str = "x-source-offset";
+const SOURCE_TOPIC_HEADER: &str = "x-source-topic";
+/// The header that says at which offset of that topic the event is.
+const SOURCE_OFFSET_HEADER: &str = "x-source-offset";
 
-type Place = (CollectionName, String);
-
-/// Documents kept between pages, at most, and bytes of them as they were read or written last.
-const KEPT_MAX: usize = 4_096;
-const KEPT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of the documents of one commit, about; beyond, what is folded so far is committed.
+/// The most documents that are cached between pages.
+const CACHED_DOCS_MAX: usize = 4_096;
+/// The most bytes of documents that are cached between pages, as they were read or written last.
+const CACHED_BYTES_MAX: usize = 8 << 20;
+/// About the most bytes of documents in one commit; a fold beyond that is committed at once.
 const PAGE_BYTES_MAX: usize = 32 << 20;
-/// What a document that is announced takes, about.
+/// About the bytes of a document in a changefeed.
 const DOC_BYTES_ABOUT: usize = 1 << 10;
 
-/// Documents that the last pages met, as they are stored. Only their projector writes them.
+/// Documents that the last pages changed, as they are stored. Only their projector writes them, so they stay
+/// true.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
-    docs: HashMap<CollectionName, HashMap<String, Held>>,
+pub(crate) struct DocCache {
+    docs: HashMap<CollectionName, HashMap<String, CachedDoc>>,
     count: usize,
     bytes: usize,
 }
 
-impl Kept {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.docs.is_empty()
-    }
-
-    fn get_mut(&mut self, collection: &CollectionName, key: &str) -> Option<&mut Held> {
-        self.docs.get_mut(collection)?.get_mut(key)
-    }
-
-    fn put(&mut self, collection: &CollectionName, key: &str, held: Held) {
-        self.count += 1;
-        self.bytes += held.bytes;
-        match self.docs.get_mut(collection) {
-            Some(docs) => _ = docs.insert(key.to_owned(), held),
-            None => _ = self.docs.entry(collection.clone()).or_default().insert(key.to_owned(), held),
-        }
-    }
-}
-
-/// Documents that events have met, as those events leave them. After a failure they are to be thrown away: they may be
-/// half changed.
-pub(crate) struct Drafts<'a> {
-    store: &'a dyn Store,
-    target: &'a Target,
-    projector: &'a GroupName,
-    /// Whether events are published, as they are not in a rebuild.
-    publishes: bool,
-    kept: Kept,
-    /// Documents written so far.
-    writes: u32,
-    /// Bytes that came to documents since they were read, about.
-    grown: usize,
-}
-
+/// A document in the cache, perhaps with changes that are not stored yet.
 #[derive(Debug)]
-struct Held {
+struct CachedDoc {
     draft: Option<Draft>,
-    /// What the store has, once all that was given to it is committed.
+    /// The document in the store, once every batch that was given to it is committed.
     stored: Replaces,
-    /// When it was first written since it was stored, in the order of the page's documents.
+    /// The document's place in the order of the page's writes; `None` if the page has not written it.
     written: Option<u32>,
     bytes: usize,
 }
 
-impl Held {
+/// The fold of a page. After a failure it is thrown away: a document may be half changed.
+pub(crate) struct DocFold<'a> {
+    store: &'a dyn Store,
+    collections: &'a WrittenCollections,
+    projector: &'a GroupName,
+    /// Whether events are published; a rebuild publishes none.
+    publishes: bool,
+    cache: DocCache,
+    /// The number of documents written so far.
+    writes: u32,
+    /// About the bytes that were added to documents since they were read.
+    grown: usize,
+    events: usize,
+    emitted: Vec<Publish<'static>>,
+    sources: Vec<usize>,
+    announced: Vec<Publish<'static>>,
+}
+
+/// What a fold comes to.
+pub(crate) struct FoldedPage {
+    /// Writes of documents.
+    pub(crate) ops: Vec<StateOp>,
+    /// Events that programs publish.
+    pub(crate) emitted: Vec<Publish<'static>>,
+    /// For each of those, the index in the page of the event that it is made from.
+    pub(crate) sources: Vec<usize>,
+    /// Events of the changefeeds of collections that keep their history.
+    pub(crate) announced: Vec<Publish<'static>>,
+    /// Documents for the next page, true once the writes are committed.
+    pub(crate) cache: DocCache,
+}
+
+impl DocCache {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.docs.is_empty()
+    }
+
+    fn get(&self, collection: &CollectionName, key: &str) -> Option<&CachedDoc> {
+        self.docs.get(collection)?.get(key)
+    }
+
+    fn get_mut(&mut self, collection: &CollectionName, key: &str) -> Option<&mut CachedDoc> {
+        self.docs.get_mut(collection)?.get_mut(key)
+    }
+
+    fn put(&mut self, collection: &CollectionName, key: &str, doc: CachedDoc) {
+        self.count += 1;
+        self.bytes += doc.bytes;
+        match self.docs.get_mut(collection) {
+            Some(docs) => _ = docs.insert(key.to_owned(), doc),
+            None => _ = self.docs.entry(collection.clone()).or_default().insert(key.to_owned(), doc),
+        }
+    }
+
+    /// The cache for the next page: empty if this one is too large.
+    fn trimmed(mut self) -> Self {
+        if self.count > CACHED_DOCS_MAX || self.bytes > CACHED_BYTES_MAX {
+            return Self::default();
+        }
+        for doc in self.docs.values_mut().flat_map(HashMap::values_mut) {
+            doc.written = None;
+        }
+        self
+    }
+}
+
+impl CachedDoc {
     /// What the store has after the next commit of the document.
     fn after(&self, ts: i64, body: String) -> Replaces {
         let before = if let Replaces::Doc { revision, .. } = self.stored { revision } else { 0 };
@@ -88,56 +122,37 @@ impl Held {
     }
 }
 
-/// What an event publishes.
-#[derive(Default)]
-pub(crate) struct Emitted {
-    /// By its program.
-    pub(crate) events: Vec<Publish<'static>>,
-    /// By the collections that keep their history.
-    pub(crate) changes: Vec<Publish<'static>>,
-}
-
-/// Why an event could not be folded.
-pub(crate) enum FoldError {
-    /// The event is at fault.
-    Event(String),
-    /// The store is.
-    Store(ReadError),
-}
-
-impl From<ReadError> for FoldError {
-    fn from(error: ReadError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<String> for FoldError {
-    fn from(reason: String) -> Self {
-        Self::Event(reason)
-    }
-}
-
-impl<'a> Drafts<'a> {
+impl<'a> DocFold<'a> {
     pub(crate) fn new(
         store: &'a dyn Store,
-        target: &'a Target,
+        collections: &'a WrittenCollections,
         projector: &'a GroupName,
         publishes: bool,
-        kept: Kept,
+        cache: DocCache,
     ) -> Self {
-        Self { store, target, projector, publishes, kept, writes: 0, grown: 0 }
+        Self {
+            store,
+            collections,
+            projector,
+            publishes,
+            cache,
+            writes: 0,
+            grown: 0,
+            events: 0,
+            emitted: Vec::new(),
+            sources: Vec::new(),
+            announced: Vec::new(),
+        }
     }
 
-    /// Folds the changes of one event; what is to be published for it.
-    pub(crate) async fn fold(
+    /// Folds the changes of the next event of the page.
+    pub(crate) async fn add(
         &mut self,
         event: &StoredEvent,
         changes: Vec<Change>,
-    ) -> Result<Emitted, FoldError> {
-        let source = Source { ts: event.ts, offset: event.offset.get() };
-        let mut emitted = Emitted::default();
-        // Documents with a feed, as they were before the event.
-        let mut before: Vec<(Place, Option<Draft>)> = Vec::new();
+    ) -> Result<(), ProjectFailure> {
+        // Documents of collections with a feed, as they were before the event.
+        let mut before: Vec<(CollectionName, String, Option<Draft>)> = Vec::new();
         let mut emits = 0_u32;
         for change in changes {
             let (collection, key) = match &change {
@@ -147,123 +162,125 @@ impl<'a> Drafts<'a> {
                     if let Change::Publish(emit) = change
                         && self.publishes
                     {
-                        emitted.events.push(self.emitted(event, emits, emit));
+                        self.emit(event, emits, emit);
                     }
                     emits += 1;
                     continue;
                 }
             };
-            let has_feed = self.publishes && self.target.find(collection)?.feed.is_some();
+            let written = self.collections.find(collection).map_err(ProjectFailure::Event)?;
+            let has_feed = self.publishes && written.feed.is_some();
             self.load(collection, key).await?;
-            let Some(held) = self.kept.get_mut(collection, key) else { continue };
-            if has_feed && !before.iter().any(|((c, k), _)| c == collection && k == key) {
-                before.push(((collection.clone(), key.clone()), held.draft.clone()));
+            let Some(doc) = self.cache.get_mut(collection, key) else { continue };
+            if has_feed && !before.iter().any(|(c, k, _)| c == collection && k == key) {
+                before.push((collection.clone(), key.clone(), doc.draft.clone()));
             }
             let is_written = match change {
-                Change::Upsert(upsert) => Draft::upsert(&mut held.draft, upsert, source)?,
-                Change::Delete(removal) if Draft::is_newer(held.draft.as_ref(), removal.version) => false,
-                _ => held.draft.take().is_some(),
+                Change::Upsert(upsert) => {
+                    Draft::upsert(&mut doc.draft, upsert, event).map_err(ProjectFailure::Event)?
+                }
+                Change::Delete(removal) if Draft::is_newer(doc.draft.as_ref(), removal.version) => false,
+                _ => doc.draft.take().is_some(),
             };
-            if is_written && held.written.is_none() {
-                held.written = Some(self.writes);
+            if is_written && doc.written.is_none() {
+                doc.written = Some(self.writes);
                 self.writes += 1;
             }
             self.grown += event.bytes();
         }
-        for (place, before) in before {
-            self.announce(event, &place, before.as_ref(), &mut emitted.changes)?;
+        for (collection, key, before) in before {
+            let announced = self.announce(event, &collection, &key, before.as_ref());
+            announced.map_err(ProjectFailure::Event)?;
         }
-        self.grown += emitted.changes.len() * DOC_BYTES_ABOUT;
-        Ok(emitted)
+        self.events += 1;
+        Ok(())
     }
 
-    /// Whether so much is held that it is time to write it.
+    /// Whether the documents are large enough for a commit.
     pub(crate) fn is_full(&self) -> bool {
-        self.kept.bytes + self.grown > PAGE_BYTES_MAX
+        self.cache.bytes + self.grown > PAGE_BYTES_MAX
     }
 
-    /// What is to be written: what goes first, so that what it had to itself is free; then in the order of the events.
-    pub(crate) fn ops(&mut self) -> Result<Vec<StateOp>, String> {
+    /// Ends the fold.
+    pub(crate) fn finish(mut self) -> Result<FoldedPage, String> {
+        let ops = self.ops()?;
+        let Self { cache, emitted, sources, announced, .. } = self;
+        Ok(FoldedPage { ops, emitted, sources, announced, cache: cache.trimmed() })
+    }
+
+    /// The writes of documents: removals first, so that what they had in a unique index is free, then in the
+    /// order of the events.
+    fn ops(&mut self) -> Result<Vec<StateOp>, String> {
         let mut ops = Vec::new();
         let docs =
-            self.kept.docs.iter_mut().flat_map(|(name, docs)| docs.iter_mut().map(move |doc| (name, doc)));
-        for (name, (key, held)) in docs {
-            let Some(written) = held.written else { continue };
-            let (collection, key) = (self.target.find(name)?.stored_as.clone(), key.clone());
-            self.kept.bytes -= held.bytes;
-            held.bytes = 0;
-            let op: StateOp = match &held.draft {
+            self.cache.docs.iter_mut().flat_map(|(name, docs)| docs.iter_mut().map(move |doc| (name, doc)));
+        for (name, (key, doc)) in docs {
+            let Some(written) = doc.written else { continue };
+            let (collection, key) = (self.collections.find(name)?.stored_as.clone(), key.clone());
+            self.cache.bytes -= doc.bytes;
+            doc.bytes = 0;
+            let op: StateOp = match &doc.draft {
                 None => {
-                    held.stored = Replaces::Nothing;
+                    doc.stored = Replaces::Nothing;
                     DocOp::Delete { collection, key, expect: Expect::Any }.into()
                 }
                 Some(draft) => {
                     let body = draft.body(&key)?;
-                    held.bytes = 2 * body.len();
+                    doc.bytes = 2 * body.len();
                     let (ts, version) = (draft.ts, draft.version);
-                    let after = held.after(ts, body.clone());
-                    let replaces = std::mem::replace(&mut held.stored, after);
+                    let after = doc.after(ts, body.clone());
+                    let replaces = std::mem::replace(&mut doc.stored, after);
                     DocPut { collection, key, ts, version, body, expect: Expect::Any, replaces }.into()
                 }
             };
-            self.kept.bytes += held.bytes;
-            ops.push((held.draft.is_some(), written, op));
+            self.cache.bytes += doc.bytes;
+            ops.push((doc.draft.is_some(), written, op));
         }
         ops.sort_unstable_by_key(|(stays, written, _)| (*stays, *written));
         Ok(ops.into_iter().map(|(_, _, op)| op).collect())
     }
 
-    /// All is written: what to keep for the next page.
-    pub(crate) fn into_kept(mut self) -> Kept {
-        if self.kept.count > KEPT_MAX || self.kept.bytes > KEPT_BYTES_MAX {
-            return Kept::default();
-        }
-        for held in self.kept.docs.values_mut().flat_map(HashMap::values_mut) {
-            held.written = None;
-        }
-        self.kept
-    }
-
-    /// Makes sure that the document is at hand.
-    async fn load(&mut self, collection: &CollectionName, key: &str) -> Result<(), FoldError> {
-        if self.kept.get_mut(collection, key).is_some() {
+    /// Reads a document into the cache, if it is not there yet.
+    async fn load(&mut self, collection: &CollectionName, key: &str) -> Result<(), ProjectFailure> {
+        if self.cache.get(collection, key).is_some() {
             return Ok(());
         }
         if key.is_empty() {
             let reason = "a change of a document with an empty key; give it one";
-            return Err(FoldError::Event(reason.to_owned()));
+            return Err(ProjectFailure::Event(reason.to_owned()));
         }
-        let stored_as = &self.target.find(collection)?.stored_as;
-        let doc = self.store.doc(stored_as, key).await?;
-        let draft = doc.as_ref().map(Draft::read).transpose()?;
-        // The draft, and what is stored.
+        let stored_as = &self.collections.find(collection).map_err(ProjectFailure::Event)?.stored_as;
+        let doc = self.store.doc(stored_as, key).await;
+        let doc = doc.map_err(|error| ProjectFailure::Later(error.to_string()))?;
+        let draft = doc.as_ref().map(Draft::read).transpose().map_err(ProjectFailure::Event)?;
+        // Twice: the draft, and the document as it is stored.
         let bytes = doc.as_ref().map_or(0, |doc| 2 * doc.body.len());
         let stored = doc.map_or(Replaces::Nothing, |doc| Replaces::Doc {
             ts: doc.ts,
             revision: doc.revision,
             body: doc.body,
         });
-        self.kept.put(collection, key, Held { draft, stored, written: None, bytes });
+        self.cache.put(collection, key, CachedDoc { draft, stored, written: None, bytes });
         Ok(())
     }
 
-    fn emitted(&self, event: &StoredEvent, n: u32, emit: Emit) -> Publish<'static> {
+    /// Adds the `n`th event that the program publishes for an event.
+    fn emit(&mut self, event: &StoredEvent, n: u32, emit: Emit) {
         let id = derived_id(b"projected", self.projector, event, &n.to_be_bytes());
-        emit.into_event(id).caused_by(vec![event.id])
+        self.emitted.push(emit.into_event(id).caused_by(vec![event.id]));
+        self.sources.push(self.events);
     }
 
-    /// Adds what the feed of a collection says of an event: the document as the event leaves it.
+    /// Adds the document to the feed of its collection as the event leaves it, if the event changed it.
     fn announce(
-        &self,
+        &mut self,
         event: &StoredEvent,
-        place: &Place,
+        collection: &CollectionName,
+        key: &str,
         before: Option<&Draft>,
-        published: &mut Vec<Publish<'static>>,
     ) -> Result<(), String> {
-        let (collection, key) = place;
-        let Some(feed) = &self.target.find(collection)?.feed else { return Ok(()) };
-        let held = self.kept.docs.get(collection).and_then(|docs| docs.get(key));
-        let draft = held.and_then(|held| held.draft.as_ref());
+        let Some(feed) = &self.collections.find(collection)?.feed else { return Ok(()) };
+        let draft = self.cache.get(collection, key).and_then(|doc| doc.draft.as_ref());
         if draft == before {
             return Ok(());
         }
@@ -272,7 +289,8 @@ impl<'a> Drafts<'a> {
         name.push(0);
         name.extend_from_slice(key.as_bytes());
         let id = derived_id(b"changed", self.projector, event, &name);
-        published.push(changed(feed.clone(), id, event, key, payload));
+        self.announced.push(changed(feed.clone(), id, event, key, payload));
+        self.grown += DOC_BYTES_ABOUT;
         Ok(())
     }
 }
@@ -293,7 +311,7 @@ fn changed(
         .header(SOURCE_OFFSET_HEADER, event.offset.to_string())
 }
 
-/// The same for the same event however often it is projected.
+/// Returns an id that is the same however often the event is projected.
 fn derived_id(kind: &[u8], projector: &GroupName, event: &StoredEvent, which: &[u8]) -> EventId {
     let mut name = Vec::with_capacity(64);
     name.extend_from_slice(projector.as_str().as_bytes());
@@ -301,7 +319,7 @@ fn derived_id(kind: &[u8], projector: &GroupName, event: &StoredEvent, which: &[
     name.extend_from_slice(event.topic.as_str().as_bytes());
     name.push(0);
     name.extend_from_slice(&event.offset.get().to_be_bytes());
-    // A topic that was deleted and born again has other events at its offsets.
+    // A topic that was deleted and created again has other events at the same offsets.
     name.extend_from_slice(event.id.as_bytes());
     name.extend_from_slice(which);
     EventId::derive(kind, &name)

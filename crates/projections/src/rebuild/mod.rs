@@ -1,11 +1,14 @@
-//! A projector's state made anew beside the one that is served, and put in its place.
+//! A rebuild: a projector's state made anew beside the served one, which it replaces.
 //!
-//! It reads the same topic from its beginning, or snapshots of it, into collections of other names, publishes nothing and
-//! runs no timer: what was published and what the timer said is in the log. Both are driven by the projector's own task, so when the rebuild
-//! is where the projector is, neither moves while one takes the place of the other, in one commit.
+//! It reads the same topic from its beginning, or snapshots of it, into collections of other names. It
+//! publishes nothing and runs no timer: what was published before is in the log. The projector's own task
+//! drives both, so that neither moves while one commit replaces the served collections.
+//!
+//! - `seed`: the snapshots that a rebuild begins with
+//! - `swap`: the comparison with the served collections, and their replacement
 
-pub(crate) mod seed;
-mod swap;
+mod seed;
+pub(crate) mod swap;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,112 +16,115 @@ use std::time::Duration;
 use promethean_bus::StoredEvent;
 use promethean_bus::groups::Follower;
 use promethean_model::{Offset, TopicName};
-use promethean_store::port::{Batch, PageLimit, StateOp};
+use promethean_store::port::{CollectionOp, PageLimit, StateOp};
 use tokio::time::Instant;
 
+use self::seed::SnapshotSeed;
 use self::swap::Comparison;
-use crate::commit::{Attempt, Outcome};
+use crate::collections::WrittenCollections;
+use crate::commit::{CommitProgress, PageCommitter};
 use crate::definition::Projector;
-use crate::error::ProjectionError;
-use crate::fold::Kept;
-use crate::logic::Failed;
-use crate::rebuild::seed::Seed;
-use crate::runner::Parts;
+use crate::error::{ProjectFailure, ProjectionError};
+use crate::fold::DocCache;
+use crate::projections::ProjectionContext;
 use crate::status::RebuildStatus;
-use crate::target::Target;
 
-/// Events of one commit.
-const BATCH: usize = 2_000;
-const PAGE_BYTES: usize = 4 << 20;
+/// The page of events that is read at once.
+const PAGE: PageLimit = PageLimit { events: 2_000, bytes: 4 << 20 };
 
 /// A rebuild on its way.
 pub(crate) struct Rebuild {
-    target: Target,
-    /// What stands for the beginning of the topic.
-    seed: Option<Seed>,
-    /// Whether it may end behind where the projector is, so that what events between would publish is not published.
+    collections: WrittenCollections,
+    /// The snapshots that stand for the beginning of the topic.
+    seed: Option<SnapshotSeed>,
+    /// Whether it may end after the projector's position; what events between would publish is then not
+    /// published.
     may_pass: bool,
     accept_loss: bool,
+    /// The offset where the state begins.
     start: Offset,
+    /// The offset of the next event.
     next: Offset,
-    /// Events that were read and are not projected yet.
+    /// Events that are read and not projected yet.
     left: Vec<StoredEvent>,
     /// How often the first of them failed.
     tries: u32,
-    /// Whether the projector begins with it: then no event was dealt with before, so that whoever runs it is to say
-    /// what becomes of those that fail.
+    /// Whether the projector begins with this rebuild. Then no event was dealt with before, so that the
+    /// runner decides what happens to an event that fails.
     begins: bool,
+    /// Events that made no change because they failed.
     skipped: u64,
-    /// Why it waits, how often it did so in a row, and until when.
-    rest: Option<Rest>,
-    /// Why it waited last.
+    /// The wait for a store that does not work.
+    rest: Option<RebuildRest>,
+    /// The reason of the last wait.
     rested: Option<String>,
-    /// Whether the two are the same, as far as that is known.
+    /// The comparison with the served collections, once it is begun.
     comparison: Option<Comparison>,
-    /// Open dead letters: not projected before, so not now. Whoever redrives one publishes it again.
+    /// Open dead letters: they were not projected before, so not now. A redrive to the topic publishes them
+    /// again.
     buried: BTreeSet<Offset>,
-    /// Documents at hand.
-    kept: Kept,
+    cache: DocCache,
 }
 
-/// A store that does not work is asked again later.
-struct Rest {
+/// A wait for a store that does not work.
+struct RebuildRest {
     reason: String,
+    /// The number of waits in a row.
     waits: u32,
     until: Instant,
 }
 
 /// Where and how a rebuild begins.
-pub(crate) struct Beginning<'a> {
+pub(crate) struct RebuildStart<'a> {
     pub(crate) follower: &'a Follower,
-    /// Where the state begins.
+    /// The offset where the state begins.
     pub(crate) start: Offset,
-    /// Where the projector is; `None` if it has yet to begin.
+    /// The position of the projector; `None` if it has yet to begin.
     pub(crate) live: Option<Offset>,
-    /// Whether it is to go on if the beginning of the topic is gone.
+    /// Whether to go on if the beginning of the topic is gone.
     pub(crate) accept_loss: bool,
-    /// Whether it may end behind where the projector is, whatever events between would publish.
+    /// Whether the rebuild may end after the projector's position, whatever events between would publish.
     pub(crate) may_pass: bool,
 }
 
-/// What a step came to.
+/// What a step of a rebuild came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RebuildStep {
     /// There is more to do.
     More,
     /// The projector has yet to come to where the snapshots were taken.
     Waiting,
-    /// It is where the projector is.
-    Abreast,
+    /// It is at the projector's position, and compared.
+    CaughtUp,
 }
 
 impl Rebuild {
-    /// Begins with empty collections.
+    /// Begins a rebuild with empty collections.
     ///
-    /// One that begins with snapshots may take the place of a projector that is not yet where they were taken only if
-    /// that one can never come there.
+    /// With snapshots of a later offset than the projector's position it waits for the projector, unless the
+    /// events up to there are gone, so that the projector can never come there.
     pub(crate) async fn begin(
-        parts: &Parts,
+        context: &ProjectionContext,
         projector: &Projector,
-        live: &Target,
-        from: Beginning<'_>,
+        served: &WrittenCollections,
+        from: RebuildStart<'_>,
     ) -> Result<Self, ProjectionError> {
-        let Beginning { follower, start, live: position, accept_loss, may_pass } = from;
-        let info = parts.store.topic_info(&projector.topic).await?;
+        let RebuildStart { follower, start, live: position, accept_loss, may_pass } = from;
+        let info = context.store.topic_info(&projector.topic).await?;
         let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
-        // A topic that ends before was born again, and has nothing to do with that place.
+        // A topic that ends before that offset was deleted and created again.
         let start = if start > end { Offset::ZERO } else { start };
         let seed = match &projector.snapshots {
             Some(snapshots) => {
-                // Until the rebuild is over.
-                parts.store.hold(snapshots, &projector.name, Some(Offset::ZERO));
-                Seed::open(&*parts.store, &projector.topic, snapshots, accept_loss).await?
+                // Snapshots stay until the rebuild is over.
+                context.store.hold(snapshots, &projector.name, Some(Offset::ZERO));
+                SnapshotSeed::open(&*context.store, &projector.topic, snapshots, accept_loss).await?
             }
             None => None,
         };
         if seed.is_none() && earliest > start && !accept_loss {
             let limit = PageLimit { events: 1, ..PageLimit::default() };
-            let first = parts.store.read(&projector.topic, earliest, limit).await?;
+            let first = context.store.read(&projector.topic, earliest, limit).await?;
             return Err(ProjectionError::HistoryGone {
                 topic: projector.topic.clone(),
                 earliest: first.events.first().map(|event| event.ts),
@@ -132,12 +138,11 @@ impl Rebuild {
                 },
             });
         }
-        let target = live.shadow()?;
-        let mut batch = Batch::derived();
-        // What an earlier one left behind.
-        batch.state.extend(target.drops().map(StateOp::from));
-        batch.state.extend(target.declarations().map(StateOp::from));
-        parts.store.commit(batch).await?;
+        let collections = served.shadow()?;
+        // Drops what an earlier rebuild left behind.
+        let mut batch = collections.drops();
+        batch.state.extend(collections.declarations().map(CollectionOp::Declare).map(StateOp::from));
+        context.store.commit(batch).await?;
         let mut buried = BTreeSet::new();
         let mut from = start;
         loop {
@@ -146,10 +151,10 @@ impl Rebuild {
             from = last.next();
             buried.extend(more);
         }
-        let next = seed.as_ref().map_or_else(|| earliest.max(start), Seed::from);
+        let next = seed.as_ref().map_or_else(|| earliest.max(start), SnapshotSeed::from);
         let may_pass = may_pass || position.is_none_or(|position| position < earliest);
         Ok(Self {
-            target,
+            collections,
             seed,
             may_pass,
             accept_loss,
@@ -163,13 +168,13 @@ impl Rebuild {
             rested: None,
             comparison: None,
             buried,
-            kept: Kept::default(),
+            cache: DocCache::default(),
         })
     }
 
     /// The topic of the snapshots it begins with.
     pub(crate) fn snapshots(&self) -> Option<&TopicName> {
-        self.seed.as_ref().map(Seed::snapshots)
+        self.seed.as_ref().map(SnapshotSeed::snapshots)
     }
 
     pub(crate) fn status(&self) -> RebuildStatus {
@@ -188,22 +193,22 @@ impl Rebuild {
         self.next
     }
 
-    /// Whether the projector must stay where it is.
+    /// Whether collections are being compared, so that the projector must not change them.
     pub(crate) const fn is_comparing(&self) -> bool {
         self.comparison.is_some()
     }
 
-    /// Until when it waits for a store that does not work.
+    /// The end of the wait for a store that does not work.
     pub(crate) fn rests_until(&self) -> Option<Instant> {
         self.rest.as_ref().map(|rest| rest.until)
     }
 
-    /// Waits for longer each time in a row; whether the reason is another one than the last time.
+    /// Waits, longer each time in a row. Returns whether the reason is another one than the last time.
     pub(crate) fn rest(&mut self, reason: String, after: Duration, max: Duration) -> bool {
         let waits = self.rest.as_ref().map_or(1, |rest| rest.waits.saturating_add(1));
         let is_new = self.rested.as_ref() != Some(&reason);
         self.rested = Some(reason.clone());
-        self.rest = Some(Rest { reason, waits, until: Instant::now() + (after * waits).min(max) });
+        self.rest = Some(RebuildRest { reason, waits, until: Instant::now() + (after * waits).min(max) });
         is_new
     }
 
@@ -212,47 +217,54 @@ impl Rebuild {
         self.left.first()
     }
 
-    /// Goes on without that event.
+    /// Leaves out that event.
     pub(crate) fn leave_out(&mut self) {
         self.left.drain(..self.left.len().min(1));
         self.tries = 0;
     }
 
-    /// Projects some more events, up to where the projector is, then compares what it made with what is served. After a
-    /// failure it goes on where it was; that is [`Failed::Event`] only if the projector begins with it.
+    /// Projects some more events, up to the projector's position, then compares the collections with the
+    /// served ones. After a failure the next step goes on at the same event; the failure is
+    /// [`ProjectFailure::Event`] only if the projector begins with the rebuild.
     pub(crate) async fn step(
         &mut self,
-        parts: &Parts,
+        context: &ProjectionContext,
         projector: &Projector,
-        served: &Target,
+        served: &WrittenCollections,
         live: Offset,
-    ) -> Result<Step, Failed> {
-        if self.left.is_empty() && !self.read_on(parts, projector, live).await? {
+    ) -> Result<RebuildStep, ProjectFailure> {
+        if self.left.is_empty() && !self.read_on(context, projector, live).await? {
             let taken_at = self.taken_at();
             if self.to(live) < taken_at {
-                return Ok(Step::Waiting);
+                return Ok(RebuildStep::Waiting);
             }
-            let compared = self.compare(parts, served).await?;
+            let compared = self.compare(context, served).await?;
             self.rest = None;
-            return Ok(if compared { Step::Abreast } else { Step::More });
+            return Ok(if compared { RebuildStep::CaughtUp } else { RebuildStep::More });
         }
-        self.project(parts, projector).await?;
+        self.project(context, projector).await?;
         self.rest = None;
-        Ok(Step::More)
+        Ok(RebuildStep::More)
     }
 
+    /// No event at or after this offset is in a snapshot.
     fn taken_at(&self) -> Offset {
-        self.seed.as_ref().map_or(Offset::ZERO, Seed::through)
+        self.seed.as_ref().map_or(Offset::ZERO, SnapshotSeed::through)
     }
 
-    /// Where to stop, if the projector is there.
+    /// The offset to stop at, for a projector at `live`.
     fn to(&self, live: Offset) -> Offset {
         if self.may_pass { live.max(self.taken_at()) } else { live }
     }
 
-    /// Reads some more, if there is more.
-    async fn read_on(&mut self, parts: &Parts, projector: &Projector, live: Offset) -> Result<bool, Failed> {
-        if let Some(events) = self.seed_page(parts).await? {
+    /// Reads some more snapshots or events. Returns whether there were more.
+    async fn read_on(
+        &mut self,
+        context: &ProjectionContext,
+        projector: &Projector,
+        live: Offset,
+    ) -> Result<bool, ProjectFailure> {
+        if let Some(events) = self.seed_page(context).await? {
             self.left = events;
             return Ok(true);
         }
@@ -261,86 +273,94 @@ impl Rebuild {
             return Ok(false);
         }
         self.comparison = None;
-        let limit = PageLimit { events: BATCH, bytes: PAGE_BYTES };
-        let page = parts.store.read(&projector.topic, self.next, limit).await;
-        let page = page.map_err(|error| Failed::of_read(&error))?;
+        let page = context.store.read(&projector.topic, self.next, PAGE).await;
+        let page = page.map_err(|error| ProjectFailure::of_read(&error))?;
         if page.expired > 0 && !self.accept_loss {
             let expired = page.expired;
-            return Err(Failed::Halt(format!("retention took {expired} events before they were read")));
+            return Err(ProjectFailure::Halt(format!(
+                "retention took {expired} events before they were read"
+            )));
         }
         let next = page.next.min(to);
         if next <= self.next {
-            return Err(Failed::Halt(format!("topic `{}` has nothing at {}", projector.topic, self.next)));
+            return Err(ProjectFailure::Halt(format!(
+                "topic `{}` has nothing at {}",
+                projector.topic, self.next
+            )));
         }
         let mut events = page.events;
         events.retain(|event| event.offset < to && !self.buried.contains(&event.offset));
         if let Some(seed) = &self.seed {
-            let unknown = seed.without_known(&*parts.store, events).await;
-            events = unknown.map_err(|error| Failed::of_read(&error))?;
+            let unknown = seed.without_known(&*context.store, events).await;
+            events = unknown.map_err(|error| ProjectFailure::of_read(&error))?;
         }
         self.left = events;
         self.next = next;
         Ok(true)
     }
 
-    /// Some more of the snapshots, until there are none left.
-    async fn seed_page(&mut self, parts: &Parts) -> Result<Option<Vec<StoredEvent>>, Failed> {
+    /// The next page of snapshots; `None` when there are none left.
+    async fn seed_page(
+        &mut self,
+        context: &ProjectionContext,
+    ) -> Result<Option<Vec<StoredEvent>>, ProjectFailure> {
         let Some(seed) = &mut self.seed else { return Ok(None) };
-        let mut page = seed.next_page(&*parts.store).await?;
+        let mut page = seed.next_page(&*context.store).await?;
         if let Some(page) = &mut page {
             self.next = seed.from();
             if self.begins {
-                // Given up by a beginning that did not come to its end.
+                // Given up by an earlier start that did not come to its end.
                 page.retain(|event| !self.buried.contains(&event.offset));
             }
         }
         Ok(page)
     }
 
-    /// Projects what was read.
-    async fn project(&mut self, parts: &Parts, projector: &Projector) -> Result<(), Failed> {
-        let kept = std::mem::take(&mut self.kept);
-        let mut attempt = Attempt {
-            bus: &parts.bus,
-            store: &parts.store,
+    /// Projects and commits the events that are read.
+    async fn project(
+        &mut self,
+        context: &ProjectionContext,
+        projector: &Projector,
+    ) -> Result<(), ProjectFailure> {
+        let mut committer = PageCommitter {
+            bus: &context.bus,
+            store: &context.store,
             projector,
-            target: &self.target,
+            collections: &self.collections,
             follower: None,
             epoch: 0,
-            kept,
+            cache: &mut self.cache,
         };
-        let mut result = Ok(());
-        while !self.left.is_empty() && result.is_ok() {
+        while !self.left.is_empty() {
             let count = if self.tries > 0 { 1 } else { self.left.len() };
             let part = self.left.get(..count).unwrap_or_default();
-            // It has no cursor, so that it does not matter where to go on.
-            let Outcome { done, failed } = attempt.run(part, Offset::ZERO).await;
+            // The next cursor is not needed: a rebuild has none before the swap.
+            let CommitProgress { done, failed } = committer.commit_page(part, Offset::ZERO).await;
             if done > 0 {
                 self.left.drain(..done);
                 self.tries = 0;
             }
             match failed {
                 None => {}
-                Some(Failed::Event(reason)) if self.begins => {
+                Some(ProjectFailure::Event(reason)) if self.begins => {
                     self.tries += 1;
-                    result = Err(Failed::Event(reason));
+                    return Err(ProjectFailure::Event(reason));
                 }
-                // It may have had bad luck, on a machine that is busy. Not waited for: the projector's task is this one,
-                // and has its turn after each failure.
-                Some(Failed::Event(_)) if self.tries < projector.retries => {
+                // The program may have run into a limit on a busy machine. There is no wait before the next
+                // try: the projector's own task runs this, and does its other work after each failure.
+                Some(ProjectFailure::Event(_)) if self.tries < projector.retries => {
                     self.tries += 1;
                     break;
                 }
-                Some(Failed::Event(_)) => {
+                Some(ProjectFailure::Event(_)) => {
                     self.skipped += 1;
                     self.tries = 0;
                     self.left.drain(..1);
                     break;
                 }
-                Some(failed) => result = Err(failed),
+                Some(failed) => return Err(failed),
             }
         }
-        self.kept = attempt.kept;
-        result
+        Ok(())
     }
 }

@@ -1,10 +1,11 @@
-//! Snapshots that stand for the beginning of a topic.
+//! The snapshots that stand for the beginning of a topic in a rebuild.
 //!
-//! Of each key the last snapshot counts, as if it were the key's last event that is in it; then come the events that are
-//! in no snapshot. What is written after [`Seed::open`] does not count, so that the two fit together; whoever reads one
-//! holds the snapshots meanwhile, so that compaction leaves them alone.
+//! The last snapshot of each key is read as if it were the last event in it; then come the events that are in
+//! no snapshot. Snapshots written after [`SnapshotSeed::open`] do not count, so that the two fit together.
+//! The rebuild holds the snapshots meanwhile, so that compaction keeps them.
 //!
-//! Every event below the compactor's cursor is in a snapshot (C1 of [`crate::compactor`]), so that those may be gone.
+//! Every event below the compactor's cursor is in a snapshot (C1 of [`crate::compactor`]), so that it may be
+//! gone.
 
 use std::collections::HashMap;
 
@@ -12,46 +13,45 @@ use promethean_model::{EventId, Offset, OffsetRange, TopicName};
 use promethean_store::port::{EventBody, PageLimit, ReadError, Store, StoredEvent};
 
 use crate::definition::bad;
-use crate::error::ProjectionError;
-use crate::logic::Failed;
+use crate::error::{ProjectFailure, ProjectionError};
 use crate::snapshot::{self, Snapshot, recreated};
 
-/// Snapshots of a page, and their bytes.
+/// The page of snapshots that is read at once.
 const PAGE: PageLimit = PageLimit { events: 200, bytes: 1 << 20 };
 /// Keys whose last snapshots are looked up at once.
 const KEYS: usize = 50;
 
-/// The snapshots there were at some moment.
-pub(crate) struct Seed {
+/// The snapshots of a topic as they were when the rebuild began.
+pub(super) struct SnapshotSeed {
     topic: TopicName,
     snapshots: TopicName,
-    /// The next one.
+    /// The offset of the next snapshot.
     at: Offset,
-    /// Behind the last one.
+    /// The offset after the last snapshot.
     end: Offset,
-    /// Every event below is in them.
+    /// Every event below this offset of the topic is in the snapshots.
     from: Offset,
-    /// No event at or after this is in any of them.
+    /// No event at or after this offset of the topic is in a snapshot.
     through: Offset,
 }
 
 /// The last snapshot of a key.
-struct Last {
-    /// Where it is.
+struct LastSnapshot {
+    /// The offset of the snapshot.
     at: Offset,
     /// The offset after the last event in it.
     taken_at: Offset,
 }
 
-impl Seed {
-    /// Looks whether there are snapshots and whether they will do; `None` if there are none.
-    pub(crate) async fn open(
+impl SnapshotSeed {
+    /// Opens the snapshots, after a check that they can stand for the topic; `None` if there are none.
+    pub(super) async fn open(
         store: &dyn Store,
         topic: &TopicName,
         snapshots: &TopicName,
         accept_loss: bool,
     ) -> Result<Option<Self>, ProjectionError> {
-        // First: what is in snapshots then is in those below their end, which is looked up after.
+        // Read before the end: every event below this cursor is in a snapshot below that end.
         let compacted = store.cursor(&snapshot::group(topic, snapshots)?, topic).await?;
         let end = store.durable_end(snapshots);
         let Some(last) = snapshot::last(store, snapshots, end).await? else { return Ok(None) };
@@ -82,41 +82,48 @@ impl Seed {
     }
 
     /// The topic of the snapshots.
-    pub(crate) const fn snapshots(&self) -> &TopicName {
+    pub(super) const fn snapshots(&self) -> &TopicName {
         &self.snapshots
     }
 
-    /// Where to go on in the topic.
-    pub(crate) const fn from(&self) -> Offset {
+    /// The offset to go on from in the topic.
+    pub(super) const fn from(&self) -> Offset {
         self.from
     }
 
-    /// From here on no event is in a snapshot.
-    pub(crate) const fn through(&self) -> Offset {
+    /// The first offset of the topic from which on no event is in a snapshot.
+    pub(super) const fn through(&self) -> Offset {
         self.through
     }
 
-    /// Some more snapshots, as the events they stand for; `None` at the end. After a failure the same come again.
-    pub(crate) async fn next_page(&mut self, store: &dyn Store) -> Result<Option<Vec<StoredEvent>>, Failed> {
+    /// The next page of snapshots, as the events that they stand for; `None` at the end. After a failure the
+    /// same page is read again.
+    pub(super) async fn next_page(
+        &mut self,
+        store: &dyn Store,
+    ) -> Result<Option<Vec<StoredEvent>>, ProjectFailure> {
         if self.at >= self.end {
             return Ok(None);
         }
         let page = store.read(&self.snapshots, self.at, PAGE).await;
-        let page = page.map_err(|error| Failed::of_read(&error))?;
+        let page = page.map_err(|error| ProjectFailure::of_read(&error))?;
         if page.expired > 0 {
             let (expired, snapshots) = (page.expired, &self.snapshots);
-            return Err(Failed::Halt(format!(
+            return Err(ProjectFailure::Halt(format!(
                 "retention took {expired} of the snapshots in `{snapshots}`; set none for them, compact the topic instead"
             )));
         }
         if page.next <= self.at {
-            return Err(Failed::Halt(format!("topic `{}` has nothing at {}", self.snapshots, self.at)));
+            return Err(ProjectFailure::Halt(format!(
+                "topic `{}` has nothing at {}",
+                self.snapshots, self.at
+            )));
         }
         let events = page.events.iter().filter(|event| event.offset < self.end);
         let read: Vec<(Offset, EventId, Snapshot)> =
             events.filter_map(|event| Some((event.offset, event.id, Snapshot::read(event)?))).collect();
         let last = self.last_of_keys(store, read.iter().map(|(.., snapshot)| snapshot.key.as_str())).await;
-        let last = last.map_err(|error| Failed::of_read(&error))?;
+        let last = last.map_err(|error| ProjectFailure::of_read(&error))?;
         self.at = page.next;
         let mut found = Vec::new();
         for (at, id, snapshot) in read {
@@ -129,8 +136,8 @@ impl Seed {
         Ok(Some(found))
     }
 
-    /// Events that are in no snapshot, of those at or after [`Seed::from`].
-    pub(crate) async fn without_known(
+    /// Removes the events that are in a snapshot. For events at or after [`SnapshotSeed::from`].
+    pub(super) async fn without_known(
         &self,
         store: &dyn Store,
         mut events: Vec<StoredEvent>,
@@ -145,17 +152,17 @@ impl Seed {
         Ok(events)
     }
 
-    /// The last snapshot of each key there was at the moment that counts.
+    /// The last snapshot of each key when the rebuild began.
     async fn last_of_keys(
         &self,
         store: &dyn Store,
         keys: impl Iterator<Item = &str>,
-    ) -> Result<HashMap<String, Last>, ReadError> {
+    ) -> Result<HashMap<String, LastSnapshot>, ReadError> {
         let mut keys: Vec<String> = keys.map(str::to_owned).collect();
         keys.sort_unstable();
         keys.dedup();
         let mut last = HashMap::with_capacity(keys.len());
-        // Some at a time: they are read whole.
+        // Some keys at a time: snapshots are read whole.
         for keys in keys.chunks(KEYS) {
             let latest = store.latest_by_keys(&self.snapshots, keys).await?;
             for (key, latest) in keys.iter().zip(latest) {
@@ -169,14 +176,14 @@ impl Seed {
                 if let Some(latest) = latest
                     && let Some(Snapshot { offset: taken_at, .. }) = Snapshot::read(&latest)
                 {
-                    last.insert(key.clone(), Last { at: latest.offset, taken_at });
+                    last.insert(key.clone(), LastSnapshot { at: latest.offset, taken_at });
                 }
             }
         }
         Ok(last)
     }
 
-    /// The last event that is in a snapshot, with the state as its payload.
+    /// The last event in a snapshot, with the state as its payload.
     fn stands_for(&self, id: EventId, snapshot: &Snapshot) -> StoredEvent {
         let offset = snapshot.offset.prev().unwrap_or_default();
         let id = snapshot.source.unwrap_or(id);

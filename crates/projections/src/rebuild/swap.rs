@@ -1,90 +1,146 @@
-//! The end of a rebuild: it is compared with what is served, and takes its place.
+//! The end of a rebuild: its collections are compared with the served ones, and replace them.
+
+use std::collections::VecDeque;
 
 use promethean_model::CollectionName;
-use promethean_store::port::{Batch, Cursor, CursorOp, ReadError, StateOp};
+use promethean_store::port::{Cursor, CursorOp, ReadError, Store};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::Rebuild;
-use crate::definition::{Projector, bad};
-use crate::error::ProjectionError;
-use crate::hash::Hashing;
-use crate::logic::Failed;
-use crate::row::ProjectorRow;
-use crate::runner::Parts;
+use crate::collections::WrittenCollections;
+use crate::definition::Projector;
+use crate::error::{ProjectFailure, ProjectionError};
+use crate::projections::ProjectionContext;
+use crate::runner::start::ProjectorRow;
 use crate::status::RebuildStatus;
-use crate::target::Target;
 
-/// The hashes of what is served and of what takes its place. Large collections take long, so it is done in steps, while
-/// which neither changes.
-pub(super) struct Comparison {
-    before: Hash,
-    after: Hash,
+/// Documents hashed in one step.
+const PAGE: usize = 1_000;
+
+/// Hashes the keys and bodies of collections, by key. Collections that hold the same have the same hash,
+/// whatever they are called.
+pub(crate) async fn state_hash(store: &dyn Store, collections: &[CollectionName]) -> Result<u128, ReadError> {
+    let mut hasher = StateHasher::new(collections.to_vec());
+    loop {
+        if let Some(hash) = hasher.step(store).await? {
+            return Ok(hash);
+        }
+    }
 }
 
-enum Hash {
-    /// On the heap: a hash takes much room.
-    OnItsWay(Box<Hashing>),
-    /// `None`: there is nothing to hash.
+/// The hash of collections, computed in steps. The collections must not change meanwhile.
+struct StateHasher {
+    hash: Xxh3,
+    /// Collections that are not hashed yet, or not wholly.
+    left: VecDeque<CollectionName>,
+    /// The key of the last document of the first of them that was hashed.
+    after: Option<String>,
+}
+
+impl StateHasher {
+    fn new(collections: Vec<CollectionName>) -> Self {
+        Self { hash: Xxh3::new(), left: collections.into(), after: None }
+    }
+
+    /// Hashes some more documents. Returns the hash when there are none left.
+    async fn step(&mut self, store: &dyn Store) -> Result<Option<u128>, ReadError> {
+        let Some(collection) = self.left.front() else { return Ok(Some(self.hash.digest128())) };
+        let docs = store.docs_by_key(collection, self.after.as_deref(), PAGE).await?;
+        if self.after.is_none() {
+            // Separates collections: in which of them a document is counts too.
+            self.hash.update(b"\xff");
+        }
+        for doc in &docs {
+            for text in [&doc.key, &doc.body] {
+                self.hash.update(&(text.len() as u64).to_le_bytes());
+                self.hash.update(text.as_bytes());
+            }
+        }
+        self.after = docs.into_iter().next_back().map(|last| last.key);
+        if self.after.is_none() {
+            self.left.pop_front();
+        }
+        Ok(None)
+    }
+}
+
+/// The hashes of the served and of the rebuilt collections. Large collections take long, so they are hashed
+/// in steps. Neither changes meanwhile.
+pub(super) struct Comparison {
+    served: HashProgress,
+    rebuilt: HashProgress,
+}
+
+enum HashProgress {
+    /// Boxed: the hasher is large.
+    Running(Box<StateHasher>),
+    /// `None`: the collections cannot be read.
     Done(Option<u128>),
 }
 
-impl Hash {
-    fn of(target: &Target) -> Self {
-        let stored: Vec<CollectionName> =
-            target.names().into_iter().map(|(_, stored_as)| stored_as.clone()).collect();
-        Self::OnItsWay(Box::new(Hashing::new(stored.into_iter())))
+impl HashProgress {
+    fn new(collections: &WrittenCollections) -> Self {
+        Self::Running(Box::new(StateHasher::new(collections.stored_names())))
     }
 
-    /// Whether it is done.
-    async fn step(&mut self, parts: &Parts) -> Result<bool, Failed> {
-        let Self::OnItsWay(hashing) = self else { return Ok(true) };
-        match hashing.step(&*parts.store).await {
+    /// Hashes some more documents. Returns whether the hash is done.
+    async fn step(&mut self, context: &ProjectionContext) -> Result<bool, ProjectFailure> {
+        let Self::Running(hasher) = self else { return Ok(true) };
+        match hasher.step(&*context.store).await {
             Ok(None) => {}
             Ok(hash) => *self = Self::Done(hash),
-            // One whose declaration was refused may not be there.
+            // A collection whose declaration was refused may not exist.
             Err(ReadError::UnknownCollection { .. }) => *self = Self::Done(None),
-            Err(error) => return Err(Failed::of_read(&error)),
+            Err(error) => return Err(ProjectFailure::of_read(&error)),
         }
         Ok(matches!(self, Self::Done(_)))
     }
 
     const fn get(&self) -> Option<u128> {
         match self {
-            Self::OnItsWay(_) => None,
+            Self::Running(_) => None,
             Self::Done(hash) => *hash,
         }
     }
 }
 
 impl Rebuild {
-    /// Compares some more documents; whether all are compared.
-    pub(super) async fn compare(&mut self, parts: &Parts, served: &Target) -> Result<bool, Failed> {
-        let Comparison { before, after } = self
-            .comparison
-            .get_or_insert_with(|| Comparison { before: Hash::of(served), after: Hash::of(&self.target) });
-        match before.step(parts).await {
+    /// Compares some more documents. Returns whether all are compared.
+    pub(super) async fn compare(
+        &mut self,
+        context: &ProjectionContext,
+        served: &WrittenCollections,
+    ) -> Result<bool, ProjectFailure> {
+        let Comparison { served, rebuilt } = self.comparison.get_or_insert_with(|| Comparison {
+            served: HashProgress::new(served),
+            rebuilt: HashProgress::new(&self.collections),
+        });
+        match served.step(context).await {
             Ok(true) => {}
             Ok(false) => return Ok(false),
-            // What is served cannot be read: that is no reason not to replace it.
-            Err(_) => *before = Hash::Done(None),
+            // The served collections cannot be read, which is no reason not to replace them.
+            Err(_) => *served = HashProgress::Done(None),
         }
-        after.step(parts).await
+        rebuilt.step(context).await
     }
 
-    /// Takes the place of what is served, once the two are compared; the epoch of the cursor then.
-    pub(crate) async fn finish(
+    /// Replaces the served collections, once the two are compared. Returns the rebuild's last status, and the
+    /// epoch of the cursor.
+    pub(crate) async fn swap(
         &self,
-        parts: &Parts,
+        context: &ProjectionContext,
         projector: &Projector,
-        served: &Target,
+        served: &WrittenCollections,
         epoch: u64,
-    ) -> Result<(RebuildStatus, u64), Failed> {
-        let replaced = self.replace(parts, projector, served, epoch).await;
+    ) -> Result<(RebuildStatus, u64), ProjectFailure> {
+        let replaced = self.replace(context, projector, served, epoch).await;
         let epoch = replaced.map_err(|error| match error {
-            error if error.may_heal() => Failed::Later(error.to_string()),
-            error => Failed::Halt(error.to_string()),
+            error if error.may_heal() => ProjectFailure::Later(error.to_string()),
+            error => ProjectFailure::Halt(error.to_string()),
         })?;
-        let hash = |of: fn(&Comparison) -> &Hash| self.comparison.as_ref().and_then(|both| of(both).get());
-        let (before, after) = (hash(|both| &both.before), hash(|both| &both.after));
+        let hash =
+            |of: fn(&Comparison) -> &HashProgress| self.comparison.as_ref().and_then(|it| of(it).get());
+        let (before, after) = (hash(|it| &it.served), hash(|it| &it.rebuilt));
         let status = RebuildStatus {
             running: false,
             equal: Some(before == after),
@@ -95,19 +151,17 @@ impl Rebuild {
         Ok((status, epoch))
     }
 
+    /// Commits the new names of the collections, the row and the cursor at once.
     async fn replace(
         &self,
-        parts: &Parts,
+        context: &ProjectionContext,
         projector: &Projector,
-        served: &Target,
+        served: &WrittenCollections,
         epoch: u64,
     ) -> Result<u64, ProjectionError> {
-        let mut batch = Batch::derived();
-        batch.state.extend(served.replacements(&self.target).into_iter().map(StateOp::from));
-        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint(), self.start.get());
-        let row = row.put(&projector.name).map_err(|reason| bad("row".to_owned(), reason))?;
-        // The topic's deletion took the cursor with it, and its epoch.
-        let stored = parts.store.cursor(&projector.name, &projector.topic).await?;
+        let row = ProjectorRow::put(projector, self.start)?;
+        // The deletion of a topic takes the cursor with it, and its epoch.
+        let stored = context.store.cursor(&projector.name, &projector.topic).await?;
         let expected_epoch = stored.map_or(0, |cursor| cursor.epoch);
         let epoch = epoch.max(expected_epoch);
         let cursor = CursorOp::Put {
@@ -116,16 +170,14 @@ impl Rebuild {
             cursor: Cursor { floor: self.next, epoch, data: Vec::new() },
             expected_epoch,
         };
-        parts.store.commit(batch.with(row).with(cursor)).await?;
+        context.store.commit(served.replaced_by(&self.collections).with(row).with(cursor)).await?;
         Ok(epoch)
     }
 
-    /// Drops what was made.
-    pub(crate) async fn failed(&self, parts: &Parts, reason: String) -> RebuildStatus {
-        let mut batch = Batch::derived();
-        batch.state.extend(self.target.drops().map(StateOp::from));
-        // If not now, then when the next one begins.
-        let _ = parts.store.commit(batch).await;
+    /// Drops the rebuilt collections. Returns the rebuild's last status.
+    pub(crate) async fn failed(&self, context: &ProjectionContext, reason: String) -> RebuildStatus {
+        // If that fails, the next rebuild does it.
+        let _ = context.store.commit(self.collections.drops()).await;
         RebuildStatus { running: false, error: Some(reason), ..self.status() }
     }
 }

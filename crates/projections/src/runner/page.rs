@@ -1,4 +1,4 @@
-//! The next events, whatever becomes of each.
+//! The next page of events, until each of them is committed or given up.
 
 use std::sync::Arc;
 
@@ -9,90 +9,90 @@ use promethean_store::port::{EventPage, PageLimit, ReadError};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use super::{Interrupted, RETRY_AFTER, Runner};
-use crate::commit::{Attempt, Outcome, Refused, project, until_failure};
+use super::{Interruption, ProjectorRunner, RETRY_AFTER};
+use crate::change::Change;
+use crate::commit::{CommitProgress, PageCommitter, project};
 use crate::definition::OnFailure;
-use crate::fold::Kept;
-use crate::logic::{Failed, Projected};
+use crate::error::ProjectFailure;
 use crate::status::Activity;
-use crate::stream::Streamed;
 
-/// Bytes of events of one page, but for the last event.
+/// The bytes of events after which a page ends.
 const PAGE_BYTES: usize = 2 << 20;
+/// The batches in one page.
+const PAGE_BATCHES: usize = 4;
 
-/// Batches read at once.
-const BATCHES_AHEAD: usize = 4;
-
-/// Events that are being read and projected already. Dropped, it ends.
-pub(crate) struct Ahead {
+/// The page after the one that is being committed. It is read and projected meanwhile; to drop it is to
+/// cancel that.
+pub(super) struct ReadAhead {
     from: Offset,
-    read: JoinSet<Result<Read, ReadError>>,
+    read: JoinSet<Result<ProjectedPage, ReadError>>,
 }
 
-/// Events, and their changes up to the first that failed.
-struct Read {
+/// A page of events, and their changes up to the first event that failed.
+struct ProjectedPage {
     page: EventPage,
-    projected: Vec<Projected>,
+    changes: Vec<Vec<Change>>,
 }
 
 /// How often an event was tried.
 #[derive(Debug, Default)]
-pub(super) struct Tries {
+pub(super) struct EventTries {
     pub(super) failed: u32,
+    /// Waits for a store or a bus that did not work.
     pub(super) waits: u32,
     first_ms: Option<i64>,
 }
 
-impl Runner {
-    /// Projects the next page; whether there was one.
-    pub(super) async fn page(&mut self) -> Result<bool, Interrupted> {
-        // Events may be read a moment before the watch hears of them.
+impl ProjectorRunner {
+    /// Deals with the next page. Returns whether there was one.
+    pub(super) async fn page(&mut self) -> Result<bool, Interruption> {
+        // The watch may hear of events a moment after they can be read.
         let end = match self.watch.end() {
-            end if end < self.next => self.parts.store.durable_end(&self.projector.topic),
+            end if end < self.next => self.context.store.durable_end(&self.projector.topic),
             end => end,
         };
-        self.show_place(end);
+        self.show_position(end);
         if end < self.next {
             let (topic, next) = (&self.projector.topic, self.next);
             let reason = format!(
                 "topic `{topic}` ends at {end}, before this projector's position {next}: it was deleted, or lost its tail; rebuild the projector"
             );
-            return Err(Interrupted::Rebuild(reason));
+            return Err(Interruption::Rebuild(reason));
         }
         if end == self.next {
             return Ok(false);
         }
-        let ahead = self.ahead.take().filter(|ahead| ahead.from == self.next);
-        let mut ahead = ahead.unwrap_or_else(|| self.look_ahead(self.next));
+        let ahead = self.read_ahead.take().filter(|ahead| ahead.from == self.next);
+        let mut ahead = ahead.unwrap_or_else(|| self.start_reading(self.next));
         let read = match ahead.read.join_next().await {
             Some(Ok(read)) => read,
             Some(Err(error)) if error.is_panic() => {
-                return Err(Interrupted::Halt(Activity::Halted, format!("reading on failed: {error}")));
+                return Err(Interruption::Halt(Activity::Halted, format!("reading on failed: {error}")));
             }
             // The runtime shuts down.
-            Some(Err(_)) | None => return Err(Interrupted::Stop),
+            Some(Err(_)) | None => return Err(Interruption::Stop),
         };
-        let Read { page, projected } = match read {
+        let ProjectedPage { page, changes } = match read {
             Ok(read) => read,
             Err(error) => {
-                if let Failed::Halt(reason) = Failed::of_read(&error) {
-                    return Err(Interrupted::Halt(Activity::Halted, reason));
+                if let ProjectFailure::Halt(reason) = ProjectFailure::of_read(&error) {
+                    return Err(Interruption::Halt(Activity::Halted, reason));
                 }
                 self.later(&error.to_string(), 1).await?;
                 return Ok(true);
             }
         };
         if page.expired > 0 && !self.projector.accept_loss {
-            return Err(Interrupted::Halt(Activity::Halted, self.loss(page.expired)));
+            return Err(Interruption::Halt(Activity::Halted, self.loss(page.expired)));
         }
         if page.next <= self.next {
             return Ok(false);
         }
         if page.next < end {
-            self.ahead = Some(self.look_ahead(page.next));
+            self.read_ahead = Some(self.start_reading(page.next));
         }
-        self.project(&page.events, projected, page.next).await?;
-        self.show_place(end);
+        self.commit_page(&page.events, changes, page.next).await?;
+        self.show_position(end);
         Ok(true)
     }
 
@@ -103,120 +103,109 @@ impl Runner {
         )
     }
 
-    /// Reads and projects events from an offset on, while others are committed: what they change does not depend on
-    /// documents.
-    fn look_ahead(&self, from: Offset) -> Ahead {
-        let (parts, projector) = (Arc::clone(&self.parts), self.projector.clone());
+    /// Starts to read and project a page. Changes do not depend on documents, so this may run while an
+    /// earlier page is committed.
+    fn start_reading(&self, from: Offset) -> ReadAhead {
+        let (context, projector) = (Arc::clone(&self.context), self.projector.clone());
         let mut read = JoinSet::new();
         read.spawn(async move {
-            let limit = PageLimit { events: projector.batch * BATCHES_AHEAD, bytes: PAGE_BYTES };
-            let page = parts.store.read(&projector.topic, from, limit).await?;
-            let projected = project(&parts.bus, &projector, &page.events).await;
-            Ok(Read { page, projected })
+            let limit = PageLimit { events: projector.batch * PAGE_BATCHES, bytes: PAGE_BYTES };
+            let page = context.store.read(&projector.topic, from, limit).await?;
+            // The failure is found again when the event is tried by itself.
+            let (changes, _) = project(&context.bus, &projector, &page.events).await;
+            Ok(ProjectedPage { page, changes })
         });
-        Ahead { from, read }
+        ReadAhead { from, read }
     }
 
-    /// Projects events to the end, whatever becomes of each.
-    async fn project(
+    /// Commits or gives up every event of a page. `next` is the cursor after the page.
+    async fn commit_page(
         &mut self,
         mut events: &[StoredEvent],
-        projected: Vec<Projected>,
+        changes: Vec<Vec<Change>>,
         next: Offset,
-    ) -> Result<(), Interrupted> {
+    ) -> Result<(), Interruption> {
         if events.is_empty() {
-            return self.pass(next).await;
+            return self.move_cursor(next).await;
         }
-        let mut tries = Tries::default();
+        let mut tries = EventTries::default();
         if !events.iter().any(|event| self.buried.contains(&event.offset)) {
-            let (changes, _) = until_failure(projected);
-            let kept = std::mem::take(&mut self.kept);
-            let mut attempt = Attempt { kept, ..self.attempt() };
-            let Streamed { done, failed } = attempt.stream(events, changes, next).await;
-            self.kept = attempt.kept;
-            events = self.passed(events, done, next);
-            if let (Some(failed), Some(event)) = (failed, events.first()) {
-                // It is about several events, so that none of them is at fault yet.
-                let failed = match failed {
-                    Failed::Event(reason) => Failed::Later(reason),
-                    failed => failed,
+            let progress = self.committer().commit_projected(events, changes, next).await;
+            events = self.committed(events, progress.done, next);
+            if let (Some(failure), Some(event)) = (progress.failed, events.first()) {
+                // The commit was of several events, so that none of them is known to be at fault.
+                let failure = match failure {
+                    ProjectFailure::Event(reason) => ProjectFailure::Later(reason),
+                    failure => failure,
                 };
-                self.failed(event, failed, &mut tries).await?;
+                self.failed(event, failure, &mut tries).await?;
             }
         }
         while let Some(first) = events.first() {
             if self.buried.remove(&first.offset) {
-                let after = events.get(1).map_or(next, |event| event.offset);
-                self.pass(after).await?;
-                events = events.get(1..).unwrap_or_default();
+                events = self.pass_over_first(events, next).await?;
                 continue;
             }
-            // What was given up is passed over by itself.
             let buried = events.iter().position(|event| self.buried.contains(&event.offset));
-            // An event that failed is tried alone, so that those behind it are not published before it.
             let count = buried.unwrap_or(events.len()).min(self.projector.batch);
+            // An event that failed is tried alone, so that events behind it are not published before it.
             let count = if tries.failed > 0 { 1 } else { count };
             let part = events.get(..count).unwrap_or_default();
             let after = events.get(count).map_or(next, |event| event.offset);
-            let kept = std::mem::take(&mut self.kept);
-            let mut attempt = Attempt { kept, ..self.attempt() };
-            let Outcome { done, failed } = attempt.run(part, after).await;
-            self.kept = attempt.kept;
+            let CommitProgress { done, failed } = self.committer().commit_page(part, after).await;
             if done > 0 {
-                tries = Tries::default();
-                events = self.passed(events, done, next);
+                tries = EventTries::default();
+                events = self.committed(events, done, next);
             }
-            let (Some(failed), Some(event)) = (failed, events.first()) else { continue };
-            if self.failed(event, failed, &mut tries).await? {
-                let after = events.get(1).map_or(next, |event| event.offset);
-                self.pass(after).await?;
-                events = events.get(1..).unwrap_or_default();
-                tries = Tries::default();
+            let (Some(failure), Some(event)) = (failed, events.first()) else { continue };
+            if self.failed(event, failure, &mut tries).await? {
+                events = self.pass_over_first(events, next).await?;
+                tries = EventTries::default();
             }
         }
         Ok(())
     }
 
-    /// So many events are done; the rest.
-    fn passed<'e>(&mut self, events: &'e [StoredEvent], done: usize, next: Offset) -> &'e [StoredEvent] {
+    /// Notes that the first `done` events are committed; returns the others.
+    fn committed<'e>(&mut self, events: &'e [StoredEvent], done: usize, next: Offset) -> &'e [StoredEvent] {
         let rest = events.get(done..).unwrap_or_default();
         if done > 0 {
-            self.shown.change(|shown| shown.projected += done as u64);
+            self.status.change(|status| status.projected += done as u64);
             self.next = rest.first().map_or(next, |event| event.offset);
-            self.say(Activity::Running, None);
+            self.show_activity(Activity::Running, None);
         }
         rest
     }
 
-    /// What comes of a failure: waiting, or that the event is given up, which is answered with true.
+    /// Waits before an event is tried again, or gives it up. Returns whether it is given up.
     pub(super) async fn failed(
         &mut self,
         event: &StoredEvent,
-        failed: Failed,
-        tries: &mut Tries,
-    ) -> Result<bool, Interrupted> {
-        let reason = match failed {
-            Failed::Event(reason) => reason,
-            Failed::Stuck(reason) => return Err(Interrupted::Halt(Activity::Stuck, reason)),
-            Failed::Halt(reason) => return Err(Interrupted::Halt(Activity::Halted, reason)),
-            Failed::Later(reason) => {
+        failure: ProjectFailure,
+        tries: &mut EventTries,
+    ) -> Result<bool, Interruption> {
+        let reason = match failure {
+            ProjectFailure::Event(reason) => reason,
+            ProjectFailure::Stuck(reason) => return Err(Interruption::Halt(Activity::Stuck, reason)),
+            ProjectFailure::Halt(reason) => return Err(Interruption::Halt(Activity::Halted, reason)),
+            ProjectFailure::Later(reason) => {
                 tries.waits += 1;
                 self.later(&reason, tries.waits).await?;
                 return Ok(false);
             }
         };
-        let now = self.parts.clock.wall_ms();
+        let now = self.context.clock.wall_ms();
         tries.failed += 1;
         let first_ms = *tries.first_ms.get_or_insert(now);
         let reason = format!("at offset {}: {reason}", event.offset);
-        self.shown.change(|shown| shown.failures += 1);
+        self.status.change(|status| status.failures += 1);
         if tries.failed <= self.projector.retries {
-            self.say(Activity::Retrying, Some(reason));
+            self.show_activity(Activity::Retrying, Some(reason));
             self.wait(RETRY_AFTER * tries.failed).await?;
             return Ok(false);
         }
         if self.projector.on_failure == OnFailure::Halt {
-            return Err(Interrupted::Halt(Activity::Halted, reason));
+            return Err(Interruption::Halt(Activity::Halted, reason));
         }
         let given_up = GivenUp { reason: reason.clone(), attempts: tries.failed, first_ms };
         while let Err(error) = self.follower.bury(event, &given_up).await {
@@ -224,41 +213,51 @@ impl Runner {
             self.later(&error.to_string(), tries.waits).await?;
         }
         warn!(projector = %self.projector.name, %reason, "event became a dead letter");
-        self.shown.change(|shown| shown.dead_letters += 1);
-        self.say(Activity::Running, Some(reason));
+        self.status.change(|status| status.dead_letters += 1);
+        self.show_activity(Activity::Running, Some(reason));
         Ok(true)
     }
 
+    /// Moves the cursor behind the first event, which is a dead letter; returns the others.
+    async fn pass_over_first<'e>(
+        &mut self,
+        events: &'e [StoredEvent],
+        next: Offset,
+    ) -> Result<&'e [StoredEvent], Interruption> {
+        let rest = events.get(1..).unwrap_or_default();
+        self.move_cursor(rest.first().map_or(next, |event| event.offset)).await?;
+        Ok(rest)
+    }
+
     /// Moves the cursor without projecting anything.
-    async fn pass(&mut self, next: Offset) -> Result<(), Interrupted> {
+    async fn move_cursor(&mut self, next: Offset) -> Result<(), Interruption> {
         let mut waits = 0;
         loop {
-            let refused = self.attempt().commit(Vec::new(), next).await;
-            match refused.map_err(Refused::into_failed) {
+            match self.committer().move_cursor(next).await {
                 Ok(()) => {
                     self.next = next;
                     return Ok(());
                 }
-                Err(Failed::Later(reason) | Failed::Event(reason)) => {
+                Err(ProjectFailure::Later(reason) | ProjectFailure::Event(reason)) => {
                     waits += 1;
                     self.later(&reason, waits).await?;
                 }
-                Err(Failed::Halt(reason) | Failed::Stuck(reason)) => {
-                    return Err(Interrupted::Halt(Activity::Halted, reason));
+                Err(ProjectFailure::Halt(reason) | ProjectFailure::Stuck(reason)) => {
+                    return Err(Interruption::Halt(Activity::Halted, reason));
                 }
             }
         }
     }
 
-    fn attempt(&self) -> Attempt<'_> {
-        Attempt {
-            bus: &self.parts.bus,
-            store: &self.parts.store,
+    fn committer(&mut self) -> PageCommitter<'_> {
+        PageCommitter {
+            bus: &self.context.bus,
+            store: &self.context.store,
             projector: &self.projector,
-            target: &self.target,
+            collections: &self.collections,
             follower: Some(&self.follower),
             epoch: self.epoch,
-            kept: Kept::default(),
+            cache: &mut self.cache,
         }
     }
 }

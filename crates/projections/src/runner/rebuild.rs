@@ -4,109 +4,114 @@ use promethean_model::Offset;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{LATER_MAX, RETRY_AFTER, Runner};
-use crate::error::ProjectionError;
-use crate::fold::Kept;
-use crate::logic::Failed;
-use crate::rebuild::{Beginning, Rebuild, Step};
+use super::{LATER_MAX, ProjectorRunner, RETRY_AFTER};
+use crate::error::{ProjectFailure, ProjectionError};
+use crate::fold::DocCache;
+use crate::rebuild::{Rebuild, RebuildStart, RebuildStep};
 
-/// What a step of a rebuild came to.
+/// What the runner's turn with its rebuild came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Rebuilt {
-    /// There is none.
-    Nothing,
-    /// There is more to do.
-    Some,
-    /// It waits for the projector.
+pub(super) enum RebuildTurn {
+    /// There is no rebuild.
+    None,
+    /// It made a step, and there is more to do.
+    Worked,
+    /// It waits until the projector has come to where the snapshots were taken.
     Waiting,
     /// It waits for a store that does not work.
     Resting,
-    /// Something is in the way of a projector that begins with it.
-    Stumbled(Failed),
-    /// It is done.
+    /// It failed at a snapshot or an event. Only where the projector begins with the rebuild.
+    Stumbled(ProjectFailure),
+    /// It has replaced the projector's state.
     Done,
-    /// It came to nothing.
+    /// It was given up.
     Failed,
 }
 
-impl Runner {
-    /// `asked`: by a person, who knows what `accept_loss` means.
-    pub(crate) async fn begin_rebuild(
+impl ProjectorRunner {
+    /// Begins a rebuild. `asked`: by a person, who knows what `accept_loss` means.
+    pub(super) async fn begin_rebuild(
         &mut self,
         accept_loss: bool,
         asked: bool,
     ) -> Result<(), ProjectionError> {
         let live = (!self.beginning).then_some(self.next);
         let may_pass = asked && accept_loss;
-        let from = Beginning { follower: &self.follower, start: self.start, live, accept_loss, may_pass };
-        let begun = Rebuild::begin(&self.parts, &self.projector, &self.target, from).await;
+        let from = RebuildStart { follower: &self.follower, start: self.start, live, accept_loss, may_pass };
+        let begun = Rebuild::begin(&self.context, &self.projector, &self.collections, from).await;
         let rebuild = begun.inspect_err(|_| self.hold())?;
         info!(projector = %self.projector.name, "rebuild begun");
-        self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
+        self.status.change(|status| status.rebuild = Some(rebuild.status()));
         self.rebuild = Some(rebuild);
         self.hold();
         Ok(())
     }
 
-    /// Goes on with a rebuild, if there is one and it does not rest, towards an offset.
-    pub(super) async fn rebuild_step(&mut self, to: Offset) -> Rebuilt {
-        let Some(mut rebuild) = self.rebuild.take() else { return Rebuilt::Nothing };
+    /// Makes a step of the rebuild towards an offset, if there is a rebuild and it does not rest.
+    pub(super) async fn rebuild_step(&mut self, to: Offset) -> RebuildTurn {
+        let Some(mut rebuild) = self.rebuild.take() else { return RebuildTurn::None };
         if rebuild.rests_until().is_some_and(|until| Instant::now() < until) {
             self.rebuild = Some(rebuild);
-            return Rebuilt::Resting;
+            return RebuildTurn::Resting;
         }
-        let stepped = match rebuild.step(&self.parts, &self.projector, &self.target, to).await {
-            Ok(Step::More) => Ok(Rebuilt::Some),
-            Ok(Step::Waiting) => Ok(Rebuilt::Waiting),
-            Ok(Step::Abreast) => self.take_place(&rebuild).await,
-            Err(failed) => Err(failed),
+        let stepped = match rebuild.step(&self.context, &self.projector, &self.collections, to).await {
+            Ok(RebuildStep::More) => Ok(RebuildTurn::Worked),
+            Ok(RebuildStep::Waiting) => Ok(RebuildTurn::Waiting),
+            Ok(RebuildStep::CaughtUp) => self.swap(&rebuild).await.map(|()| RebuildTurn::Done),
+            Err(failure) => Err(failure),
         };
-        let rebuilt = match stepped {
-            Ok(Rebuilt::Done) => Rebuilt::Done,
-            Ok(rebuilt) => {
-                self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
+        let turn = match stepped {
+            Ok(RebuildTurn::Done) => RebuildTurn::Done,
+            Ok(turn) => {
+                self.status.change(|status| status.rebuild = Some(rebuild.status()));
                 self.rebuild = Some(rebuild);
-                rebuilt
+                turn
             }
-            Err(failed @ (Failed::Event(_) | Failed::Later(_) | Failed::Stuck(_))) if self.beginning => {
+            Err(
+                failure @ (ProjectFailure::Event(_) | ProjectFailure::Later(_) | ProjectFailure::Stuck(_)),
+            ) if self.beginning => {
                 self.rebuild = Some(rebuild);
-                Rebuilt::Stumbled(failed)
+                RebuildTurn::Stumbled(failure)
             }
-            Err(Failed::Later(reason)) => {
-                // Said once, however long it waits.
+            Err(ProjectFailure::Later(reason)) => {
+                // Logged once, however long it waits.
                 if rebuild.rest(reason.clone(), RETRY_AFTER, LATER_MAX) {
                     warn!(projector = %self.projector.name, %reason, "rebuild waits");
                 }
-                self.shown.change(|shown| shown.rebuild = Some(rebuild.status()));
+                self.status.change(|status| status.rebuild = Some(rebuild.status()));
                 self.rebuild = Some(rebuild);
-                Rebuilt::Resting
+                RebuildTurn::Resting
             }
-            Err(Failed::Event(reason) | Failed::Halt(reason) | Failed::Stuck(reason)) => {
+            Err(
+                ProjectFailure::Event(reason) | ProjectFailure::Halt(reason) | ProjectFailure::Stuck(reason),
+            ) => {
                 warn!(projector = %self.projector.name, %reason, "rebuild failed");
-                let status = rebuild.failed(&self.parts, reason).await;
-                self.shown.change(|shown| shown.rebuild = Some(status));
-                Rebuilt::Failed
+                let status = rebuild.failed(&self.context, reason).await;
+                self.status.change(|status_now| status_now.rebuild = Some(status));
+                RebuildTurn::Failed
             }
         };
         self.hold();
-        rebuilt
+        turn
     }
 
-    async fn take_place(&mut self, rebuild: &Rebuild) -> Result<Rebuilt, Failed> {
-        let (status, epoch) = rebuild.finish(&self.parts, &self.projector, &self.target, self.epoch).await?;
+    /// Puts the rebuilt collections in the place of the served ones, and the cursor where the rebuild is.
+    async fn swap(&mut self, rebuild: &Rebuild) -> Result<(), ProjectFailure> {
+        let (status, epoch) =
+            rebuild.swap(&self.context, &self.projector, &self.collections, self.epoch).await?;
         info!(projector = %self.projector.name, ?status, "rebuild ended");
         (self.next, self.epoch) = (rebuild.position(), epoch);
         self.beginning = false;
-        // They were of the collections that are gone.
-        self.kept = Kept::default();
-        self.shown.change(|shown| {
-            shown.changed = false;
-            shown.rebuild = Some(status);
+        // Its documents were of the collections that are replaced.
+        self.cache = DocCache::default();
+        self.status.change(|status_now| {
+            status_now.changed = false;
+            status_now.rebuild = Some(status);
         });
-        Ok(Rebuilt::Done)
+        Ok(())
     }
 
-    /// Until a rebuild is to be gone on with that rests.
+    /// Ends when a rebuild that rests is to go on; never if none rests.
     pub(super) fn rested(&self) -> impl Future<Output = ()> + use<> {
         let until = self.rebuild.as_ref().and_then(Rebuild::rests_until);
         async move {
@@ -117,7 +122,8 @@ impl Runner {
         }
     }
 
-    /// A projector that is halted does not come to where the snapshots were taken.
+    /// Gives up a rebuild that waits for a halted projector, which will not come to where the snapshots were
+    /// taken.
     pub(super) async fn give_up_rebuild(&mut self) {
         let Some(rebuild) = self.rebuild.take() else { return };
         let reason = format!(
@@ -125,13 +131,14 @@ impl Runner {
              `accept_loss`: what the events between would publish is then not published",
             self.next
         );
-        let status = rebuild.failed(&self.parts, reason).await;
-        self.shown.change(|shown| shown.rebuild = Some(status));
+        let status = rebuild.failed(&self.context, reason).await;
+        self.status.change(|status_now| status_now.rebuild = Some(status));
     }
 
-    /// Retention is to leave alone what it has still to read, or would read in a rebuild if only that helps.
-    pub(crate) fn hold(&self) {
-        let end = self.parts.store.durable_end(&self.projector.topic);
+    /// Tells retention to keep the events that the projector has still to read, or would read in a rebuild if
+    /// only that helps.
+    pub(super) fn hold(&self) {
+        let end = self.context.store.durable_end(&self.projector.topic);
         let live = match self.needs_rebuild {
             Some(_) if self.start > end => Offset::ZERO,
             Some(_) => self.start,
@@ -145,7 +152,7 @@ impl Runner {
         self.follower.hold_from(from);
         if let Some(snapshots) = &self.projector.snapshots {
             let reads = self.rebuild.as_ref().is_some_and(|rebuild| rebuild.snapshots().is_some());
-            self.parts.store.hold(snapshots, &self.projector.name, reads.then_some(Offset::ZERO));
+            self.context.store.hold(snapshots, &self.projector.name, reads.then_some(Offset::ZERO));
         }
     }
 }

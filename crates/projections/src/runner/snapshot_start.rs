@@ -1,78 +1,85 @@
-//! Beginning with snapshots, before anything else.
+//! The start of a projector with snapshots, before its first page of events.
 
-use promethean_store::port::{Batch, StateOp};
-
-use super::page::Tries;
-use super::rebuild::Rebuilt;
-use super::{Interrupted, Runner};
-use crate::logic::Failed;
-use crate::runner::start;
+use super::page::EventTries;
+use super::rebuild::RebuildTurn;
+use super::{Interruption, ProjectorRunner, start};
+use crate::error::ProjectFailure;
 use crate::status::Activity;
 
-impl Runner {
-    /// Some more of the snapshots. One that fails is dealt with as an event is; a store that does not work is waited for.
-    pub(super) async fn begin(&mut self) -> Result<(), Interrupted> {
-        let mut tries = Tries::default();
+impl ProjectorRunner {
+    /// Reads some more snapshots. A snapshot that fails is tried again and given up as an event is; a store
+    /// that does not work is waited for.
+    pub(super) async fn read_snapshots(&mut self) -> Result<(), Interruption> {
+        let mut tries = EventTries::default();
         loop {
             let end = self.watch.end();
-            self.show_place(end);
-            let failed = match self.rebuild_step(self.next).await {
-                Rebuilt::Nothing => match self.open_snapshots().await? {
-                    Some(failed) => failed,
+            self.show_position(end);
+            let failure = match self.rebuild_step(self.next).await {
+                RebuildTurn::None => match self.open_snapshots().await? {
+                    Some(failure) => failure,
                     None => break,
                 },
-                Rebuilt::Stumbled(failed) => failed,
-                Rebuilt::Failed => {
-                    let status = self.shown.get().rebuild.and_then(|rebuild| rebuild.error);
+                RebuildTurn::Stumbled(failure) => failure,
+                RebuildTurn::Failed => {
+                    let status = self.status.get().rebuild.and_then(|rebuild| rebuild.error);
                     return Err(refused(&status.unwrap_or_else(|| "it came to nothing".to_owned())));
                 }
-                Rebuilt::Some | Rebuilt::Waiting | Rebuilt::Resting | Rebuilt::Done => break,
+                RebuildTurn::Worked | RebuildTurn::Waiting | RebuildTurn::Resting | RebuildTurn::Done => {
+                    break;
+                }
             };
             let at_fault = self.rebuild.as_ref().and_then(|rebuild| rebuild.at_fault()).cloned();
-            match (failed, at_fault) {
-                (failed @ Failed::Event(_), Some(event)) => {
-                    if self.failed(&event, failed, &mut tries).await?
+            match (failure, at_fault) {
+                (failure @ ProjectFailure::Event(_), Some(event)) => {
+                    if self.failed(&event, failure, &mut tries).await?
                         && let Some(rebuild) = &mut self.rebuild
                     {
                         rebuild.leave_out();
-                        tries = Tries::default();
+                        tries = EventTries::default();
                     }
                 }
-                (Failed::Stuck(reason), _) => return Err(Interrupted::Halt(Activity::Stuck, reason)),
-                (Failed::Later(reason) | Failed::Event(reason) | Failed::Halt(reason), _) => {
+                (ProjectFailure::Stuck(reason), _) => {
+                    return Err(Interruption::Halt(Activity::Stuck, reason));
+                }
+                (
+                    ProjectFailure::Later(reason)
+                    | ProjectFailure::Event(reason)
+                    | ProjectFailure::Halt(reason),
+                    _,
+                ) => {
                     tries.waits += 1;
                     self.later(&reason, tries.waits).await?;
                 }
             }
         }
         if tries.waits > 0 || tries.failed > 0 {
-            self.say(Activity::Running, None);
+            self.show_activity(Activity::Running, None);
         }
-        // Others have their turn too.
+        // Other tasks have their turn too.
         tokio::task::yield_now().await;
         Ok(())
     }
 
-    /// What could not be done when it was started: looks for the snapshots, and begins with the log if there are none.
-    async fn open_snapshots(&mut self) -> Result<Option<Failed>, Interrupted> {
-        let (parts, projector) = (&self.parts, &self.projector);
-        let opened = start::seeded(parts, projector, &self.target, &self.follower, self.start).await;
+    /// Looks for the snapshots, which could not be done when the runner was made, and begins with the log if
+    /// there are none.
+    async fn open_snapshots(&mut self) -> Result<Option<ProjectFailure>, Interruption> {
+        let (context, projector) = (&self.context, &self.projector);
+        let opened =
+            start::from_snapshots(context, projector, &self.collections, &self.follower, self.start).await;
         let error = match opened {
             Ok(Some(rebuild)) => {
                 self.rebuild = Some(rebuild);
                 self.hold();
                 return Ok(None);
             }
-            Ok(None) => match start::take_new(parts, projector).await {
+            Ok(None) => match start::take_new(context, projector).await {
                 Ok((next, epoch)) => {
                     (self.next, self.epoch, self.beginning) = (next, epoch, false);
                     self.hold();
-                    let mut batch = Batch::derived();
-                    if let Ok(shadow) = self.target.shadow() {
-                        batch.state.extend(shadow.drops().map(StateOp::from));
+                    if let Ok(shadow) = self.collections.shadow() {
+                        // If that fails, the next start does it.
+                        let _ = self.context.store.commit(shadow.drops()).await;
                     }
-                    // If not now, then at the next start.
-                    let _ = self.parts.store.commit(batch).await;
                     return Ok(None);
                 }
                 Err(error) => error,
@@ -80,13 +87,13 @@ impl Runner {
             Err(error) => error,
         };
         if error.may_heal() {
-            Ok(Some(Failed::Later(error.to_string())))
+            Ok(Some(ProjectFailure::Later(error.to_string())))
         } else {
             Err(refused(&error.to_string()))
         }
     }
 }
 
-fn refused(reason: &str) -> Interrupted {
-    Interrupted::Rebuild(format!("it could not begin with snapshots: {reason}; rebuild it"))
+fn refused(reason: &str) -> Interruption {
+    Interruption::Rebuild(format!("it could not begin with snapshots: {reason}; rebuild it"))
 }

@@ -1,177 +1,224 @@
-//! From a declaration to a projector at work, going on where it was.
+//! From a declaration to a runner, which goes on where the projector was.
 
 use std::sync::Arc;
 
 use promethean_bus::groups::Follower;
 use promethean_bus::rows::StartPosition;
-use promethean_model::Offset;
-use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp, StateOp, Table};
+use promethean_model::{GroupName, Offset, TopicName};
+use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp, RowOp, Table};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
-use crate::definition::{CollectionDeclared, From, Projector, bad};
+use super::{ProjectorRunner, RunnerCommand};
+use crate::collections::WrittenCollections;
+use crate::definition::{CollectionDeclared, Projector, StartAt, bad};
 use crate::error::ProjectionError;
-use crate::fold::Kept;
-use crate::rebuild::{Beginning, Rebuild};
-use crate::row::ProjectorRow;
-use crate::runner::{Command, Parts, Runner};
-use crate::status::Shown;
-use crate::target::Target;
+use crate::fold::DocCache;
+use crate::projections::ProjectionContext;
+use crate::rebuild::{Rebuild, RebuildStart};
+use crate::status::StatusCell;
 
-/// A projector that can be run.
-pub(crate) struct Ready {
-    pub(crate) runner: Runner,
-    /// Why it cannot begin by itself.
+/// The most commands that wait for a runner.
+const COMMANDS_MAX: usize = 8;
+/// The version of the form of [`ProjectorRow`].
+const ROW_VERSION: u32 = 1;
+
+/// A runner that can be started.
+pub(crate) struct PreparedRunner {
+    pub(crate) runner: ProjectorRunner,
+    /// Why the projector cannot begin by itself.
     pub(crate) halted: Option<String>,
 }
 
-/// How others reach it.
-pub(crate) struct Reach {
-    pub(crate) shown: Shown,
-    pub(crate) commands: mpsc::Sender<Command>,
+/// How the handle reaches a runner.
+pub(crate) struct RunnerHandle {
+    pub(crate) status: StatusCell,
+    pub(crate) commands: mpsc::Sender<RunnerCommand>,
 }
 
-/// Where it goes on.
-struct Place {
+/// Where a projector goes on.
+struct StartPoint {
     next: Offset,
     /// The epoch of the stored cursor.
     epoch: u64,
     is_new: bool,
     changed: bool,
     halted: Option<String>,
-    /// Where its state begins.
+    /// The offset where the projector's state begins.
     start: Offset,
 }
 
-/// Commands that wait, at most.
-const COMMANDS_MAX: usize = 8;
+/// What is stored of a projector beside its cursor and documents, in the table `Projectors` under its name.
+///
+/// Written in the same derived commit as the first cursor, so that one is never stored without the other,
+/// except where the topic was deleted and took the cursor with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProjectorRow {
+    v: u32,
+    /// The topic that the projector reads.
+    topic: TopicName,
+    /// The fingerprint of its definition when its state was begun.
+    fingerprint: u64,
+    /// The offset where its state begins.
+    start: u64,
+}
 
-/// Takes the projector's group and finds its place.
+impl ProjectorRow {
+    /// The write of the row of a projector whose state begins at `start`.
+    pub(crate) fn put(projector: &Projector, start: Offset) -> Result<RowOp, ProjectionError> {
+        let (topic, fingerprint) = (projector.topic.clone(), projector.fingerprint());
+        let row = Self { v: ROW_VERSION, topic, fingerprint, start: start.get() };
+        let value = serde_json::to_vec(&row)
+            .map_err(|error| bad(format!("projector `{}`", projector.name), error.to_string()))?;
+        Ok(RowOp::Put {
+            table: Table::Projectors,
+            key: Self::key(&projector.name),
+            value,
+            must_be_new: false,
+        })
+    }
+
+    fn key(name: &GroupName) -> Vec<u8> {
+        name.as_str().as_bytes().to_vec()
+    }
+
+    fn decode(value: &[u8]) -> Result<Self, String> {
+        let row: Self = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        if row.v == ROW_VERSION { Ok(row) } else { Err(format!("version {}", row.v)) }
+    }
+}
+
+/// Takes the projector's group, finds where it goes on, and makes its runner.
 pub(crate) async fn prepare(
-    parts: &Arc<Parts>,
+    context: &Arc<ProjectionContext>,
     projector: Projector,
     declared: &[CollectionDeclared],
     stopping: watch::Receiver<bool>,
-) -> Result<(Ready, Reach), ProjectionError> {
+) -> Result<(PreparedRunner, RunnerHandle), ProjectionError> {
     let from = match projector.from {
-        From::Earliest => StartPosition::Earliest,
-        From::Latest => StartPosition::Latest,
+        StartAt::Earliest => StartPosition::Earliest,
+        StartAt::Latest => StartPosition::Latest,
     };
-    let follower = parts.bus.follow(&projector.name, &projector.topic, from).await?;
-    if parts.store.cursor(&projector.name, &projector.topic).await?.is_none() {
-        // Before it is known where it begins: what is there then must stay.
+    let follower = context.bus.follow(&projector.name, &projector.topic, from).await?;
+    if context.store.cursor(&projector.name, &projector.topic).await?.is_none() {
+        // Until it is known where the projector begins, retention must take nothing.
         follower.hold_from(Offset::ZERO);
     }
-    // Before the place is looked up: what is published between the two must wake it.
-    let watch = parts.store.watch(&projector.topic);
-    let target = Target::live(&projector, declared);
-    let rebuild_needed = declare(parts, &target).await?;
-    let mut place = find(parts, &projector).await?;
-    let (beginning, seeded) = begins(parts, &projector, &target, &follower, &mut place).await;
-    let epoch = if beginning { place.epoch } else { take(parts, &projector, &place).await? };
-    let shown = Shown::new(projector.name.clone(), projector.topic.clone(), projector.collections.clone());
-    shown.change(|shown| {
-        shown.changed = place.changed;
-        shown.position = place.next.get();
+    // Before the start point is looked up: an event published between the two must wake the runner.
+    let watch = context.store.watch(&projector.topic);
+    let collections = WrittenCollections::served(&projector, declared);
+    let rebuild_needed = declare(context, &collections).await?;
+    let mut point = find(context, &projector).await?;
+    let (beginning, rebuild) = begin_new(context, &projector, &collections, &follower, &mut point).await;
+    let epoch = if beginning { point.epoch } else { take(context, &projector, &point).await? };
+    let status = StatusCell::new(&projector);
+    status.change(|status| {
+        status.changed = point.changed;
+        status.position = point.next.get();
     });
-    let buried = follower.buried_from(place.next).await?.into_iter().collect();
+    let buried = follower.buried_from(point.next).await?.into_iter().collect();
     let (sender, commands) = mpsc::channel(COMMANDS_MAX);
-    let mut runner = Runner {
-        parts: Arc::clone(parts),
+    let mut runner = ProjectorRunner {
+        context: Arc::clone(context),
         projector,
-        target,
+        collections,
         follower,
-        shown: shown.clone(),
+        status: status.clone(),
         commands,
         stopping,
         watch,
-        next: place.next,
+        next: point.next,
         epoch,
         buried,
         beginning,
-        rebuild: seeded,
-        kept: Kept::default(),
-        needs_rebuild: place.halted.clone(),
-        start: place.start,
-        ahead: None,
-        timing: None,
+        rebuild,
+        cache: DocCache::default(),
+        needs_rebuild: point.halted.clone(),
+        start: point.start,
+        read_ahead: None,
+        timer_run: None,
     };
-    let mut halted = place.halted;
+    let mut halted = point.halted;
     runner.hold();
     if rebuild_needed.is_none() && !runner.beginning {
-        // What an earlier rebuild left behind.
-        let mut batch = Batch::derived();
-        batch.state.extend(runner.target.shadow()?.drops().map(StateOp::from));
-        parts.store.commit(batch).await?;
+        // The collections of an earlier rebuild that did not come to its end.
+        context.store.commit(runner.collections.shadow()?.drops()).await?;
     }
     if let Some(reason) = rebuild_needed.filter(|_| !runner.beginning) {
-        // The old collection is served until the new one, with its indexes, takes its place.
+        // The old collection is served until the new one, with its indexes, replaces it.
         if let Err(error) = runner.begin_rebuild(runner.projector.accept_loss, false).await {
             halted = Some(format!("{reason}; that cannot be done: {error}"));
         }
     }
-    Ok((Ready { runner, halted }, Reach { shown, commands: sender }))
+    Ok((PreparedRunner { runner, halted }, RunnerHandle { status, commands: sender }))
 }
 
-/// Whether a new projector begins with snapshots, and what was made of them; nothing yet if the store does not work.
-async fn begins(
-    parts: &Parts,
+/// Begins a new projector with snapshots, if it is to. Returns whether it does, and the rebuild that reads
+/// them; no rebuild if the store does not work, or if the projector is halted.
+async fn begin_new(
+    context: &ProjectionContext,
     projector: &Projector,
-    target: &Target,
+    collections: &WrittenCollections,
     follower: &Follower,
-    place: &mut Place,
+    point: &mut StartPoint,
 ) -> (bool, Option<Rebuild>) {
-    if !place.is_new {
+    if !point.is_new {
         return (false, None);
     }
-    let rebuild = match seeded(parts, projector, target, follower, place.start).await {
+    let rebuild = match from_snapshots(context, projector, collections, follower, point.start).await {
         Ok(None) => return (false, None),
         Ok(rebuild) => rebuild,
         Err(error) => {
-            place.halted = (!error.may_heal()).then(|| format!("it could not begin with snapshots: {error}"));
+            point.halted = (!error.may_heal()).then(|| format!("it could not begin with snapshots: {error}"));
             None
         }
     };
-    // So that its lag is shown: it has read nothing yet.
-    place.next = Offset::ZERO;
+    // It has read nothing yet, and its lag shows that.
+    point.next = Offset::ZERO;
     (true, rebuild)
 }
 
-/// What a new projector begins with, if that is snapshots. It is no projector with a place before it has read them.
-pub(crate) async fn seeded(
-    parts: &Parts,
+/// Begins the rebuild that reads the snapshots which a new projector starts with. `None` if the projector
+/// starts with the log, or if there are no snapshots and no event is gone. The projector has no cursor before
+/// they are read.
+pub(super) async fn from_snapshots(
+    context: &ProjectionContext,
     projector: &Projector,
-    target: &Target,
+    collections: &WrittenCollections,
     follower: &Follower,
     start: Offset,
 ) -> Result<Option<Rebuild>, ProjectionError> {
     if projector.snapshots.is_none() {
         return Ok(None);
     }
-    let from = Beginning { follower, start, live: None, accept_loss: projector.accept_loss, may_pass: false };
-    let rebuild = Rebuild::begin(parts, projector, target, from).await?;
-    // There may be none, with nothing gone.
+    let accept_loss = projector.accept_loss;
+    let from = RebuildStart { follower, start, live: None, accept_loss, may_pass: false };
+    let rebuild = Rebuild::begin(context, projector, collections, from).await?;
     Ok(rebuild.snapshots().is_some().then_some(rebuild))
 }
 
-/// Begins with the log: where, and the epoch of the cursor.
-pub(crate) async fn take_new(parts: &Parts, projector: &Projector) -> Result<(Offset, u64), ProjectionError> {
-    let place = find(parts, projector).await?;
-    Ok((place.next, take(parts, projector, &place).await?))
+/// Begins a new projector with the log. Returns the offset of its first event, and the epoch of the cursor.
+pub(super) async fn take_new(
+    context: &ProjectionContext,
+    projector: &Projector,
+) -> Result<(Offset, u64), ProjectionError> {
+    let point = find(context, projector).await?;
+    Ok((point.next, take(context, projector, &point).await?))
 }
 
-/// Declares collections; the reason where one must be rebuilt for that.
-async fn declare(parts: &Parts, target: &Target) -> Result<Option<String>, ProjectionError> {
+/// Declares collections. Returns a reason if one of them must be rebuilt for that.
+async fn declare(
+    context: &ProjectionContext,
+    collections: &WrittenCollections,
+) -> Result<Option<String>, ProjectionError> {
     let mut needed = None;
-    for declaration in target.declarations() {
-        let CollectionOp::Declare(wanted) = &declaration else { continue };
-        let there = parts.store.collection(&wanted.name).await?;
-        match parts.store.commit(Batch::derived().with(declaration.clone())).await {
+    for wanted in collections.declarations() {
+        let there = context.store.collection(&wanted.name).await?;
+        let differs = there.is_some_and(|there| there.docs > 0 && there.collection.indexes != wanted.indexes);
+        match context.store.commit(Batch::derived().with(CollectionOp::Declare(wanted))).await {
             Ok(_) => {}
-            Err(CommitError::BadIndex { collection, .. })
-                if there
-                    .as_ref()
-                    .is_some_and(|there| there.docs > 0 && there.collection.indexes != wanted.indexes) =>
-            {
+            Err(CommitError::BadIndex { collection, .. }) if differs => {
                 needed = Some(format!("the indexes of collection `{collection}` changed, so it is rebuilt"));
             }
             Err(error) => return Err(error.into()),
@@ -180,71 +227,73 @@ async fn declare(parts: &Parts, target: &Target) -> Result<Option<String>, Proje
     Ok(needed)
 }
 
-async fn find(parts: &Parts, projector: &Projector) -> Result<Place, ProjectionError> {
-    let (store, topic) = (&parts.store, &projector.topic);
+/// Finds where a projector goes on, from its cursor and its row.
+async fn find(context: &ProjectionContext, projector: &Projector) -> Result<StartPoint, ProjectionError> {
+    let (store, topic) = (&context.store, &projector.topic);
     let cursor = store.cursor(&projector.name, topic).await?;
     let row = store.row(Table::Projectors, &ProjectorRow::key(&projector.name)).await?;
     let row = row.map(|row| ProjectorRow::decode(&row)).transpose();
     let row = row.map_err(|reason| bad(format!("projector `{}`", projector.name), reason))?;
     let end = store.durable_end(topic);
-    let mut place =
-        Place { next: end, epoch: 0, is_new: false, changed: false, halted: None, start: Offset::ZERO };
+    let mut point =
+        StartPoint { next: end, epoch: 0, is_new: false, changed: false, halted: None, start: Offset::ZERO };
     match (cursor, row) {
         (cursor, Some(row)) if row.topic != *topic => {
             let reason = format!("its state is of topic `{}`, not `{topic}`; rebuild it", row.topic);
-            place.halted = Some(reason);
-            place.epoch = cursor.map_or(0, |cursor| cursor.epoch);
+            point.halted = Some(reason);
+            point.epoch = cursor.map_or(0, |cursor| cursor.epoch);
         }
         (Some(cursor), Some(row)) => {
-            place.start = Offset(row.start);
-            place.changed = row.fingerprint != projector.fingerprint();
-            (place.next, place.epoch) = (cursor.floor, cursor.epoch);
+            point.start = Offset(row.start);
+            point.changed = row.fingerprint != projector.fingerprint();
+            (point.next, point.epoch) = (cursor.floor, cursor.epoch);
             if cursor.floor > end {
                 let floor = cursor.floor;
                 let reason = format!(
                     "topic `{topic}` ends at {end}, before this projector's position {floor}: it lost its tail; rebuild the projector"
                 );
-                place.halted = Some(reason);
+                point.halted = Some(reason);
             }
         }
         (None, Some(_)) => {
             let reason =
                 format!("topic `{topic}` or its group was deleted since its state was made; rebuild it");
-            place.halted = Some(reason);
+            point.halted = Some(reason);
         }
         (cursor, None) => {
-            place.is_new = true;
-            place.epoch = cursor.map_or(0, |cursor| cursor.epoch);
-            if projector.from == From::Earliest {
+            point.is_new = true;
+            point.epoch = cursor.map_or(0, |cursor| cursor.epoch);
+            if projector.from == StartAt::Earliest {
                 let info = store.topic_info(topic).await?;
-                place.next = info.map_or(Offset::ZERO, |info| info.earliest);
+                point.next = info.map_or(Offset::ZERO, |info| info.earliest);
             } else {
-                place.start = place.next;
+                point.start = point.next;
             }
         }
     }
-    Ok(place)
+    Ok(point)
 }
 
-/// Takes the cursor over, so that an earlier owner can no longer move it. One that does not go on leaves it as it is.
-async fn take(parts: &Parts, projector: &Projector, place: &Place) -> Result<u64, ProjectionError> {
-    if place.halted.is_some() {
-        return Ok(place.epoch);
+/// Takes the cursor over, so that an earlier owner can no longer move it. The cursor of a halted projector
+/// stays as it is. Returns the epoch.
+async fn take(
+    context: &ProjectionContext,
+    projector: &Projector,
+    point: &StartPoint,
+) -> Result<u64, ProjectionError> {
+    if point.halted.is_some() {
+        return Ok(point.epoch);
     }
-    let epoch = place.epoch + 1;
+    let epoch = point.epoch + 1;
     let mut batch = Batch::derived().with(CursorOp::Put {
         group: projector.name.clone(),
         topic: projector.topic.clone(),
-        cursor: Cursor { floor: place.next, epoch, data: Vec::new() },
-        expected_epoch: place.epoch,
+        cursor: Cursor { floor: point.next, epoch, data: Vec::new() },
+        expected_epoch: point.epoch,
     });
-    if place.is_new {
-        let row = ProjectorRow::new(projector.topic.clone(), projector.fingerprint(), place.start.get());
-        let op = row
-            .put(&projector.name)
-            .map_err(|reason| bad(format!("projector `{}`", projector.name), reason))?;
-        batch.state.push(StateOp::from(op));
+    if point.is_new {
+        batch = batch.with(ProjectorRow::put(projector, point.start)?);
     }
-    parts.store.commit(batch).await?;
+    context.store.commit(batch).await?;
     Ok(epoch)
 }

@@ -1,32 +1,34 @@
-//! A whole collection at any time, and what changed between two, from its changefeed.
+//! A whole collection at any time, and its differences between two times, from its changefeed.
 //!
-//! What is kept while the feed is read is where each document is, not the documents: those of a page are read afterwards.
+//! While the feed is read only the offset of each document is kept. The documents of a page are read
+//! afterwards.
 
 use std::collections::BTreeMap;
 
-use promethean_model::{Offset, TopicName};
+use promethean_model::{CollectionName, Offset, TopicName};
 use promethean_store::port::{PageLimit, Store, StoredEvent};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::payload;
 use crate::error::ProjectionError;
+use crate::projections::Projections;
 
-/// Documents that can be told apart in one answer, at most.
+/// The most documents that are told apart for one answer.
 pub const KEYS_MAX: usize = 1_000_000;
-/// Bytes of their keys, at most.
+/// The most bytes of their keys.
 pub const KEY_BYTES_MAX: usize = 64 << 20;
-/// Bytes of the documents of a page; one is given whatever its size.
+/// The bytes of documents after which a page ends; it has at least one document.
 const PAGE_BYTES: usize = 8 << 20;
-/// Read at once.
+/// The page of the feed that is read at once.
 const READ: PageLimit = PageLimit { events: 1000, bytes: 1 << 20 };
 
-/// Which part of an answer is wanted.
+/// The page of an answer that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part<'a> {
-    /// Go on after this key.
+pub struct KeyPage<'a> {
+    /// The key after which the page begins.
     pub after: Option<&'a str>,
-    /// How many to give, at most.
+    /// The most documents of the page.
     pub limit: usize,
 }
 
@@ -37,7 +39,7 @@ pub struct DocumentAt {
     pub key: String,
     /// The whole document.
     pub document: Box<RawValue>,
-    /// The `ts` of the event it comes from.
+    /// The `ts` of the event that wrote it.
     pub ts: i64,
 }
 
@@ -69,13 +71,13 @@ pub enum Difference {
         /// The document.
         before: Box<RawValue>,
     },
-    /// It is another.
+    /// It is different.
     Changed {
         /// Its key.
         key: String,
-        /// The document then.
+        /// The document at the earlier time.
         before: Box<RawValue>,
-        /// The document now.
+        /// The document at the later time.
         after: Box<RawValue>,
     },
 }
@@ -83,52 +85,84 @@ pub enum Difference {
 /// Differences by key.
 #[derive(Debug, Clone, Serialize)]
 pub struct Differences {
-    /// What differs.
+    /// The differences.
     pub differences: Vec<Difference>,
     /// The key to go on after, if there may be more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// The documents of a collection at a time. A feed that does not exist is one without documents.
+impl Projections {
+    /// The documents of a collection at a time, by key. The collection must keep its history.
+    pub async fn collection_at(
+        &self,
+        collection: &CollectionName,
+        at: i64,
+        page: KeyPage<'_>,
+    ) -> Result<CollectionAt, ProjectionError> {
+        let feed = self.existing_feed(collection).await?;
+        collection_at(&*self.inner.context.store, &feed, at, page).await
+    }
+
+    /// The differences between a collection at one time and at another, by key. The collection must keep its
+    /// history.
+    pub async fn difference(
+        &self,
+        collection: &CollectionName,
+        before: i64,
+        after: i64,
+        page: KeyPage<'_>,
+    ) -> Result<Differences, ProjectionError> {
+        let feed = self.existing_feed(collection).await?;
+        difference(&*self.inner.context.store, &feed, before, after, page).await
+    }
+
+    async fn existing_feed(&self, collection: &CollectionName) -> Result<TopicName, ProjectionError> {
+        self.collection(collection).await?;
+        self.feed_of(collection)
+    }
+}
+
+/// Reads the documents of a collection at a time from its feed. A feed that does not exist has no documents.
 pub async fn collection_at(
     store: &dyn Store,
     feed: &TopicName,
     at: i64,
-    part: Part<'_>,
+    page: KeyPage<'_>,
 ) -> Result<CollectionAt, ProjectionError> {
-    let mut page = CollectionAt { documents: Vec::new(), next: None };
-    let mut room = Room::of(part);
-    for (key, [place]) in places(store, feed, [at], part.after).await? {
-        let Some(offset) = place else { continue };
+    let mut answer = CollectionAt { documents: Vec::new(), next: None };
+    let mut room = PageRoom::new(page);
+    for (key, [offset]) in offsets(store, feed, [at], page.after).await? {
+        let Some(offset) = offset else { continue };
         if room.is_full() {
-            page.next = page.documents.last().map(|last| last.key.clone());
+            answer.next = answer.documents.last().map(|last| last.key.clone());
             break;
         }
         let event = document(store, feed, offset).await?;
         room.take(event.bytes());
-        page.documents.push(DocumentAt { key, document: payload(&event)?, ts: event.ts });
+        answer.documents.push(DocumentAt { key, document: payload(&event)?, ts: event.ts });
     }
-    Ok(page)
+    Ok(answer)
 }
 
-/// What differs between a collection at one time and at another. Documents whose text is the same do not.
+/// Reads the differences between a collection at one time and at another from its feed. Documents with the
+/// same text do not differ.
 pub async fn difference(
     store: &dyn Store,
     feed: &TopicName,
     before: i64,
     after: i64,
-    part: Part<'_>,
+    page: KeyPage<'_>,
 ) -> Result<Differences, ProjectionError> {
-    let mut page = Differences { differences: Vec::new(), next: None };
-    let mut room = Room::of(part);
+    let mut answer = Differences { differences: Vec::new(), next: None };
+    let mut room = PageRoom::new(page);
     let mut last = None;
-    for (key, [then, now]) in places(store, feed, [before, after], part.after).await? {
+    for (key, [then, now]) in offsets(store, feed, [before, after], page.after).await? {
         if then == now {
             continue;
         }
         if room.is_full() {
-            page.next = last;
+            answer.next = last;
             break;
         }
         let (before, after) = (text(store, feed, then).await?, text(store, feed, now).await?);
@@ -143,20 +177,20 @@ pub async fn difference(
             _ => continue,
         };
         room.take(bytes);
-        page.differences.push(difference);
+        answer.differences.push(difference);
     }
-    Ok(page)
+    Ok(answer)
 }
 
-/// What still fits into a page.
-struct Room {
+/// The room that is left in a page.
+struct PageRoom {
     left: usize,
     bytes: usize,
 }
 
-impl Room {
-    fn of(part: Part<'_>) -> Self {
-        Self { left: part.limit.max(1), bytes: 0 }
+impl PageRoom {
+    fn new(page: KeyPage<'_>) -> Self {
+        Self { left: page.limit.max(1), bytes: 0 }
     }
 
     fn is_full(&self) -> bool {
@@ -169,8 +203,8 @@ impl Room {
     }
 }
 
-/// Where the documents at each of some times are, by key.
-async fn places<const N: usize>(
+/// The offsets of the documents at each of some times, by key.
+async fn offsets<const N: usize>(
     store: &dyn Store,
     feed: &TopicName,
     at: [i64; N],
@@ -192,7 +226,7 @@ async fn places<const N: usize>(
             let Some(key) = event.key().filter(|key| after.is_none_or(|after| *key > after)) else {
                 continue;
             };
-            let place = (!event.is_tombstone()).then_some(event.offset);
+            let offset = (!event.is_tombstone()).then_some(event.offset);
             if at.iter().all(|at| event.ts > *at) {
                 continue;
             }
@@ -203,17 +237,17 @@ async fn places<const N: usize>(
             }
             for (slot, at) in found.get_mut(key).into_iter().flatten().zip(at) {
                 if event.ts <= at {
-                    *slot = place;
+                    *slot = offset;
                 }
             }
         }
         if page.next <= next {
-            // It was deleted meanwhile.
+            // The feed was deleted meanwhile.
             break;
         }
         next = page.next;
     }
-    // Of a compacted feed an event after the time asked for may have replaced the one that was wanted.
+    // Compaction may have removed the event that was wanted, for the sake of one after the time asked for.
     if compacted && newest > first { Err(gone(feed, Some(newest))) } else { Ok(found) }
 }
 
@@ -224,18 +258,19 @@ fn check_size(feed: &TopicName, keys: usize, bytes: usize) -> Result<(), Project
         return Err(ProjectionError::TooLarge { what, max: KEYS_MAX, fix });
     }
     if bytes > KEY_BYTES_MAX {
-        let what = format!("the length of all keys in `{feed}`, in bytes,");
+        let what = format!("the size in bytes of all keys in `{feed}`");
         return Err(ProjectionError::TooLarge { what, max: KEY_BYTES_MAX, fix });
     }
     Ok(())
 }
 
+/// The text of the document at an offset of the feed.
 async fn text(
     store: &dyn Store,
     feed: &TopicName,
-    place: Option<Offset>,
+    offset: Option<Offset>,
 ) -> Result<Option<Box<RawValue>>, ProjectionError> {
-    match place {
+    match offset {
         Some(offset) => payload(&document(store, feed, offset).await?).map(Some),
         None => Ok(None),
     }

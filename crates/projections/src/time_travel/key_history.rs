@@ -1,4 +1,4 @@
-//! The events of one key, from the newest back.
+//! The events of one key, read from the newest back.
 
 use promethean_model::{Offset, OffsetRange, TopicName};
 use promethean_store::port::{Store, StoredEvent};
@@ -6,30 +6,30 @@ use promethean_store::port::{Store, StoredEvent};
 use super::reducer::Reducer;
 use crate::error::ProjectionError;
 
-/// Events of a key that are folded for one answer, at most.
+/// The most events of a key that are folded for one answer.
 pub const FOLDED_EVENTS_MAX: usize = 100_000;
-/// Their bytes, at most.
+/// The most bytes of events that are folded for one answer.
 pub const FOLDED_BYTES_MAX: usize = 256 << 20;
-/// Events of a key that are looked at for one answer, at most.
+/// The most events of a key that are read for one answer.
 const LOOKED_AT_MAX: usize = 1_000_000;
-/// The first page is small: most questions are about the present.
+/// Events of the first page: few, since most questions are about the present.
 const PAGE_FIRST: usize = 8;
-/// So many of the largest events still fit into memory.
+/// The most events of a page: so many of the largest events still fit into memory.
 const PAGE_MAX: usize = 256;
-/// A page of more bytes than this is followed by a shorter one.
+/// The bytes of a page after which the next page is short again.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Reads in pages whose cost depends on the key's events alone.
-pub(crate) struct Backward<'a> {
-    pub(crate) store: &'a dyn Store,
-    pub(crate) topic: &'a TopicName,
-    pub(crate) key: &'a str,
+/// Reads the events of a key in pages, newest first. The cost depends on the key's events alone.
+pub(crate) struct KeyHistory<'a> {
+    store: &'a dyn Store,
+    topic: &'a TopicName,
+    key: &'a str,
     left: OffsetRange,
     limit: usize,
     looked_at: usize,
 }
 
-impl<'a> Backward<'a> {
+impl<'a> KeyHistory<'a> {
     pub(crate) fn new(store: &'a dyn Store, topic: &'a TopicName, key: &'a str, range: OffsetRange) -> Self {
         Self { store, topic, key, left: range, limit: PAGE_FIRST, looked_at: 0 }
     }
@@ -56,56 +56,56 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// What is to be folded.
+/// The events of a key that a fold needs.
 #[derive(Debug, Default)]
-pub(crate) struct Needed {
+pub(crate) struct FoldInput {
     /// In offset order.
     pub(crate) events: Vec<StoredEvent>,
-    /// Whether the first of them begins the state, so that nothing before it matters.
+    /// Whether the state begins with the first of them, so that no event before it matters.
     pub(crate) begun: bool,
 }
 
-/// The key's events in a range whose `ts` is not after `at`, back to where its state begins.
-pub(crate) async fn needed(
-    mut back: Backward<'_>,
+/// Reads the key's events with `ts` at or before `at`, back to where its state begins.
+pub(crate) async fn fold_input(
+    mut history: KeyHistory<'_>,
     at: i64,
     reducer: &Reducer,
-) -> Result<Needed, ProjectionError> {
-    let mut needed = Needed::default();
+) -> Result<FoldInput, ProjectionError> {
+    let mut input = FoldInput::default();
     let mut bytes = 0;
     'pages: loop {
-        let page = back.next_page().await?;
+        let page = history.next_page().await?;
         if page.is_empty() {
             break;
         }
         for event in page.into_iter().filter(|event| event.ts <= at) {
             bytes += event.bytes();
-            needed.begun = reducer.begins_at(&event);
-            needed.events.push(event);
-            if needed.begun {
+            input.begun = reducer.begins_at(&event);
+            input.events.push(event);
+            if input.begun {
                 break 'pages;
             }
-            if needed.events.len() > FOLDED_EVENTS_MAX || bytes > FOLDED_BYTES_MAX {
-                return Err(too_large(&back, needed.events.len()));
+            if input.events.len() > FOLDED_EVENTS_MAX || bytes > FOLDED_BYTES_MAX {
+                return Err(too_large(&history, input.events.len()));
             }
         }
     }
-    needed.events.reverse();
-    Ok(needed)
+    input.events.reverse();
+    Ok(input)
 }
 
-fn too_large(back: &Backward<'_>, events: usize) -> ProjectionError {
-    let of = format!("of key `{}` of topic `{}`", back.key, back.topic);
+fn too_large(history: &KeyHistory<'_>, events: usize) -> ProjectionError {
+    let of = format!("of key `{}` of topic `{}`", history.key, history.topic);
     let (what, max) = if events > FOLDED_EVENTS_MAX {
-        (format!("what is to be folded {of}, in events,"), FOLDED_EVENTS_MAX)
+        (format!("the number of events to fold {of}"), FOLDED_EVENTS_MAX)
     } else {
-        (format!("what is to be folded {of}, in bytes,"), FOLDED_BYTES_MAX)
+        (format!("the size in bytes of the events to fold {of}"), FOLDED_BYTES_MAX)
     };
     let fix = "let a compactor with the same reducer write snapshots of the topic, which shorten the fold";
     ProjectionError::TooLarge { what, max, fix }
 }
 
-/// Everything below the durable end.
+/// All offsets below the durable end.
 pub(crate) fn all_below(end: Offset) -> OffsetRange {
     OffsetRange::new(Offset::ZERO, end)
 }

@@ -9,7 +9,7 @@ use promethean_delivery::Subject;
 use promethean_jq::Program;
 use promethean_model::Event;
 use promethean_projections::{
-    Change, Changelog, ChangelogPrograms, Declared, From, Logic, ProjectionError, Projector, Timer,
+    Change, Changelog, ChangelogPrograms, Declared, Logic, ProjectionError, Projector, StartAt, Timer,
 };
 use serde_json::{Value, json};
 
@@ -140,7 +140,7 @@ async fn publishes_once_and_chains(mut world: World) {
 
 async fn begins_at_the_latest_if_told_so(world: World) {
     world.publish("in", "k", r#"{"n":1}"#).await;
-    let latest = Projector { from: From::Latest, ..projector(jq(COUNT), &["docs", "stats"]) };
+    let latest = Projector { from: StartAt::Latest, ..projector(jq(COUNT), &["docs", "stats"]) };
     let projections = world.open(declared(latest)).await;
     world.publish("in", "k", r#"{"n":2}"#).await;
     caught_up(&world, &projections, "p").await;

@@ -1,7 +1,7 @@
 //! State made anew beside the old.
 
 use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
-use promethean_projections::{Activity, Direction, From, Index, OnFailure, Projector};
+use promethean_projections::{Activity, Direction, Index, OnFailure, Projector, StartAt};
 use serde_json::json;
 
 use super::world::*;
@@ -215,7 +215,7 @@ async fn a_rebuild_begins_where_the_state_does(world: World) {
     for _ in 0..5 {
         world.publish("in", "k", "{}").await;
     }
-    let latest = Projector { from: From::Latest, ..projector(jq(STRICT), &["docs"]) };
+    let latest = Projector { from: StartAt::Latest, ..projector(jq(STRICT), &["docs"]) };
     let projections = world.open(declared(latest)).await;
     world.publish("in", "k", "{}").await;
     caught_up(&world, &projections, "p").await;

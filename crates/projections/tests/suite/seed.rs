@@ -3,7 +3,7 @@
 use promethean_model::{Offset, Retention, SystemClock, TopicSettings};
 use promethean_projections::compactor::Compactor;
 use promethean_projections::{
-    Activity, ChangelogPrograms, CompactorOptions, From, OnFailure, Projector, Reducer,
+    Activity, ChangelogPrograms, CompactorOptions, OnFailure, Projector, Reducer, StartAt,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -214,7 +214,7 @@ async fn snapshots_of_some_keys_are_refused(world: World) {
     let status = until(&projections, "p", |status| status.activity == Activity::Halted).await;
     assert!(status.last_error.unwrap().contains("some keys only"));
     projections.close().await;
-    let latest = Projector { from: From::Latest, ..seeded(COUNT) };
+    let latest = Projector { from: StartAt::Latest, ..seeded(COUNT) };
     let refused = declared(latest).validate().unwrap_err();
     assert!(refused.to_string().contains("`start` or `from`"), "{refused}");
 }

@@ -2,8 +2,7 @@
 
 use promethean_delivery::Subject;
 use promethean_model::GroupName;
-use promethean_projections::ProjectorStatus;
-use promethean_projections::projections::CompactorView;
+use promethean_projections::{CompactorView, ProjectorStatus};
 use serde_json::json;
 
 use crate::http::call::Call;

@@ -1,7 +1,7 @@
 //! The state of keys and collections at a given time.
 
 use promethean_model::{Moment, TopicName};
-use promethean_projections::time_travel::feed::Part;
+use promethean_projections::time_travel::feed::KeyPage;
 
 use super::collections::COLLECTION;
 use crate::http::call::Call;
@@ -78,8 +78,8 @@ fn time(call: &Call, name: &str) -> Result<i64, Refusal> {
     }
 }
 
-fn part(call: &Call) -> Result<Part<'_>, Refusal> {
-    Ok(Part { after: call.args.get("after"), limit: call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT) })
+fn part(call: &Call) -> Result<KeyPage<'_>, Refusal> {
+    Ok(KeyPage { after: call.args.get("after"), limit: call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT) })
 }
 
 async fn state(call: &mut Call) -> Reply {

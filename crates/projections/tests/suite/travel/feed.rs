@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use promethean_projections::time_travel::feed::{Difference, Part, collection_at, difference};
+use promethean_projections::time_travel::feed::{Difference, KeyPage, collection_at, difference};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn read(world: &World, at: i64, limit: usize) -> Documents {
     let mut documents = Documents::new();
     let mut after: Option<String> = None;
     loop {
-        let part = Part { after: after.as_deref(), limit };
+        let part = KeyPage { after: after.as_deref(), limit };
         let page = collection_at(&*world.store, &world.topic, at, part).await.unwrap();
         assert!(page.documents.len() <= limit);
         for found in page.documents {
@@ -45,7 +45,7 @@ async fn differences(world: &World, before: i64, after: i64, limit: usize) -> Ve
     let mut all = Vec::new();
     let mut from: Option<String> = None;
     loop {
-        let part = Part { after: from.as_deref(), limit };
+        let part = KeyPage { after: from.as_deref(), limit };
         let page = difference(&*world.store, &world.topic, before, after, part).await.unwrap();
         assert!(page.differences.len() <= limit);
         all.extend(page.differences);
@@ -107,7 +107,7 @@ async fn a_feed_that_lost_something_is_refused() {
         world.publish("a", n * 10, patch(n)).await;
     }
     world.compact().await;
-    let part = Part { after: None, limit: 10 };
+    let part = KeyPage { after: None, limit: 10 };
     let at = async |ts| collection_at(&*world.store, &world.topic, ts, part).await;
     assert_eq!(at(40).await.unwrap().documents.len(), 1);
     assert_eq!(at(39).await.unwrap_err().code(), "history_gone");
