@@ -1,4 +1,4 @@
-//! One machine, driven by hand.
+//! A delivery machine that a test drives step by step.
 
 use promethean_bus::delivery::types::*;
 use promethean_bus::delivery::{Allowance, Config, Credit, Machine, Start};
@@ -6,7 +6,7 @@ use promethean_model::Offset;
 
 use super::support::{event, limits};
 
-/// A machine whose reads are answered at once and whose commits are answered when told.
+/// A machine whose reads are answered at once, and whose commits are answered when the test says so.
 pub(crate) struct Bench {
     pub(crate) machine: Machine,
     pub(crate) keys: Vec<Option<&'static str>>,
@@ -70,7 +70,7 @@ impl Bench {
         credit
     }
 
-    /// What was delivered since the last call: offset and attempt.
+    /// The deliveries since the last call: offset and attempt.
     pub(crate) fn got(&mut self) -> Vec<(u64, u32)> {
         self.take().into_iter().map(|(_, lease, attempt)| (lease.offset.0, attempt)).collect()
     }

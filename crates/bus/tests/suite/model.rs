@@ -1,5 +1,5 @@
-//! A simple reference of delivery: maps of what is so, updated by what goes in, against which all that comes out is
-//! judged. It does not scan, bound, batch or index anything.
+//! The reference of delivery: plain maps, updated by every input, against which every effect is judged. It does not scan,
+//! bound, batch or index anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(crate) struct Failed {
     pub(crate) committed: u32,
     /// When the last attempt failed, monotonic.
     pub(crate) at: u64,
-    /// `None`: noted before a restart, so known only to within the jumps of the wall clock.
+    /// `None`: noted before a restart, so the time is known only up to jumps of the wall clock.
     pub(crate) due: Option<u64>,
     /// Whether `due` is known to the millisecond; else it is the earliest that the jitter allows.
     pub(crate) exact: bool,
@@ -43,15 +43,15 @@ pub(crate) struct Member {
     pub(crate) unwritten: Vec<LeaseRef>,
 }
 
-/// What is durable.
+/// The durable state.
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) floor: u64,
     pub(crate) finished: Vec<OffsetRange>,
     pub(crate) attempts: BTreeMap<u64, Attempts>,
-    /// Open letters, and whether they are being redriven.
+    /// Open letters, each with whether it is being redriven.
     pub(crate) letters: BTreeMap<u64, bool>,
-    /// Letters that are open only since they could not be closed. Their event may die again.
+    /// Letters that are open only because they could not be closed. Their events may become dead letters again.
     unclosed: BTreeSet<u64>,
 }
 
@@ -85,7 +85,7 @@ impl Store {
                 if exists(*offset) {
                     closed.push(*offset);
                 } else {
-                    // It is all that is left of its event.
+                    // Only the letter still holds its event.
                     *redriving = false;
                     self.unclosed.remove(offset);
                 }
@@ -131,7 +131,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// A seek delivers again what it acked.
+    /// A seek delivers acked events again.
     fn undo_from(&mut self, to: u64) {
         self.acked.retain(|offset| *offset < to);
     }
@@ -152,9 +152,9 @@ pub(crate) struct Model {
     pub(crate) dead_letters: bool,
     pub(crate) log: Vec<Event>,
     pub(crate) earliest: u64,
-    /// What the machine was told, or has read.
+    /// The events that the machine was told of, or has read.
     pub(crate) end: u64,
-    /// Wanted, there, and not done; or in flight.
+    /// Events that the group wants, that exist and are not done; or that are in flight.
     pub(crate) undone: BTreeSet<u64>,
     /// Acked or dead since the last seek, whether durable or not.
     pub(crate) done: BTreeSet<u64>,
@@ -166,7 +166,7 @@ pub(crate) struct Model {
     pub(crate) paused: bool,
     /// The lowest place that a seek went to and that is not committed.
     pub(crate) seeking: Option<u64>,
-    /// A seek is durable, and the machine is not told yet.
+    /// A seek is durable, and the machine does not know it yet.
     pub(crate) sought: bool,
     pub(crate) pend_failed: BTreeSet<u64>,
     pub(crate) pend_dead: BTreeMap<u64, (u32, bool)>,
@@ -262,7 +262,7 @@ impl Model {
         }
     }
 
-    /// What was sent is durable, and these letters closed, as they were.
+    /// The sent commit is durable, and has closed these letters.
     pub(crate) fn committed(&mut self) -> (Sent, Vec<(u64, bool)>) {
         let sent = self.sent.take().unwrap();
         let mut store = std::mem::take(&mut self.store);
@@ -276,7 +276,7 @@ impl Model {
         (sent, closed)
     }
 
-    /// Nothing is delivered until a seek is durable.
+    /// No event is delivered until a seek is durable.
     pub(crate) fn is_seeking(&self) -> bool {
         self.sought || self.seeking.is_some() || self.sent.as_ref().is_some_and(|sent| sent.seek.is_some())
     }
@@ -292,7 +292,7 @@ impl Model {
     /// Letters that could not be closed with the commit that closes them.
     pub(crate) fn unclosed(&mut self, letters: &[(u64, bool)]) {
         self.store.letters.extend(letters.iter().copied());
-        // What a later seek passed over, as one of several, is a letter as before.
+        // An event that a later seek has skipped keeps its letter.
         let delivered = letters.iter().map(|(offset, _)| *offset).filter(|offset| !self.store.has(*offset));
         self.store.unclosed.extend(delivered.collect::<Vec<_>>());
         let died_again = &self.pend_dead;
@@ -312,7 +312,7 @@ impl Model {
             }
             None => self.pend_failed.extend(sent.progress.failed.iter().map(|row| row.offset.0)),
         }
-        // Of the same event only the last word counts.
+        // For one event only the last change counts.
         redriven.retain(|offset| !self.pend_dead.contains_key(offset));
         dead.retain(|offset, _| !self.pend_redriven.contains(offset) && !self.pend_dead.contains_key(offset));
         self.pend_redriven.extend(redriven);
@@ -322,7 +322,7 @@ impl Model {
         self.seeking = [self.seeking, sent.seek].into_iter().flatten().min();
     }
 
-    /// What a crash leaves.
+    /// The state after a crash.
     pub(crate) fn crash(&mut self) {
         self.members.clear();
         self.leases.clear();
@@ -337,7 +337,7 @@ impl Model {
         self.undone =
             (0..self.log.len() as u64).filter(|o| self.is_wanted(*o) && !self.store.has(*o)).collect();
         self.extras.clear();
-        // A letter whose event is gone by now is all that is left of it.
+        // A letter whose event was removed is the only copy of it.
         let mut unclosed = std::mem::take(&mut self.store.unclosed);
         unclosed.retain(|offset| self.exists(*offset));
         self.store.unclosed = unclosed;

@@ -1,4 +1,4 @@
-//! Each rule of delivery by itself.
+//! The rules of delivery, one test each.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn letters_are_spread_over_commits_and_the_answer_comes_with_the_last() {
         reply: Some(ReplyNo(1)),
     });
     bench.ack(ONE, &leases[5..], 2);
-    // What is not dead in the commit is not finished in it either: a crash delivers it again.
+    // An event whose letter is not in the commit is not finished by it: after a crash it is delivered again.
     for (dead, floor, finished) in [(&[0, 1][..], 2, 0), (&[2, 3], 4, 1), (&[4], 6, 0)] {
         assert!(bench.replies.is_empty());
         let progress = bench.commit();

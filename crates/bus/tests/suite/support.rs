@@ -1,4 +1,4 @@
-//! Events and members for tests.
+//! Events, member limits and a rate for tests of the delivery machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ pub(crate) fn limits() -> MemberLimits {
     MemberLimits { batch_size: 100, ack_timeout_ms: 30_000, auto_ack: false, paused: false }
 }
 
-/// One delivery every so many milliseconds.
+/// A rate of one delivery every `ms` milliseconds.
 #[derive(Debug)]
 pub(crate) struct Every {
     pub(crate) ms: u64,

@@ -1,4 +1,4 @@
-//! Judges what a machine does and says by the reference.
+//! Judges the effects and answers of a delivery machine by the reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ impl Model {
         let offset = delivery.lease.offset.0;
         assert!(!self.paused && !self.is_seeking(), "delivered {offset} while nothing may be");
         assert!(offset < self.log.len() as u64 && delivery.event == self.log[offset as usize].stored);
-        // Read before it was removed, delivered after.
+        // The event was read before it was removed, and delivered after.
         let late = !self.exists(offset) && self.log[offset as usize].wanted && !self.done.contains(&offset);
         if late && !self.store.has(offset) {
             self.undone.insert(offset);
@@ -84,7 +84,7 @@ impl Model {
         assert_eq!(dead, expected, "dead letters");
         let redriven: BTreeSet<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
         for offset in redriven.symmetric_difference(&self.pend_redriven) {
-            // One that went while it was leased.
+            // The event was removed while it was leased.
             assert!(redriven.contains(offset) && !self.exists(*offset), "redriven {offset}");
         }
         for offset in &progress.reopened {
@@ -103,7 +103,7 @@ impl Model {
         assert_eq!(progress.seek.map(|to| to.0), self.seeking);
         self.pend_failed.clear();
         self.pend_redriven.clear();
-        // Whose the answers are is not known: they wait for the last of the dead.
+        // The answers may belong to any event that fails: they wait for its letter.
         let replies = if later.is_empty() { std::mem::take(&mut self.pend_replies) } else { Vec::new() };
         let dead = std::mem::replace(&mut self.pend_dead, later).into_iter().take(letters).collect();
         self.sent = Some(Sent { replies, seek: self.seeking.take(), seek_since: None, dead, progress });
@@ -153,7 +153,7 @@ impl Model {
         }
     }
 
-    /// What the reason must be, where no bound is near and nothing is gone that the machine may not know of.
+    /// The reason that the machine must give, if no bound is near and no event was removed without its knowledge.
     pub(crate) fn reason(&self, unseen: bool, lag: u64, now: Now) -> Vec<Option<Reason>> {
         if lag == 0 && self.extras.is_empty() {
             return vec![Some(Reason::CaughtUp)];
@@ -189,7 +189,7 @@ impl Model {
                     })
                     .collect();
             }
-            // An event read and not looked at yet, or redriven and not read, may be anybody's.
+            // An event that is read but not examined, or redriven but not read, may belong to any member.
             return vec![self.no_taker(&of, now), self.no_taker(&all, now)];
         }
         if left.iter().any(|o| idle(o) && is_due(o) && !durable(o)) {
@@ -223,7 +223,7 @@ impl Model {
         }
     }
 
-    /// Whether the reason given can be so at all.
+    /// Whether the reason given is possible.
     pub(crate) fn judge_reason(&self, reason: Option<Reason>, status: &Status, bounds: Bounds) {
         let so = match reason {
             Some(Reason::CaughtUp) => status.lag == 0 && self.undone.range(..self.end).next().is_none(),

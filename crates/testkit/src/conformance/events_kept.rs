@@ -1,4 +1,4 @@
-//! What is kept: retention, compaction, deletion of topics, and the holes they leave.
+//! Retention, compaction and deletion of topics: the events they keep, and the holes they leave.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ async fn retention_drops_the_oldest_and_says_so<S: Subject>(subject: S) {
 async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
     let store = subject.store();
     let (slow, fast): (GroupName, GroupName) = ("slow".parse().unwrap(), "fast".parse().unwrap());
-    // Before there is a topic too.
+    // Also before the topic exists.
     store.hold(&topic("a"), &slow, Some(Offset(10)));
     store.hold(&topic("a"), &fast, Some(Offset(90)));
     let retention = Retention { count: Some(20), ..Retention::default() };
@@ -155,7 +155,7 @@ async fn check_compacted(store: &Arc<dyn Store>, latest: &BTreeMap<String, u64>)
         assert_eq!(found.is_tombstone(), *offset == 117);
         assert!(kept.contains(found));
     }
-    // A page that starts in a hole goes on behind it.
+    // A page that starts in a hole continues after it.
     let hole = (0..120).find(|offset| !kept.iter().any(|event| event.offset.get() == *offset)).unwrap();
     let page = store.read(&topic("a"), Offset(hole), PageLimit { events: 1, bytes: 1 << 20 }).await.unwrap();
     let behind = kept.iter().find(|event| event.offset.get() > hole);

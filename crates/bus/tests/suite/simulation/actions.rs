@@ -1,4 +1,4 @@
-//! What can happen.
+//! The actions of a run.
 
 use super::*;
 
@@ -75,7 +75,7 @@ impl Sim {
             (from..self.model.log.len() as u64).filter(|o| self.model.exists(*o)).take(limit).collect();
         let next = if there.len() == limit { there[limit - 1] + 1 } else { self.model.log.len() as u64 };
         let events = there.iter().map(|o| self.model.log[*o as usize].stored.clone()).collect();
-        // Reads of known events begin below what was seen; an answer from before a seek counts for nothing.
+        // Reads of known events begin below the events seen; an answer to a read before a seek is ignored.
         if from >= self.seen && !self.abandoned {
             self.seen = self.seen.max(next);
             self.model.end = self.model.end.max(next);
@@ -168,7 +168,7 @@ impl Sim {
         self.rng.chance(50).then_some(ReplyNo(self.next_reply))
     }
 
-    /// The answers at once, if there are any; else the reply waits.
+    /// Gives the answers at once, if there are any; otherwise the reply waits.
     fn wait(&mut self, reply: Option<ReplyNo>, acked: Vec<u64>, of: usize) -> Vec<(ReplyNo, usize)> {
         let Some(reply) = reply else { return Vec::new() };
         let stale = of - acked.len();
@@ -207,7 +207,7 @@ impl Sim {
                 nacked.push(lease.offset.0);
             }
         }
-        // A nacked event need not be finished when it is answered.
+        // A nacked event may be unfinished when the nack is answered.
         let answers = self.wait(reply, nacked, leases.len());
         if let Some(waiting) =
             self.model.pend_replies.last_mut().filter(|waiting| Some(waiting.reply) == reply)
@@ -329,7 +329,7 @@ impl Sim {
 
     fn redrive(&mut self) {
         let letters = self.model.store.letters.iter();
-        // One that is to be closed is redriven for nothing.
+        // A redrive of a letter that is about to be closed has no effect.
         let open = letters.filter(|(offset, redriving)| !**redriving && !self.model.is_closing(**offset));
         let open: Vec<u64> = open.map(|(offset, _)| *offset).collect();
         let some: Vec<u64> = open.into_iter().filter(|_| self.rng.chance(50)).collect();
@@ -339,7 +339,7 @@ impl Sim {
         self.step(Input::Redrive(some.into_iter().map(Offset).collect()), Vec::new(), Vec::new());
     }
 
-    /// Compaction or retention.
+    /// Compaction or retention removes events.
     fn remove(&mut self) {
         let len = self.model.log.len() as u64;
         if len == 0 {

@@ -1,4 +1,4 @@
-//! Random runs of a machine beside the reference. A failed run prints its seed; `BUS_SEED=n` repeats it, `BUS_STEPS`
+//! Random runs of a delivery machine beside the reference. A failed run prints its seed; `BUS_SEED=n` repeats it, `BUS_STEPS`
 //! and `BUS_SEEDS` say how long and how many.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +107,7 @@ struct Sim {
     next_member: u64,
     next_reply: u64,
     next_serial: u64,
-    /// Leases there were, by member, current or not.
+    /// All leases so far, by member, current or not.
     history: Vec<(MemberNo, LeaseRef)>,
     retry_until: u64,
     gone_unnoticed: bool,
@@ -231,7 +231,7 @@ impl Sim {
                 self.seen
             );
         }
-        // Nothing is out, nothing waits to be tried again: then there is a reason.
+        // No lease is out and no event waits to be tried again: then the machine must give a reason.
         let quiet =
             self.read.is_none() && self.model.sent.is_none() && self.retry_until <= self.now.monotonic_ms;
         let timer = self.machine.next_deadline(self.now).is_some_and(|at| at <= self.now.monotonic_ms);
