@@ -1,4 +1,4 @@
-//! Directories that must not be opened, and what is said about them.
+//! A directory that must not be opened is refused, with an error that says what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use promethean_store::embedded::OpenError;
 use promethean_store::port::{Batch, Keeping, RowReads, Store, Table};
 use tempfile::TempDir;
 
-use crate::support::{
+use crate::suite::support::{
     Embedded, clock, commit, cursor, declare, doc, event, replace_state, row, row_text, try_open,
 };
 
@@ -73,7 +73,7 @@ async fn a_state_newer_than_the_journal() {
     check_refused(older.path(), "state_ahead", "restore both from one backup").await;
 }
 
-/// Derived batches leave no trace in the journal, but their cursors say how far the log was.
+/// Derived batches are not in the journal, but their cursors say how far the log had come.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_projection_newer_than_the_log() {
     let subject = Embedded::new().await;
@@ -87,8 +87,8 @@ async fn a_projection_newer_than_the_log() {
         .await;
 }
 
-/// Whatever file of the state is damaged: the store refuses, or says so when it reads, or has lost nothing. It never
-/// serves something else.
+/// For damage in any file of the state: the store refuses to open, or a read fails, or nothing is lost. The store never
+/// serves wrong data.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_state_is_never_served() {
     let subject = Embedded::new().await;

@@ -1,5 +1,5 @@
-//! A power cut at every operation of the disk. What is found afterwards is what the memory store has after the batches
-//! that were acknowledged, or after one more.
+//! A power cut at every operation of the disk. The store then holds what the memory store holds after the acknowledged
+//! batches, or after one batch more.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use promethean_store::port::{
 };
 use promethean_testkit::FaultDisk;
 
-use crate::support::{
+use crate::suite::support::{
     clock, commit, copy_dir, cursor, declare, doc, event, replace_state, row, small, topic,
 };
 
@@ -43,7 +43,7 @@ fn script() -> Vec<Batch> {
     ]
 }
 
-/// Everything durable, as text.
+/// All durable content of the store, as text.
 async fn dump(store: &dyn Store) -> String {
     let mut out = String::new();
     for info in store.topics(None, 100).await.unwrap().topics {
@@ -66,7 +66,7 @@ async fn dump(store: &dyn Store) -> String {
     out
 }
 
-/// What is there after each number of batches.
+/// The content after each number of batches.
 async fn expected() -> Vec<String> {
     let store = MemoryStore::new(clock(), promethean_store::memory::Options::default());
     let mut dumps = vec![dump(&store).await];
@@ -77,7 +77,7 @@ async fn expected() -> Vec<String> {
     dumps
 }
 
-/// Everything on the caller's thread, so that an operation's number means the same in every run.
+/// All work is done on the caller's thread, so that an operation's number means the same in every run.
 fn options() -> Options {
     let mut options = small();
     options.log.threads = false;
@@ -90,7 +90,7 @@ async fn open(disk: &FaultDisk, dir: &std::path::Path) -> Option<EmbeddedStore> 
     opened.ok().map(|(store, _)| store)
 }
 
-/// Runs the script; how many batches were acknowledged.
+/// Runs the script and returns how many batches were acknowledged.
 async fn run(store: &EmbeddedStore) -> usize {
     let mut acked = 0;
     for (n, batch) in script().into_iter().enumerate() {
@@ -129,8 +129,8 @@ async fn power_cut(expected: &[String], op: u64, seed: u64) {
     disk.stop_at(op, seed);
     let acked = run(&store).await;
     store.close().await;
-    // In some runs the engine, too, loses everything since it was first synced; the journal still has it all, unless
-    // the checkpoint came between.
+    // In some runs the engine loses everything since its first sync, too. The journal still has all of it, unless a
+    // checkpoint came in between.
     if seed == 1 && acked < 3 {
         replace_state(dir.path(), before.path());
     }

@@ -1,10 +1,10 @@
-//! An embedded store in a folder of its own, and short ways to fill it.
+//! An embedded store in a directory of its own, and short ways to fill it.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use promethean_model::{EventId, Offset, TopicName};
-use promethean_store::embedded::{EmbeddedStore, OpenError, Options};
+use promethean_model::{EventId, Offset};
+use promethean_store::embedded::{EmbeddedStore, OpenError};
 use promethean_store::port::{
     AppendEvent, Batch, Collection, CollectionOp, Cursor, CursorOp, Direction, DocPut, EventIdSource, Expect,
     Field, Index, Keeping, Replaces, RowOp, Store, Table,
@@ -12,6 +12,9 @@ use promethean_store::port::{
 use promethean_store::value::FieldType;
 use promethean_testkit::ManualClock;
 use tempfile::TempDir;
+
+pub(crate) use promethean_testkit::topic;
+pub(crate) use promethean_testkit::world::small_files as small;
 
 pub(crate) struct Embedded {
     pub(crate) store: Arc<EmbeddedStore>,
@@ -29,7 +32,7 @@ impl Embedded {
         Self { store: Arc::new(store), clock, dir }
     }
 
-    /// What a crash of the process would leave.
+    /// A copy of the directory: what a crash of the process would leave.
     pub(crate) fn image(&self) -> TempDir {
         let copy = tempfile::tempdir().unwrap();
         copy_dir(self.dir.path(), copy.path());
@@ -38,24 +41,12 @@ impl Embedded {
 }
 
 pub(crate) fn clock() -> Arc<ManualClock> {
-    Arc::new(ManualClock::new(1_700_000_000_000))
+    Arc::new(ManualClock::new(promethean_testkit::world::WALL_MS))
 }
 
 pub(crate) async fn try_open(dir: &Path, clock: &Arc<ManualClock>) -> Result<EmbeddedStore, OpenError> {
     let opened = EmbeddedStore::open(dir, Arc::<ManualClock>::clone(clock), small()).await;
     opened.map(|(store, _)| store)
-}
-
-/// Small files, so that tests meet many of them.
-pub(crate) fn small() -> Options {
-    let log = promethean_log::Options {
-        journal_file_bytes: 1 << 20,
-        checkpoint_bytes: 2 << 20,
-        segment_bytes: 8 << 10,
-        reserve_bytes: 0,
-        ..promethean_log::Options::default()
-    };
-    Options { log, ..Options::default() }
 }
 
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
@@ -75,10 +66,6 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 pub(crate) fn replace_state(of: &Path, with: &Path) {
     std::fs::remove_dir_all(of.join("state")).unwrap();
     copy_dir(&with.join("state"), &of.join("state"));
-}
-
-pub(crate) fn topic(name: &str) -> TopicName {
-    name.parse().unwrap()
 }
 
 pub(crate) fn event(to: &str, name: &str) -> AppendEvent {

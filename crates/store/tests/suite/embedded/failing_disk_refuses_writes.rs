@@ -8,7 +8,7 @@ use promethean_store::port::{Batch, RowReads, Store, Table, Watch};
 use promethean_testkit::{Failure, FaultDisk, ManualClock, Matcher, OpKind};
 use tempfile::TempDir;
 
-use crate::support::{clock, commit, event, row, row_text, small, topic};
+use crate::suite::support::{clock, commit, event, row, row_text, small, topic};
 
 async fn open(disk: &FaultDisk, dir: &TempDir) -> EmbeddedStore {
     let mut options = small();
@@ -35,7 +35,7 @@ async fn a_failed_sync_stops_all_writing() {
         assert_eq!((error.code(), error.has_no_side_effects()), ("poisoned", true), "{error}");
     }
     assert!(store.health().refusing.is_some());
-    // What was acknowledged is served, and nothing else.
+    // The store serves what it acknowledged, and nothing else.
     assert_eq!(row_text(&store, Table::Attempts, "r").await.as_deref(), Some("0"));
     assert_eq!(store.durable_end(&topic("a")), Offset(1));
     store.close().await;

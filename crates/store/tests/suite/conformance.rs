@@ -1,4 +1,4 @@
-//! Every adapter does what every store must do.
+//! Every adapter passes the conformance suite.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use promethean_store::port::Store;
 use promethean_testkit::ManualClock;
 use promethean_testkit::conformance::{self, Subject};
 
-use crate::support::Embedded;
+use crate::suite::support::Embedded;
 
 struct Memory {
     store: Arc<MemoryStore>,
@@ -34,7 +34,7 @@ impl Subject for Memory {
 }
 
 async fn memory() -> Memory {
-    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let clock = Arc::new(ManualClock::new(promethean_testkit::world::WALL_MS));
     let store = Arc::new(MemoryStore::new(Arc::<ManualClock>::clone(&clock), Options::default()));
     Memory { store, clock }
 }

@@ -1,4 +1,4 @@
-//! Many writers of both kinds at once, with a crash at the end: documents, index entries and counts always agree.
+//! Many writers of durable and derived batches at once, with a crash at the end: documents, index entries and counts agree.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use promethean_store::value::FieldType;
 use promethean_testkit::SeededRng;
 use tokio::task::JoinSet;
 
-use crate::support::{Embedded, clock, commit, event, row, try_open};
+use crate::suite::support::{Embedded, clock, commit, event, row, try_open};
 
 const WRITERS: u64 = 8;
 const BATCHES: u64 = 80;

@@ -1,9 +1,9 @@
-//! Damage that does not stop the store from opening is found, named, and passed over only when asked to.
+//! A store opens despite damaged events. Reads and `verify` find the damage and name its range.
 
 use promethean_model::Offset;
 use promethean_store::port::{AppendEvent, Batch, EventReads, Keeping, PageLimit, ReadError, Store};
 
-use crate::support::{Embedded, clock, commit, declare, doc, event, topic, try_open};
+use crate::suite::support::{Embedded, clock, commit, declare, doc, event, topic, try_open};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_events_are_named() {
@@ -42,7 +42,7 @@ async fn damaged_events_are_named() {
     assert!(damage.range.end > damage.range.start && damage.range.end <= Offset(100), "{damage}");
     assert!(store.health().damage.contains(&damage));
     assert!(!store.verify(|_, _| {}).await.unwrap().is_clean());
-    // Behind the damage, and in other topics, all is well.
+    // Events after the damage and events of other topics can be read.
     let mut behind = damage.range.end;
     let after = loop {
         match store.read(&topic("a"), behind, PageLimit::default()).await {
@@ -81,7 +81,7 @@ async fn a_lost_index_entry_is_found() {
     assert!(report.state_faults >= 1 && text.contains("lacks an index entry"), "{text}");
 }
 
-/// Of events that stand alone, only the one whose id cannot be looked up is refused.
+/// `append_each` refuses only the event whose id cannot be looked up.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_cannot_be_looked_up_refuses_its_event_alone() {
     let subject = Embedded::new().await;
@@ -116,7 +116,7 @@ async fn an_id_that_cannot_be_looked_up_refuses_its_event_alone() {
         outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(|e| e.code(), |_| "ok")).collect();
     assert_eq!(codes, ["ok", "storage_failed", "ok", "ok"]);
     assert!(outcomes[2].as_ref().unwrap().placed.duplicate);
-    // What must be all or nothing is nothing.
+    // A commit is all or nothing, so the whole batch is refused.
     let batch = events.into_iter().fold(Batch::new(), Batch::event);
     assert_eq!(store.commit(batch).await.unwrap_err().code(), "storage_failed");
 }

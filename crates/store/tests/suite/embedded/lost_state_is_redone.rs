@@ -1,10 +1,10 @@
-//! The state engine loses what it had not synced: redo brings durable batches back, derived ones are gone with all that
-//! depends on them.
+//! After the state engine has lost what it had not synced, redo brings durable batches back; derived batches are gone,
+//! each with all batches that depend on it.
 
 use promethean_model::Offset;
-use promethean_store::port::{Batch, CursorReads, DocReads, Keeping, Store, Table};
+use promethean_store::port::{Batch, CursorReads, DocReads, Keeping, Store, Table, Watch};
 
-use crate::support::{
+use crate::suite::support::{
     Embedded, clock, commit, cursor, declare, doc, event, replace_state, row, row_text, topic, try_open,
 };
 
@@ -51,7 +51,7 @@ async fn durable_state_is_redone_and_derived_state_is_whole() {
     }
     let found = store.cursors_of_topic(&topic("a")).await.unwrap();
     let floors: Vec<_> = found.iter().map(|found| (found.group.as_str(), found.cursor.floor)).collect();
-    // The projector's documents, row and cursor went back together to where the engine was synced.
+    // Documents, row and cursor of the projector went back together to the last sync of the engine.
     assert_eq!(floors, [("g", Offset(89)), ("p", Offset(39))]);
     assert_eq!(row_text(&store, Table::Projectors, "last").await.as_deref(), Some("39"));
     for (name, last) in [("durable", 89), ("derived", 39)] {
@@ -60,7 +60,7 @@ async fn durable_state_is_redone_and_derived_state_is_whole() {
     }
     let report = store.verify(|_, _| {}).await.unwrap();
     assert!(report.is_clean(), "{report:?}");
-    // And it goes on from there.
+    // The store goes on from there.
     step(&store, 90).await;
     store.close().await;
     let store = try_open(after.path(), &clock()).await.unwrap();
@@ -93,18 +93,8 @@ async fn a_second_crash_during_redo_changes_nothing() {
         replace_state(after.path(), at_sync.path());
         let store = try_open(after.path(), &clock()).await.unwrap();
         assert_eq!(row_text(&store, Table::Attempts, "last").await.as_deref(), Some("59"));
-        assert_eq!(store.durable_end_of("a"), Offset(60));
+        assert_eq!(store.durable_end(&topic("a")), Offset(60));
         // Not closed: no checkpoint is taken, as in a crash.
         drop(store);
-    }
-}
-
-trait End {
-    fn durable_end_of(&self, name: &str) -> Offset;
-}
-
-impl End for promethean_store::embedded::EmbeddedStore {
-    fn durable_end_of(&self, name: &str) -> Offset {
-        promethean_store::port::Watch::durable_end(self, &topic(name))
     }
 }

@@ -1,11 +1,11 @@
-//! A caller that goes away stops nothing that was accepted.
+//! A commit that the store has accepted is carried out, also when its caller drops the future.
 
 use std::task::{Context, Poll, Waker};
 
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::{Batch, SettingsOp, Store, Table, TopicOp, Watch};
 
-use crate::support::{Embedded, commit, event, row, row_text, topic};
+use crate::suite::support::{Embedded, commit, event, row, row_text, topic};
 
 /// Polls once, which hands the batch over, and drops the future.
 fn start(store: &dyn Store, batch: Batch) {
@@ -24,7 +24,7 @@ async fn a_batch_whose_caller_left_is_committed() {
         start(store, Batch::new().event(event("a", &name)).with(row(Table::Attempts, "r", &name)));
         watch.past(Offset(n)).await.unwrap();
     }
-    // A later batch is checked against all of them and applied after them.
+    // A later batch is checked against all earlier batches and applied after them.
     let new = |key: &str| promethean_store::port::RowOp::Put {
         table: Table::Attempts,
         key: key.into(),
@@ -47,7 +47,7 @@ async fn settings_and_deletions_are_carried_out() {
     start(store, Batch::new().with(SettingsOp::Put(topic("b"), compacted)));
     start(store, Batch::new().with(TopicOp::Delete(topic("a"))));
     assert_eq!(watch.changed().await, Some(Offset::ZERO));
-    // Closing waits for all of it.
+    // Closing waits for both batches.
     subject.store.close().await;
     let subject = Embedded::open(subject.dir, subject.clock).await;
     assert_eq!(subject.store.durable_end(&topic("a")), Offset::ZERO);

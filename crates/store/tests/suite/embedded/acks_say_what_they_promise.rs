@@ -1,4 +1,4 @@
-//! What an acknowledgement says.
+//! An acknowledgement names the durability that it promises.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use promethean_model::{Durability, Offset, SystemClock};
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::port::{Batch, Class, Store, Table, Watch};
 
-use crate::support::{commit, event, row, small, topic};
+use crate::suite::support::{commit, event, row, small, topic};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledgement_says_what_it_promises() {
     let dir = tempfile::tempdir().unwrap();
-    // The real clock: what is acknowledged as `os` is synced when time has passed.
+    // The real clock: events acknowledged as `os` are synced after some time.
     let (store, _) = EmbeddedStore::open(dir.path(), Arc::new(SystemClock::new()), small()).await.unwrap();
     let with = |durability| Batch::of(Class::Durable(Some(durability)));
     let word = async |batch: Batch| store.commit(batch).await.unwrap().durability_word();
     assert_eq!(word(Batch::new().event(event("a", "0"))).await, "fsync");
     assert_eq!(word(with(Durability::Os).event(event("a", "1"))).await, "os");
-    // State is applied after a sync only, so a batch with state waits for one.
+    // State is applied only after a sync, so a batch with state waits for one.
     assert_eq!(
         word(with(Durability::Os).event(event("a", "2")).with(row(Table::Attempts, "r", "1"))).await,
         "fsync"

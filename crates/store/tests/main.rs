@@ -1,4 +1,4 @@
-//! Integration tests of the stores, one module per subject.
+//! The stores from outside.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,6 +6,4 @@
     reason = "what fails in a test must fail it"
 )]
 
-mod conformance;
-mod embedded;
-mod support;
+mod suite;
