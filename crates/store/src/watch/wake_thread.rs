@@ -4,42 +4,42 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Followed;
+use super::FollowedTopic;
 use promethean_model::IgnorePoison;
 
-/// What one follower has to do with an event takes about this long. While a wave is at work nobody is helped by the
-/// next one: what comes meanwhile is taken along by it, which is less work for all.
+/// About how long one follower works on an event. While the followers of a wave still work, the next wave waits: it then
+/// covers all events that came meanwhile, which is less work for every follower.
 const PACE: Duration = Duration::from_micros(10);
 /// The longest time between two waves.
 const PACE_MAX: Duration = Duration::from_millis(10);
 
-/// A thread that is there from the first time it has something to do.
+/// The thread that wakes followers. It starts with its first work.
 #[derive(Debug, Default)]
-pub(super) struct Herald {
-    shared: Arc<Shared>,
+pub(super) struct WakeThread {
+    shared: Arc<WakeShared>,
     thread: OnceLock<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct WakeShared {
+    state: Mutex<WakeQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Topics with news, each once.
-    due: Vec<Arc<Followed>>,
+struct WakeQueue {
+    /// Topics whose followers are to be woken, each once.
+    due: Vec<Arc<FollowedTopic>>,
     stopped: bool,
 }
 
-impl Herald {
-    /// Followers of this topic are to be woken. `false`: that must be done by the caller.
-    pub(super) fn tell(&self, followed: Arc<Followed>) -> bool {
+impl WakeThread {
+    /// Lets the thread wake the followers of this topic. `false`: there is no thread, and the caller must wake them.
+    pub(super) fn wake_soon(&self, followed: Arc<FollowedTopic>) -> bool {
         let start = || {
             let shared = Arc::clone(&self.shared);
-            // Without a thread everyone is woken at once, which is as right.
-            std::thread::Builder::new().name("herald".to_owned()).spawn(move || shared.run()).ok()
+            // Without a thread the caller wakes all followers at once.
+            std::thread::Builder::new().name("wake".to_owned()).spawn(move || shared.run()).ok()
         };
         if self.thread.get_or_init(start).is_none() {
             return false;
@@ -55,24 +55,24 @@ impl Herald {
     }
 }
 
-impl Drop for Herald {
+impl Drop for WakeThread {
     fn drop(&mut self) {
         self.shared.lock().stopped = true;
         self.shared.changed.notify_one();
-        // A task that it wakes may be the last to hold the store.
+        // A task that the thread wakes may drop the last handle of the store: then this runs on the thread itself.
         if let Some(Some(thread)) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // It has nothing to tell but a panic, which was reported.
+            // An error is a panic of the thread, which was reported.
             let _ = thread.join();
         }
     }
 }
 
-/// However the thread ends, nobody is left waiting for it.
-struct Over<'a>(&'a Shared);
+/// Wakes the remaining followers when the thread ends, also after a panic.
+struct WakeRest<'a>(&'a WakeShared);
 
-impl Drop for Over<'_> {
+impl Drop for WakeRest<'_> {
     fn drop(&mut self) {
         self.0.lock().stopped = true;
         for followed in std::mem::take(&mut self.0.lock().due) {
@@ -81,9 +81,9 @@ impl Drop for Over<'_> {
     }
 }
 
-impl Shared {
+impl WakeShared {
     fn run(&self) {
-        let _over = Over(self);
+        let _rest = WakeRest(self);
         while let Some(due) = self.wait() {
             let woken: u32 = due.iter().map(|followed| followed.wake_all()).sum();
             let pace = PACE.saturating_mul(woken).min(PACE_MAX);
@@ -93,16 +93,16 @@ impl Shared {
         }
     }
 
-    /// The topics with news; `None` when it is over.
-    fn wait(&self) -> Option<Vec<Arc<Followed>>> {
+    /// Waits for topics whose followers are to be woken; `None` when the thread must stop.
+    fn wait(&self) -> Option<Vec<Arc<FollowedTopic>>> {
         let state = self.lock();
-        let idle = |state: &mut State| state.due.is_empty() && !state.stopped;
+        let idle = |state: &mut WakeQueue| state.due.is_empty() && !state.stopped;
         let mut state = self.changed.wait_while(state, idle).ignore_poison();
         if state.stopped { None } else { Some(std::mem::take(&mut state.due)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is one operation, so a panic elsewhere leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, WakeQueue> {
+        // Each change is one operation, so a panic elsewhere leaves the queue whole.
         self.state.lock().ignore_poison()
     }
 }

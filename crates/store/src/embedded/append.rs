@@ -1,4 +1,4 @@
-//! Events that stand alone, handed to the log in one call.
+//! Events appended one by one, each accepted or refused by itself, and handed to the log in one call.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use promethean_model::{Durability, TopicName};
 
 use super::commit::{new_event, placed, unheard};
 use super::error::commit_error;
-use super::parts::Parts;
+use super::open_store::OpenStore;
 use crate::port::{AppendEvent, Appended, CommitError, Turn};
 use crate::state::plan;
 
-/// Bytes of a record beside key, meta and payload, about.
+/// About the bytes of a record besides key, meta and payload.
 const RECORD_BYTES: usize = 64;
 
-type Outcomes = Vec<Result<Appended, CommitError>>;
+type AppendOutcomes = Vec<Result<Appended, CommitError>>;
 
-impl Parts {
+impl OpenStore {
     pub(super) async fn append_each(
         self: &Arc<Self>,
         events: Vec<AppendEvent>,
         asked: Option<Durability>,
         turn: Option<Turn>,
-    ) -> Outcomes {
+    ) -> AppendOutcomes {
         let count = events.len();
         if count == 0 {
             return Vec::new();
@@ -52,7 +52,7 @@ impl Parts {
         }
     }
 
-    /// Encodes the events; those that cannot be are refused, by their index.
+    /// Encodes the events. Returns the refused events by their index.
     async fn prepare_each(
         &self,
         events: Vec<AppendEvent>,
@@ -100,7 +100,7 @@ fn merge(
     mut outcomes: impl Iterator<Item = Result<Appended, CommitError>>,
     refused: Vec<(usize, CommitError)>,
     count: usize,
-) -> Outcomes {
+) -> AppendOutcomes {
     let mut refused = refused.into_iter().peekable();
     let lost = || CommitError::UnknownOutcome { reason: "the log's receipt is too short".to_owned() };
     (0..count)

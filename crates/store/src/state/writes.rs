@@ -1,4 +1,4 @@
-//! Writes laid over a view.
+//! Planned writes, and the state with such writes laid over it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,7 +24,7 @@ impl Writes {
         self.spaces.entry(space).or_default().insert(key, value);
     }
 
-    /// `None`: not written here. `Some(None)`: deleted.
+    /// The written value of a key. `None`: the key is not written. `Some(None)`: it is deleted.
     pub(crate) fn get(&self, space: Space, key: &[u8]) -> Option<Option<&[u8]>> {
         self.spaces.get(&space)?.get(key).map(Option::as_deref)
     }
@@ -52,13 +52,13 @@ impl Writes {
     }
 }
 
-/// A batch being planned: what it has written so far, over what was there. Each change sees those before it.
-pub(crate) struct Staged<'a> {
+/// The state while a batch is planned: the writes of its changes so far, laid over the state before it.
+pub(crate) struct StagedState<'a> {
     base: &'a dyn View,
     writes: Writes,
 }
 
-impl<'a> Staged<'a> {
+impl<'a> StagedState<'a> {
     pub(crate) fn new(base: &'a dyn View) -> Self {
         Self { base, writes: Writes::default() }
     }
@@ -76,7 +76,7 @@ impl<'a> Staged<'a> {
     }
 }
 
-impl View for Staged<'_> {
+impl View for StagedState<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         match self.writes.get(space, key) {
             Some(written) => Ok(written.map(<[u8]>::to_vec)),
@@ -89,8 +89,8 @@ impl View for Staged<'_> {
     }
 }
 
-/// Visits `over` and what `base` visits as one ascending sequence. Where both have a key `over` wins, and its deletes
-/// hide keys of `base`.
+/// Visits the keys of `over` and `base` as one ascending sequence. For a key of both, `over` wins; its deletes hide keys
+/// of `base`.
 pub(crate) fn merge_scan<'a>(
     over: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     base: impl FnOnce(&mut Visit<'_>) -> Result<(), StateFault>,
@@ -165,7 +165,7 @@ mod tests {
             for (key, value) in &base {
                 below.set(Space::Meta, key.clone().into_bytes(), Some(value.clone().into_bytes()));
             }
-            let mut staged = Staged::new(&below);
+            let mut staged = StagedState::new(&below);
             for (key, value) in &over {
                 match value {
                     Some(value) => {

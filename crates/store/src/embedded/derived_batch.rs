@@ -1,30 +1,30 @@
-//! Derived batches: straight into the engine, without journal or sync.
+//! Derived batches: written straight to the engine, without journal or sync.
 //!
-//! They are always on the blocking pool: the engine may hold a writer back for 100 ms while it flushes.
+//! They always run on the blocking pool: the engine may hold a writer back for 100 ms while it flushes.
 
-use super::overlay::Coming;
-use super::parts::Parts;
+use super::open_store::OpenStore;
+use super::overlay::ComingState;
 use crate::port::{Class, CommitError, StateOp};
 use crate::state::{View, Writes, plan};
 
-impl Parts {
+impl OpenStore {
     pub(super) fn commit_derived(&self, ops: &[StateOp]) -> Result<(), CommitError> {
         self.write_derived(|view| {
-            let context = plan::Context { view, topics: self };
+            let context = plan::PlanContext { view, topics: self };
             plan::plan(Class::Derived, ops, &context)
         })
     }
 
-    /// Plans as [`Parts::commit_derived`] does, and writes nothing.
+    /// Checks a batch as [`OpenStore::commit_derived`] does, and writes nothing.
     pub(super) fn check_derived(&self, ops: &[StateOp]) -> Result<(), CommitError> {
         let _sequencer = self.sequencer.blocking_lock();
         self.overlay.check()?;
-        let coming = Coming::new(&self.overlay, &self.engine);
-        let context = plan::Context { view: &coming, topics: self };
+        let coming = ComingState::new(&self.overlay, &self.engine);
+        let context = plan::PlanContext { view: &coming, topics: self };
         plan::plan(Class::Derived, ops, &context).map(drop)
     }
 
-    /// Removes a piece of what time has ended; says whether there is more.
+    /// Removes a bounded number of expired entries; returns whether there are more.
     pub(super) fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
         let mut more = false;
         self.write_derived(|view| {
@@ -37,9 +37,9 @@ impl Parts {
 
     /// Writes what `plan` makes of the coming state.
     ///
-    /// If that depends on batches that the engine has not applied yet, they are waited for first. After a power cut the
-    /// engine has a prefix of what was written to it; written after what it depends on, a derived batch is never there
-    /// without it.
+    /// If the plan depends on batches that the engine has not applied yet, it waits for them first. After a power cut the
+    /// engine has a prefix of what was written to it; so a derived batch is never there without the batches that it
+    /// depends on.
     fn write_derived(
         &self,
         mut plan: impl FnMut(&dyn View) -> Result<Writes, CommitError>,
@@ -47,7 +47,7 @@ impl Parts {
         loop {
             let sequencer = self.sequencer.blocking_lock();
             self.overlay.check()?;
-            let coming = Coming::new(&self.overlay, &self.engine);
+            let coming = ComingState::new(&self.overlay, &self.engine);
             let writes = plan(&coming)?;
             let ticket = coming.depends_on(&writes);
             if ticket == 0 {

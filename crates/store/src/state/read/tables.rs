@@ -1,4 +1,4 @@
-//! Settings, dedupe marks, outbox, rows, counters.
+//! Small families of keys: settings of topics, dedupe marks, the outbox, rows, counters.
 
 use promethean_model::{EventId, TopicName, TopicSettings};
 
@@ -54,7 +54,7 @@ pub(crate) fn topics_with_intents(view: &dyn View) -> Result<Vec<TopicName>, Sta
 
 pub(crate) fn seen(view: &dyn View, scope: &str, id: &str, now_ms: i64) -> Result<bool, StateFault> {
     if scope.len().max(id.len()) > dedupe_keys::MARK_BYTES_MAX {
-        // Longer ones are refused when marked.
+        // A longer mark is refused when it is written.
         return Ok(false);
     }
     let value = view.get(Space::Dedupe, &dedupe_keys::key(&dedupe_keys::name(scope, id)))?;
@@ -64,7 +64,7 @@ pub(crate) fn seen(view: &dyn View, scope: &str, id: &str, now_ms: i64) -> Resul
 
 pub(crate) fn marks(view: &dyn View, scope: &str, limit: usize) -> Result<Vec<String>, StateFault> {
     if scope.len() > dedupe_keys::MARK_BYTES_MAX {
-        // As above.
+        // A longer scope is refused when it is written.
         return Ok(Vec::new());
     }
     let prefix = dedupe_keys::scope_prefix(scope);

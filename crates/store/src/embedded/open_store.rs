@@ -1,4 +1,4 @@
-//! What an open store consists of. Everyone who works with it holds it; it is closed when the last one is done.
+//! The parts of an open store. Every call holds them; log and engine close when the last call is done.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,27 +9,29 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot}
 use super::engine::Engine;
 use super::overlay::Overlay;
 use crate::port::CommitError;
-use crate::state::plan::Topics;
+use crate::state::plan::TopicLookup;
 use crate::watch::WatchHub;
 
-pub(super) struct Parts {
+/// An open store: log, engine, and what orders and bounds the batches.
+pub(super) struct OpenStore {
     pub(super) log: Log,
     pub(super) engine: Engine,
     pub(super) overlay: Arc<Overlay>,
     pub(super) hub: Arc<WatchHub>,
-    /// Decides the order of batches that change state. Held while a batch is checked and handed to the log, and while
-    /// a derived one is written, which can stall; waiting for it therefore must not block a thread.
+    /// Decides the order of batches that change state. Held while a batch is checked and handed to the log, and while a
+    /// derived batch is written, which can stall; so waiting for this lock must not block a thread.
     pub(super) sequencer: AsyncMutex<Sequencer>,
     /// Bytes that may still be handed to the log.
     pub(super) admission: Arc<Semaphore>,
     pub(super) inflight_bytes_max: u32,
     pub(super) durability: Durability,
-    /// See `push_policy_to`.
+    /// Held while the settings of a topic are read and given to the log, see `push_policy_to`.
     pub(super) policies: Mutex<()>,
-    /// Last, so that it tells of the end after log and engine are gone.
-    pub(super) _released: Released,
+    /// The last field, so that the signal is sent after log and engine are dropped.
+    pub(super) _released: ReleaseSignal,
 }
 
+/// Numbers batches that change state.
 #[derive(Debug)]
 pub(super) struct Sequencer {
     next_ticket: u64,
@@ -40,7 +42,7 @@ impl Sequencer {
         Self { next_ticket: ticket + 1 }
     }
 
-    /// A number above all before. One that is not used after all leaves a gap, which is harmless.
+    /// A number above all earlier numbers. A number that is not used leaves a gap, which is harmless.
     pub(super) fn ticket(&mut self) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -48,23 +50,22 @@ impl Sequencer {
     }
 }
 
-impl Parts {
-    /// Waits until there is room for so many bytes. A batch larger than all room waits for all of it.
+impl OpenStore {
+    /// Waits until a batch of this many bytes may be handed to the log. A batch larger than the bound waits until no
+    /// other batch is on its way.
     pub(super) async fn admit(&self, bytes: usize) -> Result<OwnedSemaphorePermit, CommitError> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.inflight_bytes_max);
         let admission = Arc::clone(&self.admission);
         admission.acquire_many_owned(bytes).await.map_err(|_| CommitError::Closed)
     }
-}
 
-impl Parts {
-    /// Takes no more batches and makes everything durable.
+    /// Refuses further batches and makes all accepted batches durable.
     pub(super) fn close(&self) -> Result<(), promethean_log::MaintenanceError> {
         self.log.close()
     }
 }
 
-impl Topics for Parts {
+impl TopicLookup for OpenStore {
     fn end(&self, topic: &TopicName) -> Offset {
         Offset(self.log.topic(topic).map_or(0, |topic| topic.end()))
     }
@@ -78,19 +79,19 @@ impl Topics for Parts {
     }
 }
 
-/// Tells `close` that everything is gone.
-pub(super) struct Released(pub(super) Option<oneshot::Sender<()>>);
+/// Tells `EmbeddedStore::close` that log and engine are dropped.
+pub(super) struct ReleaseSignal(pub(super) Option<oneshot::Sender<()>>);
 
-impl Drop for Released {
+impl Drop for ReleaseSignal {
     fn drop(&mut self) {
         if let Some(sender) = self.0.take() {
-            // Nobody listens where the store was dropped without being closed.
+            // A store that was dropped without being closed has no receiver.
             let _ = sender.send(());
         }
     }
 }
 
-/// Wakes followers of topics.
+/// Passes moves of durable ends from the log to the watch hub.
 pub(super) struct HubObserver(pub(super) Arc<WatchHub>);
 
 impl Observer for HubObserver {

@@ -1,4 +1,4 @@
-//! Values as bytes whose order is the values' order, so that an index is a range of keys.
+//! Field values as bytes that sort as the values do, so that an index is a range of keys.
 //!
 //! ```text
 //! null    00
@@ -8,8 +8,8 @@
 //!         03 | the first TEXT_BYTES_MAX bytes, same | 00 01 | xxh3-128 of the whole text, big-endian
 //! ```
 //!
-//! Every form ends itself, so forms can be put side by side. A descending field has every bit inverted. The order of
-//! two texts that share their first `TEXT_BYTES_MAX` bytes is stable but is not that of the texts.
+//! The end of each form can be seen in the form, so forms can follow each other. A descending field has every bit inverted.
+//! Two texts with the same first `TEXT_BYTES_MAX` bytes have a stable order, which is not the order of the texts.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -17,13 +17,13 @@ use super::codec::Malformed;
 use crate::port::Direction;
 use crate::value::Value;
 
-/// Longer texts are cut and hashed: an engine's key has at most 65,535 bytes.
+/// Longer texts are cut and hashed: a key of an engine has at most 65,535 bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
 /// The longest form: a cut text of zeros.
 pub(crate) const VALUE_BYTES_MAX: usize = 1 + 2 * TEXT_BYTES_MAX + 2 + 16;
 
-/// Appends a value's form.
+/// Appends the form of a value.
 pub(crate) fn put(out: &mut Vec<u8>, value: &Value, direction: Direction) {
     let start = out.len();
     match value {
@@ -43,7 +43,7 @@ pub(crate) fn put(out: &mut Vec<u8>, value: &Value, direction: Direction) {
     }
 }
 
-/// The length of the form at the front of some bytes.
+/// The length of the form at the start of these bytes.
 pub(crate) fn len(bytes: &[u8], direction: Direction) -> Result<usize, Malformed> {
     let mask = if direction == Direction::Descending { 0xff } else { 0 };
     let malformed = Malformed { family: "index value" };

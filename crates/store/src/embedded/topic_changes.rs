@@ -1,16 +1,20 @@
-//! What follows a durable batch that changed settings or topics, and what an open must finish.
+//! Changes of topics and their settings in the log: after a durable batch that asked for them, and at open.
+//!
+//! The state notes such a change first, as a topic intent; the log makes it in a second step. A crash between the two is
+//! made good at the next open.
 
-use promethean_model::{Durability, TopicName};
+use promethean_log::{Policy, Topic};
+use promethean_model::{Durability, IgnorePoison, TopicName, TopicSettings};
 
 use super::commit::{Submission, own_batch, received};
 use super::error::{OpenError, commit_error};
-use super::parts::Parts;
+use super::open_store::OpenStore;
 use crate::port::{Batch, CommitError, SettingsOp, StateOp, TopicOp};
 use crate::state::keys::topic_intent;
 use crate::state::{Space, StateFault, Writes, read};
 
-impl Parts {
-    /// Runs on a thread that may block.
+impl OpenStore {
+    /// Makes the changes of topics and settings of a committed batch in the log. Blocks.
     pub(super) fn follow_up(&self, batch: &Batch) -> Result<(), CommitError> {
         for op in &batch.state {
             match op {
@@ -28,8 +32,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Does in the log what is noted for a topic, and removes the note. `made_by_batch`: if the topic to delete did not
-    /// exist when that was noted, the events of the same batch have made it.
+    /// Makes in the log the change that is noted for a topic, and removes the note. `made_by_batch`: if the topic to
+    /// delete did not exist when its deletion was noted, the events of the same batch have created it.
     fn carry_out(&self, name: &TopicName, made_by_batch: bool) -> Result<(), CommitError> {
         let Some(intent) = read::topic_intent(&self.engine, name)? else { return Ok(()) };
         // A topic of the same name with another number was created since.
@@ -64,7 +68,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Checks state against log and finishes what a crash interrupted.
+    /// Checks the state against the log and finishes the changes of topics that a crash interrupted.
     pub(super) fn finish_open(&self) -> Result<(), OpenError> {
         let failed = |reason: String| OpenError::Failed { reason };
         let fault = |fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() };
@@ -86,9 +90,10 @@ impl Parts {
         }
     }
 
-    /// A cursor beyond its topic would skip events to come: the log lost its tail, or is from another time.
+    /// Refuses a cursor beyond the end of its topic, which would skip events to come: the log lost its tail, or log and
+    /// state are from different times.
     fn check_cursors(&self) -> Result<(), OpenError> {
-        use crate::state::plan::Topics;
+        use crate::state::plan::TopicLookup;
         let cursors = read::all_cursors(&self.engine)
             .map_err(|fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() })?;
         for found in cursors {
@@ -98,5 +103,47 @@ impl Parts {
             }
         }
         Ok(())
+    }
+
+    /// Gives the log the settings of a topic, if the topic exists.
+    ///
+    /// Called after a change of settings is applied and after a batch has created the topic: the later of the two calls
+    /// finds both.
+    pub(super) fn push_policy(&self, name: &TopicName) -> Result<(), StateFault> {
+        match self.log.topic(name) {
+            Some(topic) => self.push_policy_to(&topic),
+            None => Ok(()),
+        }
+    }
+
+    /// As `push_policy`, for topics that an accepted batch has created.
+    pub(super) fn push_policies(&self, made: &[TopicName]) {
+        for topic in made {
+            if let Err(fault) = self.push_policy(topic) {
+                // The batch is accepted; the engine that cannot be read is trusted no more.
+                self.overlay.fail(&fault.to_string());
+            }
+        }
+    }
+
+    pub(super) fn push_policy_to(&self, topic: &Topic) -> Result<(), StateFault> {
+        // Read and set under one lock: of two changes, the older must not be set last.
+        let _one_at_a_time = self.policies.lock().ignore_poison();
+        let settings = read::settings(&self.engine, topic.name())?.unwrap_or_default();
+        self.log.set_policy(topic, policy(&settings));
+        Ok(())
+    }
+}
+
+/// The part of the settings that the log applies.
+fn policy(settings: &TopicSettings) -> Policy {
+    let retention = settings.retention;
+    Policy {
+        age_ms: retention.age.map(promethean_model::Millis::get),
+        bytes: retention.bytes,
+        count: retention.count,
+        compacted: settings.compacted,
+        dedupe_window_ms: settings.dedupe_window.get(),
+        ..Policy::default()
     }
 }
