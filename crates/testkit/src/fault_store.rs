@@ -67,7 +67,7 @@ pub struct Gate {
 type Rule = Box<dyn Fn(&StoreCall<'_>) -> Fault + Send + Sync>;
 type Matcher = Box<dyn Fn(&StoreCall<'_>) -> bool + Send + Sync>;
 
-/// Passes all calls on to another store, except those that the test holds back or fails.
+/// A store that passes all calls on to another store, except calls that the test holds back or fails.
 pub struct FaultStore {
     inner: Arc<dyn Store>,
     rule: Mutex<Option<Rule>>,
@@ -219,7 +219,7 @@ impl FaultStore {
         Some((when, gate))
     }
 
-    /// Whether a commit is among those that are passed on.
+    /// Counts a commit, and refuses it if no more commits are passed on.
     fn count_commit(&self) -> Result<(), String> {
         let next = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
         let counted = self.commits_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
@@ -339,7 +339,7 @@ impl RowReads for FaultStore {
     }
 }
 
-/// Passes the reads of a port on; `as` names the call of those that a test can hold back or fail.
+/// Passes the reads of a port on. `as` names the call of a read that a test can hold back or fail.
 macro_rules! pass_on {
     ($port:ident { $($name:ident($($arg:ident: $type:ty),*) -> $result:ty $(as $call:expr)?;)* }) => {
         #[async_trait]

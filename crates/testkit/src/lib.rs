@@ -3,12 +3,12 @@
 //!
 //! - [`fault_disk`]: an in-memory `Disk` with power cuts, I/O errors and bit rot.
 //! - [`gate_disk`]: a disk whose syncs take as long as a test wants.
-//! - [`fault_state`]: an in-memory `StateSink` that forgets what was not synced.
+//! - [`fault_state`]: an in-memory `StateSink` that loses un-synced state in a power cut.
 //! - [`fault_store`]: a store whose calls a test can hold back, fail and count.
 //! - [`manual_clock`]: time that a test controls.
 //! - [`world`]: a store, a bus over it and a clock; projections over them.
 //! - [`patience`]: waiting without sleeping.
-//! - [`ledger`]: what producers were told, checked against what readers see.
+//! - [`ledger`]: the outcomes that producers got, checked against the events that readers see.
 //! - [`conformance`]: what every store must do.
 //! - [`names`]: names from text.
 //! - [`rng`]: seeded randomness; everything above draws from it and from nothing else.

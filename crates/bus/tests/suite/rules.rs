@@ -191,7 +191,7 @@ fn a_key_waits_for_its_earlier_event_through_backoff_and_until_it_is_acked_or_de
 }
 
 #[test]
-fn events_go_to_the_owner_of_their_partition_and_a_slow_owner_stops_nobody() {
+fn events_go_to_the_owner_of_their_partition_and_a_slow_owner_stops_no_other() {
     let keys: Vec<Option<&'static str>> = ["a", "b", "c", "d", "e", "f"].into_iter().map(Some).collect();
     let owner_of = |o: u64| partition_of(keys[o as usize], &event(o, keys[o as usize]).id, 2);
     let zero: Vec<u64> = (0..6).filter(|o| owner_of(*o) == 0).collect();
@@ -310,7 +310,7 @@ fn a_refused_commit_loses_nothing() {
 }
 
 #[test]
-fn acks_that_nobody_waits_for_share_commits() {
+fn acks_without_a_waiting_caller_share_commits() {
     let mut bench = Bench::new(Config { commit_every_ms: 5, ..Config::new() }, &[None; 5]);
     bench.join(ONE, 9);
     let leases = bench.leases();
@@ -371,7 +371,7 @@ fn pausing_keeps_leases_and_stops_deliveries() {
 }
 
 #[test]
-fn written_is_acked_for_those_who_want_that() {
+fn written_events_are_acked_for_members_that_want_that() {
     let mut bench = Bench::new(Config::new(), &[None; 2]);
     let limits = MemberLimits { auto_ack: true, ..limits() };
     bench.step(Input::Join { member: ONE, limits, allowance: Allowance::of(9) });

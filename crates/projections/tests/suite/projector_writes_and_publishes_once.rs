@@ -20,7 +20,7 @@ on_both_stores!(
     a_changelog_follows_keys_tombstones_and_versions,
     publishes_once_and_chains,
     begins_at_the_latest_if_told_so,
-    its_group_is_seen_and_is_nobody_elses,
+    its_group_is_listed_and_is_its_own,
     a_timer_publishes_and_does_not_overtake,
     lists_by_declared_fields_only,
 );
@@ -152,7 +152,7 @@ async fn begins_at_the_latest_if_told_so(kind: StoreKind) {
     projections.close().await;
 }
 
-async fn its_group_is_seen_and_is_nobody_elses(kind: StoreKind) {
+async fn its_group_is_listed_and_is_its_own(kind: StoreKind) {
     let world = World::running(kind).await;
     let projections = world.open_projections(declared(projector(jq(COUNT), &["docs", "stats"]))).await;
     world.publish_json("in", "k", "{}").await;

@@ -9,7 +9,7 @@ use super::world::*;
 on_both_stores!(
     retention_waits_for_a_projector_that_is_halted,
     retention_waits_over_a_restart,
-    nobody_waits_for_a_projector_that_is_no_more,
+    retention_does_not_wait_for_a_removed_projector,
     retention_waits_for_a_rebuild,
     retention_waits_for_a_compactor,
 );
@@ -79,7 +79,7 @@ async fn retention_waits_over_a_restart(kind: StoreKind) {
     projections.close().await;
 }
 
-async fn nobody_waits_for_a_projector_that_is_no_more(kind: StoreKind) {
+async fn retention_does_not_wait_for_a_removed_projector(kind: StoreKind) {
     let mut world = World::running(kind).await;
     keep(&world, 5).await;
     halted(&world).await.close().await;

@@ -64,7 +64,7 @@ impl OpenStore {
         }
     }
 
-    /// The durability of a batch; refuses one that this store does not offer.
+    /// The durability of a batch; refuses a durability that this store does not offer.
     pub(super) fn offered(&self, asked: Option<Durability>) -> Result<Durability, CommitError> {
         let durability = asked.unwrap_or(self.durability);
         if durability.is_embedded() {

@@ -22,7 +22,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     a_batch_may_repeat_its_own_event(make().await).await;
     expected_offset(make().await).await;
     expected_key_offset(make().await).await;
-    a_retry_is_a_duplicate_whatever_it_expects(make().await).await;
+    a_retry_is_a_duplicate_despite_its_expectations(make().await).await;
     stamps_never_go_back(make().await).await;
     events_that_stand_alone_are_refused_alone(make().await).await;
 }
@@ -257,7 +257,7 @@ async fn expected_key_offset<S: Subject>(subject: S) {
     commit(&subject.store(), put("2", Some(2))).await;
 }
 
-async fn a_retry_is_a_duplicate_whatever_it_expects<S: Subject>(subject: S) {
+async fn a_retry_is_a_duplicate_despite_its_expectations<S: Subject>(subject: S) {
     let store = subject.store();
     let batch = || {
         Batch::new()

@@ -12,10 +12,10 @@ use super::support::*;
 /// Runs every case.
 pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     retention_drops_the_oldest_and_says_so(make().await).await;
-    retention_waits_for_who_holds(make().await).await;
+    retention_keeps_held_events(make().await).await;
     age_counts_from_append(make().await).await;
     compaction_keeps_the_latest_of_each_key(make().await).await;
-    compaction_waits_for_who_holds(make().await).await;
+    compaction_keeps_held_events(make().await).await;
     a_compacted_topic_needs_keys(make().await).await;
     a_deleted_topic_starts_afresh(make().await).await;
 }
@@ -42,7 +42,7 @@ async fn retention_drops_the_oldest_and_says_so<S: Subject>(subject: S) {
     assert_eq!(check_retained(&subject.store()).await, earliest);
 }
 
-async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
+async fn retention_keeps_held_events<S: Subject>(subject: S) {
     let store = subject.store();
     let (slow, fast): (GroupName, GroupName) = ("slow".parse().unwrap(), "fast".parse().unwrap());
     // Also before the topic exists.
@@ -67,7 +67,7 @@ async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
     assert_eq!(after().await, (80, 0), "what is gone is gone");
 }
 
-async fn compaction_waits_for_who_holds<S: Subject>(subject: S) {
+async fn compaction_keeps_held_events<S: Subject>(subject: S) {
     let store = subject.store();
     let reader: GroupName = "reader".parse().unwrap();
     store.hold(&topic("a"), &reader, Some(Offset::ZERO));

@@ -12,7 +12,7 @@ on_both_stores!(more_comes_once_half_has_been_taken, members_that_share_it_are_t
 const MAX: usize = 4 << 20;
 const EVENTS: usize = 100;
 
-async fn filled(kind: Kind) -> (World, Backlog) {
+async fn filled(kind: StoreKind) -> (World, Backlog) {
     let world = World::new(kind).await;
     let payload = format!("\"{}\"", "x".repeat(100 << 10));
     for _ in 0..EVENTS {
@@ -34,7 +34,7 @@ async fn taken(subscription: &mut Subscription) -> Lease {
     }
 }
 
-async fn more_comes_once_half_has_been_taken(kind: Kind) {
+async fn more_comes_once_half_has_been_taken(kind: StoreKind) {
     let (world, backlog) = filled(kind).await;
     let mut subscription = world.subscribe(kept_by(request("t", "g"), &backlog)).await;
     let first = world.settled("t", "g").await.in_flight;
@@ -53,7 +53,7 @@ async fn more_comes_once_half_has_been_taken(kind: Kind) {
     take(&mut subscription, EVENTS - (first - left)).await;
 }
 
-async fn members_that_share_it_are_told_together(kind: Kind) {
+async fn members_that_share_it_are_told_together(kind: StoreKind) {
     let (world, backlog) = filled(kind).await;
     let mut first = world.subscribe(kept_by(request("t", "g"), &backlog)).await;
     world.settled("t", "g").await;

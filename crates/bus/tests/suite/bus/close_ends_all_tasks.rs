@@ -14,7 +14,7 @@ on_both_stores!(
     close_may_be_called_twice_and_given_up,
 );
 
-async fn closing_ends_everything(kind: Kind) {
+async fn closing_ends_everything(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("t.a", 0..3).await;
     world.fill("t.b", 0..3).await;
@@ -40,7 +40,7 @@ async fn closing_ends_everything(kind: Kind) {
     assert!(take(&mut again, 6).await.iter().all(|lease| lease.attempt == 1));
 }
 
-async fn a_closed_bus_refuses(kind: Kind) {
+async fn a_closed_bus_refuses(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     drop(world.subscribe(request("a", "g")).await);
@@ -56,7 +56,7 @@ async fn a_closed_bus_refuses(kind: Kind) {
     assert_eq!(world.events("a").await.len(), 1);
 }
 
-async fn acks_on_their_way_are_committed(kind: Kind) {
+async fn acks_on_their_way_are_committed(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..50).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -68,7 +68,7 @@ async fn acks_on_their_way_are_committed(kind: Kind) {
     assert_eq!(world.seen("a", "g").await.floor, Offset(50));
 }
 
-async fn owners_without_members_end(kind: Kind) {
+async fn owners_without_members_end(kind: StoreKind) {
     let world = World::new(kind).await;
     for n in 0..5 {
         world.publish(&format!("t.{n}"), 0).await;
@@ -88,7 +88,7 @@ async fn owners_without_members_end(kind: Kind) {
     assert_eq!(world.bus.tasks(), 0);
 }
 
-async fn a_closed_store_ends_subscriptions(kind: Kind) {
+async fn a_closed_store_ends_subscriptions(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -99,7 +99,7 @@ async fn a_closed_store_ends_subscriptions(kind: Kind) {
     soon("close", world.bus.close()).await;
 }
 
-async fn close_may_be_called_twice_and_given_up(kind: Kind) {
+async fn close_may_be_called_twice_and_given_up(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut subscription = world.subscribe(request("a", "g")).await;

@@ -8,14 +8,14 @@ use super::harness::*;
 
 on_both_stores!(
     a_topic_goes_on_when_another_gives_credit_back,
-    credit_given_back_in_part_reaches_who_starves,
+    credit_given_back_in_part_reaches_the_waiting_topic,
     every_topic_is_served_in_the_end,
     members_of_a_pattern_share,
     a_busy_topic_leaves_turns_to_others,
     a_topic_whose_turn_it_is_goes_away,
 );
 
-async fn a_topic_goes_on_when_another_gives_credit_back(kind: Kind) {
+async fn a_topic_goes_on_when_another_gives_credit_back(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("t.x", 0..2).await;
     let mut subscription = world.subscribe(bounded(request("t.*", "g"), 2)).await;
@@ -39,7 +39,7 @@ async fn until_credit(world: &World, name: &str) -> &'static str {
 }
 
 /// The topic that gives credit back has seen more free credit than there is now.
-async fn credit_given_back_in_part_reaches_who_starves(kind: Kind) {
+async fn credit_given_back_in_part_reaches_the_waiting_topic(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut subscription = world.subscribe(bounded(request("t.*", "g"), 10)).await;
     world.fill("t.x", 0..3).await;
@@ -54,7 +54,7 @@ async fn credit_given_back_in_part_reaches_who_starves(kind: Kind) {
     assert_eq!(subscription.ack(&y).await.unwrap().stale, 0);
 }
 
-async fn every_topic_is_served_in_the_end(kind: Kind) {
+async fn every_topic_is_served_in_the_end(kind: StoreKind) {
     let world = World::new(kind).await;
     for n in 0..8 {
         world.fill(&format!("t.{n}"), 0..25).await;
@@ -73,7 +73,7 @@ async fn every_topic_is_served_in_the_end(kind: Kind) {
     }
 }
 
-async fn members_of_a_pattern_share(kind: Kind) {
+async fn members_of_a_pattern_share(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut first = world.subscribe(bounded(request("t.*", "g"), 5)).await;
     let mut second = world.subscribe(bounded(request("t.*", "g"), 5)).await;
@@ -99,7 +99,7 @@ async fn members_of_a_pattern_share(kind: Kind) {
     world.until("t.0", "g", |seen| (seen.members, seen.lag) == (2, 0)).await;
 }
 
-async fn a_busy_topic_leaves_turns_to_others(kind: Kind) {
+async fn a_busy_topic_leaves_turns_to_others(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("t.busy", 0..100).await;
     for credit in [1, 4] {
@@ -137,7 +137,7 @@ async fn a_busy_topic_leaves_turns_to_others(kind: Kind) {
     }
 }
 
-async fn a_topic_whose_turn_it_is_goes_away(kind: Kind) {
+async fn a_topic_whose_turn_it_is_goes_away(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("t.a", 0..3).await;
     let mut subscription = world.subscribe(bounded(request("t.*", "g"), 1)).await;

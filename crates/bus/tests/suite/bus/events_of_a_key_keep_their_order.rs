@@ -23,7 +23,7 @@ fn by_key(mut request: Subscribe) -> Subscribe {
     request
 }
 
-async fn a_key_has_one_event_out_at_a_time(kind: Kind) {
+async fn a_key_has_one_event_out_at_a_time(kind: StoreKind) {
     let world = World::new(kind).await;
     for n in 0..30 {
         world.publish_key("a", ["x", "y", "z"][n as usize % 3], n).await;
@@ -50,7 +50,7 @@ async fn a_key_has_one_event_out_at_a_time(kind: Kind) {
     }
 }
 
-async fn a_failed_event_holds_its_key_back(kind: Kind) {
+async fn a_failed_event_holds_its_key_back(kind: StoreKind) {
     let world = World::new(kind).await;
     for (key, n) in [("x", 0), ("x", 1), ("y", 2), ("x", 3)] {
         world.publish_key("a", key, n).await;
@@ -81,7 +81,7 @@ async fn a_failed_event_holds_its_key_back(kind: Kind) {
     }
 }
 
-async fn key_order_ends_at_a_dead_letter(kind: Kind) {
+async fn key_order_ends_at_a_dead_letter(kind: StoreKind) {
     let world = World::new(kind).await;
     for n in 0..2 {
         world.publish_key("a", "x", n).await;
@@ -91,7 +91,7 @@ async fn key_order_ends_at_a_dead_letter(kind: Kind) {
     assert_eq!(number(&take_one(&mut subscription).await.event), 1);
 }
 
-async fn filters_let_through_what_they_name(kind: Kind) {
+async fn filters_let_through_what_they_name(kind: StoreKind) {
     let world = World::new(kind).await;
     let event = |n: u64| Publish::new(topic("a"), n.to_string());
     for event in [
@@ -122,7 +122,7 @@ async fn filters_let_through_what_they_name(kind: Kind) {
     }
 }
 
-async fn what_is_filtered_out_moves_the_cursor(kind: Kind) {
+async fn what_is_filtered_out_moves_the_cursor(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut asked = request("a", "g");
     asked.options.filter = Some(Filter::default().key("none"));

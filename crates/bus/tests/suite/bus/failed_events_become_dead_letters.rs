@@ -15,10 +15,10 @@ on_both_stores!(
     a_topics_setting_is_the_default,
     backoff_grows_from_attempt_to_attempt,
     more_than_fit_one_commit_die_at_once,
-    a_letter_that_its_topic_refuses_stops_nobody,
+    a_letter_that_its_topic_refuses_stops_no_other,
 );
 
-async fn the_last_failure_makes_a_dead_letter(kind: Kind) {
+async fn the_last_failure_makes_a_dead_letter(kind: StoreKind) {
     let world = World::new(kind).await;
     let event = Publish::new(topic("a.b"), r#"{"x": [1, 2]}"#)
         .key("k")
@@ -57,7 +57,7 @@ async fn the_last_failure_makes_a_dead_letter(kind: Kind) {
     assert_eq!(world.events("a.b.dlq").await.len(), 1);
 }
 
-async fn each_way_to_fail_is_named(kind: Kind) {
+async fn each_way_to_fail_is_named(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     let mut subscription = world.subscribe(attempts(bounded(request("a", "g"), 1), 1)).await;
@@ -76,7 +76,7 @@ async fn each_way_to_fail_is_named(kind: Kind) {
     assert_eq!(words, ["nack", "expired", "member_lost"]);
 }
 
-async fn the_dead_letter_topic_has_no_dead_letters(kind: Kind) {
+async fn the_dead_letter_topic_has_no_dead_letters(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     let mut subscription = world.subscribe(attempts(request("a", "g"), 1)).await;
@@ -90,7 +90,7 @@ async fn the_dead_letter_topic_has_no_dead_letters(kind: Kind) {
     assert_eq!(world.bus.topics().await.unwrap().len(), 2);
 }
 
-async fn a_topics_setting_is_the_default(kind: Kind) {
+async fn a_topics_setting_is_the_default(kind: StoreKind) {
     let world = World::new(kind).await;
     let settings = promethean_model::TopicSettings { max_attempts: 2, ..Default::default() };
     world.bus.set_topic(&topic("a"), settings).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_topics_setting_is_the_default(kind: Kind) {
     assert_eq!(world.events("a.dlq").await.len(), 1);
 }
 
-async fn backoff_grows_from_attempt_to_attempt(kind: Kind) {
+async fn backoff_grows_from_attempt_to_attempt(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -116,7 +116,7 @@ async fn backoff_grows_from_attempt_to_attempt(kind: Kind) {
     assert_eq!(take_one(&mut subscription).await.attempt, 5);
 }
 
-async fn more_than_fit_one_commit_die_at_once(kind: Kind) {
+async fn more_than_fit_one_commit_die_at_once(kind: StoreKind) {
     let world = World::new(kind).await;
     // Together they take more than a journal file.
     let payload = format!("\"{}\"", "x".repeat(40 << 10));
@@ -137,7 +137,7 @@ async fn more_than_fit_one_commit_die_at_once(kind: Kind) {
     assert_eq!(world.rows(Table::Attempts).await, 0);
 }
 
-async fn a_letter_that_its_topic_refuses_stops_nobody(kind: Kind) {
+async fn a_letter_that_its_topic_refuses_stops_no_other(kind: StoreKind) {
     let world = World::new(kind).await;
     let compacted = TopicSettings { compacted: true, ..TopicSettings::default() };
     world.bus.set_topic(&topic("a.dlq"), compacted).await.unwrap();

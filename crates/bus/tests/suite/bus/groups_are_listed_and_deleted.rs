@@ -16,7 +16,7 @@ on_both_stores!(
     a_topic_that_two_subjects_reach_stays_with_the_other,
 );
 
-async fn groups_and_their_lag_are_listed(kind: Kind) {
+async fn groups_and_their_lag_are_listed(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..4).await;
     world.fill("b", 0..2).await;
@@ -46,7 +46,7 @@ async fn groups_and_their_lag_are_listed(kind: Kind) {
     assert_eq!(world.bus.group(&topic("b"), &group("g")).await.unwrap_err().code(), "unknown_group");
 }
 
-async fn a_deleted_group_leaves_nothing(kind: Kind) {
+async fn a_deleted_group_leaves_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("t.a", 0..4).await;
     let mut subscription = world.subscribe(attempts(request("t.*", "g"), 2)).await;
@@ -77,7 +77,7 @@ async fn a_deleted_group_leaves_nothing(kind: Kind) {
     assert!(leases.iter().all(|lease| lease.attempt == 1));
 }
 
-async fn a_group_with_members_is_not_deleted(kind: Kind) {
+async fn a_group_with_members_is_not_deleted(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     for subject in ["a", "x.*"] {
@@ -91,7 +91,7 @@ async fn a_group_with_members_is_not_deleted(kind: Kind) {
     assert_eq!(world.rows(Table::Groups).await, 0);
 }
 
-async fn replay_needs_no_group(kind: Kind) {
+async fn replay_needs_no_group(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut ids = Vec::new();
     for n in 0..6 {
@@ -123,7 +123,7 @@ async fn replay_needs_no_group(kind: Kind) {
     assert!(world.bus.groups(None).await.unwrap().is_empty());
 }
 
-async fn what_retention_took_is_counted(kind: Kind) {
+async fn what_retention_took_is_counted(kind: StoreKind) {
     let world = World::new(kind).await;
     let settings = TopicSettings {
         retention: Retention { count: Some(10), ..Retention::default() },
@@ -156,7 +156,7 @@ async fn what_retention_took_is_counted(kind: Kind) {
     assert_eq!((page.expired, page.events[0].offset), (earliest.get(), earliest));
 }
 
-async fn a_topic_that_two_subjects_reach_stays_with_the_other(kind: Kind) {
+async fn a_topic_that_two_subjects_reach_stays_with_the_other(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a.b", 0..3).await;
     world.fill("a.c", 0..1).await;

@@ -15,7 +15,7 @@ on_both_stores!(
     the_group_goes_on_after_a_restart,
 );
 
-async fn groups_begin_where_they_are_told_to(kind: Kind) {
+async fn groups_begin_where_they_are_told_to(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut ids = Vec::new();
     for n in 0..6 {
@@ -57,7 +57,7 @@ async fn groups_begin_where_they_are_told_to(kind: Kind) {
     assert_eq!(error.code(), "beyond_end");
 }
 
-async fn a_topic_may_come_after_its_subscribers(kind: Kind) {
+async fn a_topic_may_come_after_its_subscribers(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut early = world.subscribe(request_from("a.b", "g", Start::Earliest)).await;
     let mut late = world.subscribe(request_from("a.b", "h", Start::Latest)).await;
@@ -67,7 +67,7 @@ async fn a_topic_may_come_after_its_subscribers(kind: Kind) {
     assert_eq!(numbers(&take(&mut late, 3).await), [0, 1, 2]);
 }
 
-async fn without_manual_ack_events_are_done_when_handed_over(kind: Kind) {
+async fn without_manual_ack_events_are_done_when_handed_over(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut asked = bounded(request("a", "g"), 2);
     asked.member.manual_ack = false;
@@ -84,7 +84,7 @@ async fn without_manual_ack_events_are_done_when_handed_over(kind: Kind) {
     assert_eq!(world.seen("a", "g").await.floor, Offset(10));
 }
 
-async fn the_cursor_is_readable_and_a_nack_leaves_it(kind: Kind) {
+async fn the_cursor_is_readable_and_a_nack_leaves_it(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -106,7 +106,7 @@ async fn the_cursor_is_readable_and_a_nack_leaves_it(kind: Kind) {
     assert_eq!(world.word("a", "g").await, "caught_up");
 }
 
-async fn the_group_goes_on_after_a_restart(kind: Kind) {
+async fn the_group_goes_on_after_a_restart(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut subscription = world.subscribe(request("a", "g")).await;

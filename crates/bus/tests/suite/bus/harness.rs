@@ -5,8 +5,10 @@ use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{BusError, Given, Lease, Subscription};
 use promethean_store::port::StoredEvent;
 
+/// The kind of a store by the name that the tests of schemas use.
+pub(crate) use promethean_testkit::StoreKind as Kind;
 pub(crate) use promethean_testkit::world::{WALL_MS, small_files as small};
-pub(crate) use promethean_testkit::{StoreKind as Kind, World, group, on_both_stores, soon, topic, until};
+pub(crate) use promethean_testkit::{StoreKind, World, group, on_both_stores, soon, topic, until};
 
 /// A request for a subscription from the earliest event on, with default options.
 pub(crate) fn request(subject: &str, group: &str) -> Subscribe {

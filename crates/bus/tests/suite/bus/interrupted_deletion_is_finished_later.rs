@@ -1,19 +1,14 @@
 //! A deletion of several commits is finished later when one of them fails.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
-use promethean_bus::coordinator::Liveness;
 use promethean_bus::follower::GivenUp;
-use promethean_bus::limits::Rate;
 use promethean_bus::rows::Start;
 use promethean_bus::{Bus, BusOptions};
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::{Batch, Cursor, CursorOp, StateOp, Table, TopicOp};
 use promethean_testkit::When;
-use tokio::time::{Instant, sleep_until};
 
 use super::harness::*;
 use super::topics_change_while_in_use::{assert_nothing_left, troubled};
@@ -26,14 +21,13 @@ on_both_stores!(
     a_follower_does_not_go_on_with_a_half_deleted_group,
     a_topic_is_deleted_though_its_settings_cannot_be_stored,
     what_is_configured_for_a_topic_is_so_for_the_next_of_its_name,
-    what_the_rate_refuses_is_neither_lost_nor_counted,
 );
 
 fn deletes_topic(batch: &Batch) -> bool {
     batch.state.iter().any(|op| matches!(op, StateOp::Topic(TopicOp::Delete(_))))
 }
 
-async fn a_topic_goes_without_the_cursors_of_its_groups(kind: Kind) {
+async fn a_topic_goes_without_the_cursors_of_its_groups(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     world.fill("t.a", 0..3).await;
     for n in 0..5 {
@@ -56,7 +50,7 @@ async fn a_topic_goes_without_the_cursors_of_its_groups(kind: Kind) {
 }
 
 /// All in one millisecond, so that only the events differ.
-async fn letters_of_a_topic_that_was_born_again_are_others(kind: Kind) {
+async fn letters_of_a_topic_that_was_born_again_are_others(kind: StoreKind) {
     let world = World::new(kind).await;
     for _ in 0..2 {
         troubled(&world, 2).await;
@@ -68,7 +62,7 @@ async fn letters_of_a_topic_that_was_born_again_are_others(kind: Kind) {
     assert_eq!(ids.len(), 4);
 }
 
-async fn a_deletion_that_cannot_be_finished_is_left_for_later(kind: Kind) {
+async fn a_deletion_that_cannot_be_finished_is_left_for_later(kind: StoreKind) {
     let (mut world, store) = World::gated(kind).await;
     troubled(&world, 20).await;
     store.refuse_after(1);
@@ -96,7 +90,7 @@ async fn a_deletion_that_cannot_be_finished_is_left_for_later(kind: Kind) {
     assert_eq!(world.bus.tasks(), 0);
 }
 
-async fn a_new_group_finds_nothing_of_a_half_deleted_one(kind: Kind) {
+async fn a_new_group_finds_nothing_of_a_half_deleted_one(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     world.fill("t.a", 0..3).await;
     let mut member = world.subscribe(request("t.*", "g")).await;
@@ -114,7 +108,7 @@ async fn a_new_group_finds_nothing_of_a_half_deleted_one(kind: Kind) {
     assert_eq!(world.rows(Table::Groups).await, 1);
 }
 
-async fn a_follower_does_not_go_on_with_a_half_deleted_group(kind: Kind) {
+async fn a_follower_does_not_go_on_with_a_half_deleted_group(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     world.fill("a", 0..1).await;
     let (by, on) = (group("f"), topic("a"));
@@ -135,7 +129,7 @@ async fn a_follower_does_not_go_on_with_a_half_deleted_group(kind: Kind) {
     assert_eq!(world.bus.groups(None).await.unwrap().len(), 1);
 }
 
-async fn a_topic_is_deleted_though_its_settings_cannot_be_stored(kind: Kind) {
+async fn a_topic_is_deleted_though_its_settings_cannot_be_stored(kind: StoreKind) {
     let (mut world, store) = World::gated(kind).await;
     let settings = TopicSettings { max_attempts: 3, ..TopicSettings::default() };
     let options = BusOptions { topics: [(topic("a"), settings.clone())].into(), ..BusOptions::default() };
@@ -149,7 +143,7 @@ async fn a_topic_is_deleted_though_its_settings_cannot_be_stored(kind: Kind) {
     assert_eq!(world.store.topic_info(&topic("a")).await.unwrap(), None);
 }
 
-async fn what_is_configured_for_a_topic_is_so_for_the_next_of_its_name(kind: Kind) {
+async fn what_is_configured_for_a_topic_is_so_for_the_next_of_its_name(kind: StoreKind) {
     let settings = TopicSettings { max_attempts: 3, ..TopicSettings::default() };
     let topics = [(topic("a"), settings.clone())].into();
     let world = World::with(kind, BusOptions { topics, ..BusOptions::default() }).await;
@@ -164,62 +158,4 @@ async fn what_is_configured_for_a_topic_is_so_for_the_next_of_its_name(kind: Kin
     assert_eq!(world.bus.topic_settings(&topic("b")), TopicSettings::default());
     let world = world.restart().await;
     assert_eq!(world.bus.topic_settings(&topic("a")), settings);
-}
-
-async fn what_the_rate_refuses_is_neither_lost_nor_counted(kind: Kind) {
-    let world = World::new(kind).await;
-    world.fill("a", 0..10).await;
-    let mut asked = request("a", "g");
-    asked.member.pull = true;
-    let two = NonZeroU32::new(2).unwrap();
-    asked.member.rate = Some(Rate { per_second: two, burst: two });
-    let mut member = world.subscribe(asked).await;
-    for round in 0..5 {
-        member.grant(8);
-        let leases = take(&mut member, 2).await;
-        assert_eq!(offsets(&leases), [round * 2, round * 2 + 1]);
-        assert!(leases.iter().all(|lease| lease.attempt == 1));
-        let seen = world.settled("a", "g").await;
-        let word = if round == 4 { "leased" } else { "rate" };
-        assert_eq!((seen.in_flight, seen.reason.unwrap().as_str()), (2, word));
-        member.ungrant().await;
-        // The rate would let more through, but the member has not asked.
-        world.pass(1_000);
-        assert_eq!(world.word("a", "g").await, if round == 4 { "leased" } else { "credit" });
-        assert!(is_idle(&mut member));
-        assert_eq!(member.ack(&leases).await.unwrap().stale, 0);
-        assert_eq!(world.seen("a", "g").await.in_flight, 0);
-    }
-    assert_eq!(world.word("a", "g").await, "caught_up");
-    assert_eq!(world.rows(Table::Attempts).await, 0);
-}
-
-/// No test tells the bus that time has passed: its own timer looks at the clock every three seconds. The time of the
-/// runtime is paused: waiting for it lets all tasks run and takes no real time.
-#[tokio::test(start_paused = true)]
-async fn the_timer_of_heartbeats_takes_a_silent_member_out() {
-    let world = World::new(Kind::Memory).await;
-    world.fill("a", 0..20).await;
-    let member = |name: &str, liveness| {
-        let mut request = request("a", "g");
-        request.options.partitions = Some(8);
-        request.member.member_id = Some(name.parse().unwrap());
-        request.member.liveness = liveness;
-        request
-    };
-    let mut silent = world.subscribe(member("silent", Liveness::Heartbeat)).await;
-    assert_eq!(take(&mut silent, 20).await.len(), 20);
-    let mut other = world.subscribe(member("other", Liveness::Socket)).await;
-    let members = || world.bus.coordinators().pop().unwrap().2.members.len();
-    let next_look = || sleep_until(Instant::now() + Duration::from_millis(3_500));
-    // Fifteen seconds of silence are not too long.
-    world.clock.advance(15_000);
-    next_look().await;
-    assert_eq!(members(), 2);
-    world.clock.advance(3_000);
-    next_look().await;
-    assert_eq!(members(), 1);
-    assert_eq!(silent.heartbeat().unwrap_err().code(), "unknown_member");
-    let again = take(&mut other, 20).await;
-    assert!(again.iter().all(|lease| lease.attempt == 1), "all of it is the other's now, and did not fail");
 }

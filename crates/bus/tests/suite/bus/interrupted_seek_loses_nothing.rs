@@ -14,7 +14,7 @@ use super::topics_change_while_in_use::troubled;
 
 on_both_stores!(much_is_sought_in_bounded_steps, what_dies_as_a_seek_comes_is_delivered_and_no_letter);
 
-async fn much_is_sought_in_bounded_steps(kind: Kind) {
+async fn much_is_sought_in_bounded_steps(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     troubled(&world, 1200).await;
     store.largest();
@@ -35,7 +35,7 @@ fn counted(world: &World) -> i64 {
 }
 
 /// The commit of the letter is on its way when the seek comes; later it becomes durable or is refused.
-async fn what_dies_as_a_seek_comes_is_delivered_and_no_letter(kind: Kind) {
+async fn what_dies_as_a_seek_comes_is_delivered_and_no_letter(kind: StoreKind) {
     for refused in [false, true] {
         let (world, store) = World::gated(kind).await;
         world.fill("a", 0..2).await;
@@ -89,7 +89,7 @@ async fn letters(world: &World) -> Vec<LetterInfo> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_seek_that_dies_between_two_steps_loses_nothing() {
     for commits in 0..40 {
-        let (mut world, store) = World::gated(Kind::Memory).await;
+        let (mut world, store) = World::gated(StoreKind::Memory).await;
         troubled(&world, 1200).await;
         store.refuse_after(commits);
         let (of, by) = (topic("a"), group("g"));
@@ -134,7 +134,7 @@ async fn a_seek_that_dies_between_two_steps_loses_nothing() {
 async fn letters_that_a_seek_cannot_close_are_closed_later() {
     let mut late = 0;
     for commits in 0..40 {
-        let (world, store) = World::gated(Kind::Memory).await;
+        let (world, store) = World::gated(StoreKind::Memory).await;
         troubled(&world, 1200).await;
         store.refuse_after(commits);
         let (of, by) = (topic("a"), group("g"));
@@ -190,7 +190,7 @@ async fn letters_that_a_seek_cannot_close_are_closed_later() {
 async fn what_is_acked_before_its_letter_is_closed_is_no_letter() {
     let mut tried = 0;
     for (first, second) in (0..8).flat_map(|first| (0..6).map(move |second| (first, second))) {
-        let (mut world, store) = World::gated(Kind::Memory).await;
+        let (mut world, store) = World::gated(StoreKind::Memory).await;
         troubled(&world, 1200).await;
         store.refuse_after(first);
         let (of, by) = (topic("a"), group("g"));

@@ -1,8 +1,11 @@
 //! Members of one group share its work.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
+use promethean_bus::limits::Rate;
 use promethean_model::Offset;
+use promethean_store::port::Table;
 
 use super::harness::*;
 
@@ -18,9 +21,10 @@ on_both_stores!(
     a_stale_ack_changes_nothing,
     a_paused_member_gets_nothing,
     a_group_stays_paused_over_a_restart,
+    what_the_rate_refuses_is_neither_lost_nor_counted,
 );
 
-async fn two_members_split_the_work(kind: Kind) {
+async fn two_members_split_the_work(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..20).await;
     let mut first = world.subscribe(bounded(request("a", "g"), 10)).await;
@@ -36,7 +40,7 @@ async fn two_members_split_the_work(kind: Kind) {
     assert_eq!(world.seen("a", "g").await.floor, Offset(20));
 }
 
-async fn credit_bounds_what_is_in_flight(kind: Kind) {
+async fn credit_bounds_what_is_in_flight(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut subscription = world.subscribe(bounded(request("a", "g"), 3)).await;
@@ -50,7 +54,7 @@ async fn credit_bounds_what_is_in_flight(kind: Kind) {
     assert!(is_idle(&mut subscription));
 }
 
-async fn acks_come_in_any_order(kind: Kind) {
+async fn acks_come_in_any_order(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..5).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -61,7 +65,7 @@ async fn acks_come_in_any_order(kind: Kind) {
     }
 }
 
-async fn an_expired_lease_is_delivered_to_another(kind: Kind) {
+async fn an_expired_lease_is_delivered_to_another(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut asked = bounded(request("a", "g"), 1);
     asked.member.ack_timeout_ms = 5_000;
@@ -92,7 +96,7 @@ async fn an_expired_lease_is_delivered_to_another(kind: Kind) {
     assert_eq!(world.word("a", "g").await, "caught_up");
 }
 
-async fn a_lost_member_counts_and_one_that_unsubscribes_does_not(kind: Kind) {
+async fn a_lost_member_counts_and_one_that_unsubscribes_does_not(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     for (lose, attempt) in [(false, 1), (true, 1), (false, 2), (true, 2), (true, 3)] {
@@ -110,7 +114,7 @@ async fn a_lost_member_counts_and_one_that_unsubscribes_does_not(kind: Kind) {
     assert_eq!(take_one(&mut subscription).await.attempt, 5);
 }
 
-async fn what_did_not_reach_a_lost_member_does_not_count(kind: Kind) {
+async fn what_did_not_reach_a_lost_member_does_not_count(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..2).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -123,7 +127,7 @@ async fn what_did_not_reach_a_lost_member_does_not_count(kind: Kind) {
     assert_eq!(leases.iter().map(|lease| lease.attempt).collect::<Vec<_>>(), [2, 1]);
 }
 
-async fn attempts_survive_a_restart(kind: Kind) {
+async fn attempts_survive_a_restart(kind: StoreKind) {
     let mut world = World::new(kind).await;
     world.publish("a", 0).await;
     for attempt in 1..5 {
@@ -139,7 +143,7 @@ async fn attempts_survive_a_restart(kind: Kind) {
     }
 }
 
-async fn extending_keeps_a_lease(kind: Kind) {
+async fn extending_keeps_a_lease(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -158,7 +162,7 @@ async fn extending_keeps_a_lease(kind: Kind) {
     assert_eq!(lease.ack().await.unwrap().stale, 1);
 }
 
-async fn a_stale_ack_changes_nothing(kind: Kind) {
+async fn a_stale_ack_changes_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     let mut first = world.subscribe(request("a", "g")).await;
@@ -175,7 +179,7 @@ async fn a_stale_ack_changes_nothing(kind: Kind) {
     assert_eq!(again.ack().await.unwrap().stale, 1, "twice");
 }
 
-async fn a_paused_member_gets_nothing(kind: Kind) {
+async fn a_paused_member_gets_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut first = world.subscribe(request("a", "g")).await;
     first.pause().await.unwrap();
@@ -192,7 +196,7 @@ async fn a_paused_member_gets_nothing(kind: Kind) {
     assert_eq!(numbers(&take(&mut first, 2).await), [1, 2]);
 }
 
-async fn a_group_stays_paused_over_a_restart(kind: Kind) {
+async fn a_group_stays_paused_over_a_restart(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
     world.fill("a", 0..2).await;
@@ -218,4 +222,32 @@ async fn a_group_stays_paused_over_a_restart(kind: Kind) {
     assert!(is_idle(&mut subscription));
     world.bus.resume_group(&subject, &group("g")).await.unwrap();
     assert_eq!(numbers(&take(&mut subscription, 2).await), [1, 2]);
+}
+
+async fn what_the_rate_refuses_is_neither_lost_nor_counted(kind: StoreKind) {
+    let world = World::new(kind).await;
+    world.fill("a", 0..10).await;
+    let mut asked = request("a", "g");
+    asked.member.pull = true;
+    let two = NonZeroU32::new(2).unwrap();
+    asked.member.rate = Some(Rate { per_second: two, burst: two });
+    let mut member = world.subscribe(asked).await;
+    for round in 0..5 {
+        member.grant(8);
+        let leases = take(&mut member, 2).await;
+        assert_eq!(offsets(&leases), [round * 2, round * 2 + 1]);
+        assert!(leases.iter().all(|lease| lease.attempt == 1));
+        let seen = world.settled("a", "g").await;
+        let word = if round == 4 { "leased" } else { "rate" };
+        assert_eq!((seen.in_flight, seen.reason.unwrap().as_str()), (2, word));
+        member.ungrant().await;
+        // The rate would let more through, but the member has not asked.
+        world.pass(1_000);
+        assert_eq!(world.word("a", "g").await, if round == 4 { "leased" } else { "credit" });
+        assert!(is_idle(&mut member));
+        assert_eq!(member.ack(&leases).await.unwrap().stale, 0);
+        assert_eq!(world.seen("a", "g").await.in_flight, 0);
+    }
+    assert_eq!(world.word("a", "g").await, "caught_up");
+    assert_eq!(world.rows(Table::Attempts).await, 0);
 }

@@ -1,11 +1,13 @@
 //! Members of a group own partitions, which move when members come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use promethean_bus::coordinator::{Liveness, MemberChange};
 use promethean_bus::subscribe::Subscribe;
 use promethean_bus::{Given, Lease, Subscription};
 use promethean_model::{Offset, partition_of};
+use tokio::time::{Instant, sleep_until};
 
 use super::harness::*;
 
@@ -49,7 +51,7 @@ async fn keys(world: &World, to: &str, count: u64) {
     }
 }
 
-async fn every_event_goes_to_the_owner_of_its_partition(kind: Kind) {
+async fn every_event_goes_to_the_owner_of_its_partition(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut members: BTreeMap<&str, Subscription> = BTreeMap::new();
     for name in ["one", "two", "three"] {
@@ -81,7 +83,7 @@ async fn every_event_goes_to_the_owner_of_its_partition(kind: Kind) {
     assert_eq!(world.word("a", "g").await, "caught_up");
 }
 
-async fn joins_and_leaves_move_partitions(kind: Kind) {
+async fn joins_and_leaves_move_partitions(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut one = world.subscribe(partitioned("a", "one", N)).await;
     let (first, change) = rebalance(&mut one).await;
@@ -98,7 +100,7 @@ async fn joins_and_leaves_move_partitions(kind: Kind) {
     assert_eq!(back.assigned, lost.revoked);
 }
 
-async fn epochs_grow_over_a_restart(kind: Kind) {
+async fn epochs_grow_over_a_restart(kind: StoreKind) {
     let mut world = World::new(kind).await;
     let mut last = 0;
     for _ in 0..3 {
@@ -112,7 +114,7 @@ async fn epochs_grow_over_a_restart(kind: Kind) {
     }
 }
 
-async fn a_late_ack_of_a_lost_partition_is_stale(kind: Kind) {
+async fn a_late_ack_of_a_lost_partition_is_stale(kind: StoreKind) {
     let world = World::new(kind).await;
     keys(&world, "a", 20).await;
     let mut one = world.subscribe(partitioned("a", "one", N)).await;
@@ -131,7 +133,7 @@ async fn a_late_ack_of_a_lost_partition_is_stale(kind: Kind) {
     assert_eq!(world.settled("a", "g").await.floor, Offset(20));
 }
 
-async fn the_number_changes_only_without_members(kind: Kind) {
+async fn the_number_changes_only_without_members(kind: StoreKind) {
     let world = World::new(kind).await;
     keys(&world, "a", 10).await;
     let mut one = world.subscribe(partitioned("a", "one", 2)).await;
@@ -155,7 +157,7 @@ async fn the_number_changes_only_without_members(kind: Kind) {
     assert_eq!(world.bus.subscribe(shared).await.unwrap_err().code(), "conflict");
 }
 
-async fn a_name_is_needed_and_taken_over(kind: Kind) {
+async fn a_name_is_needed_and_taken_over(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut nameless = partitioned("a", "one", N);
     nameless.member.member_id = None;
@@ -174,7 +176,7 @@ async fn a_name_is_needed_and_taken_over(kind: Kind) {
     assert!(world.bus.coordinators().is_empty());
 }
 
-async fn patterns_have_partitions_too(kind: Kind) {
+async fn patterns_have_partitions_too(kind: StoreKind) {
     let world = World::new(kind).await;
     keys(&world, "t.x", 10).await;
     let mut one = world.subscribe(partitioned("t.*", "one", N)).await;
@@ -200,7 +202,7 @@ async fn patterns_have_partitions_too(kind: Kind) {
     assert!(found.values().any(|is_one| *is_one) && found.values().any(|is_one| !*is_one));
 }
 
-async fn a_partitioned_group_has_one_subject(kind: Kind) {
+async fn a_partitioned_group_has_one_subject(kind: StoreKind) {
     let world = World::new(kind).await;
     let _member = world.subscribe(partitioned("a.b", "m", N)).await;
     for other in [partitioned("a.*", "n", N), request("a.c", "g")] {
@@ -214,7 +216,7 @@ fn beating(member: &str) -> Subscribe {
     request
 }
 
-async fn a_member_without_heartbeats_loses_its_partitions(kind: Kind) {
+async fn a_member_without_heartbeats_loses_its_partitions(kind: StoreKind) {
     let world = World::new(kind).await;
     keys(&world, "a", 30).await;
     let mut silent = world.subscribe(beating("silent")).await;
@@ -254,7 +256,7 @@ async fn a_member_without_heartbeats_loses_its_partitions(kind: Kind) {
     assert_eq!(world.bus.tasks(), 0);
 }
 
-async fn heartbeats_are_for_partitioned_groups(kind: Kind) {
+async fn heartbeats_are_for_partitioned_groups(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut request = request("a", "plain");
     request.member.liveness = Liveness::Heartbeat;
@@ -262,4 +264,34 @@ async fn heartbeats_are_for_partitioned_groups(kind: Kind) {
     let member = world.subscribe(partitioned("b", "m", N)).await;
     world.pass(100_000);
     member.heartbeat().unwrap();
+}
+
+/// No test tells the bus that time has passed: its own timer looks at the clock every three seconds. The time of the
+/// runtime is paused: waiting for it lets all tasks run and takes no real time.
+#[tokio::test(start_paused = true)]
+async fn the_timer_of_heartbeats_takes_a_silent_member_out() {
+    let world = World::new(StoreKind::Memory).await;
+    world.fill("a", 0..20).await;
+    let member = |name: &str, liveness| {
+        let mut request = request("a", "g");
+        request.options.partitions = Some(8);
+        request.member.member_id = Some(name.parse().unwrap());
+        request.member.liveness = liveness;
+        request
+    };
+    let mut silent = world.subscribe(member("silent", Liveness::Heartbeat)).await;
+    assert_eq!(take(&mut silent, 20).await.len(), 20);
+    let mut other = world.subscribe(member("other", Liveness::Socket)).await;
+    let members = || world.bus.coordinators().pop().unwrap().2.members.len();
+    let next_look = || sleep_until(Instant::now() + Duration::from_millis(3_500));
+    // Fifteen seconds of silence are not too long.
+    world.clock.advance(15_000);
+    next_look().await;
+    assert_eq!(members(), 2);
+    world.clock.advance(3_000);
+    next_look().await;
+    assert_eq!(members(), 1);
+    assert_eq!(silent.heartbeat().unwrap_err().code(), "unknown_member");
+    let again = take(&mut other, 20).await;
+    assert!(again.iter().all(|lease| lease.attempt == 1), "all of it is the other's now, and did not fail");
 }

@@ -16,11 +16,11 @@ on_both_stores!(
     topics_born_later_begin_at_their_beginning,
     no_event_is_missed_while_topics_are_born,
     a_publisher_that_goes_away_does_not_hide_a_birth,
-    topics_born_while_nobody_listened,
+    topics_created_without_members_are_found_later,
     a_paused_subscription_stays_paused_on_new_topics,
-    leaving_while_topics_are_born_leaves_nobody_behind,
+    a_member_that_leaves_while_topics_are_created_is_gone,
     a_topic_of_the_pattern_is_deleted,
-    acks_of_one_topic_count_whatever_becomes_of_another,
+    acks_of_one_topic_count_when_another_is_deleted,
 );
 
 fn by_topic(leases: &[Lease]) -> BTreeMap<String, Vec<u64>> {
@@ -31,7 +31,7 @@ fn by_topic(leases: &[Lease]) -> BTreeMap<String, Vec<u64>> {
     found
 }
 
-async fn one_word_or_many(kind: Kind) {
+async fn one_word_or_many(kind: StoreKind) {
     let world = World::new(kind).await;
     for name in ["a", "a.b", "a.c", "a.b.c", "b.a"] {
         world.publish(name, 0).await;
@@ -49,7 +49,7 @@ async fn one_word_or_many(kind: Kind) {
     assert_eq!(topics, [("many", 4), ("one", 2)]);
 }
 
-async fn the_systems_topics_never_match(kind: Kind) {
+async fn the_systems_topics_never_match(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a.b", 0).await;
     let mut failing = world.subscribe(attempts(request("a.b", "f"), 1)).await;
@@ -74,7 +74,7 @@ async fn the_systems_topics_never_match(kind: Kind) {
     assert_eq!(info.topics.iter().map(|topic| topic.topic.as_str()).collect::<Vec<_>>(), ["a.b", "a.c", "z"]);
 }
 
-async fn topics_born_later_begin_at_their_beginning(kind: Kind) {
+async fn topics_born_later_begin_at_their_beginning(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a.old", 0..3).await;
     let mut latest = world.subscribe(request_from("a.*", "g", promethean_bus::rows::Start::Latest)).await;
@@ -91,7 +91,7 @@ async fn topics_born_later_begin_at_their_beginning(kind: Kind) {
     assert_eq!(take_one(&mut latest).await.event.topic, topic("a.empty"));
 }
 
-async fn no_event_is_missed_while_topics_are_born(kind: Kind) {
+async fn no_event_is_missed_while_topics_are_born(kind: StoreKind) {
     let world = Arc::new(World::new(kind).await);
     const TOPICS: usize = 40;
     const EVENTS: usize = 5;
@@ -133,7 +133,7 @@ async fn no_event_is_missed_while_topics_are_born(kind: Kind) {
     }
 }
 
-async fn a_publisher_that_goes_away_does_not_hide_a_birth(kind: Kind) {
+async fn a_publisher_that_goes_away_does_not_hide_a_birth(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut subscription = world.subscribe(request("t.*", "g")).await;
     let mut born = 0;
@@ -156,7 +156,7 @@ async fn a_publisher_that_goes_away_does_not_hide_a_birth(kind: Kind) {
     take(&mut subscription, born).await;
 }
 
-async fn topics_born_while_nobody_listened(kind: Kind) {
+async fn topics_created_without_members_are_found_later(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a.x", 0).await;
     let latest = || request_from("a.*", "g", promethean_bus::rows::Start::Latest);
@@ -169,7 +169,7 @@ async fn topics_born_while_nobody_listened(kind: Kind) {
     assert_eq!(found, [("a.x".to_owned(), vec![1]), ("a.y".to_owned(), vec![0, 1])].into());
 }
 
-async fn a_paused_subscription_stays_paused_on_new_topics(kind: Kind) {
+async fn a_paused_subscription_stays_paused_on_new_topics(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a.x", 0).await;
     let mut subscription = world.subscribe(request("a.*", "g")).await;
@@ -189,7 +189,7 @@ async fn a_paused_subscription_stays_paused_on_new_topics(kind: Kind) {
     assert_eq!(take_one(&mut subscription).await.event.topic, topic("a.y"));
 }
 
-async fn leaving_while_topics_are_born_leaves_nobody_behind(kind: Kind) {
+async fn a_member_that_leaves_while_topics_are_created_is_gone(kind: StoreKind) {
     let world = Arc::new(World::new(kind).await);
     for round in 0..10 {
         let subscription: Subscription = world.subscribe(request("t.**", "g")).await;
@@ -210,7 +210,7 @@ async fn leaving_while_topics_are_born_leaves_nobody_behind(kind: Kind) {
     assert_eq!(by_topic(&take(&mut subscription, 10).await).len(), 10);
 }
 
-async fn a_topic_of_the_pattern_is_deleted(kind: Kind) {
+async fn a_topic_of_the_pattern_is_deleted(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a.x", 0..2).await;
     world.publish("a.y", 0).await;
@@ -230,7 +230,7 @@ async fn a_topic_of_the_pattern_is_deleted(kind: Kind) {
     assert_eq!(world.word("a.y", "g").await, "caught_up");
 }
 
-async fn acks_of_one_topic_count_whatever_becomes_of_another(kind: Kind) {
+async fn acks_of_one_topic_count_when_another_is_deleted(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a.x", 0).await;
     world.publish("a.y", 1).await;

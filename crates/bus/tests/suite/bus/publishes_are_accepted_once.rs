@@ -31,7 +31,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, BusError>) -> &'static str {
     result.unwrap_err().code()
 }
 
-async fn an_id_is_published_once(kind: Kind) {
+async fn an_id_is_published_once(kind: StoreKind) {
     let world = World::new(kind).await;
     let first = world.bus.publish(event("a", 1).id(id(1)).key("k")).await.unwrap();
     world.clock.advance(1_000);
@@ -44,11 +44,11 @@ async fn an_id_is_published_once(kind: Kind) {
     let world = world.restart().await;
     assert!(world.bus.publish(event("a", 1).id(id(1)).key("k")).await.unwrap().duplicate);
     assert_eq!(world.events("a").await.len(), 1);
-    let word = if kind == Kind::Memory { "memory" } else { "fsync" };
+    let word = if kind == StoreKind::Memory { "memory" } else { "fsync" };
     assert_eq!(first.durability, word);
 }
 
-async fn expectations_hold_or_refuse(kind: Kind) {
+async fn expectations_hold_or_refuse(kind: StoreKind) {
     let world = World::new(kind).await;
     let publish = async |event: Publish<'static>| world.bus.publish(event).await;
     assert_eq!(code(publish(event("a", 0).expected_offset(Offset(1))).await), "conflict");
@@ -63,7 +63,7 @@ async fn expectations_hold_or_refuse(kind: Kind) {
     assert_eq!(world.events("a").await.len(), 3);
 }
 
-async fn each_event_stands_for_itself(kind: Kind) {
+async fn each_event_stands_for_itself(kind: StoreKind) {
     let world = World::new(kind).await;
     let os = TopicSettings { durability: Some(promethean_model::Durability::Os), ..Default::default() };
     world.bus.set_topic(&topic("quick"), os).await.unwrap();
@@ -104,7 +104,7 @@ async fn each_event_stands_for_itself(kind: Kind) {
     assert!(world.bus.publish_each(Vec::new()).await.is_empty());
 }
 
-async fn a_batch_is_all_or_nothing(kind: Kind) {
+async fn a_batch_is_all_or_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     let published = world.bus.publish_batch(vec![event("a", 0), event("b", 1), event("a", 2)]).await.unwrap();
     let places: Vec<_> = published.iter().map(|one| (one.topic.as_str(), one.offset.get())).collect();
@@ -126,7 +126,7 @@ async fn a_batch_is_all_or_nothing(kind: Kind) {
     assert_eq!(code(world.bus.publish_batch(many).await), "batch_too_large");
 }
 
-async fn topics_have_rates(kind: Kind) {
+async fn topics_have_rates(kind: StoreKind) {
     let options = BusOptions { topic_rate: Some(Rate::new(10, 3)), ..BusOptions::default() };
     let world = World::with(kind, options).await;
     world.fill("a", 0..3).await;
@@ -142,7 +142,7 @@ async fn topics_have_rates(kind: Kind) {
     assert!(matches!(error, BusError::OverBurst { asked: 4, burst: 3 }), "{error}");
 }
 
-async fn a_batch_takes_all_its_tokens_or_none(kind: Kind) {
+async fn a_batch_takes_all_its_tokens_or_none(kind: StoreKind) {
     let options = BusOptions { topic_rate: Some(Rate::new(10, 3)), ..BusOptions::default() };
     let world = World::with(kind, options).await;
     world.fill("b", 0..3).await;
@@ -154,7 +154,7 @@ async fn a_batch_takes_all_its_tokens_or_none(kind: Kind) {
     assert_eq!(code(world.bus.publish(event("a", 3)).await), "rate_limited");
 }
 
-async fn topics_are_not_made_where_that_is_off(kind: Kind) {
+async fn topics_are_not_made_where_that_is_off(kind: StoreKind) {
     let world = World::with(kind, BusOptions { auto_create: false, ..BusOptions::default() }).await;
     assert_eq!(code(world.bus.publish(event("a", 0)).await), "unknown_topic");
     assert_eq!(code(world.bus.publish_batch(vec![event("a", 0)]).await), "unknown_topic");
@@ -167,7 +167,7 @@ async fn topics_are_not_made_where_that_is_off(kind: Kind) {
     assert_eq!(world.bus.create_topic(&topic("b.dlq")).await.unwrap_err().code(), "reserved_name");
 }
 
-async fn time_never_goes_back(kind: Kind) {
+async fn time_never_goes_back(kind: StoreKind) {
     let world = World::new(kind).await;
     let first = world.publish("a", 0).await.ts;
     world.clock.advance_wall(-5_000);
@@ -176,7 +176,7 @@ async fn time_never_goes_back(kind: Kind) {
     assert_eq!(given.ts, 7);
 }
 
-async fn a_long_call_is_handed_over_in_pieces(kind: Kind) {
+async fn a_long_call_is_handed_over_in_pieces(kind: StoreKind) {
     let world = World::new(kind).await;
     let results = world.bus.publish_each((0..2_500).map(|n| event("a", n)).collect()).await;
     let offsets: Vec<u64> = results.into_iter().map(|result| result.unwrap().offset.get()).collect();

@@ -18,7 +18,7 @@ async fn page(tail: &mut Tail) -> Option<Vec<u64>> {
     page.map(|page| page.events.iter().map(number).collect())
 }
 
-async fn a_scan_ends_where_the_topic_ended(kind: Kind) {
+async fn a_scan_ends_where_the_topic_ended(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut scan = world.bus.scan(&topic("a"), Start::Offset(Offset(2))).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_scan_ends_where_the_topic_ended(kind: Kind) {
     while soon("the end", doomed.next_page(3, 1 << 20)).await.unwrap().is_some() {}
 }
 
-async fn a_tail_gives_what_there_is_and_then_what_comes(kind: Kind) {
+async fn a_tail_gives_what_there_is_and_then_what_comes(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     let mut all = world.bus.tail(&topic("a"), Start::Earliest).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_tail_gives_what_there_is_and_then_what_comes(kind: Kind) {
     assert_eq!(beyond.unwrap_err().code(), "bad_seek");
 }
 
-async fn a_tail_ends_with_its_topic_and_with_the_bus(kind: Kind) {
+async fn a_tail_ends_with_its_topic_and_with_the_bus(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish("a", 0).await;
     world.publish("b", 0).await;
@@ -68,7 +68,7 @@ async fn a_tail_ends_with_its_topic_and_with_the_bus(kind: Kind) {
     assert_eq!(tokio::join!(page(&mut last), world.bus.close()).0, None);
 }
 
-async fn single_events_are_found(kind: Kind) {
+async fn single_events_are_found(kind: StoreKind) {
     let world = World::new(kind).await;
     world.publish_key("a", "x", 0).await;
     world.publish_key("a", "y", 1).await;

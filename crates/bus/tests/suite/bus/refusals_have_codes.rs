@@ -15,9 +15,13 @@ use promethean_testkit::{FaultDisk, ManualClock};
 
 use super::harness::*;
 
-on_both_stores!(what_a_publisher_is_refused, what_a_subscriber_is_refused, who_is_taken_over_hears_it);
+on_both_stores!(
+    what_a_publisher_is_refused,
+    what_a_subscriber_is_refused,
+    a_group_that_is_taken_over_hears_it
+);
 
-async fn what_a_publisher_is_refused(kind: Kind) {
+async fn what_a_publisher_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     let compacted = TopicSettings { compacted: true, partitions: Some(2), ..Default::default() };
     world.bus.set_topic(&topic("keyed"), compacted).await.unwrap();
@@ -48,7 +52,7 @@ async fn what_a_publisher_is_refused(kind: Kind) {
     assert!(world.bus.topics().await.unwrap().iter().all(|info| info.end == Offset(0)));
 }
 
-async fn what_a_subscriber_is_refused(kind: Kind) {
+async fn what_a_subscriber_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     let changed = |change: fn(&mut Subscribe)| {
         let mut request = request("a", "g");
@@ -88,7 +92,7 @@ async fn what_a_subscriber_is_refused(kind: Kind) {
     assert_eq!(world.bus.delete_group(&subject, &group("g")).await.unwrap_err().code(), "unknown_group");
 }
 
-async fn who_is_taken_over_hears_it(kind: Kind) {
+async fn a_group_that_is_taken_over_hears_it(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     let mut before = world.subscribe(request("a", "g")).await;

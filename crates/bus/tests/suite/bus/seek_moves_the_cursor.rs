@@ -14,7 +14,7 @@ on_both_stores!(
     every_place_can_be_sought,
 );
 
-async fn a_dry_run_counts_and_changes_nothing(kind: Kind) {
+async fn a_dry_run_counts_and_changes_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -32,7 +32,7 @@ async fn a_dry_run_counts_and_changes_nothing(kind: Kind) {
     assert_eq!((seen.floor, seen.lag, seen.in_flight), (Offset(3), 5, 5));
 }
 
-async fn a_seek_takes_back_what_is_in_flight(kind: Kind) {
+async fn a_seek_takes_back_what_is_in_flight(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -50,7 +50,7 @@ async fn a_seek_takes_back_what_is_in_flight(kind: Kind) {
     assert_eq!(numbers(&take(&mut subscription, 10).await), (0..10).collect::<Vec<_>>());
 }
 
-async fn a_seek_without_members(kind: Kind) {
+async fn a_seek_without_members(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..5).await;
     drop(world.subscribe(request("a", "g")).await);
@@ -69,7 +69,7 @@ async fn a_seek_without_members(kind: Kind) {
     assert_eq!(error.code(), "beyond_end");
 }
 
-async fn a_seek_forgets_failures(kind: Kind) {
+async fn a_seek_forgets_failures(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..2).await;
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -82,7 +82,7 @@ async fn a_seek_forgets_failures(kind: Kind) {
     assert!(again.iter().all(|lease| lease.attempt == 1));
 }
 
-async fn every_place_can_be_sought(kind: Kind) {
+async fn every_place_can_be_sought(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut ids = Vec::new();
     for n in 0..5 {

@@ -13,7 +13,7 @@ on_both_stores!(
     settings_last,
 );
 
-async fn subscriptions_end_with_their_topic(kind: Kind) {
+async fn subscriptions_end_with_their_topic(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     world.publish("b", 0).await;
@@ -31,7 +31,7 @@ async fn subscriptions_end_with_their_topic(kind: Kind) {
     assert_eq!(groups.len(), 1);
 }
 
-async fn a_topic_without_events_ends_them_too(kind: Kind) {
+async fn a_topic_without_events_ends_them_too(kind: StoreKind) {
     let world = World::new(kind).await;
     world.bus.create_topic(&topic("a")).await.unwrap();
     let mut subscription = world.subscribe(request("a", "g")).await;
@@ -39,7 +39,7 @@ async fn a_topic_without_events_ends_them_too(kind: Kind) {
     assert_eq!(end_of(&mut subscription).await.code(), "topic_deleted");
 }
 
-async fn another_topic_of_the_name_inherits_nothing(kind: Kind) {
+async fn another_topic_of_the_name_inherits_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     let mut subscription = world.subscribe(attempts(request("a", "g"), 2)).await;
@@ -61,7 +61,7 @@ async fn another_topic_of_the_name_inherits_nothing(kind: Kind) {
     assert_eq!(world.seen("a", "g").await.floor, Offset(5));
 }
 
-async fn settings_last(kind: Kind) {
+async fn settings_last(kind: StoreKind) {
     let world = World::new(kind).await;
     let settings = TopicSettings { compacted: true, partitions: Some(4), ..Default::default() };
     world.bus.set_topic(&topic("a"), settings.clone()).await.unwrap();

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use super::harness::*;
 
 on_both_stores!(
-    nobody_enters_a_topic_that_is_being_deleted,
-    a_deletion_waits_for_who_enters,
+    a_topic_that_is_being_deleted_refuses_new_groups,
+    a_deletion_waits_for_a_group_on_its_way_in,
     a_group_without_a_cursor_begins_the_topic_anew,
     a_pause_is_done_to_the_end,
     settings_are_set_to_the_end,
@@ -38,7 +38,7 @@ fn sets(batch: &Batch) -> bool {
     batch.state.iter().any(|op| matches!(op, StateOp::Settings(SettingsOp::Put(..))))
 }
 
-async fn nobody_enters_a_topic_that_is_being_deleted(kind: Kind) {
+async fn a_topic_that_is_being_deleted_refuses_new_groups(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     world.fill("t.a", 0..3).await;
     drop(world.subscribe(request("t.a", "g")).await);
@@ -71,7 +71,7 @@ async fn nobody_enters_a_topic_that_is_being_deleted(kind: Kind) {
     }
 }
 
-async fn a_deletion_waits_for_who_enters(kind: Kind) {
+async fn a_deletion_waits_for_a_group_on_its_way_in(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     world.fill("a", 0..3).await;
     let held = store.hold(When::Before, puts_group);
@@ -99,7 +99,7 @@ async fn a_deletion_waits_for_who_enters(kind: Kind) {
     assert_eq!(world.store.cursors_of_topic(&topic("a")).await.unwrap(), []);
 }
 
-async fn a_group_without_a_cursor_begins_the_topic_anew(kind: Kind) {
+async fn a_group_without_a_cursor_begins_the_topic_anew(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..3).await;
     drop(world.subscribe(request_from("a", "g", Start::Latest)).await);
@@ -127,7 +127,7 @@ async fn go_away<T: std::fmt::Debug>(
     held.release();
 }
 
-async fn a_pause_is_done_to_the_end(kind: Kind) {
+async fn a_pause_is_done_to_the_end(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     let _member = world.subscribe(request("a", "g")).await;
     let subject: Subject = "a".parse().unwrap();
@@ -149,13 +149,13 @@ fn partitions(count: u32) -> TopicSettings {
     TopicSettings { partitions: Some(count), ..TopicSettings::default() }
 }
 
-async fn settings_are_set_to_the_end(kind: Kind) {
+async fn settings_are_set_to_the_end(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     go_away(&store, sets, world.bus.set_topic(&topic("a"), partitions(4))).await;
     until("the settings", async || world.bus.topic_settings(&topic("a")) == partitions(4)).await;
 }
 
-async fn settings_follow_the_store_in_its_order(kind: Kind) {
+async fn settings_follow_the_store_in_its_order(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     let held = store.hold(When::After, sets);
     let mut setting = JoinSet::new();
@@ -177,7 +177,7 @@ async fn settings_follow_the_store_in_its_order(kind: Kind) {
     assert_eq!(world.bus.topic_settings(&topic("a")), partitions(5));
 }
 
-async fn a_topic_is_deleted_to_the_end(kind: Kind) {
+async fn a_topic_is_deleted_to_the_end(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     world.publish("a", 0).await;
     world.bus.set_topic(&topic("a"), partitions(4)).await.unwrap();
@@ -213,7 +213,7 @@ pub(super) async fn assert_nothing_left(world: &World) {
     assert!(!world.bus.metrics().render().contains("group=\"g\""));
 }
 
-async fn much_is_deleted_in_bounded_steps(kind: Kind) {
+async fn much_is_deleted_in_bounded_steps(kind: StoreKind) {
     let (world, store) = World::gated(kind).await;
     troubled(&world, 1200).await;
     store.largest();
@@ -230,7 +230,7 @@ async fn much_is_deleted_in_bounded_steps(kind: Kind) {
     assert_nothing_left(&world).await;
 }
 
-async fn a_deletion_of_a_group_that_fails_is_finished_later(kind: Kind) {
+async fn a_deletion_of_a_group_that_fails_is_finished_later(kind: StoreKind) {
     for commits in 0.. {
         let (world, store) = World::gated(kind).await;
         troubled(&world, 20).await;
@@ -262,7 +262,7 @@ async fn a_deletion_of_a_group_that_fails_is_finished_later(kind: Kind) {
     }
 }
 
-async fn a_deletion_of_a_topic_that_fails_can_be_repeated(kind: Kind) {
+async fn a_deletion_of_a_topic_that_fails_can_be_repeated(kind: StoreKind) {
     for commits in 0.. {
         let (world, store) = World::gated(kind).await;
         troubled(&world, 20).await;

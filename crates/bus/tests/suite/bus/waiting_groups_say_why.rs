@@ -8,7 +8,7 @@ use super::harness::*;
 
 on_both_stores!(each_word_is_seen, the_rate_of_a_member_is_kept);
 
-async fn each_word_is_seen(kind: Kind) {
+async fn each_word_is_seen(kind: StoreKind) {
     let world = World::new(kind).await;
     let mut asked = bounded(request("a", "g"), 2);
     asked.options.order = Some(Order::Key);
@@ -57,7 +57,7 @@ async fn each_word_is_seen(kind: Kind) {
     drop(subscription);
 }
 
-async fn the_rate_of_a_member_is_kept(kind: Kind) {
+async fn the_rate_of_a_member_is_kept(kind: StoreKind) {
     let world = World::new(kind).await;
     world.fill("a", 0..10).await;
     let mut asked = request("a", "g");
