@@ -1,9 +1,9 @@
-//! Durable state: the ports that the rest of the system sees, and the adapters that implement them.
+//! Durable state: the ports that the rest of the system uses, and the adapters that implement them.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | [`port`] | reads by capability, [`port::Batch`], errors |
-//! | [`value`] | values of documents as indexes see them |
+//! | [`value`] | values of document fields |
 //! | [`embedded`] | the adapter over the log and a state engine, in a directory |
 //! | [`memory`] | the adapter that keeps everything in memory |
 //! | `state` | keys, planning of batches and reads, shared by the adapters |

@@ -1,4 +1,4 @@
-//! Values of documents as indexes and queries see them.
+//! Values of document fields, as indexes and queries compare them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -57,7 +57,7 @@ impl Value {
         }
     }
 
-    /// Whether a query for this value suits a field of that type.
+    /// Whether a field of this type can be compared with this value.
     pub fn is(&self, field: FieldType) -> bool {
         matches!(
             (self, field),

@@ -1,4 +1,4 @@
-//! A state engine in memory that forgets what was not synced.
+//! A state engine in memory that loses un-synced state in a power cut.
 //!
 //! Redo bytes are puts, back to back: `key length u16 | key | value length u32 | value`, little-endian.
 
@@ -31,7 +31,7 @@ pub fn encode_puts(puts: &[(&[u8], &[u8])]) -> Vec<u8> {
     out
 }
 
-/// The engine. After [`FaultState::crash`] every call on it fails, so a thread that outlived the crash cannot use it.
+/// A state engine in memory. After [`FaultState::crash`] every call on it fails, so a thread that outlived the crash cannot use it.
 #[derive(Debug, Default)]
 pub struct FaultState {
     inner: Mutex<Inner>,
@@ -62,8 +62,8 @@ impl FaultState {
         Self::default()
     }
 
-    /// Cuts the power and returns what the next start finds: the synced state and, by the seed, some of the steps after
-    /// it, in order and each whole.
+    /// Cuts the power and returns the engine that the next start finds: the synced state and, by the seed, some of the steps
+    /// after it, in order and each whole.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let mut inner = self.end();
@@ -76,7 +76,7 @@ impl FaultState {
         Self { inner: Mutex::new(inner) }
     }
 
-    /// Kills the process: everything applied is still seen, and what was not synced is still not durable.
+    /// Kills the process: all applied state is still seen, and un-synced state is still not durable.
     #[must_use]
     pub fn kill(&self) -> Self {
         Self { inner: Mutex::new(self.end()) }
@@ -88,7 +88,7 @@ impl FaultState {
         self.inner().seen.map.get(key).cloned()
     }
 
-    /// Everything that is seen.
+    /// All keys and values that are seen.
     #[must_use]
     pub fn snapshot(&self) -> StateMap {
         self.inner().seen.map.clone()

@@ -1,4 +1,4 @@
-//! A disk whose syncs or reads wait at a gate: a slow device, for as long as a test wants it.
+//! A disk whose syncs or reads wait at a gate, for as long as a test wants.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -17,12 +17,12 @@ pub struct GateDisk {
 struct Gate {
     path: String,
     reads: bool,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     closed: bool,
     waiting: usize,
 }
@@ -45,18 +45,18 @@ impl GateDisk {
         Self { inner, gate: Arc::new(gate) }
     }
 
-    /// Whoever comes from now on waits.
+    /// Closes the gate: syncs or reads from now on wait.
     pub fn close(&self) {
         self.gate.state().closed = true;
     }
 
-    /// Lets everyone through.
+    /// Opens the gate.
     pub fn open_gate(&self) {
         self.gate.state().closed = false;
         self.gate.changed.notify_all();
     }
 
-    /// Returns when someone waits at the gate.
+    /// Waits until an operation waits at the gate.
     pub fn wait_until_stuck(&self) {
         let mut state = self.gate.state();
         while state.waiting == 0 {
@@ -74,7 +74,7 @@ impl GateDisk {
 }
 
 impl Gate {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().ignore_poison()
     }
 

@@ -1,4 +1,4 @@
-//! The only source of chance in this crate: the same seed gives the same run on every machine.
+//! The only source of randomness in this crate: the same seed gives the same run on every machine.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ pub struct SeededRng {
 }
 
 impl SeededRng {
-    /// A generator for this seed; every seed is a good one, 0 too.
+    /// A generator for this seed; every seed works, also 0.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut word = seed;
         Self { state: std::array::from_fn(|_| splitmix(&mut word)) }
     }
 
-    /// A generator of its own, so that how much one part draws does not shift what another part gets.
+    /// An independent generator, so that the draws of one part do not shift the draws of another.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())

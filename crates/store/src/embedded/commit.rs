@@ -1,8 +1,8 @@
 //! Durable batches: checked, handed to the log as one frame, and awaited.
 //!
-//! A batch without state goes straight to the log. One with state is checked against the coming state and handed over
-//! under the sequencer, so that what was checked is what it will meet. Nothing waits for a disk there: the log accepts
-//! or refuses at once and writes later; the engine is asked for a few keys, nearly always from memory.
+//! A batch without state goes straight to the log. A batch with state is checked against the coming state and handed over
+//! under the sequencer, so that it is applied to the state it was checked against. No step under the sequencer waits for
+//! a disk: the log accepts or refuses at once and writes later; the engine reads a few keys, nearly always from memory.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use promethean_model::{Durability, Offset, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::error::commit_error;
-use super::overlay::Coming;
-use super::parts::{Parts, Sequencer};
+use super::open_store::{OpenStore, Sequencer};
+use super::overlay::ComingState;
 use super::redo;
 use crate::port::{AppendEvent, Batch, Class, CommitError, EventIdSource, Placed, Receipt, StateOp, Turn};
 use crate::state::{Writes, plan};
@@ -20,18 +20,18 @@ use crate::state::{Writes, plan};
 /// Batches with more changes are planned on the blocking pool: each change reads the engine a few times.
 const INLINE_CHANGES_MAX: usize = 64;
 
-/// What the log will say about a batch.
-pub(super) type Outcome = oneshot::Receiver<Result<LogReceipt, AppendError>>;
+/// Receives the log's answer to a batch.
+pub(super) type LogOutcome = oneshot::Receiver<Result<LogReceipt, AppendError>>;
 
-/// A batch on its way.
+/// A batch on its way to the log.
 pub(super) struct Submission {
     pub(super) batch: Batch,
     pub(super) durability: Durability,
-    /// Given back when the log is done with the batch, whoever still waits for it.
+    /// Given back when the log is done with the batch, also if the caller waits no more.
     pub(super) permit: Arc<OwnedSemaphorePermit>,
 }
 
-impl Parts {
+impl OpenStore {
     pub(super) async fn commit_durable(
         self: &Arc<Self>,
         batch: Batch,
@@ -50,8 +50,8 @@ impl Parts {
             return receive(outcome).await;
         }
         if is_heavy(&submission.batch) {
-            let parts = Arc::clone(self);
-            return super::blocking(move || parts.commit_with_follow_up(&submission)).await?;
+            let store = Arc::clone(self);
+            return super::blocking(move || store.commit_with_follow_up(&submission)).await?;
         }
         let mut sequencer = self.sequencer.lock().await;
         let outcome = self.submit_with_state(&mut sequencer, &submission)?;
@@ -62,6 +62,7 @@ impl Parts {
         }
     }
 
+    /// The durability of a batch; refuses a durability that this store does not offer.
     pub(super) fn offered(&self, asked: Option<Durability>) -> Result<Durability, CommitError> {
         let durability = asked.unwrap_or(self.durability);
         if durability.is_embedded() {
@@ -70,30 +71,30 @@ impl Parts {
         Err(CommitError::NotOffered { asked: durability.as_str(), offered: "`fsync`, `os`" })
     }
 
-    /// Checks a batch with state and hands it over. `None`: it changes nothing.
+    /// Checks a batch with state and hands it over. `None`: the batch changes nothing.
     pub(super) fn submit_with_state(
         &self,
         sequencer: &mut Sequencer,
         submission: &Submission,
-    ) -> Result<Option<Outcome>, CommitError> {
+    ) -> Result<Option<LogOutcome>, CommitError> {
         self.overlay.check()?;
         let batch = &submission.batch;
-        let coming = Coming::new(&self.overlay, &self.engine);
-        let context = plan::Context { view: &coming, topics: self };
+        let coming = ComingState::new(&self.overlay, &self.engine);
+        let context = plan::PlanContext { view: &coming, topics: self };
         let writes = plan::plan(batch.class, &batch.state, &context)?;
         self.submit_writes(sequencer, submission, writes)
     }
 
-    /// Hands over a batch whose changes of state are these writes.
+    /// Hands over a batch whose state changes are these writes.
     pub(super) fn submit_writes(
         &self,
         sequencer: &mut Sequencer,
         submission: &Submission,
         writes: Writes,
-    ) -> Result<Option<Outcome>, CommitError> {
+    ) -> Result<Option<LogOutcome>, CommitError> {
         let batch = &submission.batch;
         if writes.is_empty() {
-            // Its changes change nothing; its events and expectations still count.
+            // The state stays as it is; events and expectations still count.
             let rest = !batch.events.is_empty() || batch.has_expectations();
             return rest.then(|| self.hand_over(submission, None)).transpose();
         }
@@ -103,7 +104,8 @@ impl Parts {
         Ok(Some(outcome))
     }
 
-    fn hand_over(&self, submission: &Submission, redo: Option<&[u8]>) -> Result<Outcome, CommitError> {
+    /// Encodes a batch and submits it to the log; a retry is submitted without its expectations.
+    fn hand_over(&self, submission: &Submission, redo: Option<&[u8]>) -> Result<LogOutcome, CommitError> {
         let batch = &submission.batch;
         let mut new_topics = Vec::new();
         let encoded = self.encode(batch, redo, &mut new_topics, true)?;
@@ -121,24 +123,24 @@ impl Parts {
         Ok(outcome)
     }
 
-    fn submit(&self, encoded: &LogBatch, submission: &Submission) -> Result<Outcome, AppendError> {
+    fn submit(&self, encoded: &LogBatch, submission: &Submission) -> Result<LogOutcome, AppendError> {
         let (done, outcome) = self.completion(&submission.permit);
         self.log.submit(encoded, submission.durability, done)?;
         Ok(outcome)
     }
 
-    /// What the log calls in the end, and where its answer comes out.
-    pub(super) fn completion(&self, permit: &Arc<OwnedSemaphorePermit>) -> (Completion, Outcome) {
+    /// The function that the log calls when it is done, and the receiver of its answer.
+    pub(super) fn completion(&self, permit: &Arc<OwnedSemaphorePermit>) -> (Completion, LogOutcome) {
         let (sender, outcome) = oneshot::channel();
         let (permit, overlay) = (Arc::clone(permit), Arc::clone(&self.overlay));
         let done = move |result: Result<LogReceipt, AppendError>| {
             if let Err(error @ (AppendError::UnknownOutcome { .. } | AppendError::Poisoned { .. })) = &result
             {
-                // Nothing may be written after this, derived batches included.
+                // No batch may be written after this failure, derived batches included.
                 overlay.fail(&error.to_string());
             }
             drop(permit);
-            // The caller may have gone away; the batch is what it is all the same.
+            // The caller may have dropped its receiver; the batch is written all the same.
             let _ = sender.send(result);
         };
         (Box::new(done), outcome)
@@ -176,6 +178,7 @@ impl Parts {
         Ok(encoded)
     }
 
+    /// The topic of this name, created in the log if it does not exist.
     pub(super) fn topic_for(
         &self,
         name: &TopicName,
@@ -190,8 +193,8 @@ impl Parts {
         Ok(topic)
     }
 
-    /// Whether every event is in the log already. A publisher that did not hear of its success tries again with the
-    /// same expectations, which its own success has overtaken.
+    /// Whether every event is in the log already. A publisher that got no answer tries again with the same expectations,
+    /// which its own first try has made false.
     pub(super) fn is_retry(&self, batch: &Batch) -> Result<bool, CommitError> {
         for event in &batch.events {
             let EventIdSource::Given(id) = event.id else { return Ok(false) };
@@ -209,7 +212,8 @@ impl Parts {
         Ok(!batch.events.is_empty())
     }
 
-    /// Commits on a thread that may block, together with what must follow: a caller that goes away stops neither.
+    /// Commits and makes the changes of topics that follow, on a thread that may block. A caller that drops its future
+    /// stops neither.
     fn commit_with_follow_up(&self, submission: &Submission) -> Result<Receipt, CommitError> {
         let mut sequencer = self.sequencer.blocking_lock();
         let outcome = self.submit_with_state(&mut sequencer, submission)?;
@@ -218,7 +222,7 @@ impl Parts {
             Some(outcome) => received(outcome.blocking_recv())?,
             None => Receipt { events: Vec::new(), durability: Some(submission.durability) },
         };
-        // The batch is durable; what follows can be unfinished, and is finished by a retry or the next open.
+        // The batch is durable. A change of topics that fails here is finished by a retry or at the next open.
         self.follow_up(&submission.batch)
             .map_err(|error| CommitError::UnknownOutcome { reason: error.to_string() })?;
         Ok(receipt)
@@ -244,7 +248,7 @@ pub(super) fn new_event(event: &AppendEvent) -> NewEvent<'_> {
     }
 }
 
-async fn receive(outcome: Outcome) -> Result<Receipt, CommitError> {
+async fn receive(outcome: LogOutcome) -> Result<Receipt, CommitError> {
     received(outcome.await)
 }
 
@@ -263,7 +267,7 @@ pub(super) fn received(
     Ok(Receipt { events: receipt.events.iter().map(placed).collect(), durability: Some(receipt.durability) })
 }
 
-/// A batch that only the store itself makes.
+/// An empty durable batch of the store itself.
 pub(super) fn own_batch() -> Batch {
     Batch::of(Class::Durable(None))
 }

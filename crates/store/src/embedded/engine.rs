@@ -13,7 +13,7 @@ use crate::state::{Space, Span, StateFault, View, Visit, Writes, read};
 /// Version of the key catalogue.
 const FORMAT: u64 = 1;
 
-/// Cheap to clone; clones share the engine.
+/// The four keyspaces of the state. Cheap to clone; clones share the engine.
 #[derive(Clone)]
 pub(super) struct Engine {
     db: Database,
@@ -61,10 +61,10 @@ impl Engine {
         }
     }
 
-    /// Writes all of it or nothing. Survives a crash of the process at once, a power cut after [`Engine::sync`]; what a
-    /// power cut takes is always the latest writes.
+    /// Writes all of the writes or none. They survive a crash of the process at once, and a power cut after
+    /// [`Engine::sync`]; a power cut loses only the latest writes.
     pub(super) fn write(&self, writes: Writes) -> Result<(), StateFault> {
-        // `batch()` hands the bytes to the operating system; a batch made otherwise would leave them in this process.
+        // `batch()` hands the bytes to the operating system on commit; a batch made otherwise keeps them in the process.
         let mut batch = self.db.batch();
         for (space, key, value) in writes.into_iter() {
             match value {
@@ -79,9 +79,9 @@ impl Engine {
         self.db.persist(PersistMode::SyncAll).map_err(engine_fault)
     }
 
-    /// The state as it is now, all spaces at one moment.
-    pub(super) fn image(&self) -> Image<'_> {
-        Image { engine: self, snapshot: self.db.snapshot() }
+    /// The state of all spaces at this moment.
+    pub(super) fn image(&self) -> EngineImage<'_> {
+        EngineImage { engine: self, snapshot: self.db.snapshot() }
     }
 
     fn keyspace(&self, space: Space) -> &Keyspace {
@@ -94,7 +94,7 @@ impl Engine {
     }
 }
 
-/// Each read sees the latest write.
+/// Reads see the latest writes.
 impl View for Engine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         let value = self.keyspace(space).get(key).map_err(engine_fault)?;
@@ -106,13 +106,13 @@ impl View for Engine {
     }
 }
 
-/// The state at one moment.
-pub(super) struct Image<'a> {
+/// The state of all spaces at one moment.
+pub(super) struct EngineImage<'a> {
     engine: &'a Engine,
     snapshot: Snapshot,
 }
 
-impl View for Image<'_> {
+impl View for EngineImage<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         let value = self.snapshot.get(self.engine.keyspace(space), key).map_err(engine_fault)?;
         Ok(value.map(|value| value.to_vec()))
@@ -127,7 +127,7 @@ fn bounds(span: Span<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (span.start().map(<[u8]>::to_vec), end_of_prefix(span.prefix))
 }
 
-/// The first key after all that begin with `prefix`.
+/// The first key after all keys that begin with `prefix`.
 fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_behind_all_it_begins() {
+    fn the_end_of_a_prefix_is_after_all_its_keys() {
         assert_eq!(end_of_prefix(b"a"), Bound::Excluded(b"b".to_vec()));
         assert_eq!(end_of_prefix(b"a\xff"), Bound::Excluded(b"b".to_vec()));
         assert_eq!(end_of_prefix(b"\xff\xff"), Bound::Unbounded);

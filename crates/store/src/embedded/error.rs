@@ -1,4 +1,4 @@
-//! Why an embedded store did not open, and how the log's errors read here.
+//! Why an embedded store did not open, and the log's errors as errors of the ports.
 
 use promethean_log::{AppendError, LogOpenError, LogReadError, MaintenanceError};
 use promethean_model::{GroupName, Offset, OffsetRange, TopicName};
@@ -49,7 +49,7 @@ pub enum OpenError {
         /// Where the topic ends.
         end: Offset,
     },
-    /// What is needed to finish opening could not be read or written.
+    /// The last steps of opening could not read or write.
     #[error("opening failed: {reason}; check the disk and try again")]
     Failed {
         /// What failed.
@@ -79,7 +79,7 @@ impl From<super::Interrupted> for OpenError {
     }
 }
 
-/// A topic name that came out of the log; it was valid when it went in.
+/// A topic name read from the log; it was valid when it was written.
 fn topic(name: &str) -> Result<TopicName, String> {
     name.parse().map_err(|error| format!("topic name `{name}` from the log: {error}"))
 }
@@ -124,7 +124,7 @@ pub(super) fn read_error(error: LogReadError) -> ReadError {
     }
 }
 
-/// Damage of one topic; that of shared files concerns no range of events.
+/// Damage of one topic as the ports report it. `None` for damage of files that topics share: it has no range of events.
 pub(super) fn damage(found: &promethean_log::LogDamage) -> Option<Damage> {
     let topic = topic(found.topic.as_deref()?).ok()?;
     let range = OffsetRange::new(Offset(found.from_offset), Offset(found.to_offset));

@@ -2,33 +2,33 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `commit`, `each` | durable batches |
-//! | `derived` | batches that skip the journal |
-//! | `overlay` | what is accepted and not yet applied |
+//! | `open_store` | the parts of an open store |
+//! | `commit`, `append` | durable batches; events appended one by one |
+//! | `derived_batch` | batches that skip the journal |
+//! | `overlay` | writes that the log has accepted and the engine has not applied yet |
 //! | `sink`, `redo` | how the log hands state to the engine |
 //! | `engine` | the engine |
-//! | `follow_up`, `policy` | settings and topics, after a commit and at open |
+//! | `topic_changes` | settings and topics, after a commit and at open |
 //! | `events`, `verify` | reads |
 //!
 //! Invariants:
-//! - **E1** Whatever is in the engine from durable batches was synced in the journal before.
-//! - **E2** A batch is checked against everything accepted before it, applied or not.
+//! - **E1** All that the engine holds of durable batches was synced in the journal before.
+//! - **E2** A batch is checked against all batches accepted before it, applied or not.
 //! - **E3** The engine's content after a power cut is a prefix of what was written to it, and redo goes on from there.
-//! - **E4** A commit with state returns after the engine applied it: whoever reads afterwards sees it.
+//! - **E4** A commit with state returns after the engine applied it: every later read sees it.
 
+mod append;
 mod commit;
-mod derived;
-mod each;
+mod derived_batch;
 mod engine;
 mod error;
 mod events;
-mod follow_up;
+mod open_store;
 mod options;
 mod overlay;
-mod parts;
-mod policy;
 mod redo;
 mod sink;
+mod topic_changes;
 mod verify;
 
 use std::path::Path;
@@ -41,16 +41,16 @@ use promethean_model::{Clock, Durability, GroupName, IgnorePoison, Offset, Topic
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot};
 
 pub use self::error::OpenError;
+use self::open_store::{HubObserver, OpenStore, ReleaseSignal, Sequencer};
 pub use self::options::Options;
 use self::overlay::Overlay;
-use self::parts::{HubObserver, Parts, Released, Sequencer};
 use self::sink::Sink;
 pub use self::verify::VerifyReport;
 use crate::port::{
     AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, Turn,
     Watch,
 };
-use crate::state::plan::{self, Topics};
+use crate::state::plan::{self, TopicLookup};
 use crate::state::{StateFault, View, impl_state_reads};
 use crate::watch::WatchHub;
 
@@ -60,9 +60,9 @@ const STATE_DIR: &str = "state";
 /// A store in a directory of this machine.
 pub struct EmbeddedStore {
     hub: Arc<WatchHub>,
-    /// `None` once closed. Every call takes its own `Arc`, so that closing waits for all of them.
-    parts: RwLock<Option<Arc<Parts>>>,
-    /// Fires when log and engine are gone.
+    /// `None` once closed. Every call takes its own `Arc`, so that closing waits for all calls.
+    opened: RwLock<Option<Arc<OpenStore>>>,
+    /// Fires when log and engine are dropped.
     released: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
@@ -94,54 +94,54 @@ impl EmbeddedStore {
         blocking(move || open(disk, &dir, clock, options.clamped())).await?
     }
 
-    /// Applies retention and compaction and merges indexes until nothing is left to do; the log otherwise does so by
-    /// itself, in the background.
+    /// Applies retention and compaction and merges indexes until nothing is left to do. The log also does so by itself,
+    /// in the background.
     pub async fn maintain(&self) -> Result<(), CommitError> {
-        let parts = self.parts()?;
-        blocking(move || parts.log.maintain().map_err(error::maintenance_error)).await?
+        let store = self.opened()?;
+        blocking(move || store.log.maintain().map_err(error::maintenance_error)).await?
     }
 
-    /// Makes everything durable outside the journal too, and frees the journal.
+    /// Takes a checkpoint: makes segments, indexes and state durable, and frees the journal.
     pub async fn checkpoint(&self) -> Result<(), CommitError> {
-        let parts = self.parts()?;
-        blocking(move || parts.log.checkpoint().map_err(error::maintenance_error)).await?
+        let store = self.opened()?;
+        blocking(move || store.log.checkpoint().map_err(error::maintenance_error)).await?
     }
 
-    /// Reads and checks everything. `progress` is told bytes done and bytes in all, of events.
+    /// Reads and checks everything. `progress` gets the bytes of events done, and the bytes of all events.
     pub async fn verify(
         &self,
         mut progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<VerifyReport, ReadError> {
-        let parts = self.parts()?;
+        let store = self.opened()?;
         Ok(blocking(move || {
-            let log = parts.log.verify(&mut progress);
-            VerifyReport::of(log, &parts.engine)
+            let log = store.log.verify(&mut progress);
+            VerifyReport::of(log, &store.engine)
         })
         .await?)
     }
 
     /// Figures of the log, for metrics; `None` once closed.
     pub fn log_health(&self) -> Option<promethean_log::LogHealth> {
-        self.parts().ok().map(|parts| parts.log.health())
+        self.opened().ok().map(|store| store.log.health())
     }
 
-    fn parts(&self) -> Result<Arc<Parts>, Closed> {
-        self.parts.read().ignore_poison().clone().ok_or(Closed)
+    fn opened(&self) -> Result<Arc<OpenStore>, StoreClosed> {
+        self.opened.read().ignore_poison().clone().ok_or(StoreClosed)
     }
 
-    /// Reads of a few keys are done where they are asked for: the engine has its indexes, filters and most blocks in
-    /// memory.
+    /// Reads a few keys on the caller's thread: the engine has its indexes, filters and most blocks in memory.
     fn point<T>(&self, read: impl FnOnce(&dyn View) -> Result<T, StateFault>) -> Result<T, ReadError> {
-        let parts = self.parts()?;
-        Ok(read(&parts.engine.image())?)
+        let store = self.opened()?;
+        Ok(read(&store.engine.image())?)
     }
 
+    /// Reads many keys on the blocking pool.
     async fn long<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn View) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
-        let parts = self.parts()?;
-        blocking(move || read(&parts.engine.image())).await?
+        let store = self.opened()?;
+        blocking(move || read(&store.engine.image())).await?
     }
 }
 
@@ -168,7 +168,7 @@ fn open(
         .cloned()
         .ok_or_else(|| OpenError::Failed { reason: "the log never asked for its state".to_owned() })?;
     let (sender, released) = oneshot::channel();
-    let parts = Parts {
+    let store = OpenStore {
         log,
         engine,
         sequencer: AsyncMutex::new(Sequencer::after(overlay.last_applied())),
@@ -178,11 +178,11 @@ fn open(
         inflight_bytes_max: options.inflight_bytes_max,
         durability: options.durability,
         policies: Mutex::default(),
-        _released: Released(Some(sender)),
+        _released: ReleaseSignal(Some(sender)),
     };
-    parts.finish_open()?;
-    let parts = RwLock::new(Some(Arc::new(parts)));
-    Ok((EmbeddedStore { hub, parts, released: Mutex::new(Some(released)) }, report))
+    store.finish_open()?;
+    let opened = RwLock::new(Some(Arc::new(store)));
+    Ok((EmbeddedStore { hub, opened, released: Mutex::new(Some(released)) }, report))
 }
 
 impl_state_reads!(EmbeddedStore);
@@ -193,7 +193,7 @@ impl Watch for EmbeddedStore {
     }
 
     fn durable_end(&self, topic: &TopicName) -> Offset {
-        self.parts().map_or(Offset::ZERO, |parts| parts.end(topic))
+        self.opened().map_or(Offset::ZERO, |store| store.end(topic))
     }
 }
 
@@ -201,8 +201,8 @@ impl Watch for EmbeddedStore {
 impl Store for EmbeddedStore {
     async fn check_derived(&self, batch: &Batch) -> Result<(), CommitError> {
         plan::check(batch)?;
-        let (parts, ops) = (self.parts()?, batch.state.clone());
-        blocking(move || parts.check_derived(&ops)).await?
+        let (store, ops) = (self.opened()?, batch.state.clone());
+        blocking(move || store.check_derived(&ops)).await?
     }
 
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError> {
@@ -211,11 +211,11 @@ impl Store for EmbeddedStore {
 
     async fn commit_in_turn(&self, batch: Batch, turn: Option<Turn>) -> Result<Receipt, CommitError> {
         plan::check(&batch)?;
-        let parts = self.parts()?;
+        let store = self.opened()?;
         match batch.class {
-            Class::Durable(asked) => parts.commit_durable(batch, asked, turn).await,
+            Class::Durable(asked) => store.commit_durable(batch, asked, turn).await,
             Class::Derived => {
-                blocking(move || parts.commit_derived(&batch.state)).await??;
+                blocking(move || store.commit_derived(&batch.state)).await??;
                 Ok(Receipt { events: Vec::new(), durability: None })
             }
         }
@@ -227,72 +227,72 @@ impl Store for EmbeddedStore {
         durability: Option<Durability>,
         turn: Option<Turn>,
     ) -> Vec<Result<Appended, CommitError>> {
-        match self.parts() {
-            Ok(parts) => parts.append_each(events, durability, turn).await,
-            Err(Closed) => vec![Err(CommitError::Closed); events.len()],
+        match self.opened() {
+            Ok(store) => store.append_each(events, durability, turn).await,
+            Err(StoreClosed) => vec![Err(CommitError::Closed); events.len()],
         }
     }
 
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
-        let parts = self.parts()?;
-        blocking(move || parts.sweep(now_ms)).await?
+        let store = self.opened()?;
+        blocking(move || store.sweep(now_ms)).await?
     }
 
     fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>) {
-        // A closed store takes nothing away any more.
-        let Ok(parts) = self.parts() else { return };
-        parts.log.holds().set(topic, holder.as_str(), from.map(Offset::get));
+        // A closed store drops no events.
+        let Ok(store) = self.opened() else { return };
+        store.log.holds().set(topic, holder.as_str(), from.map(Offset::get));
     }
 
     fn holds_are_set(&self) {
-        if let Ok(parts) = self.parts() {
-            parts.log.holds().settle();
+        if let Ok(store) = self.opened() {
+            store.log.holds().settle();
         }
     }
 
     fn health(&self) -> Health {
-        let Ok(parts) = self.parts() else {
+        let Ok(store) = self.opened() else {
             return Health { refusing: Some("closed".to_owned()), damage: Vec::new() };
         };
-        let health = parts.log.health();
+        let health = store.log.health();
         let full = || health.full.then(|| "storage is full".to_owned());
         Health {
-            refusing: health.poisoned.clone().or_else(|| parts.overlay.failure()).or_else(full),
+            refusing: health.poisoned.clone().or_else(|| store.overlay.failure()).or_else(full),
             damage: health.damage.iter().filter_map(error::damage).collect(),
         }
     }
 
     async fn close(&self) {
-        let parts = self.parts.write().ignore_poison().take();
-        if let Some(parts) = parts {
+        let store = self.opened.write().ignore_poison().take();
+        if let Some(store) = store {
             // A failed checkpoint loses nothing: what it would have saved is still in the journal.
-            let _ = blocking(move || parts.close()).await;
+            let _ = blocking(move || store.close()).await;
             self.hub.close();
         }
         let released = self.released.lock().ignore_poison().take();
         if let Some(released) = released {
-            // Calls that began before are still under way; an error means that they are done.
+            // Waits for calls that began before. An error means that they are done.
             let _ = released.await;
         }
     }
 }
 
-/// The store was closed.
-struct Closed;
+/// The refusal of a store that was closed.
+struct StoreClosed;
 
-impl From<Closed> for ReadError {
-    fn from(_: Closed) -> Self {
+impl From<StoreClosed> for ReadError {
+    fn from(_: StoreClosed) -> Self {
         Self::Closed
     }
 }
 
-impl From<Closed> for CommitError {
-    fn from(_: Closed) -> Self {
+impl From<StoreClosed> for CommitError {
+    fn from(_: StoreClosed) -> Self {
         Self::Closed
     }
 }
 
-/// A piece of blocking work panicked or its runtime shut down.
+/// The failure of blocking work that panicked, or whose runtime shut down.
 struct Interrupted(tokio::task::JoinError);
 
 impl std::fmt::Display for Interrupted {
@@ -313,8 +313,7 @@ impl From<Interrupted> for CommitError {
     }
 }
 
-/// Runs something that may wait for a disk where that holds up nobody else. It runs to its end even if the caller goes
-/// away.
+/// Runs work that may wait for a disk on the blocking pool. The work runs to its end even if the caller drops the future.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Interrupted> {
     tokio::task::spawn_blocking(work).await.map_err(Interrupted)
 }

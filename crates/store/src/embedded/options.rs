@@ -1,4 +1,4 @@
-//! How an embedded store is opened.
+//! Options of an embedded store.
 
 use promethean_model::Durability;
 
@@ -7,12 +7,12 @@ const MIB: u64 = 1 << 20;
 /// Sizes and bounds of an embedded store. `Default` suits a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The log's own.
+    /// Options of the log.
     pub log: promethean_log::LogOptions,
-    /// What an acknowledgement promises where a batch does not say. Default: `fsync`.
+    /// The durability of batches that name none. Default: `fsync`.
     pub durability: Durability,
-    /// Bytes of batches handed to the log and not yet durable; further commits wait their turn. Below the log's
-    /// `queue_bytes`, so that handing over does not block a thread. Default: 8 MiB. Minimum: 64 KiB.
+    /// Bytes of batches handed to the log and not yet durable; further commits wait. At most the log's `queue_bytes`, so
+    /// that handing over does not block a thread. Default: 8 MiB. Minimum: 64 KiB.
     pub inflight_bytes_max: u32,
     /// Blocks of state kept in memory. Default: 16 MiB.
     pub state_cache_bytes: u64,
@@ -36,7 +36,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// With every value within what works.
+    /// These options with every value within its bounds.
     pub(super) fn clamped(mut self) -> Self {
         let queue = u32::try_from(self.log.queue_bytes).unwrap_or(u32::MAX);
         self.inflight_bytes_max = self.inflight_bytes_max.min(queue).max(64 << 10);

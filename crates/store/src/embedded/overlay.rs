@@ -1,8 +1,8 @@
 //! Writes that the log has accepted and the engine has not applied yet.
 //!
-//! A batch is checked against the state as it will be when everything accepted before it is applied. That state is the
-//! engine's with this laid over it. Tickets number batches in the order the log accepted them, which is the order in
-//! which they are applied.
+//! A batch is checked against the coming state: the state after all batches accepted before it are applied. That is the
+//! state of the engine with these writes laid over it. Tickets number batches in the order in which the log accepted
+//! them, which is also the order in which they are applied.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,9 +14,11 @@ use crate::port::CommitError;
 use crate::state::{Space, Span, StateFault, View, Visit, Writes, merge_scan};
 use promethean_model::IgnorePoison;
 
+/// The accepted writes that are not applied, by ticket and by key.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    /// Held for single lookups and changes only. The state thread takes it, so nobody may wait for the log under it.
+    /// Held for single lookups and changes only. The state thread takes this lock, so no code may wait for the log under
+    /// it.
     pending: Mutex<Pending>,
     moved: Condvar,
 }
@@ -24,16 +26,16 @@ pub(super) struct Overlay {
 #[derive(Debug, Default)]
 struct Pending {
     batches: BTreeMap<u64, Arc<Writes>>,
-    /// The latest batch that writes a key.
+    /// The ticket of the latest batch that writes a key.
     latest: BTreeMap<Space, BTreeMap<Vec<u8>, u64>>,
     /// Every ticket up to this one is applied or was never used.
     applied: u64,
-    /// Why nothing will be applied any more.
+    /// The failure after which no batch is applied any more.
     failed: Option<String>,
 }
 
 impl Overlay {
-    /// The log has accepted the batch. The state thread may have been quicker, and applied it before this is called.
+    /// Adds a batch that the log has accepted. The state thread may have applied the batch before this call.
     pub(super) fn add(&self, ticket: u64, writes: Arc<Writes>) {
         let mut pending = self.lock();
         if ticket <= pending.applied {
@@ -45,7 +47,7 @@ impl Overlay {
         pending.batches.insert(ticket, writes);
     }
 
-    /// The engine has everything up to this ticket.
+    /// Drops the batches up to this ticket: the engine has applied them.
     pub(super) fn applied(&self, ticket: u64) {
         let mut pending = self.lock();
         let applied = pending.applied.max(ticket);
@@ -64,18 +66,18 @@ impl Overlay {
         self.moved.notify_all();
     }
 
-    /// Nothing will be applied any more.
+    /// Notes a failure after which no batch is applied any more.
     pub(super) fn fail(&self, reason: &str) {
         self.lock().failed.get_or_insert_with(|| reason.to_owned());
         self.moved.notify_all();
     }
 
-    /// The highest ticket applied; recovery applies those of earlier processes.
+    /// The highest ticket applied; recovery applies tickets of earlier processes.
     pub(super) fn last_applied(&self) -> u64 {
         self.lock().applied
     }
 
-    /// Why nothing will be applied any more, if so.
+    /// The failure after which no batch is applied any more.
     pub(super) fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }
@@ -87,7 +89,7 @@ impl Overlay {
         }
     }
 
-    /// Blocks until the engine has everything up to this ticket.
+    /// Blocks until the engine has applied all batches up to this ticket.
     pub(super) fn wait(&self, ticket: u64) -> Result<(), CommitError> {
         let mut pending = self.lock();
         while pending.applied < ticket {
@@ -100,7 +102,7 @@ impl Overlay {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        // A panic under this lock would have to come from an allocation; what it leaves is refused by `failed`.
+        // Only an allocation could panic under this lock.
         self.pending.lock().ignore_poison()
     }
 }
@@ -113,20 +115,21 @@ impl Pending {
     }
 }
 
-/// The state as it will be. Reads look at the overlay first: what has left it is in the engine by then.
-pub(super) struct Coming<'a> {
+/// The state after all accepted batches are applied. Reads look at the overlay first: writes that have left it are in
+/// the engine by then.
+pub(super) struct ComingState<'a> {
     overlay: &'a Overlay,
     engine: &'a Engine,
-    /// The highest ticket whose writes were looked at.
+    /// The highest ticket whose writes were read.
     seen: Cell<u64>,
 }
 
-impl<'a> Coming<'a> {
+impl<'a> ComingState<'a> {
     pub(super) fn new(overlay: &'a Overlay, engine: &'a Engine) -> Self {
         Self { overlay, engine, seen: Cell::new(0) }
     }
 
-    /// The highest ticket that what was read, or is to be written, depends on; 0 if all of it is in the engine.
+    /// The highest ticket that the reads so far and these writes depend on; 0 if the engine has applied all of them.
     pub(super) fn depends_on(&self, writes: &Writes) -> u64 {
         let pending = self.overlay.lock();
         for (space, key, _) in writes.iter() {
@@ -142,7 +145,7 @@ impl<'a> Coming<'a> {
     }
 }
 
-impl View for Coming<'_> {
+impl View for ComingState<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         let found = self.overlay.lock().get(space, key);
         match found {
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_failed_engine() {
+    fn no_caller_waits_for_a_failed_engine() {
         let overlay = Overlay::default();
         overlay.add(1, writes(&[("a", Some("1"))]));
         overlay.fail("disk");

@@ -1,12 +1,12 @@
-//! What the journal keeps of a batch's state, and how it is read again.
+//! The state changes of a batch as bytes in the journal.
 //!
 //! ```text
 //! version u8 = 1 | ticket u64 | writes u32, each:
 //!     space u8 | kind u8: 0 delete, 1 put | key u16 len, bytes | value u32 len, bytes (put only)
 //! ```
 //!
-//! Puts and deletes, not operations: applying them needs no look at the state, so redo gives the same result whatever
-//! rules the code that wrote it had. The ticket matters only to the process that wrote it.
+//! Redo holds puts and deletes, not operations: applying them does not read the state, so the result does not depend on
+//! the rules of the release that wrote them. The ticket matters only to the process that wrote it.
 
 use crate::state::codec::{Malformed, Reader, put_long, put_short};
 use crate::state::{Space, Writes};
@@ -28,7 +28,7 @@ pub(super) fn encode(ticket: u64, writes: &Writes) -> Vec<u8> {
     out
 }
 
-/// Adds the writes to `into`, over those of earlier frames, and returns the ticket.
+/// Adds the writes to `into`, over the writes of earlier frames, and returns the ticket.
 pub(super) fn decode(bytes: &[u8], into: &mut Writes) -> Result<u64, Malformed> {
     let mut reader = Reader::new(bytes, FAMILY);
     if reader.u8()? != VERSION {

@@ -1,4 +1,4 @@
-//! The state engine as the log sees it.
+//! The state engine as the log uses it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,13 +16,13 @@ use crate::state::{Space, Writes, read};
 
 /// Applies redo to the engine.
 ///
-/// The engine is opened when the log first asks how far it got: by then the log holds the directory's lock and has
-/// checked its format, so a directory that is refused stays untouched.
+/// The engine is opened when the log first asks for its position: by then the log holds the lock of the directory and
+/// has checked its format, so a directory that is refused stays untouched.
 pub(super) struct Sink {
     path: PathBuf,
     options: Options,
     engine: OnceLock<Engine>,
-    /// The engine's own refusal, which the log can only pass on as text.
+    /// Why the engine did not open; the log passes this on only as text.
     refusal: Mutex<Option<OpenError>>,
     overlay: Arc<Overlay>,
 }
@@ -65,7 +65,7 @@ impl Sink {
         }
         writes.set(Space::Meta, counter::key(Counter::AppliedLsn), Some(counter::value(last.lsn)));
         self.opened()?.write(writes)?;
-        // After the write, or a reader of the overlay could miss it in both places.
+        // After the write: a reader must find each key in the engine or in the overlay.
         self.overlay.applied(ticket);
         Ok(())
     }

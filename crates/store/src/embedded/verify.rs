@@ -1,11 +1,11 @@
-//! Reads everything and compares it with its checksums and with each other.
+//! The report of a verification of the whole store.
 
 use promethean_log::LogVerifyReport;
 
 use super::engine::Engine;
 use crate::state::check;
 
-/// Faults listed at most; more are counted.
+/// The most faults that a report lists; further faults are only counted.
 const FAULTS_MAX: usize = 100;
 
 /// What a verification found.
@@ -15,14 +15,14 @@ pub struct VerifyReport {
     pub log: LogVerifyReport,
     /// Entries of state read.
     pub state_entries: u64,
-    /// Entries of state that do not decode, or do not fit each other.
+    /// Entries of state that do not decode or do not match each other.
     pub state_faults: u64,
-    /// The first of those.
+    /// The first of these faults, as text.
     pub state_details: Vec<String>,
 }
 
 impl VerifyReport {
-    /// Whether everything fits.
+    /// Whether no fault was found.
     pub fn is_clean(&self) -> bool {
         self.log.is_clean() && self.state_faults == 0
     }

@@ -1,25 +1,30 @@
-//! Deciding what becomes of a batch's events before anything is changed.
+//! Events of a batch: first each is judged, then the new ones are appended.
 
 use std::collections::HashMap;
 
 use promethean_model::{EventId, Offset, TopicName};
 
-use super::topic::{Topic, content};
+use super::topic::{MemoryTopic, content};
 use super::{Inner, Options};
 use crate::port::{AppendEvent, Batch, CommitError, EventBody, EventIdSource, Placed, StoredEvent};
 
-/// What becomes of one event.
+/// What happens to one event of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Outcome {
+pub(super) enum EventOutcome {
+    /// It is appended; the hash of its content.
     Fresh(u128),
-    /// It is there already.
+    /// The topic has it already.
     Duplicate(Placed),
-    /// It repeats an earlier one of the batch.
+    /// It repeats the event at this index of the batch.
     Repeats(usize),
 }
 
-/// Refuses the batch, or says what becomes of each event.
-pub(super) fn decide(inner: &Inner, options: &Options, batch: &Batch) -> Result<Vec<Outcome>, CommitError> {
+/// Refuses the batch, or decides what happens to each event. Changes nothing.
+pub(super) fn decide(
+    inner: &Inner,
+    options: &Options,
+    batch: &Batch,
+) -> Result<Vec<EventOutcome>, CommitError> {
     for event in &batch.events {
         let compacted = inner.settings_of(&event.topic)?.compacted;
         if compacted && event.key.is_none() {
@@ -27,12 +32,12 @@ pub(super) fn decide(inner: &Inner, options: &Options, batch: &Batch) -> Result<
         }
     }
     let mut first: HashMap<(&TopicName, EventId), usize> = HashMap::new();
-    let mut outcomes: Vec<Outcome> = Vec::with_capacity(batch.events.len());
+    let mut outcomes: Vec<EventOutcome> = Vec::with_capacity(batch.events.len());
     for (index, event) in batch.events.iter().enumerate() {
         outcomes.push(decide_event(inner, batch, event, &mut first, index)?);
     }
     let is_retry =
-        !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, Outcome::Duplicate(_)));
+        !outcomes.is_empty() && outcomes.iter().all(|outcome| matches!(outcome, EventOutcome::Duplicate(_)));
     if !is_retry {
         check_expectations(inner, batch)?;
     }
@@ -46,9 +51,9 @@ fn decide_event<'a>(
     event: &'a AppendEvent,
     first: &mut HashMap<(&'a TopicName, EventId), usize>,
     index: usize,
-) -> Result<Outcome, CommitError> {
+) -> Result<EventOutcome, CommitError> {
     let content_hash = content(event);
-    let EventIdSource::Given(id) = event.id else { return Ok(Outcome::Fresh(content_hash)) };
+    let EventIdSource::Given(id) = event.id else { return Ok(EventOutcome::Fresh(content_hash)) };
     let topic = inner.topics.get(&event.topic);
     let conflict =
         |offset| CommitError::IdConflict { topic: event.topic.clone(), id, offset: Offset(offset) };
@@ -56,7 +61,7 @@ fn decide_event<'a>(
         if known.content != content_hash {
             return Err(conflict(known.offset));
         }
-        return Ok(Outcome::Duplicate(Placed {
+        return Ok(EventOutcome::Duplicate(Placed {
             offset: Offset(known.offset),
             ts: known.ts,
             duplicate: true,
@@ -66,10 +71,10 @@ fn decide_event<'a>(
         if batch.events.get(*earlier).map(content) != Some(content_hash) {
             return Err(conflict(topic.map_or(0, |topic| topic.next)));
         }
-        return Ok(Outcome::Repeats(*earlier));
+        return Ok(EventOutcome::Repeats(*earlier));
     }
     first.insert((&event.topic, id), index);
-    Ok(Outcome::Fresh(content_hash))
+    Ok(EventOutcome::Fresh(content_hash))
 }
 
 fn check_expectations(inner: &Inner, batch: &Batch) -> Result<(), CommitError> {
@@ -108,25 +113,25 @@ fn check_room(inner: &Inner, options: &Options, batch: &Batch) -> Result<(), Com
     Ok(())
 }
 
-/// Appends what was decided to be fresh.
+/// Appends the events that were judged fresh.
 pub(super) fn place(
     inner: &mut Inner,
     events: Vec<AppendEvent>,
-    outcomes: &[Outcome],
+    outcomes: &[EventOutcome],
     now_ms: i64,
 ) -> Vec<Placed> {
     let mut placed: Vec<Placed> = Vec::with_capacity(events.len());
     for (event, outcome) in events.into_iter().zip(outcomes) {
         let at = match outcome {
-            Outcome::Duplicate(there) => *there,
-            Outcome::Repeats(earlier) => {
+            EventOutcome::Duplicate(there) => *there,
+            EventOutcome::Repeats(earlier) => {
                 let there = placed.get(*earlier).copied();
                 there.map_or(Placed { offset: Offset::ZERO, ts: 0, duplicate: true }, |there| Placed {
                     duplicate: true,
                     ..there
                 })
             }
-            Outcome::Fresh(content) => {
+            EventOutcome::Fresh(content) => {
                 let topic = inner.topic_mut(&event.topic);
                 let before = topic.bytes;
                 let at = append(topic, event, *content, now_ms);
@@ -140,7 +145,7 @@ pub(super) fn place(
     placed
 }
 
-fn append(topic: &mut Topic, event: AppendEvent, content: u128, now_ms: i64) -> Placed {
+fn append(topic: &mut MemoryTopic, event: AppendEvent, content: u128, now_ms: i64) -> Placed {
     let ts = topic.stamp(event.ts, now_ms);
     let offset = Offset(topic.next);
     let mut stored = StoredEvent::new(event.topic, offset, event.id.id(), ts).with_body(EventBody {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use promethean_model::{EventId, Offset, OffsetRange, TopicName};
 
 use super::MemoryStore;
-use super::topic::Topic;
+use super::topic::MemoryTopic;
 use crate::port::{EventPage, EventReads, PageLimit, ReadError, StoredEvent, TopicInfo, TopicPage};
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl EventReads for MemoryStore {
             bytes += event.bytes();
             events.push(event.clone());
         }
-        // Behind the last event, or behind the hole at the end of the topic.
+        // After the last event of the page, or after the hole at the end of the topic.
         let next = match (rest.peek(), events.last()) {
             (Some(_), Some(last)) => last.offset.next(),
             (Some(event), None) => event.offset,
@@ -60,7 +60,7 @@ impl EventReads for MemoryStore {
         keys: &[String],
     ) -> Result<Vec<Option<StoredEvent>>, ReadError> {
         let inner = self.lock();
-        let latest = |topic: &Topic, key: &String| topic.get(topic.latest_of_key(key)?).cloned();
+        let latest = |topic: &MemoryTopic, key: &String| topic.get(topic.latest_of_key(key)?).cloned();
         let topic = inner.topics.get(topic);
         Ok(keys.iter().map(|key| latest(topic?, key)).collect())
     }
@@ -85,7 +85,7 @@ impl EventReads for MemoryStore {
     }
 }
 
-fn info(name: &TopicName, topic: &Topic) -> TopicInfo {
+fn info(name: &TopicName, topic: &MemoryTopic) -> TopicInfo {
     TopicInfo {
         name: name.clone(),
         earliest: Offset(topic.earliest),

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use crate::state::{Space, Span, StateFault, View, Visit, Writes};
 
-/// State as ordered bytes, in memory.
+/// The state in memory: an ordered map of bytes for each space.
 #[derive(Debug, Default)]
 pub(super) struct Kv {
     spaces: BTreeMap<Space, BTreeMap<Vec<u8>, Vec<u8>>>,

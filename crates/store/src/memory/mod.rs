@@ -1,6 +1,6 @@
 //! The store that keeps everything in memory: for `promethean dev`, for tests, and as the reference for the others.
 //!
-//! It behaves as the embedded store does, except that nothing survives the process: its receipts say so.
+//! It behaves as the embedded store does, except that its content ends with the process; its receipts say so.
 
 mod append;
 mod events;
@@ -15,7 +15,7 @@ use promethean_log::Holds;
 use promethean_model::{Clock, GroupName, IgnorePoison, Offset, TopicName, TopicSettings};
 
 use self::kv::Kv;
-use self::topic::Topic;
+use self::topic::MemoryTopic;
 use crate::port::{
     Batch, CommitError, EndWatch, Health, ReadError, Receipt, SettingsOp, StateOp, Store, TopicOp, Watch,
 };
@@ -27,7 +27,7 @@ use crate::watch::WatchHub;
 pub struct Options {
     /// Bytes of keys, metas and payloads kept; publishing is refused beyond. Default: 512 MiB.
     pub event_bytes_max: u64,
-    /// Topics. Default: 100,000.
+    /// The most topics. Default: 100,000.
     pub topics_max: usize,
 }
 
@@ -49,8 +49,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Inner {
-    topics: BTreeMap<TopicName, Topic>,
-    /// Of all topics together.
+    topics: BTreeMap<TopicName, MemoryTopic>,
+    /// Bytes of the events of all topics.
     event_bytes: u64,
     kv: Kv,
     holds: Holds,
@@ -65,16 +65,16 @@ impl Inner {
         }
     }
 
-    /// The topic, made if need be with what was set for it.
-    fn topic_mut(&mut self, name: &TopicName) -> &mut Topic {
+    /// The topic, created with its settings if it does not exist.
+    fn topic_mut(&mut self, name: &TopicName) -> &mut MemoryTopic {
         let Self { topics, kv, .. } = self;
         topics.entry(name.clone()).or_insert_with(|| {
-            // What does not decode was refused by `settings_of` before.
-            Topic::new(read::settings(kv, name).ok().flatten().unwrap_or_default())
+            // `settings_of` has refused settings that do not decode.
+            MemoryTopic::new(read::settings(kv, name).ok().flatten().unwrap_or_default())
         })
     }
 
-    /// With little space left nobody's need counts.
+    /// Applies retention and compaction. Holds do not count while the store is full.
     fn maintain(&mut self, now_ms: i64, bytes_max: u64) {
         let full = self.event_bytes >= bytes_max;
         for (name, topic) in &mut self.topics {
@@ -119,7 +119,7 @@ impl Inner {
     }
 }
 
-impl plan::Topics for BTreeMap<TopicName, Topic> {
+impl plan::TopicLookup for BTreeMap<TopicName, MemoryTopic> {
     fn end(&self, topic: &TopicName) -> Offset {
         Offset(self.get(topic).map_or(0, |topic| topic.next))
     }
@@ -140,7 +140,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Changes under this lock cannot fail half-way, so a panic elsewhere leaves it whole.
+        // Changes under this lock cannot fail half-way, so a panic elsewhere leaves the content whole.
         self.inner.lock().ignore_poison()
     }
 
@@ -148,7 +148,7 @@ impl MemoryStore {
         Ok(read(&self.lock().kv)?)
     }
 
-    /// Memory is quick enough to read where we are.
+    /// Reads on the caller's thread: memory is fast enough.
     async fn long<T>(&self, read: impl FnOnce(&dyn View) -> Result<T, ReadError>) -> Result<T, ReadError> {
         read(&self.lock().kv)
     }
@@ -174,7 +174,7 @@ impl Store for MemoryStore {
         if inner.closed {
             return Err(CommitError::Closed);
         }
-        let context = plan::Context { view: &inner.kv, topics: &inner.topics };
+        let context = plan::PlanContext { view: &inner.kv, topics: &inner.topics };
         plan::plan(batch.class, &batch.state, &context).map(drop)
     }
 
@@ -188,9 +188,9 @@ impl Store for MemoryStore {
             return Err(CommitError::Closed);
         }
         let outcomes = append::decide(&inner, &self.options, &batch)?;
-        let context = plan::Context { view: &inner.kv, topics: &inner.topics };
+        let context = plan::PlanContext { view: &inner.kv, topics: &inner.topics };
         let writes = plan::plan(*class, state, &context)?;
-        // Nothing below can fail.
+        // No step below can fail.
         let events = append::place(&mut inner, batch.events, &outcomes, now_ms);
         inner.kv.apply(writes);
         let deleted = inner.apply_topic_changes(&batch.state);

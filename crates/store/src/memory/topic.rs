@@ -10,40 +10,41 @@ use crate::port::{AppendEvent, StoredEvent};
 /// How long a tombstone outlives compaction.
 const TOMBSTONE_MS: i64 = 24 * 60 * 60 * 1000;
 
+/// A topic of the memory store: events, ids, keys and settings.
 #[derive(Debug, Default)]
-pub(super) struct Topic {
-    /// What is kept; compaction leaves holes.
-    events: BTreeMap<u64, Kept>,
+pub(super) struct MemoryTopic {
+    /// The kept events; compaction leaves holes.
+    events: BTreeMap<u64, KeptEvent>,
     pub(super) next: u64,
     pub(super) earliest: u64,
     pub(super) last_stamp: i64,
-    /// Offsets that retention would have taken when it looked last, if nobody held them.
+    /// How many offsets the last retention would have dropped if no group held them.
     pub(super) held: u64,
     /// Bytes of keys, metas and payloads.
     pub(super) bytes: u64,
-    /// Every id that is recognised, of kept events and of dropped ones within the dedupe window.
-    ids: HashMap<EventId, Known>,
+    /// Every id that is recognised: of kept events, and of dropped events within the dedupe window.
+    ids: HashMap<EventId, KnownId>,
     /// Offsets of kept events.
     keys: HashMap<String, BTreeSet<u64>>,
     pub(super) settings: TopicSettings,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptEvent {
     event: StoredEvent,
     appended_ms: i64,
 }
 
-/// What is remembered of an event for the sake of its id.
+/// The part of an event that is remembered to recognise its id.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct KnownId {
     pub(super) offset: u64,
     pub(super) ts: i64,
     pub(super) content: u128,
     appended_ms: i64,
 }
 
-/// Stands for key and payload: an event with the same id must have both the same.
+/// A hash of key and payload: events with the same id must have the same hash.
 pub(super) fn content(event: &AppendEvent) -> u128 {
     let mut hash = Xxh3::new();
     let key = event.key.as_deref();
@@ -54,12 +55,12 @@ pub(super) fn content(event: &AppendEvent) -> u128 {
     hash.digest128()
 }
 
-impl Topic {
+impl MemoryTopic {
     pub(super) fn new(settings: TopicSettings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    pub(super) fn known(&self, id: EventId) -> Option<Known> {
+    pub(super) fn known(&self, id: EventId) -> Option<KnownId> {
         self.ids.get(&id).copied()
     }
 
@@ -67,7 +68,7 @@ impl Topic {
         self.keys.get(key)?.last().copied()
     }
 
-    /// The time for a new event: what it brings, or the clock, which never goes back here.
+    /// The time of a new event: the given time, or the clock's, which never decreases within the topic.
     pub(super) fn stamp(&mut self, given: Option<i64>, now_ms: i64) -> i64 {
         given.unwrap_or_else(|| {
             self.last_stamp = self.last_stamp.max(now_ms);
@@ -75,16 +76,16 @@ impl Topic {
         })
     }
 
-    /// Takes an event whose offset is `next`.
+    /// Appends an event whose offset is `next`.
     pub(super) fn append(&mut self, event: StoredEvent, content: u128, appended_ms: i64) {
         let offset = self.next;
         self.next += 1;
         self.bytes += event.bytes() as u64;
-        self.ids.insert(event.id, Known { offset, ts: event.ts, content, appended_ms });
+        self.ids.insert(event.id, KnownId { offset, ts: event.ts, content, appended_ms });
         if let Some(key) = event.key() {
             self.keys.entry(key.to_owned()).or_default().insert(offset);
         }
-        self.events.insert(offset, Kept { event, appended_ms });
+        self.events.insert(offset, KeptEvent { event, appended_ms });
     }
 
     pub(super) fn get(&self, offset: u64) -> Option<&StoredEvent> {
@@ -137,7 +138,7 @@ impl Topic {
         self.earliest = from;
     }
 
-    /// First offset that is kept, whoever needs more.
+    /// The first offset that the settings keep, holds not considered.
     fn policy_keeps_from(&self, now_ms: i64) -> u64 {
         let rule = self.settings.retention;
         let (mut count, mut bytes) = (self.events.len() as u64, self.bytes);
@@ -146,7 +147,7 @@ impl Topic {
             let too_many = rule.count.is_some_and(|most| count > most);
             let too_big = rule.bytes.is_some_and(|most| bytes > most);
             if !(too_old || too_many || too_big) {
-                // A hole before it is no loss.
+                // A hole before the first kept event is no loss.
                 return if count == self.events.len() as u64 { self.earliest } else { *offset };
             }
             count -= 1;
@@ -161,7 +162,7 @@ impl Topic {
             offsets.iter().copied().filter(move |offset| Some(*offset) != latest).collect::<Vec<_>>()
         };
         let mut gone: Vec<u64> = self.keys.values().flat_map(superseded).collect();
-        let ended = |kept: &Kept| {
+        let ended = |kept: &KeptEvent| {
             kept.event.is_tombstone() && kept.appended_ms.saturating_add(TOMBSTONE_MS) <= now_ms
         };
         gone.extend(self.events.iter().filter(|(_, kept)| ended(kept)).map(|(offset, _)| *offset));

@@ -1,4 +1,4 @@
-//! A batch is data: what is to be written, all or nothing.
+//! A batch: changes as data, written all or nothing.
 
 use promethean_model::{Durability, EventId, GroupName, Offset, TopicName, TopicSettings};
 
@@ -6,17 +6,17 @@ use super::{CollectionOp, Cursor, DocOp, DocPut, OutboxStatus, Table};
 
 /// Writes that happen together. State changes take effect in the order given, each seeing those before it.
 ///
-/// An event that turns out to be a duplicate does not stop the rest of its batch: a retried batch applies its state
-/// changes again, so those must be fit for that, as whole values, expectations and epochs are.
+/// A duplicate event does not stop the rest of its batch: a retried batch applies its state changes again. So a state
+/// change must have the same result when it is applied twice, as whole values, expectations and epochs do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// How it is kept.
+    /// How the batch is kept.
     pub class: Class,
     /// Events to append, in this order.
     pub events: Vec<AppendEvent>,
-    /// Topics and what their next offset must be.
+    /// Topics, each with the next offset that it must have.
     pub expected_ends: Vec<(TopicName, Offset)>,
-    /// Topics, keys, and what the offset of the key's latest event must be.
+    /// Topics and keys, each with the offset that the latest event of the key must have.
     pub expected_keys: Vec<(TopicName, String, Option<Offset>)>,
     /// State changes.
     pub state: Vec<StateOp>,
@@ -27,8 +27,8 @@ pub struct Batch {
 pub enum Class {
     /// Through the journal. `None` takes the store's default.
     Durable(Option<Durability>),
-    /// Computed from the log and able to be again: no events, no journal, no sync. A power cut may undo the latest
-    /// derived batches, never a part of one, and never one without those after it.
+    /// Skips journal and sync; has no events; can be computed again from the log. A power cut may undo the latest derived
+    /// batches: never a part of a batch, and never a batch without all later ones.
     Derived,
 }
 
@@ -52,9 +52,10 @@ pub struct AppendEvent {
 /// Where an event's id came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventIdSource {
-    /// Made for this event just now: surely new, not looked up.
+    /// Made by the server for this event: new for certain, so it is not looked up.
     Minted(EventId),
-    /// From the publisher: looked up, and a duplicate if it is there with the same key and payload.
+    /// Given by the publisher: it is looked up, and the event is a duplicate if the topic has an event with this id, key and
+    /// payload.
     Given(EventId),
 }
 
@@ -69,7 +70,7 @@ pub enum StateOp {
     Collection(CollectionOp),
     /// A dedupe mark.
     Dedupe(DedupeMark),
-    /// A dedupe mark goes.
+    /// The removal of a dedupe mark.
     Forget(DedupeForget),
     /// Topic settings.
     Settings(SettingsOp),
@@ -102,30 +103,30 @@ pub enum CursorOp {
         group: GroupName,
         /// The topic.
         topic: TopicName,
-        /// The epoch it must have; `None` removes it whoever owns it.
+        /// The epoch it must have; `None` removes it at any epoch.
         expected_epoch: Option<u64>,
     },
 }
 
-/// Marks an id as done.
+/// A mark that says that the work for an id is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupeMark {
-    /// Whose work it was, such as topic and group.
+    /// The owner of the work, such as topic and group.
     pub scope: String,
-    /// What was done.
+    /// The id of the work.
     pub id: String,
     /// When the mark ends, epoch ms.
     pub expires_at: i64,
-    /// Refuse the batch if the id is marked already at this time.
+    /// Refuses the batch if the id is already marked at this time.
     pub unless_seen_at: Option<i64>,
 }
 
-/// Removes a mark; one that is not there stays so.
+/// The removal of a mark. Removing a mark that does not exist does nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupeForget {
     /// Its scope.
     pub scope: String,
-    /// What was marked.
+    /// The id that was marked.
     pub id: String,
 }
 
@@ -141,19 +142,19 @@ pub enum SettingsOp {
 /// A change of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopicOp {
-    /// Creates it empty; one that exists stays as it is.
+    /// Creates it empty; a topic that exists stays as it is.
     Create(TopicName),
-    /// Deletes it with its events (those of the same batch too), settings and cursors. One that is not there stays
-    /// so.
+    /// Deletes it with its events (also events of the same batch), settings and cursors. Deleting a topic that does not
+    /// exist does nothing.
     Delete(TopicName),
 }
 
 /// A change of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutboxOp {
-    /// Adds a pending row. The same row again does nothing.
+    /// Adds a pending row. Adding the same row again does nothing.
     Add {
-        /// The event's id and the row's.
+        /// The id of the event, which is also the id of the row.
         id: EventId,
         /// When it is added.
         ts: i64,
@@ -166,16 +167,16 @@ pub enum OutboxOp {
         /// The event's payload.
         payload: String,
     },
-    /// Says where a row stands.
+    /// Sets the status of a row.
     Status {
         /// The row.
         id: EventId,
-        /// Where it stands.
+        /// Its new status.
         status: OutboxStatus,
         /// Why it was refused.
         error: Option<String>,
     },
-    /// Removes a row; one that is not there stays so.
+    /// Removes a row. Removing a row that does not exist does nothing.
     Delete {
         /// The row.
         id: EventId,
@@ -193,10 +194,10 @@ pub enum RowOp {
         key: Vec<u8>,
         /// The value.
         value: Vec<u8>,
-        /// Refuse the batch if the row exists.
+        /// Refuses the batch if the row exists.
         must_be_new: bool,
     },
-    /// Removes it; one that is not there stays so.
+    /// Removes it. Removing a row that does not exist does nothing.
     Delete {
         /// The table.
         table: Table,
@@ -227,35 +228,35 @@ impl Batch {
         }
     }
 
-    /// With an event.
+    /// Adds an event.
     #[must_use]
     pub fn event(mut self, event: AppendEvent) -> Self {
         self.events.push(event);
         self
     }
 
-    /// With an expectation of a topic's next offset.
+    /// Adds an expectation of a topic's next offset.
     #[must_use]
     pub fn expect_end(mut self, topic: TopicName, next: Offset) -> Self {
         self.expected_ends.push((topic, next));
         self
     }
 
-    /// With an expectation of the latest event of a key; `None`: the key has none.
+    /// Adds an expectation of the latest event of a key; `None`: the key has no event.
     #[must_use]
     pub fn expect_key(mut self, topic: TopicName, key: impl Into<String>, latest: Option<Offset>) -> Self {
         self.expected_keys.push((topic, key.into(), latest));
         self
     }
 
-    /// With a change of state.
+    /// Adds a state change.
     #[must_use]
     pub fn with(mut self, op: impl Into<StateOp>) -> Self {
         self.state.push(op.into());
         self
     }
 
-    /// Whether it would write nothing.
+    /// Whether it writes nothing.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.state.is_empty()
     }
@@ -265,12 +266,12 @@ impl Batch {
         !self.expected_ends.is_empty() || !self.expected_keys.is_empty()
     }
 
-    /// Whether it would write nothing and expects nothing.
+    /// Whether it writes nothing and expects nothing.
     pub fn asks_nothing(&self) -> bool {
         self.is_empty() && !self.has_expectations()
     }
 
-    /// About how much memory it takes, for admission.
+    /// About the bytes of memory that it takes, for admission.
     pub fn bytes(&self) -> usize {
         64 + self.events.iter().map(|event| 96 + event.bytes()).sum::<usize>()
             + self.state.iter().map(StateOp::bytes).sum::<usize>()

@@ -1,4 +1,4 @@
-//! What was set for topics.
+//! Settings of topics.
 
 use async_trait::async_trait;
 use promethean_model::{TopicName, TopicSettings};
@@ -10,14 +10,14 @@ use super::ReadError;
 pub struct TopicConfig {
     /// The topic.
     pub topic: TopicName,
-    /// What was set; everything else has its default.
+    /// The settings.
     pub settings: TopicSettings,
 }
 
 /// Reads of topic settings.
 #[async_trait]
 pub trait CatalogReads {
-    /// What was set for a topic, if anything.
+    /// The settings of a topic; `None`: all have their defaults.
     async fn settings(&self, topic: &TopicName) -> Result<Option<TopicSettings>, ReadError>;
     /// Topics with settings, by name, after `after`, at most `limit`.
     async fn settings_page(

@@ -1,4 +1,4 @@
-//! Progress of groups and projectors.
+//! Cursors: the progress of groups and projectors.
 
 use async_trait::async_trait;
 use promethean_model::{GroupName, Offset, TopicName};
@@ -10,13 +10,13 @@ use super::ReadError;
 pub struct Cursor {
     /// Every offset below it is finished. Never above the topic's durable end.
     pub floor: Offset,
-    /// Who may write it: a write names the epoch it found and is refused if that has changed since.
+    /// Decides which owner may write: a write names the epoch that it found, and is refused if the epoch has changed since.
     pub epoch: u64,
-    /// What is finished above the floor, and attempts; its form belongs to the bus.
+    /// The offsets finished above the floor, and attempts, as bytes of the bus.
     pub data: Vec<u8>,
 }
 
-/// A cursor with the names it belongs to.
+/// A cursor with its group and topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupCursor {
     /// The group.

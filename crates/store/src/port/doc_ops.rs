@@ -4,15 +4,15 @@ use promethean_model::CollectionName;
 
 use super::Collection;
 
-/// What must be there before a write.
+/// The document that must exist before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expect {
-    /// Anything or nothing.
+    /// Any document, or none.
     #[default]
     Any,
-    /// Nothing.
+    /// No document.
     Absent,
-    /// Something.
+    /// A document at any revision.
     Present,
     /// The document at this revision.
     Revision(u64),
@@ -23,13 +23,13 @@ pub enum Expect {
 pub enum DocOp {
     /// Writes it whole.
     Put(DocPut),
-    /// Removes it; one that is not there stays so.
+    /// Removes it. Removing a document that does not exist does nothing.
     Delete {
         /// Its collection.
         collection: CollectionName,
         /// Its key.
         key: String,
-        /// What must be there.
+        /// The document that must exist.
         expect: Expect,
     },
 }
@@ -47,28 +47,28 @@ pub struct DocPut {
     pub version: Option<i64>,
     /// The whole document as it is to be served, a JSON object.
     pub body: String,
-    /// What must be there: `Any` upserts, `Present` replaces, `Absent` inserts.
+    /// The document that must exist: `Any` upserts, `Present` replaces, `Absent` inserts.
     pub expect: Expect,
-    /// What is there, where the writer knows.
+    /// The document that this one replaces, if the writer knows it.
     pub replaces: Replaces,
 }
 
-/// What a document replaces. Only who is the one writer of a collection may know; what is wrong here leaves index entries
+/// The document that a put replaces. Only the single writer of a collection may give it; a wrong one leaves index entries
 /// behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Replaces {
-    /// The store is to look.
+    /// Not known: the store reads it.
     #[default]
     Unknown,
-    /// Nothing.
+    /// No document.
     Nothing,
-    /// A document.
+    /// This document.
     Doc {
         /// Its `_ts`.
         ts: i64,
         /// Its revision.
         revision: u64,
-        /// All of it.
+        /// The whole document.
         body: String,
     },
 }
@@ -76,16 +76,16 @@ pub enum Replaces {
 /// A change of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CollectionOp {
-    /// Declares it, in a batch of the class it is kept by. Declaring it again as it is does nothing. Fields can change
-    /// at any time, indexes only while it is empty, its keeping never.
+    /// Declares it, in a batch of its class. Declaring it again unchanged does nothing. Fields can change at any time,
+    /// indexes only while it is empty, its class never.
     Declare(Collection),
-    /// Drops it with its documents, in a batch of the class it is kept by. One that is not there stays so.
+    /// Drops it with its documents, in a batch of its class. Dropping a collection that does not exist does nothing.
     Drop(CollectionName),
-    /// Gives a collection the name of another, which is dropped if it is there; in a batch of the class both are kept by.
+    /// Gives a collection the name of another, which is dropped if it exists; in a batch of the class of both.
     Rename {
-        /// What it is called.
+        /// Its name before.
         from: CollectionName,
-        /// What it is called then.
+        /// Its name after.
         to: CollectionName,
     },
 }

@@ -6,9 +6,9 @@ use promethean_model::CollectionName;
 use super::ReadError;
 use crate::value::{FieldType, Value};
 
-/// Fields in one index, at most: its key must fit the engine's.
+/// The most fields of one index: its entries must fit the longest key of the engine.
 pub const INDEX_FIELDS_MAX: usize = 8;
-/// Indexes of one collection, at most.
+/// The most indexes of one collection.
 pub const INDEXES_MAX: usize = 32;
 
 /// A declared collection.
@@ -16,16 +16,16 @@ pub const INDEXES_MAX: usize = 32;
 pub struct Collection {
     /// Its name.
     pub name: CollectionName,
-    /// Which batches write it.
+    /// The class of batches that write it.
     pub keeping: Keeping,
-    /// The fields queries may name.
+    /// The fields that queries may name.
     pub fields: Vec<Field>,
     /// Its indexes, over declared fields.
     pub indexes: Vec<Index>,
 }
 
-/// Which batches may write a collection. It is one or the other: after a power cut derived writes roll back and
-/// durable ones do not, and index entries computed from both would no longer match their documents.
+/// The class of batches that may write a collection. It is one class only: a power cut can undo derived writes but not
+/// durable ones, and index entries computed from both would no longer match their documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keeping {
     /// Written by derived batches; can be computed again from the log.
@@ -39,7 +39,7 @@ pub enum Keeping {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What queries compare it with.
+    /// The type of values that queries compare it with.
     pub kind: FieldType,
 }
 
@@ -71,31 +71,31 @@ pub struct Doc {
     pub ts: i64,
     /// Its `_v`.
     pub version: Option<i64>,
-    /// How often it was written since it was inserted, from 1; what an expectation names.
+    /// How often it was written since it was inserted, from 1; an expectation names it.
     pub revision: u64,
     /// The whole document as it is served, JSON text.
     pub body: String,
 }
 
-/// A declared collection and how much is in it.
+/// A declared collection and its number of documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectionInfo {
-    /// What was declared.
+    /// The declaration.
     pub collection: Collection,
     /// How many documents it has.
     pub docs: u64,
 }
 
-/// A question for documents.
+/// A query for documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocQuery {
-    /// Where to look.
+    /// The collection to search.
     pub collection: CollectionName,
-    /// Declared fields and what they must equal.
+    /// DeclaredCollection fields, each with the value that it must equal.
     pub equals: Vec<(String, Value)>,
-    /// How many matches to pass over.
+    /// How many matches to skip.
     pub offset: usize,
-    /// How many to return at most.
+    /// The most documents to return.
     pub limit: usize,
 }
 
@@ -109,7 +109,7 @@ pub struct DocPage {
 }
 
 impl Index {
-    /// How messages call it: `host, -ts`.
+    /// Its name in messages: `host, -ts`.
     pub fn label(&self) -> String {
         let field = |(name, direction): &(String, Direction)| match direction {
             Direction::Ascending => name.clone(),

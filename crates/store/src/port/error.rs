@@ -36,7 +36,7 @@ pub enum ReadError {
         collection: CollectionName,
         /// The field asked for.
         field: String,
-        /// The fields there are.
+        /// The declared fields.
         declared: String,
     },
     /// The value is not of the field's type.
@@ -62,7 +62,7 @@ pub enum ReadError {
     Closed,
 }
 
-/// Bytes that passed their checksum and cannot be read: a newer release wrote them.
+/// An event whose bytes passed their checksum but cannot be decoded: a newer release wrote them.
 impl From<MetaError> for ReadError {
     fn from(error: MetaError) -> Self {
         Self::Storage { reason: error.to_string() }
@@ -70,7 +70,7 @@ impl From<MetaError> for ReadError {
 }
 
 impl ReadError {
-    /// A stable word.
+    /// The stable code of this error.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::CorruptRange(_) => "corrupt_range",
@@ -86,14 +86,14 @@ impl ReadError {
 /// Why a batch was not committed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommitError {
-    /// The topic is not where the batch expected it.
+    /// The topic does not end where the batch expected.
     #[error("topic `{topic}` is at offset {actual}, not {expected}; read what was added and try again")]
     Conflict {
         /// The topic.
         topic: TopicName,
-        /// What the batch expected its next offset to be.
+        /// The next offset that the batch expected.
         expected: Offset,
-        /// What it is.
+        /// The actual offset.
         actual: Offset,
     },
     /// The key's latest event is not the one the batch expected.
@@ -103,7 +103,7 @@ pub enum CommitError {
         topic: TopicName,
         /// What the batch expected.
         expected: Option<Offset>,
-        /// What it is.
+        /// The actual offset.
         actual: Option<Offset>,
     },
     /// The id is taken by another event.
@@ -116,7 +116,7 @@ pub enum CommitError {
         /// Where the other event is.
         offset: Offset,
     },
-    /// Someone else owns the cursor now.
+    /// Another owner has taken the cursor over.
     #[error(
         "group `{group}` on topic `{topic}` is at epoch {actual}, not {expected}; another owner took over, stop"
     )]
@@ -130,7 +130,7 @@ pub enum CommitError {
         /// The epoch stored.
         actual: u64,
     },
-    /// The cursor would pass events that do not exist yet, and so skip them when they come.
+    /// The cursor would be above the end of its topic, and so skip events that are yet to come.
     #[error(
         "group `{group}` cannot be at offset {floor} of topic `{topic}`, which ends at {end}; use at most {end}"
     )]
@@ -182,7 +182,7 @@ pub enum CommitError {
         /// `durable` or `derived`.
         keeping: &'static str,
     },
-    /// A declaration that cannot be.
+    /// The declaration is not valid.
     #[error("collection `{collection}`: {reason}")]
     BadIndex {
         /// The collection.
@@ -200,7 +200,7 @@ pub enum CommitError {
         /// What is wrong and what to change.
         reason: String,
     },
-    /// The id is marked and the batch wanted to be the first.
+    /// The id is already marked, and the batch wanted to be the first.
     #[error("`{id}` is already marked in `{scope}`; its work is done, skip it")]
     AlreadySeen {
         /// The scope.
@@ -208,7 +208,7 @@ pub enum CommitError {
         /// The id.
         id: String,
     },
-    /// The row is there and the batch wanted to be the first.
+    /// The row already exists, and the batch wanted to be the first.
     #[error("the row exists already; read it and try again")]
     RowExists,
     /// The outbox has another row with that id.
@@ -232,14 +232,14 @@ pub enum CommitError {
     /// Something exceeds a limit.
     #[error("{what} has {size}; the limit is {max}")]
     TooLarge {
-        /// What.
+        /// The part that is too large.
         what: &'static str,
         /// Its size.
         size: u64,
         /// The limit.
         max: u64,
     },
-    /// The store has as many topics as it may.
+    /// The store has reached its limit of topics.
     #[error("there are already {max} topics; delete some or raise `topics_max`")]
     TooManyTopics {
         /// The limit.
@@ -260,12 +260,12 @@ pub enum CommitError {
         /// What the batch would change.
         what: &'static str,
     },
-    /// The durability is another store's.
+    /// This store does not offer the durability.
     #[error("this store does not offer durability `{asked}`; use one of: {offered}")]
     NotOffered {
         /// What was asked for.
         asked: &'static str,
-        /// What there is.
+        /// The durabilities that the store offers.
         offered: &'static str,
     },
     /// The disk is nearly full.
@@ -304,7 +304,7 @@ pub enum CommitError {
 }
 
 impl CommitError {
-    /// A stable word.
+    /// The stable code of this error.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Conflict { .. } | Self::KeyConflict { .. } | Self::DocConflict { .. } | Self::RowExists => {

@@ -7,7 +7,7 @@ use promethean_model::{EventId, EventRef, MetaError, Offset, OffsetRange, Stored
 
 use super::ReadError;
 
-/// Appends an event in the form that its reader wants.
+/// A function that appends an event to a buffer in the form that its reader wants.
 pub type Render = dyn Fn(&mut Vec<u8>, &EventRef<'_>) -> Result<(), MetaError> + Send + Sync;
 
 /// How much a page may hold. A page has at least one event where there is one, whatever its size.
@@ -30,17 +30,16 @@ impl Default for PageLimit {
 pub struct EventPage {
     /// The events. Holes left by retention and compaction are passed over.
     pub events: Vec<StoredEvent>,
-    /// Where to go on. Equal to where the page began when there is nothing there yet.
+    /// The offset at which the next page begins. Equal to the start of this page when there is no event yet.
     pub next: Offset,
-    /// How many offsets from the requested one on are gone for good because retention dropped them; the page begins
-    /// after them.
+    /// How many offsets from the requested offset on retention has dropped; the page begins after them.
     pub expired: u64,
 }
 
 /// Events in offset order, as [`Render`] wrote them one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedPage {
-    /// What was written, behind what the buffer held before.
+    /// The buffer: what it held before, followed by the events.
     pub out: Vec<u8>,
     /// As in [`EventPage`].
     pub next: Offset,
@@ -48,7 +47,7 @@ pub struct RenderedPage {
     pub expired: u64,
 }
 
-/// What is known about a topic.
+/// Figures of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicInfo {
     /// Its name.
@@ -59,7 +58,7 @@ pub struct TopicInfo {
     pub end: Offset,
     /// Bytes kept.
     pub bytes: u64,
-    /// Offsets that retention would have taken when it looked last, if nobody held them.
+    /// How many offsets the last retention would have dropped if no group held them.
     pub held: u64,
 }
 
@@ -68,20 +67,20 @@ pub struct TopicInfo {
 pub struct TopicPage {
     /// The topics.
     pub topics: Vec<TopicInfo>,
-    /// The name to go on after, if there are more.
+    /// The name after which the next page begins, if there are more topics.
     pub next: Option<TopicName>,
 }
 
-/// Reads of events. Nothing above the durable end is ever returned. A topic that does not exist is an empty one.
+/// Reads of events. They never return an event at or above the durable end. A topic that does not exist reads as empty.
 #[async_trait]
 pub trait EventReads {
-    /// What is known about a topic.
+    /// The figures of a topic.
     async fn topic_info(&self, topic: &TopicName) -> Result<Option<TopicInfo>, ReadError>;
     /// Topics by name, after `after`, at most `limit`.
     async fn topics(&self, after: Option<&TopicName>, limit: usize) -> Result<TopicPage, ReadError>;
     /// Events from an offset on.
     async fn read(&self, topic: &TopicName, from: Offset, limit: PageLimit) -> Result<EventPage, ReadError>;
-    /// As `read`, with every event written to `out` by `render` instead of being kept: nothing is allocated for it.
+    /// As `read`, but `render` writes every event to `out`, and no memory is allocated for single events.
     async fn read_rendered(
         &self,
         topic: &TopicName,
@@ -104,8 +103,8 @@ pub trait EventReads {
         topic: &TopicName,
         keys: &[String],
     ) -> Result<Vec<Option<StoredEvent>>, ReadError>;
-    /// Events of one key within a range, in offset order; where there are more than `limit`, the newest, so that the
-    /// state at some offset begins with one event. To see all, ask again for the range below the first.
+    /// Events of one key within a range, in offset order; the newest `limit` of them if there are more. To read the others,
+    /// ask again for the range below the first event.
     async fn key_history(
         &self,
         topic: &TopicName,

@@ -1,5 +1,5 @@
-//! The ports: what the rest of the system may ask of a store. Reads are split by what they are about; every write is
-//! one [`Batch`] given to [`Store::commit`].
+//! The ports: all that the rest of the system may ask of a store. Reads are split by subject. A change is a [`Batch`]
+//! given to [`Store::commit`], or an event given to [`Store::append_each`], which is a batch of its own.
 
 mod batch;
 mod catalog;

@@ -1,11 +1,11 @@
-//! Rows waiting to become events.
+//! The outbox: rows that become events.
 
 use async_trait::async_trait;
 use promethean_model::{EventId, TopicName};
 
 use super::ReadError;
 
-/// Where a row stands.
+/// The status of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutboxStatus {
     /// To be published.
@@ -16,14 +16,14 @@ pub enum OutboxStatus {
     Error,
 }
 
-/// One row.
+/// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
     /// Its place in the order of adding; assigned by the store.
     pub seq: u64,
     /// The id of the event it becomes, and the row's own.
     pub id: EventId,
-    /// Where it stands.
+    /// Its status.
     pub status: OutboxStatus,
     /// When it was added, by the caller's clock.
     pub ts: i64,

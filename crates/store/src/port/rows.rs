@@ -1,10 +1,10 @@
-//! Small tables whose rows have a form that belongs to the layer above.
+//! Small tables. The layer above the store defines the bytes of their rows.
 
 use async_trait::async_trait;
 
 use super::ReadError;
 
-/// The tables there are. The numbers are persisted: never change or reuse one.
+/// The tables. Their numbers are persisted: never change or reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Table {
@@ -16,7 +16,7 @@ pub enum Table {
     Schemas = 3,
     /// Options of groups, set when they are created.
     Groups = 4,
-    /// Projectors: what they are and how far a rebuild got.
+    /// Projectors: their definitions and the progress of their rebuilds.
     Projectors = 5,
     /// Snapshot and changefeed bookkeeping.
     Snapshots = 6,

@@ -1,4 +1,4 @@
-//! The whole store: every read port, and the one way to write.
+//! The store: every read port, and the writes.
 
 use async_trait::async_trait;
 use promethean_model::{Durability, GroupName, Offset, TopicName};
@@ -8,11 +8,14 @@ use super::{
     EventReads, OutboxReads, RowReads, Watch,
 };
 
-/// A place in a line of writers. Whoever writes in turn holds it until what is written has its place in the log, so that
-/// the next one's comes after.
+/// A place in a line of writers. A writer holds its turn until its events have their offsets, so that the events of the
+/// next writer come after them.
 pub type Turn = tokio::sync::OwnedMutexGuard<()>;
 
-/// What the rest of the system holds, as `Arc<dyn Store>`.
+/// A store, which the rest of the system holds as `Arc<dyn Store>`.
+///
+/// Every change that a caller asks for is a [`Batch`] given to [`Store::commit`], or an event given to
+/// [`Store::append_each`], which is a batch of its own. [`Store::sweep`] removes only what has expired.
 #[async_trait]
 pub trait Store:
     EventReads
@@ -27,27 +30,27 @@ pub trait Store:
     + Sync
     + 'static
 {
-    /// Writes a batch: all of it or nothing. When it returns, every reader sees it, and a durable batch has survived
-    /// what the receipt says. Two things are seen at other times: events acknowledged as `os` only once they are
-    /// synced, since no reader may see what a power cut could take back; and the events of a batch may be seen a moment
-    /// before its state. Every error but [`CommitError::UnknownOutcome`] means that nothing was written. Dropping
-    /// the future does not stop a batch that was already accepted.
+    /// Writes a batch: all of it or nothing. When this returns, every reader sees the batch, and a durable batch is kept as
+    /// the receipt promises. There are two exceptions: readers see events acknowledged as `os` only once they are synced,
+    /// since no reader may see an event that a power cut could take back; and readers may see the events of a batch a
+    /// moment before its state. Every error except [`CommitError::UnknownOutcome`] means that nothing was written.
+    /// Dropping the future does not stop a batch that was already accepted.
     async fn commit(&self, batch: Batch) -> Result<Receipt, CommitError>;
 
-    /// Whether a derived batch would be committed now; nothing is written. What is true of collections that only the
-    /// caller writes stays so until the caller commits.
+    /// Checks whether a derived batch would be committed now; writes nothing. For collections that only the caller writes,
+    /// the answer holds until the caller commits.
     async fn check_derived(&self, batch: &Batch) -> Result<(), CommitError>;
 
-    /// As [`Store::commit`]; the turn ends as soon as the batch has its place.
+    /// As [`Store::commit`]; the turn ends as soon as the batch has its place in the order of batches.
     async fn commit_in_turn(&self, batch: Batch, turn: Option<Turn>) -> Result<Receipt, CommitError> {
         let receipt = self.commit(batch).await;
         drop(turn);
         receipt
     }
 
-    /// Appends events in their order, each accepted or refused by itself. For a publisher with several events at hand
-    /// that do not depend on each other; together they cost little more than one. `None` takes the store's default
-    /// durability. The turn ends as soon as the events have their places.
+    /// Appends events in their order, each accepted or refused by itself, as if each were a batch of its own. For a
+    /// publisher with several events that do not depend on each other; together they cost little more than one. `None`
+    /// takes the store's default durability. The turn ends as soon as the events have their offsets.
     async fn append_each(
         &self,
         events: Vec<AppendEvent>,
@@ -63,52 +66,54 @@ pub trait Store:
         results
     }
 
-    /// Removes some of what time has ended: expired dedupe marks, documents of dropped collections. Each call does a
-    /// bounded amount of work and returns whether there is more.
+    /// Removes expired dedupe marks and documents of dropped collections. Each call does a bounded amount of work and
+    /// returns whether there is more.
     async fn sweep(&self, now_ms: i64) -> Result<bool, CommitError>;
 
-    /// A group of the server's own needs a topic from an offset on, in place of what it needed before; with `None`,
-    /// nothing of it. Retention and compaction leave those events alone for as long as there is space. Forgotten at each open.
+    /// Keeps the events of a topic from an offset on for a group of the server itself; replaces the group's earlier hold on
+    /// the topic; `None` ends it. Retention and compaction keep held events for as long as there is space. A hold is
+    /// forgotten at each open.
     fn hold(&self, topic: &TopicName, holder: &GroupName, from: Option<Offset>);
 
-    /// All who need events have said so: retention and compaction may begin. Without this they do so by themselves, a
-    /// minute after the open.
+    /// Says that all holds are set: retention and compaction may begin. Without this call they begin a minute after the
+    /// open.
     fn holds_are_set(&self);
 
-    /// How the store is.
+    /// The condition of the store.
     fn health(&self) -> Health;
 
-    /// Refuses new batches, finishes the accepted ones, and closes. Calling it again does nothing.
+    /// Refuses new batches, finishes the accepted batches, and closes. A second call does nothing.
     async fn close(&self);
 }
 
-/// What became of a batch.
+/// The result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// Where each event is, in the order of the batch.
+    /// The place of each event, in the order of the batch.
     pub events: Vec<Placed>,
-    /// What the batch has survived. `None`: it is in this process's memory only (the memory store, derived batches).
+    /// The durability of the batch. `None`: it is kept in the memory of this process only (the memory store, derived
+    /// batches).
     pub durability: Option<Durability>,
 }
 
 impl Receipt {
-    /// The word for acknowledgements.
+    /// The word for this durability in acknowledgements.
     pub fn durability_word(&self) -> &'static str {
         self.durability.map_or("memory", Durability::as_str)
     }
 }
 
-/// What became of an event that was appended by itself.
+/// The result of one event of [`Store::append_each`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Where it is.
+    /// The place of the event.
     pub placed: Placed,
-    /// As in [`Receipt`].
+    /// The durability, as in [`Receipt`].
     pub durability: Option<Durability>,
 }
 
 impl Appended {
-    /// What a receipt says of its one event.
+    /// The only event of a receipt.
     pub(crate) fn only(receipt: Receipt) -> Result<Self, CommitError> {
         let durability = receipt.durability;
         let placed = receipt.events.first().copied();
@@ -117,21 +122,21 @@ impl Appended {
     }
 }
 
-/// Where an event is.
+/// The place and time of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// Its place in the topic; for a duplicate, the place of the first.
+    /// Its offset; for a duplicate, the offset of the first event.
     pub offset: Offset,
-    /// Its time; for a duplicate, that of the first.
+    /// Its time; for a duplicate, the time of the first event.
     pub ts: i64,
     /// Whether an event with the same id was already there.
     pub duplicate: bool,
 }
 
-/// How a store is.
+/// The condition of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Why it takes no batches, if so: full, poisoned or closed. Reads go on.
+    /// Why the store refuses batches: it is full, poisoned or closed. Reads still work. `None`: it accepts batches.
     pub refusing: Option<String>,
     /// Ranges of events that cannot be read.
     pub damage: Vec<Damage>,

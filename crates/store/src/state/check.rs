@@ -1,12 +1,12 @@
 //! Verification of state: every entry decodes, and documents, index entries and counts agree.
 
-use super::keys::collection::Declared;
+use super::keys::collection::DeclaredCollection;
 use super::keys::{self, doc, index};
 use super::plan::docs::entries;
 use super::{Flow, Space, Span, StateFault, View, read};
 
-/// Reads everything, tells `fault` what does not fit, and returns how many entries there are. Fails where the engine
-/// itself cannot read on.
+/// Reads all entries, calls `fault` for each that is wrong, and returns how many entries there are. Fails if the engine
+/// cannot read on.
 pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u64, StateFault> {
     let mut entries = 0;
     for space in Space::ALL {
@@ -19,7 +19,7 @@ pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u6
         })?;
     }
     view.scan(Space::Meta, Span::of(&keys::collection::PREFIX), &mut |key, value| {
-        // One that does not decode was told above.
+        // A declaration that does not decode was reported above.
         if let Ok(declared) = keys::collection::decode(key, value) {
             check_collection(view, &declared, fault)?;
         }
@@ -30,7 +30,7 @@ pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u6
 
 fn check_collection(
     view: &dyn View,
-    declared: &Declared,
+    declared: &DeclaredCollection,
     fault: &mut dyn FnMut(String),
 ) -> Result<(), StateFault> {
     let name = &declared.collection.name;
@@ -50,7 +50,7 @@ fn check_collection(
         }
         Ok(Flow::Continue(()))
     })?;
-    // Every document has its entries, so more than that many belong to none.
+    // Every document has its entries, so any further entries belong to no document.
     let mut found: u64 = 0;
     let by_collection = index::collection_prefix(declared.number);
     view.scan(Space::Index, Span::of(&by_collection), &mut |_, _| {

@@ -1,9 +1,8 @@
-//! Reading and writing the fixed-width parts of persisted keys and values. Keys are big-endian, so that byte order is
-//! sort order; values follow them.
+//! Parts of persisted keys and values as bytes. Integers are big-endian: in keys, byte order is then sort order.
 
 use thiserror::Error;
 
-/// Bytes that are not what their family says they are.
+/// Bytes that do not have the form of their key family.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("malformed {family} in the state engine")]
 pub(crate) struct Malformed {
@@ -11,7 +10,7 @@ pub(crate) struct Malformed {
     pub(crate) family: &'static str,
 }
 
-/// Takes parts off the front of some bytes.
+/// Reads parts from the start of some bytes.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -75,7 +74,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(len).map_err(|_| self.malformed())?)
     }
 
-    /// Bytes up to the next zero byte, which is passed.
+    /// Bytes up to the next zero byte, which is skipped.
     pub(crate) fn until_zero(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.rest.iter().position(|byte| *byte == 0).ok_or_else(|| self.malformed())?;
         let head = self.take(len)?;
@@ -91,7 +90,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| self.malformed())
     }
 
-    /// Fails unless everything was taken.
+    /// Fails unless all bytes were read.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.malformed()) }
     }

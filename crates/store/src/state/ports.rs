@@ -1,7 +1,7 @@
-//! The read ports of state, written once for every adapter that has a [`super::View`].
+//! The read ports of the state, implemented once for every adapter that has a [`super::View`].
 
-/// Implements them for a store with two methods: `point`, for reads of a few keys, and `long`, for reads that may visit
-/// many and so must not hold up an async thread.
+/// Implements the read ports for a store with two methods: `point`, for reads of a few keys, and `long`, for reads that
+/// may visit many keys and so must not block an async thread.
 macro_rules! impl_state_reads {
     ($store:ty) => {
         #[async_trait::async_trait]

@@ -1,4 +1,4 @@
-//! What the shared code needs from an engine.
+//! The view of the state that planning and reads need from an engine.
 
 use std::ops::ControlFlow;
 
@@ -7,13 +7,13 @@ use thiserror::Error;
 use super::codec::Malformed;
 use crate::port::{CommitError, ReadError};
 
-/// Separate ordered maps. The numbers are persisted in redo records: never change or reuse one.
+/// The separate ordered maps of the state. The numbers are persisted in redo: never change or reuse one.
 ///
 /// Small families share one space, because an engine keeps a write buffer for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum Space {
-    /// Small families, told apart by a tag.
+    /// Small families of keys, each with a tag.
     Meta = 1,
     /// Documents.
     Docs = 2,
@@ -85,7 +85,7 @@ impl<'a> Span<'a> {
         Self { prefix, after: None }
     }
 
-    /// The first key that can be inside, as a bound.
+    /// The bound at which the keys of this span begin.
     pub(crate) fn start(&self) -> std::ops::Bound<&'a [u8]> {
         match self.after {
             Some(after) if after >= self.prefix => std::ops::Bound::Excluded(after),
@@ -94,10 +94,10 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Whether to go on.
+/// Whether a scan goes on.
 pub(crate) type Flow = ControlFlow<()>;
 
-/// Called with key and value.
+/// A function that a scan calls with each key and value.
 pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<Flow, StateFault> + 'a;
 
 /// A consistent image of the state.

@@ -1,6 +1,6 @@
-//! The hub behind every adapter's `Watch` port.
+//! The hub behind the `Watch` port of every adapter: it wakes the followers of a topic when its durable end moves.
 
-mod herald;
+mod wake_thread;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -10,18 +10,18 @@ use std::task::{Context, Poll, Waker};
 
 use promethean_model::{IgnorePoison, Offset, TopicName};
 
-use self::herald::Herald;
+use self::wake_thread::WakeThread;
 
-/// Waiting followers that whoever moves the end wakes itself. It has other things to do than to wake many.
+/// The most followers that the commit path wakes by itself; more followers are woken by the wake thread.
 const FEW: usize = 8;
 
-/// Who follows which topic. A topic that nobody follows takes no memory here.
+/// The followers of each topic. A topic without followers takes no memory here.
 #[derive(Debug, Default)]
 pub(crate) struct WatchHub {
     /// Entries in `topics`, so that the commit path of a store without followers takes no lock.
     followed: AtomicUsize,
-    topics: Mutex<HashMap<TopicName, Arc<Followed>>>,
-    herald: Herald,
+    topics: Mutex<HashMap<TopicName, Arc<FollowedTopic>>>,
+    wake_thread: WakeThread,
 }
 
 /// Follows the durable end of one topic.
@@ -31,37 +31,37 @@ pub(crate) struct WatchHub {
 pub struct EndWatch {
     topic: TopicName,
     hub: Arc<WatchHub>,
-    followed: Arc<Followed>,
-    /// The move that was last seen.
+    followed: Arc<FollowedTopic>,
+    /// The number of the last move that this follower has seen.
     seen: u64,
-    /// Where this follower's waker is.
-    seat: usize,
+    /// The slot of this follower's waker.
+    slot: usize,
 }
 
-/// One topic. There may be one for each group of it, or thousands with one each: so it is small, and a follower that
-/// waits again after it was woken for something else finds its waker where it was.
+/// A followed topic. There may be thousands of them with one follower each, so it is small. A follower that waits again
+/// after it was woken for something else finds its waker in the same slot.
 #[derive(Debug, Default)]
-struct Followed {
-    state: Mutex<State>,
+struct FollowedTopic {
+    state: Mutex<FollowedState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FollowedState {
     end: Offset,
     /// Grows with every change of the end.
     moves: u64,
-    /// The store is closed: there will be no more.
+    /// The store is closed: the end moves no more.
     closed: bool,
     followers: usize,
-    /// Whether the herald will wake those who wait.
-    heralded: bool,
-    seats: Vec<Seat>,
+    /// Whether the wake thread will wake the waiting followers.
+    wake_pending: bool,
+    slots: Vec<WakerSlot>,
 }
 
 #[derive(Debug)]
-enum Seat {
+enum WakerSlot {
     Free,
-    /// With whom to wake, while it waits.
+    /// Holds the waker of a follower that waits.
     Taken(Option<Waker>),
 }
 
@@ -77,15 +77,15 @@ impl WatchHub {
         // Pairs with the fence in `moved`: either we read the new end or the mover finds `followed` above 0.
         fence(Ordering::SeqCst);
         let moved = followed.lock().raise(end());
-        let (seat, seen) = followed.sit_down();
+        let (slot, seen) = followed.take_slot();
         drop(topics);
         if moved {
             self.wake(Arc::clone(&followed));
         }
-        EndWatch { topic: topic.clone(), hub: Arc::clone(self), followed, seen, seat }
+        EndWatch { topic: topic.clone(), hub: Arc::clone(self), followed, seen, slot }
     }
 
-    /// The durable end of a topic moved up.
+    /// Raises the durable end of a topic and wakes its followers.
     pub(crate) fn moved(&self, topic: &TopicName, end: Offset) {
         fence(Ordering::SeqCst);
         if self.followed.load(Ordering::SeqCst) == 0 {
@@ -99,9 +99,9 @@ impl WatchHub {
         }
     }
 
-    fn wake(&self, followed: Arc<Followed>) {
+    fn wake(&self, followed: Arc<FollowedTopic>) {
         let mut state = followed.lock();
-        if state.heralded {
+        if state.wake_pending {
             return;
         }
         if state.followers <= FEW {
@@ -109,14 +109,14 @@ impl WatchHub {
             followed.wake_all();
             return;
         }
-        state.heralded = true;
+        state.wake_pending = true;
         drop(state);
-        if !self.herald.tell(Arc::clone(&followed)) {
+        if !self.wake_thread.wake_soon(Arc::clone(&followed)) {
             followed.wake_all();
         }
     }
 
-    /// The topic was deleted.
+    /// Sets the end of a deleted topic to 0 and wakes its followers.
     pub(crate) fn reset(&self, topic: &TopicName) {
         let followed = self.lock().get(topic).cloned();
         if let Some(followed) = followed {
@@ -128,7 +128,7 @@ impl WatchHub {
         }
     }
 
-    /// Ends every handle: the store is closed.
+    /// Ends every [`EndWatch`]: the store is closed.
     pub(crate) fn close(&self) {
         let mut topics = self.lock();
         let all = std::mem::take(&mut *topics);
@@ -140,9 +140,9 @@ impl WatchHub {
         }
     }
 
-    fn forget_if_unused(&self, topic: &TopicName, left: &Arc<Followed>) {
+    fn forget_if_unused(&self, topic: &TopicName, left: &Arc<FollowedTopic>) {
         let mut topics = self.lock();
-        // Under both locks: whoever comes to follow it takes them in the same order.
+        // Under both locks, in the order in which `follow` takes them.
         let is_unused = left.lock().followers == 0;
         if is_unused && topics.get(topic).is_some_and(|followed| Arc::ptr_eq(followed, left)) {
             topics.remove(topic);
@@ -150,14 +150,14 @@ impl WatchHub {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<Followed>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TopicName, Arc<FollowedTopic>>> {
         // Every change under this lock is a single map operation, so a panic elsewhere leaves it whole.
         self.topics.lock().ignore_poison()
     }
 }
 
-impl State {
-    /// Two commits may report out of order; the end only moves up. Whether it did.
+impl FollowedState {
+    /// Moves the end up and returns whether it moved. Two commits may report out of order; the end never moves down here.
     fn raise(&mut self, end: Offset) -> bool {
         let moved = end > self.end;
         if moved {
@@ -168,13 +168,13 @@ impl State {
     }
 }
 
-impl Followed {
-    /// Wakes everyone who waits, and says how many that were.
+impl FollowedTopic {
+    /// Wakes the waiting followers and returns their number.
     fn wake_all(&self) -> u32 {
         let mut state = self.lock();
-        state.heralded = false;
-        let mut wakers = state.seats.iter_mut().filter_map(Seat::take_waker);
-        // Mostly there is one, which needs no list.
+        state.wake_pending = false;
+        let mut wakers = state.slots.iter_mut().filter_map(WakerSlot::take_waker);
+        // Most topics have one waiting follower, which needs no list.
         let first = wakers.next();
         let rest: Vec<Waker> = wakers.collect();
         drop(state);
@@ -186,42 +186,42 @@ impl Followed {
         woken
     }
 
-    /// A seat for a new follower, and the move it has seen.
-    fn sit_down(&self) -> (usize, u64) {
+    /// Takes a slot for a new follower; returns it with the number of the last move.
+    fn take_slot(&self) -> (usize, u64) {
         let mut state = self.lock();
         state.followers += 1;
-        let free = (state.followers <= state.seats.len())
-            .then(|| state.seats.iter().position(|seat| matches!(seat, Seat::Free)))
+        let free = (state.followers <= state.slots.len())
+            .then(|| state.slots.iter().position(|slot| matches!(slot, WakerSlot::Free)))
             .flatten();
-        let seat = free.unwrap_or(state.seats.len());
-        match state.seats.get_mut(seat) {
-            Some(free) => *free = Seat::Taken(None),
+        let slot = free.unwrap_or(state.slots.len());
+        match state.slots.get_mut(slot) {
+            Some(free) => *free = WakerSlot::Taken(None),
             None => {
-                if state.seats.is_empty() {
+                if state.slots.is_empty() {
                     // Most topics have few followers, and many of them one.
-                    state.seats.reserve_exact(1);
+                    state.slots.reserve_exact(1);
                 }
-                state.seats.push(Seat::Taken(None));
+                state.slots.push(WakerSlot::Taken(None));
             }
         }
-        (seat, state.moves)
+        (slot, state.moves)
     }
 
-    fn get_up(&self, seat: usize) {
+    fn free_slot(&self, slot: usize) {
         let mut state = self.lock();
         state.followers -= 1;
-        if let Some(seat) = state.seats.get_mut(seat) {
-            *seat = Seat::Free;
+        if let Some(slot) = state.slots.get_mut(slot) {
+            *slot = WakerSlot::Free;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change leaves it whole before anything that could panic.
+    fn lock(&self) -> MutexGuard<'_, FollowedState> {
+        // Each change leaves the state whole before any step that could panic.
         self.state.lock().ignore_poison()
     }
 }
 
-impl Seat {
+impl WakerSlot {
     fn take_waker(&mut self) -> Option<Waker> {
         match self {
             Self::Taken(waker) => waker.take(),
@@ -249,7 +249,7 @@ impl EndWatch {
         poll_fn(|context| self.poll_changed(context)).await
     }
 
-    /// As [`EndWatch::changed`], for one who waits for other things too.
+    /// As [`EndWatch::changed`], for a caller that also waits for other things.
     pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Option<Offset>> {
         let seen = self.seen;
         self.poll_until(context, |state| state.moves != seen)
@@ -263,7 +263,7 @@ impl EndWatch {
     fn poll_until(
         &mut self,
         context: &mut Context<'_>,
-        is_so: impl Fn(&State) -> bool,
+        is_so: impl Fn(&FollowedState) -> bool,
     ) -> Poll<Option<Offset>> {
         let mut state = self.followed.lock();
         if is_so(&state) {
@@ -273,10 +273,10 @@ impl EndWatch {
         if state.closed {
             return Poll::Ready(None);
         }
-        match state.seats.get_mut(self.seat) {
-            Some(Seat::Taken(Some(waker))) => waker.clone_from(context.waker()),
-            Some(seat) => *seat = Seat::Taken(Some(context.waker().clone())),
-            None => debug_assert!(false, "a follower without a seat"),
+        match state.slots.get_mut(self.slot) {
+            Some(WakerSlot::Taken(Some(waker))) => waker.clone_from(context.waker()),
+            Some(slot) => *slot = WakerSlot::Taken(Some(context.waker().clone())),
+            None => debug_assert!(false, "a follower without a slot"),
         }
         Poll::Pending
     }
@@ -284,7 +284,7 @@ impl EndWatch {
 
 impl Drop for EndWatch {
     fn drop(&mut self) {
-        self.followed.get_up(self.seat);
+        self.followed.free_slot(self.slot);
         self.hub.forget_if_unused(&self.topic, &self.followed);
     }
 }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn many_followers_hear_of_the_last_change_whoever_wakes_them() {
+    async fn many_followers_see_the_last_change() {
         let hub = Arc::new(WatchHub::default());
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..10 * FEW {
@@ -362,9 +362,9 @@ mod tests {
         }
         let mut witness = hub.follow(&topic("a"), || Offset(0));
         assert_eq!(witness.end(), Offset(2_000));
-        // The last wave comes though nothing moves any more.
+        // The last wave comes although the end moves no more.
         let heard = async {
-            while hub.lock().values().any(|followed| followed.lock().heralded) {
+            while hub.lock().values().any(|followed| followed.lock().wake_pending) {
                 tokio::task::yield_now().await;
             }
         };
@@ -376,15 +376,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_woken_in_whatever_seat() {
+    async fn a_follower_is_woken_in_any_slot() {
         let hub = Arc::new(WatchHub::default());
         let mut watches: Vec<_> = (0..4).map(|_| hub.follow(&topic("a"), || Offset(0))).collect();
-        // The seats of those that left are taken by those that come.
+        // New followers take the slots of followers that left.
         watches.remove(1);
         watches.remove(2);
         watches.extend((0..3).map(|_| hub.follow(&topic("a"), || Offset(0))));
-        let seats: std::collections::BTreeSet<_> = watches.iter().map(|watch| watch.seat).collect();
-        assert_eq!(seats.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        let slots: std::collections::BTreeSet<_> = watches.iter().map(|watch| watch.slot).collect();
+        assert_eq!(slots.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         let mut waiting = tokio::task::JoinSet::new();
         for mut watch in watches {
             waiting.spawn(async move {

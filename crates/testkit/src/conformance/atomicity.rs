@@ -1,4 +1,4 @@
-//! All or nothing, alone and among many.
+//! Batches are written all or nothing, also when many are committed at once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn everything() -> Batch {
         .with(row("r", "1"))
 }
 
-/// How much of it is there, of eight parts.
+/// How many of the eight parts of the batch are written.
 async fn parts(store: &Arc<dyn Store>) -> usize {
     let there = [
         read_all(store, "a").await.len() == 2,
@@ -195,7 +195,7 @@ async fn raise_once(store: &Arc<dyn Store>, name: &str) -> bool {
     }
 }
 
-/// A batch writes the same number to several rows; whoever reads them at once sees one number.
+/// A batch writes the same number to several rows; every reader of them sees one number.
 async fn readers_see_whole_batches<S: Subject>(subject: S) {
     let store = subject.store();
     let batch = |n: u32| {

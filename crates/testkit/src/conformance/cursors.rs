@@ -47,7 +47,7 @@ async fn an_epoch_fences<S: Subject>(subject: S) {
     fill(&store, "a", 3).await;
     commit(&store, Batch::new().with(cursor_put("g", "a", 1, 0, 1))).await;
     commit(&store, Batch::new().with(cursor_put("g", "a", 2, 1, 1))).await;
-    // Another owner takes over; the first one's late write is refused with all that came with it.
+    // Another owner takes over; a late write of the first owner is refused with its whole batch.
     commit(&store, Batch::new().with(cursor_put("g", "a", 2, 1, 2))).await;
     let late =
         Batch::new().event(event("b", "x", "1")).with(row("r", "1")).with(cursor_put("g", "a", 3, 1, 1));
@@ -99,7 +99,7 @@ async fn derived_cursors<S: Subject>(subject: S) {
         commit(&store, Batch::new().with(cursor_put("q", "a", floor, 0, 0))).await;
         assert_eq!(store.cursor(&group("p"), &topic("a")).await.unwrap().unwrap().floor, Offset(floor));
     }
-    // Both kinds may write one cursor, and fence each other.
+    // Durable and derived batches may write one cursor, and fence each other.
     commit(&store, Batch::new().with(cursor_put("p", "a", 30, 0, 1))).await;
     let stale = Batch::derived().with(cursor_put("p", "a", 20, 0, 0));
     assert_eq!(refused(&store, stale).await.code(), "fenced");

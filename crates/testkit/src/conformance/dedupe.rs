@@ -73,7 +73,7 @@ async fn sweeping_removes_what_expired<S: Subject>(subject: S) {
         assert!(pieces < 100, "sweeping never ends");
     }
     assert!(pieces > 1, "sweeping is done in bounded pieces");
-    // Asking at the beginning of time tells what is still stored.
+    // A question with the earliest time shows which marks are still stored.
     assert!(store.seen("s", "0-0", 0).await.unwrap(), "renewed");
     assert!(!store.seen("s", "5-0", 0).await.unwrap() && !store.seen("s", "5-149", 0).await.unwrap());
     assert!(store.seen("s", "5-150", 0).await.unwrap());
@@ -94,7 +94,7 @@ async fn marks_of_a_scope_are_listed_and_forgotten<S: Subject>(subject: S) {
     assert_eq!(store.marks("s", 10).await.unwrap(), ["b"]);
     assert_eq!(store.marks("sx", 10).await.unwrap(), ["a"]);
     assert!(!store.seen("s", "a", 0).await.unwrap() && store.seen("s", "b", 0).await.unwrap());
-    // Marked anew, it outlives the time of the mark that was forgotten.
+    // A new mark outlives the expiry of the mark that was removed.
     commit(&store, Batch::new().with(mark("s", "a", 300))).await;
     while store.sweep(200).await.unwrap() {}
     assert!(store.seen("s", "a", 200).await.unwrap());

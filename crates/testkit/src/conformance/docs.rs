@@ -153,7 +153,7 @@ async fn unique_indexes<S: Subject>(subject: S) {
         key: key.to_owned(),
         existing: existing.to_owned(),
     };
-    // Nothing of the batch stays, also where both documents are new.
+    // Nothing of the batch is written, also if both documents are new.
     let clash = Batch::new().event(event("t", "x", "1")).with(row("r", "1")).with(mail("c", "\"x\""));
     let error = refused(&store, clash).await;
     assert_eq!((error.code(), error), ("unique_violation", violation("c", "a")));
@@ -172,7 +172,7 @@ async fn unique_indexes<S: Subject>(subject: S) {
         commit(&store, Batch::new().with(mail(key, "null"))).await;
         commit(&store, Batch::new().with(put(&format!("{key}{key}"), 1, "{}"))).await;
     }
-    // A long text is cut in the index, and still itself.
+    // The index cuts a long text; a query still compares the whole text.
     let long = |last: char| format!("\"{}{last}\"", "m".repeat(5000));
     commit(&store, Batch::new().with(mail("k", &long('1'))).with(mail("l", &long('2')))).await;
     assert_eq!(refused(&store, Batch::new().with(mail("m", &long('1')))).await, violation("m", "k"));
@@ -287,7 +287,7 @@ async fn a_renamed_collection_takes_the_others_place<S: Subject>(subject: S) {
         assert_eq!(info.collection, people(Keeping::Derived));
     };
     check(&store).await;
-    // What was in the way is gone, with its unique values.
+    // The replaced collection is gone, with its unique values.
     commit(&store, Batch::derived().with(put("c", 1, "{\"mail\":\"old\"}")).with(delete("c"))).await;
     assert_eq!(
         refused(&store, Batch::derived().with(put("d", 1, "{\"mail\":\"new\"}"))).await.code(),

@@ -22,7 +22,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     a_batch_may_repeat_its_own_event(make().await).await;
     expected_offset(make().await).await;
     expected_key_offset(make().await).await;
-    a_retry_is_a_duplicate_whatever_it_expects(make().await).await;
+    a_retry_is_a_duplicate_despite_its_expectations(make().await).await;
     stamps_never_go_back(make().await).await;
     events_that_stand_alone_are_refused_alone(make().await).await;
 }
@@ -161,13 +161,13 @@ async fn the_same_id_again_is_a_duplicate<S: Subject>(subject: S) {
     assert!(!first.duplicate);
     subject.clock().advance(1000);
     let again = Placed { duplicate: true, ..first };
-    // What is neither key nor payload does not count.
+    // Only key and payload decide whether an event is a duplicate.
     let with_meta = AppendEvent { meta: b"m".to_vec(), ts: Some(7), ..keyed("a", "x", "k", "1") };
     assert_eq!(append(&store, with_meta).await, again);
     assert_eq!(payloads(&store, "a").await, ["0", "1"]);
-    // Ids are of one topic.
+    // An id names an event within its topic.
     assert!(!append(&store, keyed("b", "x", "k", "1")).await.duplicate);
-    // A duplicate among others.
+    // A duplicate among new events.
     let mixed =
         Batch::new().event(event("a", "y", "2")).event(keyed("a", "x", "k", "1")).event(event("a", "z", "3"));
     let receipt = commit(&store, mixed).await;
@@ -257,7 +257,7 @@ async fn expected_key_offset<S: Subject>(subject: S) {
     commit(&subject.store(), put("2", Some(2))).await;
 }
 
-async fn a_retry_is_a_duplicate_whatever_it_expects<S: Subject>(subject: S) {
+async fn a_retry_is_a_duplicate_despite_its_expectations<S: Subject>(subject: S) {
     let store = subject.store();
     let batch = || {
         Batch::new()
@@ -273,7 +273,7 @@ async fn a_retry_is_a_duplicate_whatever_it_expects<S: Subject>(subject: S) {
         receipt.events.iter().map(|placed| (placed.offset, placed.ts)).collect()
     };
     assert_eq!(offsets(&first), offsets(&again));
-    // With anything new in it the batch is not a retry.
+    // A batch with a new event is not a retry.
     assert_eq!(refused(&store, batch().event(event("a", "z", "3"))).await.code(), "conflict");
     assert_eq!(payloads(&store, "a").await, ["1", "2"]);
 }
@@ -286,7 +286,7 @@ async fn stamps_never_go_back<S: Subject>(subject: S) {
     assert_eq!(stamp("0").await, 10_000);
     clock.advance_wall(-9_000);
     assert_eq!(stamp("1").await, 10_000);
-    // A given time passes through and does not move the stamps.
+    // A given time is kept and does not change later stamps.
     let given = AppendEvent { ts: Some(99_000), ..event("a", "2", "1") };
     assert_eq!(append(&store, given).await.ts, 99_000);
     assert_eq!(stamp("3").await, 10_000);

@@ -1,4 +1,4 @@
-//! What is kept: retention, compaction, deletion of topics, and the holes they leave.
+//! Retention, compaction and deletion of topics: the events they keep, and the holes they leave.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::support::*;
 /// Runs every case.
 pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     retention_drops_the_oldest_and_says_so(make().await).await;
-    retention_waits_for_who_holds(make().await).await;
+    retention_keeps_held_events(make().await).await;
     age_counts_from_append(make().await).await;
     compaction_keeps_the_latest_of_each_key(make().await).await;
-    compaction_waits_for_who_holds(make().await).await;
+    compaction_keeps_held_events(make().await).await;
     a_compacted_topic_needs_keys(make().await).await;
     a_deleted_topic_starts_afresh(make().await).await;
 }
@@ -42,10 +42,10 @@ async fn retention_drops_the_oldest_and_says_so<S: Subject>(subject: S) {
     assert_eq!(check_retained(&subject.store()).await, earliest);
 }
 
-async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
+async fn retention_keeps_held_events<S: Subject>(subject: S) {
     let store = subject.store();
     let (slow, fast): (GroupName, GroupName) = ("slow".parse().unwrap(), "fast".parse().unwrap());
-    // Before there is a topic too.
+    // Also before the topic exists.
     store.hold(&topic("a"), &slow, Some(Offset(10)));
     store.hold(&topic("a"), &fast, Some(Offset(90)));
     let retention = Retention { count: Some(20), ..Retention::default() };
@@ -67,7 +67,7 @@ async fn retention_waits_for_who_holds<S: Subject>(subject: S) {
     assert_eq!(after().await, (80, 0), "what is gone is gone");
 }
 
-async fn compaction_waits_for_who_holds<S: Subject>(subject: S) {
+async fn compaction_keeps_held_events<S: Subject>(subject: S) {
     let store = subject.store();
     let reader: GroupName = "reader".parse().unwrap();
     store.hold(&topic("a"), &reader, Some(Offset::ZERO));
@@ -155,7 +155,7 @@ async fn check_compacted(store: &Arc<dyn Store>, latest: &BTreeMap<String, u64>)
         assert_eq!(found.is_tombstone(), *offset == 117);
         assert!(kept.contains(found));
     }
-    // A page that starts in a hole goes on behind it.
+    // A page that starts in a hole continues after it.
     let hole = (0..120).find(|offset| !kept.iter().any(|event| event.offset.get() == *offset)).unwrap();
     let page = store.read(&topic("a"), Offset(hole), PageLimit { events: 1, bytes: 1 << 20 }).await.unwrap();
     let behind = kept.iter().find(|event| event.offset.get() > hole);

@@ -1,4 +1,4 @@
-//! What every store must do, one file per port. An adapter that passes all of it can stand in for any other.
+//! The conformance suite: what every store must do, one file per port. An adapter that passes it can replace any other.
 //!
 //! Each case gets a fresh store from the adapter's [`Subject`], so cases share nothing.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a rule that does not hold must fail the test")]
@@ -24,22 +24,22 @@ use promethean_store::port::Store;
 
 use crate::ManualClock;
 
-/// A store to be judged, with the levers a test needs beside the ports.
+/// A store under test, with the operations that a test needs besides the ports.
 pub trait Subject: Sized {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// The clock the store reads.
+    /// The clock of the store.
     fn clock(&self) -> Arc<ManualClock>;
 
-    /// Closes the store and opens it again on what it kept; `None` from a store that keeps nothing.
+    /// Closes the store and opens it again; `None` for a store that keeps nothing.
     fn reopen(self) -> impl Future<Output = Option<Self>>;
 
-    /// Applies retention and compaction now, as far as the store ever will.
+    /// Applies retention and compaction now.
     fn maintain(&self) -> impl Future<Output = ()>;
 }
 
-/// Runs everything.
+/// Runs the whole suite.
 pub async fn run_all<S: Subject>(make: &impl AsyncFn() -> S) {
     events::all(make).await;
     events_lookup::all(make).await;

@@ -65,7 +65,7 @@ async fn rows_wait_in_order<S: Subject>(subject: S) {
         (Some("key of y"), &[0, 255][..], &topic("a"))
     );
     assert_eq!(store.outbox_row(id("y2")).await.unwrap(), None);
-    // Back in its old place.
+    // The row is back in its old place.
     commit(&store, Batch::new().with(status("y", OutboxStatus::Pending, None)).with(add("w", "1"))).await;
     assert_eq!(payloads_of(&*store, OutboxStatus::Pending).await, ["\"y\"", "\"x\"", "1"]);
     assert_eq!(payloads_of(&*store, OutboxStatus::Error).await, Vec::<String>::new());
@@ -95,7 +95,7 @@ async fn a_row_is_sent_with_its_event<S: Subject>(subject: S) {
     commit(&store, Batch::new().with(add("x", "1"))).await;
     let drain = || Batch::new().event(event("a", "x", "1")).with(status("x", OutboxStatus::Sent, None));
     commit(&store, drain()).await;
-    // A drainer that did not hear of it tries again.
+    // A drainer that got no answer tries again.
     let again = commit(&store, drain()).await;
     assert!(again.events[0].duplicate);
     assert_eq!(payloads(&store, "a").await, ["1"]);

@@ -1,31 +1,21 @@
-//! Short ways to say what the cases say often.
+//! Short forms of batches, events and checks that many cases use.
 
 use std::sync::Arc;
 
-use promethean_model::{CollectionName, EventId, GroupName, Offset, TopicName};
+use promethean_model::{EventId, Offset};
 use promethean_store::port::{
     AppendEvent, Batch, CommitError, Cursor, CursorOp, EventIdSource, PageLimit, Placed, Receipt, Row, RowOp,
     Store, StoredEvent, Table,
 };
 
-pub(super) fn topic(name: &str) -> TopicName {
-    name.parse().unwrap()
-}
+pub(super) use crate::names::{collection, group, topic};
 
-pub(super) fn group(name: &str) -> GroupName {
-    name.parse().unwrap()
-}
-
-pub(super) fn collection(name: &str) -> CollectionName {
-    name.parse().unwrap()
-}
-
-/// The same id for the same name, always.
+/// The id of this name; equal names have equal ids.
 pub(super) fn id(name: impl AsRef<str>) -> EventId {
     EventId::derive(b"conformance", name.as_ref().as_bytes())
 }
 
-/// An event with an id of its own.
+/// An event whose id comes from its name.
 pub(super) fn event(to: &str, name: impl AsRef<str>, payload: impl Into<String>) -> AppendEvent {
     AppendEvent {
         topic: topic(to),
@@ -68,7 +58,7 @@ pub(super) async fn commit(store: &Arc<dyn Store>, batch: Batch) -> Receipt {
     store.commit(batch).await.unwrap()
 }
 
-/// Appends events that do not matter.
+/// Appends events whose content does not matter.
 pub(super) async fn fill(store: &Arc<dyn Store>, name: &str, count: u64) {
     let events = (0..count).map(|n| event(name, format!("fill-{n}"), n.to_string()));
     commit(store, events.fold(Batch::new(), Batch::event)).await;
@@ -113,7 +103,7 @@ pub(super) async fn rows(store: &Arc<dyn Store>) -> Vec<(String, String)> {
     rows.into_iter().map(|Row { key, value }| (text(key), text(value))).collect()
 }
 
-/// Nothing was written: no topic, no row, no cursor.
+/// Checks that nothing was written: no topic, no row, no cursor.
 pub(super) async fn assert_untouched(store: &Arc<dyn Store>, names: &[&str]) {
     for name in names {
         assert_eq!(payloads(store, name).await, Vec::<String>::new(), "events in `{name}`");

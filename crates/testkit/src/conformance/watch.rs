@@ -1,7 +1,6 @@
-//! Waking readers.
+//! Following the durable end of topics.
 
 use std::future::Future;
-use std::time::Duration;
 
 use promethean_model::Offset;
 use promethean_store::port::{Batch, TopicOp};
@@ -18,9 +17,8 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     a_watch_ends_with_its_store(make().await).await;
 }
 
-/// Fails the test instead of hanging it.
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), future).await.expect("never woken")
+async fn woken<T>(future: impl Future<Output = T>) -> T {
+    crate::patience::soon("a follower is woken", future).await
 }
 
 async fn a_watch_follows_the_end<S: Subject>(subject: S) {
@@ -30,8 +28,8 @@ async fn a_watch_follows_the_end<S: Subject>(subject: S) {
     assert_eq!((watch.end(), watch.topic()), (Offset(1), &topic("a")));
     let mut other = store.watch(&topic("b"));
     append(&store, event("a", "1", "1")).await;
-    assert_eq!(soon(watch.changed()).await, Some(Offset(2)));
-    // What is refused or a duplicate moves nothing; what follows does.
+    assert_eq!(woken(watch.changed()).await, Some(Offset(2)));
+    // A refused or duplicate event does not move the end; the next new event does.
     append(&store, event("a", "1", "1")).await;
     refused(&store, Batch::new().event(event("a", "1", "2"))).await;
     commit(
@@ -39,10 +37,10 @@ async fn a_watch_follows_the_end<S: Subject>(subject: S) {
         Batch::new().event(event("b", "0", "1")).event(event("a", "2", "1")).event(event("a", "3", "1")),
     )
     .await;
-    assert_eq!(soon(watch.changed()).await, Some(Offset(4)));
-    assert_eq!(soon(other.past(Offset(0))).await, Some(Offset(1)));
+    assert_eq!(woken(watch.changed()).await, Some(Offset(4)));
+    assert_eq!(woken(other.past(Offset(0))).await, Some(Offset(1)));
     commit(&store, Batch::new().with(TopicOp::Delete(topic("a")))).await;
-    assert_eq!(soon(watch.changed()).await, Some(Offset(0)));
+    assert_eq!(woken(watch.changed()).await, Some(Offset(0)));
 }
 
 async fn a_topic_may_be_watched_before_it_exists<S: Subject>(subject: S) {
@@ -52,11 +50,11 @@ async fn a_topic_may_be_watched_before_it_exists<S: Subject>(subject: S) {
     assert_eq!(first.end(), Offset::ZERO);
     drop(store.watch(&topic("a")));
     append(&store, event("a", "0", "1")).await;
-    assert_eq!(soon(first.past(Offset(0))).await, Some(Offset(1)));
-    assert_eq!(soon(second.changed()).await, Some(Offset(1)));
+    assert_eq!(woken(first.past(Offset(0))).await, Some(Offset(1)));
+    assert_eq!(woken(second.changed()).await, Some(Offset(1)));
 }
 
-/// A follower that reads whatever it is woken for sees every event once, in order.
+/// A follower that reads each time it is woken sees every event once, in order.
 async fn nothing_is_missed_under_load<S: Subject>(subject: S) {
     const EVENTS: u64 = 200;
     let store = subject.store();
@@ -67,7 +65,7 @@ async fn nothing_is_missed_under_load<S: Subject>(subject: S) {
             let mut watch = store.watch(&topic("a"));
             let mut next = 0;
             while next < EVENTS {
-                soon(watch.past(Offset(next))).await.unwrap();
+                woken(watch.past(Offset(next))).await.unwrap();
                 let events = read_from(&store, "a", next).await;
                 assert_eq!(events.first().map(|event| event.offset), Some(Offset(next)), "woken for nothing");
                 next += events.len() as u64;
@@ -91,6 +89,6 @@ async fn a_watch_ends_with_its_store<S: Subject>(subject: S) {
     let store = subject.store();
     let mut watch = store.watch(&topic("a"));
     store.close().await;
-    assert_eq!(soon(watch.changed()).await, None);
-    assert_eq!(soon(watch.past(Offset(0))).await, None);
+    assert_eq!(woken(watch.changed()).await, None);
+    assert_eq!(woken(watch.past(Offset(0))).await, None);
 }

@@ -1,4 +1,4 @@
-//! One file's contents: what reads see, what is durable, and the un-synced pieces in between.
+//! The contents of one file: the seen bytes, the durable bytes, and the un-synced pieces between the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::crash::Mood;
 use crate::rng::SeededRng;
 
-/// Bytes a disk writes whole or not at all.
+/// The bytes that a disk writes whole or not at all.
 pub const SECTOR: usize = 512;
 const SECTOR_U64: u64 = SECTOR as u64;
 
@@ -112,7 +112,7 @@ impl FileBytes {
         self.pending.clear();
     }
 
-    /// What a power cut leaves.
+    /// The bytes that a power cut leaves.
     pub(super) fn crash(&self, rng: &mut SeededRng, mood: Mood) -> Self {
         let last = self.lengths.len() - 1;
         let (kept, epoch) = match mood {
@@ -136,7 +136,7 @@ impl FileBytes {
         Self::new(Arc::clone(&self.path), bytes)
     }
 
-    /// Changes both images behind every cache, as decay does.
+    /// Changes the seen and the durable bytes, as decay of the medium does.
     pub(super) fn damage(&mut self, change: impl Fn(&mut Vec<u8>)) {
         if Arc::ptr_eq(&self.seen, &self.durable) {
             // One copy instead of two: suites that damage every byte in turn spend their time here.
@@ -177,7 +177,7 @@ impl FileBytes {
             }
             bytes[SECTOR.min((cut - start) as usize)..].fill(0);
         }
-        // The cut before this write was lost, so the write after it cannot be there either.
+        // The cut before this write was lost, so the write is lost too.
         if self.cut_between(epoch, version.epoch).is_some_and(|cut| cut < start + SECTOR_U64) {
             return;
         }

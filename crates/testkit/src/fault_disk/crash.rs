@@ -1,11 +1,11 @@
 //! Power cuts, process kills, and copies of the whole disk.
 
 use super::disk::FaultDisk;
-use super::state::State;
+use super::state::DiskState;
 use super::trace::Trace;
 use crate::rng::SeededRng;
 
-/// How much of the un-synced survives a power cut. Mostly mixed; the extremes come often enough to be met.
+/// How much of the un-synced bytes survives a power cut. Mostly a part of them; often all or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mood {
     Nothing,
@@ -16,13 +16,13 @@ pub(super) enum Mood {
 /// A copy of a disk at one moment, seen and durable state both. Cheap: files are shared until one side changes them.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    state: State,
+    state: DiskState,
 }
 
 impl FaultDisk {
-    /// Cuts the power and returns what the next start finds; this disk is dead afterwards.
+    /// Cuts the power and returns the disk that the next start finds; this disk is dead afterwards.
     ///
-    /// What a sync covered is there. Of the rest, by the seed: any subset of 512-byte pieces, old or new file lengths, and
+    /// All synced bytes survive. Of the rest, by the seed: any subset of 512-byte pieces, old or new file lengths, and
     /// any legal subset of created, renamed and removed names, in some seeds only prefixes of them. Asking a dead disk
     /// again with another seed gives another outcome of the same power cut.
     #[must_use]
@@ -48,8 +48,8 @@ impl FaultDisk {
         Self::from_state(next)
     }
 
-    /// Kills the process and returns what the next start finds: everything that was written, and what was not synced is
-    /// still not durable. This disk is dead afterwards.
+    /// Kills the process and returns the disk that the next start finds: all that was written is seen, and un-synced bytes
+    /// are still not durable. This disk is dead afterwards.
     #[must_use]
     pub fn kill(&self) -> Self {
         Self::from_state(self.end("the process was killed"))
@@ -67,14 +67,14 @@ impl FaultDisk {
         Self::from_state(snapshot.state.clone())
     }
 
-    fn end(&self, why: &'static str) -> State {
+    fn end(&self, why: &'static str) -> DiskState {
         let mut state = self.state();
         state.dead = state.dead.or(Some(why));
         state.restarted()
     }
 }
 
-impl State {
+impl DiskState {
     /// The same disk after a restart: no handles, no locks, no passing faults; operations are counted from 1 again.
     fn restarted(&self) -> Self {
         let mut next = self.clone();

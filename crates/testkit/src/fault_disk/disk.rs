@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::faults::{Effect, Failure, Matcher, Rules, Stop};
-use super::state::State;
+use super::state::DiskState;
 use crate::rng::SeededRng;
 use promethean_model::IgnorePoison;
 
@@ -14,7 +14,7 @@ use promethean_model::IgnorePoison;
 /// and its files fails for ever, so a thread that outlived the crash cannot touch what came after it.
 #[derive(Clone, Default)]
 pub struct FaultDisk {
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Mutex<DiskState>>,
 }
 
 impl FaultDisk {
@@ -87,12 +87,12 @@ impl FaultDisk {
         self.state().trace.lines()
     }
 
-    pub(super) fn from_state(state: State) -> Self {
+    pub(super) fn from_state(state: DiskState) -> Self {
         Self { shared: Arc::new(Mutex::new(state)) }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked while holding it is the test's business; the disk stays usable to look at.
+    pub(super) fn state(&self) -> MutexGuard<'_, DiskState> {
+        // A test that panicked under the lock fails by itself; the disk can still be inspected.
         self.shared.lock().ignore_poison()
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults, and the operations that they meet.
 
 use std::io;
 
@@ -47,7 +47,7 @@ impl OpKind {
     }
 }
 
-/// Which operations a fault meets: a kind, a part of the path, and the how-manieth that fits both.
+/// The operations that a fault meets: a kind, a part of the path, and which of the operations that fit both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matcher {
     /// The kind, or any.
@@ -65,7 +65,7 @@ impl Matcher {
         Self { op: Some(op), ..Self::any() }
     }
 
-    /// The next operation, whatever it is.
+    /// The next operation of any kind.
     #[must_use]
     pub fn any() -> Self {
         Self { op: None, path: String::new(), nth: 1 }
@@ -172,7 +172,7 @@ impl Rules {
         self.short_writes = (percent > 0).then(|| (SeededRng::new(seed), percent));
     }
 
-    /// What remains after a restart: the device still lies, passing trouble is over.
+    /// The faults that remain after a restart: lies of the device; all other faults are gone.
     pub(super) fn lies_only(&self) -> Self {
         Self {
             rules: self.rules.iter().filter(|rule| rule.effect.is_lie()).cloned().collect(),

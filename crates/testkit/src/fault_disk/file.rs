@@ -6,7 +6,7 @@ use promethean_log::disk::DiskFile;
 
 use super::disk::FaultDisk;
 use super::faults::{Failure, OpKind};
-use super::state::{Admission, State};
+use super::state::{Admission, DiskState};
 use super::trace::Call;
 use super::volume::change;
 
@@ -18,7 +18,7 @@ pub(super) struct FaultFile {
 }
 
 impl FaultFile {
-    fn call(&self, state: &State, kind: OpKind, at: u64, len: u64) -> Call {
+    fn call(&self, state: &DiskState, kind: OpKind, at: u64, len: u64) -> Call {
         let path = state.files.get(&self.file).map_or_else(|| "".into(), |file| file.path.clone());
         Call { kind, path, file: self.file, at, len }
     }

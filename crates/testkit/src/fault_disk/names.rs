@@ -1,4 +1,4 @@
-//! The folders' entries: what is seen, what is durable, and the changes in between, in order.
+//! The entries of folders: the seen names, the durable names, and the changes between the two, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ impl Names {
         })
     }
 
-    /// Files that are seen or that a crash could bring back.
+    /// Files that are seen, and files that a crash could bring back.
     pub(super) fn reachable(&self) -> BTreeSet<u64> {
         let named = self.seen.values().chain(self.durable.values()).filter_map(|entry| match entry {
             Entry::File(file) => Some(*file),
@@ -98,7 +98,7 @@ impl Names {
         }
     }
 
-    /// What a power cut leaves.
+    /// The names that a power cut leaves.
     pub(super) fn crash(&self, rng: &mut SeededRng, mood: Mood) -> Self {
         let mut tree = self.durable.clone();
         let mut luck = Luck::draw(rng, mood);
@@ -108,7 +108,7 @@ impl Names {
             if luck.keeps(rng, op, possible) {
                 op.apply(&mut tree);
             } else if matches!(op, NameOp::Rename { .. } | NameOp::MakeDir { .. }) {
-                // Whatever builds on a lost rename is lost too: else its file could end up with no name or with two.
+                // A change that builds on a lost rename is lost too: otherwise its file could have no name, or two.
                 lost.extend(op.changes());
             }
         }
@@ -144,7 +144,7 @@ impl NameOp {
         }
     }
 
-    /// Paths that mean something else afterwards.
+    /// Paths that name another file, or none, after the change.
     fn changes(&self) -> impl Iterator<Item = &str> {
         let (first, second) = self.paths();
         std::iter::once(first).chain(second)

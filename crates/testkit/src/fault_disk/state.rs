@@ -15,7 +15,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// The whole disk.
 #[derive(Debug, Clone, Default)]
-pub(super) struct State {
+pub(super) struct DiskState {
     pub(super) files: BTreeMap<u64, FileBytes>,
     pub(super) names: Names,
     pub(super) locks: BTreeSet<String>,
@@ -25,7 +25,7 @@ pub(super) struct State {
     /// Changing operations so far.
     pub(super) ops: u64,
     pub(super) stop: Option<Stop>,
-    /// Why every operation fails, once it does.
+    /// Why every operation fails, once the disk is dead.
     pub(super) dead: Option<&'static str>,
     files_made: u64,
 }
@@ -35,11 +35,11 @@ pub(super) enum Admission {
     Go,
     Short(u64),
     Lie,
-    /// The power goes during it: whatever it does, the caller gets an error.
+    /// The power goes during the operation: the caller gets an error, whatever was done.
     Cut(SeededRng),
 }
 
-impl State {
+impl DiskState {
     /// Counts the operation and applies the faults that wait for it.
     pub(super) fn admit(&mut self, call: &Call) -> io::Result<Admission> {
         if let Some(why) = self.dead {
@@ -142,7 +142,7 @@ impl State {
         Ok(())
     }
 
-    /// Forgets files that nothing can reach any more.
+    /// Forgets files without names and handles.
     pub(super) fn prune(&mut self) {
         let reachable = self.names.reachable();
         self.files.retain(|id, file| file.handles > 0 || reachable.contains(id));

@@ -1,11 +1,11 @@
-//! Looking at files and changing them behind the back of the code under test. Nothing here is counted or can fail by
-//! rule, and it works on a dead disk too.
+//! Reads and changes of files without the knowledge of the code under test. They are not counted, no rule makes them fail,
+//! and they also work on a dead disk.
 
 use std::io;
 
 use super::disk::FaultDisk;
 use super::names::{Entry, NameOp, folder};
-use super::state::State;
+use super::state::DiskState;
 
 impl FaultDisk {
     /// Paths of all files, sorted.
@@ -14,13 +14,13 @@ impl FaultDisk {
         self.state().names.files().map(|(path, _)| path.to_owned()).collect()
     }
 
-    /// What a reader of the file would see.
+    /// The bytes that a reader of the file sees.
     pub fn read_file(&self, path: &str) -> io::Result<Vec<u8>> {
         let state = self.state();
         Ok(state.file(state.lookup(path)?)?.seen().to_vec())
     }
 
-    /// What is certain to survive a power cut: the synced bytes under the synced name, `NotFound` if there is none.
+    /// The bytes that certainly survive a power cut: the synced bytes under the synced name, `NotFound` without such a name.
     ///
     /// Bytes that an un-synced cut or overwrite may replace are still shown as they were synced.
     pub fn read_synced(&self, path: &str) -> io::Result<Vec<u8>> {
@@ -38,8 +38,8 @@ impl FaultDisk {
         Ok(state.file(state.lookup(path)?)?.len())
     }
 
-    /// Puts a file there, durable at once, in place of what was there; makes its folders. Un-synced changes of names
-    /// become durable with it.
+    /// Writes a file, durable at once, over any file of its name; makes its folders. Un-synced changes of names become
+    /// durable with it.
     pub fn write_file(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         make_folders(&mut state, folder(path))?;
@@ -52,7 +52,7 @@ impl FaultDisk {
         Ok(())
     }
 
-    /// Takes a file away, durably. Un-synced changes of names become durable with it.
+    /// Removes a file, durably. Un-synced changes of names become durable with it.
     pub fn remove_file(&self, path: &str) -> io::Result<()> {
         let mut state = self.state();
         state.lookup(path)?;
@@ -61,7 +61,7 @@ impl FaultDisk {
         Ok(())
     }
 
-    /// Turns one bit of the file over, in what is seen and in what is durable.
+    /// Flips one bit of the file, in the seen and in the durable bytes.
     pub fn flip_bit(&self, path: &str, byte: u64, bit: u8) -> io::Result<()> {
         let mask = 1_u8.checked_shl(u32::from(bit)).ok_or(io::ErrorKind::InvalidInput)?;
         let mut state = self.state();
@@ -78,7 +78,7 @@ impl FaultDisk {
         Ok(())
     }
 
-    /// Cuts the file, in what is seen and in what is durable; a longer length changes nothing.
+    /// Cuts the file, in the seen and in the durable bytes; a longer length changes nothing.
     pub fn truncate(&self, path: &str, len: u64) -> io::Result<()> {
         let mut state = self.state();
         let file = state.lookup(path)?;
@@ -87,7 +87,7 @@ impl FaultDisk {
     }
 }
 
-fn make_folders(state: &mut State, dir: &str) -> io::Result<()> {
+fn make_folders(state: &mut DiskState, dir: &str) -> io::Result<()> {
     if state.names.get(dir).is_none() {
         make_folders(state, folder(dir))?;
         state.names.change_durably(NameOp::MakeDir { path: dir.to_owned() });

@@ -37,13 +37,13 @@ impl fmt::Display for Call {
     }
 }
 
-/// How it ended.
+/// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
     /// Done for fewer bytes than asked.
     Short(u64),
-    /// Said to be done.
+    /// Not done, and reported as done.
     Lied,
     Failed,
     Cut,

@@ -9,7 +9,7 @@ use super::disk::FaultDisk;
 use super::faults::{Effect, OpKind};
 use super::file::{FaultFile, LockGuard};
 use super::names::folder;
-use super::state::{Admission, State};
+use super::state::{Admission, DiskState};
 use super::trace::{Call, Outcome};
 
 /// Free bytes of a disk without a set capacity.
@@ -109,9 +109,9 @@ impl Disk for FaultDisk {
 ///
 /// The result must not be a handle: dropping one takes the lock that is held here.
 pub(super) fn change<T>(
-    mut state: MutexGuard<'_, State>,
+    mut state: MutexGuard<'_, DiskState>,
     call: &Call,
-    run: impl FnOnce(&mut State, Admission) -> io::Result<T>,
+    run: impl FnOnce(&mut DiskState, Admission) -> io::Result<T>,
 ) -> io::Result<T> {
     match state.admit(call)? {
         Admission::Cut(mut rng) => {

@@ -48,7 +48,7 @@ impl Ledger {
         self.record(LedgerEntry::Fail { op });
     }
 
-    /// Notes that nobody knows.
+    /// Notes that the outcome is unknown.
     pub fn record_unknown(&self, op: OpId) {
         self.record(LedgerEntry::Unknown { op });
     }
@@ -68,8 +68,8 @@ impl Ledger {
         self.pages().entries.clone()
     }
 
-    /// Reads JSON lines. A last line without its newline was torn by the writer's death and is passed over if it cannot be
-    /// read: the operation is then unknown or was never sent.
+    /// Reads JSON lines. A last line without newline was torn when its writer died; it is skipped if it cannot be read: its
+    /// operation is then unknown or was never sent.
     pub fn from_json_lines(mut reader: impl BufRead) -> Result<Self, LedgerReadError> {
         let ledger = Self::new();
         let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Writes one line in one call, so that a killed writer tears at most the last.
+    /// Writes one line in one call, so that a killed writer tears at most the last line.
     pub fn write_json_line(mut writer: impl Write, entry: &LedgerEntry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
@@ -95,15 +95,15 @@ impl Ledger {
         writer.flush()
     }
 
-    /// Compares with what a reader saw. Rules:
+    /// Checks the ledger against what a reader saw. Rules:
     ///
-    /// - an acknowledged event is there exactly once, at its offset, with the same id, key and payload, unless its offset
+    /// - an acknowledged event is seen exactly once, at its offset, with the same id, key and payload, unless its offset
     ///   is below the topic's earliest;
-    /// - a refused event is not there; one of unknown outcome is there at most once;
-    /// - a batch is there whole or not at all, over all topics;
-    /// - a producer's events stand in the order it invoked them;
-    /// - offsets run without gaps from the earliest; nothing is there that was never invoked;
-    /// - in a compacted topic an event may be gone if a later one of its key is there, or if a tombstone is or was the
+    /// - a refused event is not seen; an event of unknown outcome is seen at most once;
+    /// - a batch is seen whole or not at all, over all topics;
+    /// - a producer's events stand in the order in which it invoked them;
+    /// - offsets have no gaps from the earliest on; every event that is seen was invoked;
+    /// - in a compacted topic an event may be missing if a later event of its key is seen, or if a tombstone is or was the
     ///   latest of its key; offsets then have gaps and still only grow.
     pub fn check(&self, observed: &ObservedTopics) -> Result<Summary, Vec<Violation>> {
         check::check(&self.pages().entries, observed)
@@ -124,7 +124,7 @@ pub enum LedgerReadError {
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault of the line.
         cause: serde_json::Error,
     },
 }

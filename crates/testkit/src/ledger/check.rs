@@ -1,4 +1,4 @@
-//! The rules.
+//! The rules of the check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ impl Checker<'_> {
         for (batch, events) in batches {
             let (present, absent): (Vec<_>, Vec<_>) =
                 events.iter().partition(|name| self.found.contains_key(*name));
-            // Where retention or compaction may have dropped it, an absent event may have been there once.
+            // Retention or compaction may have dropped an event that is not seen.
             let untouched = |name: &EventName<'_>| {
                 let trimmed = self.observed.get(name.0).is_some_and(|topic| topic.earliest > 0);
                 let tries = self.tries.get(name).map_or(&[][..], Vec::as_slice);
@@ -93,8 +93,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Reading each topic from its start, every event must have a try that was invoked after the ones before it. Taking
-    /// the earliest such try leaves the most room for the events that follow.
+    /// Checks the order of each producer: read from the start of a topic, every event must have a try that was invoked after
+    /// the tries of the events before it. Taking the earliest such try leaves the most room for later events.
     fn check_order(&mut self) {
         for (topic, seen) in self.observed {
             let mut latest: BTreeMap<&str, usize> = BTreeMap::new();

@@ -9,11 +9,11 @@ pub type OpId = u64;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LedgerEntry {
-    /// About to be sent. Written before the request is, so that nothing is present that was never invoked.
+    /// The operation begins. This line is written before the request is sent, so that every event that is seen was invoked.
     Invoked {
         /// The operation.
         op: OpId,
-        /// What is published.
+        /// The event that is published.
         event: Invocation,
     },
     /// Acknowledged at this offset, as new or as the duplicate of an earlier try.
@@ -23,12 +23,12 @@ pub enum LedgerEntry {
         /// The event's offset in its topic.
         offset: u64,
     },
-    /// Refused: it has not happened and will not.
+    /// Refused: the event was not written and will not be.
     Fail {
         /// The operation.
         op: OpId,
     },
-    /// It may have happened, may still happen, or never will.
+    /// Unknown: the event was written, will be written, or never will be.
     Unknown {
         /// The operation.
         op: OpId,
@@ -39,9 +39,10 @@ pub enum LedgerEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invocation {
-    /// Who publishes. One producer invokes in the order it wants to see; concurrent publishers need names of their own.
+    /// The producer. A producer invokes events in the order in which they must stand; concurrent publishers need different
+    /// names.
     pub producer: String,
-    /// Where to.
+    /// The topic.
     pub topic: String,
     /// The event's id.
     pub id: String,
@@ -55,7 +56,7 @@ pub struct Invocation {
     pub batch: Option<String>,
 }
 
-/// What stands for a payload in a ledger: FNV-1a of 64 bits, which differs for any two payloads one byte apart.
+/// The hash that stands for a payload in a ledger: 64-bit FNV-1a, which differs for payloads that differ in one byte.
 #[must_use]
 pub fn payload_hash(payload: &[u8]) -> u64 {
     payload.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

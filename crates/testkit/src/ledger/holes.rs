@@ -1,4 +1,4 @@
-//! What compaction may have taken.
+//! Events that compaction may have removed.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::tries::{Tries, Try};
 /// Topic and key.
 type Key<'a> = (&'a str, &'a str);
 
-/// What is known of the keys of compacted topics.
+/// The events and tombstones of each key of compacted topics.
 pub(super) struct Holes<'a> {
-    /// Highest offset at which an event of the key is there.
+    /// The highest offset at which a reader saw an event of the key.
     latest: BTreeMap<Key<'a>, u64>,
-    /// Highest offset a tombstone of the key may have had; it may itself be gone since.
+    /// The highest offset that a tombstone of the key may have had; compaction may have removed it since.
     tombstone: BTreeMap<Key<'a>, u64>,
     observed: &'a ObservedTopics,
 }
@@ -31,7 +31,7 @@ impl<'a> Holes<'a> {
         let mut tombstone = BTreeMap::new();
         for attempt in tries.values().flatten().filter(|attempt| is_tombstone(attempt)) {
             let Some(key) = attempt.event.key.as_deref() else { continue };
-            // An unknown one may stand anywhere.
+            // A tombstone of unknown outcome may have any offset.
             let offset = attempt.acked().unwrap_or(u64::MAX);
             let highest = tombstone.entry((attempt.event.topic.as_str(), key)).or_insert(offset);
             *highest = offset.max(*highest);
@@ -39,7 +39,7 @@ impl<'a> Holes<'a> {
         Self { latest, tombstone, observed }
     }
 
-    /// Whether compaction may have taken the event with these tries from this offset.
+    /// Whether compaction may have removed the event with these tries from this offset.
     pub(super) fn may_be_gone(&self, topic: &str, tries: &[Try<'_>], offset: u64) -> bool {
         if !self.observed.get(topic).is_some_and(|seen| seen.compacted) {
             return false;
@@ -50,7 +50,7 @@ impl<'a> Holes<'a> {
     }
 }
 
-/// Its payload is `null`, and it may have happened.
+/// Whether the try has the payload `null` and may have been written.
 fn is_tombstone(attempt: &Try<'_>) -> bool {
     attempt.may_have_happened() && attempt.event.payload == payload_hash(b"null")
 }

@@ -1,11 +1,11 @@
-//! What producers were told, checked against what readers see.
+//! The ledger: the outcomes that producers got, checked against the events that readers see.
 //!
 //! Every publish of an event is one *operation* with three outcomes: `invoked -> ok(offset) | fail | unknown`. An operation
-//! without an outcome is unknown too: its producer died. The ledger is kept in process or as JSON lines by another one.
+//! without an outcome is unknown too: its producer died. A ledger is kept in this process, or as JSON lines by another.
 //!
 //! - `entry`: the lines. `book`: recording them, reading and writing them.
-//! - `observed`: what a reader saw. `tries`: operations, joined. `check`: the rules. `holes`: what
-//!   compaction may take. `violation`: what they find.
+//! - `observed`: what a reader saw. `tries`: operations, joined. `check`: the rules. `holes`: events that
+//!   compaction may remove. `violation`: broken rules.
 
 mod book;
 mod check;

@@ -1,4 +1,4 @@
-//! What a reader saw after the run.
+//! Topics and events that a reader saw after the run.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub type ObservedTopics = BTreeMap<String, ObservedTopic>;
 /// One topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedTopic {
-    /// The earliest offset that is kept; what was below it was dropped by retention.
+    /// The earliest kept offset; retention dropped the events below it.
     pub earliest: u64,
     /// Whether older events of a key may be gone, leaving holes.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Operations, put together from their lines.
+//! Operations, joined from their lines.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Try<'a> {
 }
 
 impl Try<'_> {
-    /// Whether the event may be there because of it.
+    /// Whether this try may have written the event.
     pub(super) fn may_have_happened(&self) -> bool {
         self.outcome != Outcome::Fail
     }

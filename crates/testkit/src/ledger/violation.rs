@@ -1,4 +1,4 @@
-//! What the checker finds.
+//! Violations: promises that the checker found broken.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use super::entry::OpId;
     reason = "the fields are a topic, an event's id, offsets and names, as in the printed text"
 )]
 pub enum Violation {
-    /// Acknowledged, kept by retention and compaction, and not there.
+    /// An event was acknowledged, retention and compaction must keep it, and the reader did not see it.
     Missing { topic: String, id: String, offset: u64 },
-    /// Acknowledged at one offset and found at another.
+    /// An event was acknowledged at one offset and seen at another.
     WrongOffset { topic: String, id: String, acked: u64, found: u64 },
     /// Tries of one event were acknowledged at different offsets.
     AckMoved { topic: String, id: String, first: u64, second: u64 },
-    /// One event is there more than once.
+    /// The reader saw one event more than once.
     Duplicated { topic: String, id: String, offsets: Vec<u64> },
-    /// The key or payload is not what was published.
+    /// The key or payload is not the published one.
     ContentDiffers { topic: String, id: String, offset: u64 },
-    /// Refused, and there.
+    /// The reader saw an event that was refused.
     FailedPresent { topic: String, id: String, offset: u64 },
-    /// Nobody published it.
+    /// The reader saw an event that no producer published.
     NeverInvoked { topic: String, id: String, offset: u64 },
-    /// Some events of a batch are there and some are not.
+    /// The reader saw some events of a batch and not others.
     TornBatch { batch: String, present: Vec<String>, absent: Vec<String> },
-    /// A producer's event stands after one that it invoked later.
+    /// A producer's event comes after an event that it invoked later.
     OutOfOrder { producer: String, topic: String, id: String, offset: u64 },
-    /// Offsets do not run on from the earliest that is kept.
+    /// Offsets have a gap after the earliest kept offset.
     Gap { topic: String, expected: u64, found: u64 },
-    /// The ledger itself makes no sense, so nothing it says counts.
+    /// The ledger contradicts itself, so it proves nothing.
     Malformed { op: OpId, why: &'static str },
 }
 
@@ -76,17 +76,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run without violations did, to assert that it did anything.
+/// Counts of a run without violations; a test asserts that the run did something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Events acknowledged and there.
+    /// Events acknowledged and seen.
     pub ok: u64,
     /// Events acknowledged, dropped by retention or compaction since.
     pub ok_dropped: u64,
     /// Events refused.
     pub failed: u64,
-    /// Events of unknown outcome that are there.
+    /// Events of unknown outcome that were seen.
     pub unknown_present: u64,
-    /// Events of unknown outcome that are not there.
+    /// Events of unknown outcome that were not seen.
     pub unknown_absent: u64,
 }

@@ -1,23 +1,27 @@
-//! The bus as its users see it, on the store in memory and on the embedded one.
+//! The bus as its users see it, on both stores.
 
-mod admin;
-mod backlog;
-mod changing;
-mod credit;
-mod dead;
-pub(crate) mod gate_store;
+mod backlog_of_an_idle_member_is_bounded;
+mod close_ends_all_tasks;
+mod credit_is_shared_over_topics;
+mod events_of_a_key_keep_their_order;
+mod failed_events_become_dead_letters;
+mod groups_are_listed_and_deleted;
+mod groups_begin_where_told;
 pub(crate) mod harness;
-mod ordered;
-mod partitioned;
-mod patterns;
-mod publishing;
-mod reading;
-mod reasons;
-mod refusals;
-mod seeking;
-mod shared;
-mod shutdown;
-mod sought;
-mod starts;
-mod steps;
-mod topics;
+mod interrupted_deletion_is_finished_later;
+mod interrupted_seek_loses_nothing;
+mod members_share_the_work;
+mod partitions_move_between_members;
+mod patterns_follow_new_topics;
+mod publishes_are_accepted_once;
+mod reads_need_no_group;
+mod refusals_have_codes;
+mod seek_moves_the_cursor;
+mod subscriptions_end_with_their_topic;
+mod topics_change_while_in_use;
+mod waiting_groups_say_why;
+
+/// The fault store by the names that the tests of schemas use.
+pub(crate) mod gate_store {
+    pub(crate) use promethean_testkit::fault_store::{FaultStore as GateStore, Gate, When};
+}

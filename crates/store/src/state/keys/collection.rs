@@ -1,4 +1,4 @@
-//! Collections: what was declared, what was dropped, how many documents there are.
+//! Collections: declarations, dropped collections, counts of documents.
 //!
 //! ```text
 //! key  03 | name        value  number u32 | keeping u8 | fields u16, each: kind u8, name | indexes u16, each:
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A name is its length as u16 and its bytes. keeping: 0 derived, 1 durable. kind: 0 text, 1 number, 2 bool. Documents
-//! and index entries hold the number, so that a dropped collection is gone at once however many there are.
+//! and index entries hold the number, so that a collection can be dropped at once, however many documents it has.
 
 use promethean_model::CollectionName;
 
@@ -22,14 +22,14 @@ pub(super) const TAG_DROPPED: u8 = 0x04;
 pub(super) const TAG_COUNT: u8 = 0x05;
 const FAMILY: &str = "collection";
 
-/// Before every declaration.
+/// The prefix of declarations.
 pub(crate) const PREFIX: [u8; 1] = [TAG];
-/// Before every dropped collection.
+/// The prefix of dropped collections.
 pub(crate) const DROPPED_PREFIX: [u8; 1] = [TAG_DROPPED];
 
-/// A declaration and the number given to it.
+/// A declaration and its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredCollection {
     pub(crate) number: u32,
     pub(crate) collection: Collection,
 }
@@ -52,7 +52,7 @@ pub(crate) fn count_key(number: u32) -> Vec<u8> {
     tagged(TAG_COUNT, &[&number.to_be_bytes()])
 }
 
-pub(crate) fn value(declared: &Declared) -> Vec<u8> {
+pub(crate) fn value(declared: &DeclaredCollection) -> Vec<u8> {
     let mut out = declared.number.to_be_bytes().to_vec();
     let collection = &declared.collection;
     out.push(u8::from(collection.keeping == Keeping::Durable));
@@ -73,12 +73,12 @@ pub(crate) fn value(declared: &Declared) -> Vec<u8> {
     out
 }
 
-/// Declarations are checked to be small before they get here.
+/// Appends a count; declarations were checked to be small.
 fn put_count(out: &mut Vec<u8>, count: usize) {
     out.extend(u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
 }
 
-pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Declared, Malformed> {
+pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<DeclaredCollection, Malformed> {
     let mut reader = Reader::new(key, FAMILY);
     reader.u8()?;
     let name = reader.rest();
@@ -89,7 +89,7 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Declared, Malformed> {
     let fields = (0..reader.u16()?).map(|_| decode_field(&mut reader)).collect::<Result<_, _>>()?;
     let indexes = (0..reader.u16()?).map(|_| decode_index(&mut reader)).collect::<Result<_, _>>()?;
     reader.end()?;
-    Ok(Declared { number, collection: Collection { name, keeping, fields, indexes } })
+    Ok(DeclaredCollection { number, collection: Collection { name, keeping, fields, indexes } })
 }
 
 fn decode_field(reader: &mut Reader<'_>) -> Result<Field, Malformed> {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn round_trips() {
         let field = |name: &str, kind| Field { name: name.to_owned(), kind };
-        let declared = Declared {
+        let declared = DeclaredCollection {
             number: 7,
             collection: Collection {
                 name: "Procs.x".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Numbers the store keeps for itself.
+//! Counters of the store itself.
 //!
 //! ```text
 //! key    00 | name byte
@@ -10,13 +10,13 @@ use super::tagged;
 
 pub(super) const TAG: u8 = 0x00;
 
-/// The numbers there are. Persisted: never change or reuse one.
+/// The counters. Their bytes are persisted: never change or reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Counter {
-    /// Version of everything in this catalogue.
+    /// The version of the catalogue of keys.
     Format = 1,
-    /// Journal position of the last redo applied.
+    /// The LSN of the last redo applied.
     AppliedLsn = 2,
     /// The next collection's number.
     NextCollection = 3,

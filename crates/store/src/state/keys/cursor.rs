@@ -25,7 +25,7 @@ pub(crate) fn topic_prefix(topic: &TopicName) -> Vec<u8> {
     tagged(TAG, &[topic.as_str().as_bytes(), &[0]])
 }
 
-/// Before every cursor.
+/// The prefix of cursors.
 pub(crate) const PREFIX: [u8; 1] = [TAG];
 
 pub(crate) fn decode_key(key: &[u8]) -> Result<(GroupName, TopicName), Malformed> {

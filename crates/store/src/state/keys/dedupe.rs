@@ -15,13 +15,13 @@ pub(super) const TAG: u8 = 0x00;
 pub(super) const TAG_EXPIRY: u8 = 0x01;
 const FAMILY: &str = "dedupe mark";
 
-/// The longest scope and id.
+/// The most bytes of a scope, and of an id.
 pub(crate) const MARK_BYTES_MAX: usize = 4096;
 
-/// Before every key of the second form.
+/// The prefix of keys of the second form.
 pub(crate) const EXPIRY_PREFIX: [u8; 1] = [TAG_EXPIRY];
 
-/// Names a mark: what follows tag and expiry.
+/// The name of a mark: the bytes after tag and expiry.
 pub(crate) fn name(scope: &str, id: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 + scope.len() + id.len());
     put_short(&mut out, scope.as_bytes());
@@ -33,12 +33,12 @@ pub(crate) fn key(name: &[u8]) -> Vec<u8> {
     tagged(TAG, &[name])
 }
 
-/// Before every key of the first form of a scope.
+/// The prefix of keys of the first form with this scope.
 pub(crate) fn scope_prefix(scope: &str) -> Vec<u8> {
     key(&name(scope, ""))
 }
 
-/// The id of a key of the first form, given the length of what is before it.
+/// The id in a key of the first form, after a prefix of this length.
 pub(crate) fn decode_id(key: &[u8], prefix_len: usize) -> Result<String, Malformed> {
     let id = key.get(prefix_len..).and_then(|id| str::from_utf8(id).ok());
     id.map(str::to_owned).ok_or_else(|| Reader::new(key, FAMILY).malformed())

@@ -10,7 +10,7 @@ use crate::port::Doc;
 
 const FAMILY: &str = "document";
 
-/// The longest key of a document; with the longest index values it still fits the engine's.
+/// The longest key of a document; with the longest index values it still fits the longest key of an engine.
 pub(crate) const DOC_KEY_BYTES_MAX: usize = 8 << 10;
 
 pub(crate) fn prefix(collection: u32) -> [u8; 4] {

@@ -1,7 +1,7 @@
 //! Index entries.
 //!
 //! ```text
-//! key    collection u32 | index u16 | values, see `ordered` | newest first i64 | document key
+//! key    collection u32 | index u16 | values, see `value_bytes` | newest first i64 | document key
 //! value  nothing
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! listed newest first without being read.
 
 use super::super::codec::{Malformed, Reader};
-use super::super::ordered::{self, VALUE_BYTES_MAX};
+use super::super::value_bytes::{self, VALUE_BYTES_MAX};
 use super::KEY_BYTES_MAX;
 use super::doc::DOC_KEY_BYTES_MAX;
 use crate::port::{Direction, INDEX_FIELDS_MAX};
@@ -20,23 +20,23 @@ const FAMILY: &str = "index entry";
 
 const _: () = assert!(6 + INDEX_FIELDS_MAX * VALUE_BYTES_MAX + 8 + DOC_KEY_BYTES_MAX <= KEY_BYTES_MAX);
 
-/// The index of all documents by time.
+/// The number of the index of all documents by time.
 pub(crate) const BY_TIME: u16 = 0;
 
-/// What follows the values.
+/// Time and document key, which follow the values of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EntryTail {
     pub(crate) ts: i64,
     pub(crate) key: String,
 }
 
-/// Before every entry of a collection.
+/// The prefix of entries of a collection.
 pub(crate) fn collection_prefix(collection: u32) -> [u8; 4] {
     collection.to_be_bytes()
 }
 
-/// Everything before the time: entries of documents with these values, and no others, begin with it once all fields
-/// are given.
+/// The part of an entry before its time. Once all fields are given, exactly the entries of documents with these values
+/// begin with it.
 pub(crate) fn prefix<'a>(
     collection: u32,
     index: u16,
@@ -45,7 +45,7 @@ pub(crate) fn prefix<'a>(
     let mut out = collection.to_be_bytes().to_vec();
     out.extend(index.to_be_bytes());
     for (value, direction) in values {
-        ordered::put(&mut out, value, direction);
+        value_bytes::put(&mut out, value, direction);
     }
     out
 }
@@ -56,7 +56,7 @@ pub(crate) fn key(mut prefix: Vec<u8>, ts: i64, key: &str) -> Vec<u8> {
     prefix
 }
 
-/// Reads time and document key, given the length of what precedes them.
+/// Reads time and document key after a prefix of this length.
 pub(crate) fn decode_tail(entry: &[u8], prefix_len: usize) -> Result<EntryTail, Malformed> {
     let mut reader = Reader::new(entry, FAMILY);
     reader.take(prefix_len)?;
@@ -66,7 +66,7 @@ pub(crate) fn decode_tail(entry: &[u8], prefix_len: usize) -> Result<EntryTail, 
 }
 
 fn newest_first(ts: i64) -> [u8; 8] {
-    // Flipping the sign makes byte order that of the numbers, inverting makes it descend.
+    // Flipping the sign bit makes byte order equal to number order; inverting the bits makes the order descend.
     (!(ts.cast_unsigned() ^ (1 << 63))).to_be_bytes()
 }
 

@@ -8,7 +8,7 @@
 //! | meta | 03 | [`collection`] | name | number, declaration |
 //! | meta | 04 | [`collection`] | number | nothing: dropped, documents to be swept |
 //! | meta | 05 | [`collection`] | number | count of documents |
-//! | meta | 06 | [`topic_intent`] | topic | what the log is still to do |
+//! | meta | 06 | [`topic_intent`] | topic | the change that the log must still make |
 //! | meta | 07 | [`outbox`] | sequence | row |
 //! | meta | 08 | [`outbox`] | status, sequence | nothing |
 //! | meta | 09 | [`outbox`] | id | sequence |
@@ -34,10 +34,10 @@ pub(crate) mod topic_intent;
 use super::Space;
 use super::codec::Malformed;
 
-/// An engine's longest key.
+/// The longest key of an engine.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Whether an entry is what its family says it is.
+/// Checks that an entry has the form of its family.
 pub(crate) fn check(space: Space, key: &[u8], value: &[u8]) -> Result<(), Malformed> {
     let tag = key.first().copied();
     match (space, tag) {

@@ -14,7 +14,7 @@ pub(super) const TAG: u8 = 0x01;
 const VERSION: u8 = 1;
 const FAMILY: &str = "settings";
 
-/// Before every key of the family.
+/// The prefix of settings.
 pub(crate) const PREFIX: [u8; 1] = [TAG];
 
 pub(crate) fn key(topic: &TopicName) -> Vec<u8> {

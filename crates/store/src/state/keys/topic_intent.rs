@@ -1,12 +1,12 @@
-//! Topics whose deletion or creation has begun. The state's part of it and the log's are two steps; a crash between
-//! them is made good at the next open.
+//! Topic intents: deletions and creations of topics that are noted in the state and not yet made in the log. A crash
+//! between the two steps is made good at the next open.
 //!
 //! ```text
 //! key    06 | topic
 //! value  deletes u8 | number in the log of the topic to delete u32 | creates u8
 //! ```
 //!
-//! The number tells the topic that is to be deleted from one created later under the same name. Deletion comes first.
+//! The number distinguishes the topic to delete from a topic created later under the same name. The deletion comes first.
 
 use promethean_model::TopicName;
 
@@ -16,10 +16,10 @@ use super::tagged;
 pub(super) const TAG: u8 = 0x06;
 const FAMILY: &str = "topic intent";
 
-/// Before every key of the family.
+/// The prefix of topic intents.
 pub(crate) const PREFIX: [u8; 1] = [TAG];
 
-/// What the log is still to do.
+/// The change of a topic that the log must still make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TopicIntent {
     pub(crate) delete: Option<u32>,

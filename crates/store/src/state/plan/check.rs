@@ -1,4 +1,4 @@
-//! What can be refused without looking at the state.
+//! Checks of a batch that need no state.
 
 use super::super::keys::dedupe::MARK_BYTES_MAX;
 use super::super::keys::doc::DOC_KEY_BYTES_MAX;
@@ -9,7 +9,7 @@ use crate::port::{
 /// The longest key of an event or outbox row: the log keeps its length in 16 bits.
 const EVENT_KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// Refuses a batch that no state could accept.
+/// Refuses a batch that is wrong for every state.
 pub(crate) fn check(batch: &Batch) -> Result<(), CommitError> {
     if batch.class == Class::Derived {
         check_derived(batch)?;
@@ -18,7 +18,7 @@ pub(crate) fn check(batch: &Batch) -> Result<(), CommitError> {
     batch.state.iter().try_for_each(check_op)
 }
 
-/// Refuses an event that no topic could accept.
+/// Refuses an event that is wrong for every topic.
 pub(crate) fn check_event(event: &AppendEvent) -> Result<(), CommitError> {
     let key = event.key.as_ref().map_or(0, String::len);
     within("an event's key, in bytes,", key, EVENT_KEY_BYTES_MAX)

@@ -1,23 +1,27 @@
-//! Declaring and dropping collections.
+//! Collections: declared, dropped and renamed.
 
 use std::collections::BTreeSet;
 
 use promethean_model::CollectionName;
 
-use super::super::keys::collection::{self, Declared};
+use super::super::keys::collection::{self, DeclaredCollection};
 use super::super::keys::counter::Counter;
-use super::super::{Space, Staged, read};
+use super::super::{Space, StagedState, read};
 use super::take_number;
 use crate::port::{
     Class, Collection, CollectionOp, CommitError, INDEX_FIELDS_MAX, INDEXES_MAX, Index, Keeping,
 };
 
-/// Declared fields, at most.
+/// The most declared fields.
 const FIELDS_MAX: usize = 256;
-/// A field's longest name.
+/// The longest name of a field.
 const FIELD_NAME_BYTES_MAX: usize = 255;
 
-pub(super) fn apply(staged: &mut Staged<'_>, class: Class, op: &CollectionOp) -> Result<(), CommitError> {
+pub(super) fn apply(
+    staged: &mut StagedState<'_>,
+    class: Class,
+    op: &CollectionOp,
+) -> Result<(), CommitError> {
     match op {
         CollectionOp::Declare(wanted) => declare(staged, class, wanted),
         CollectionOp::Drop(name) => drop_if_there(staged, class, name),
@@ -25,7 +29,11 @@ pub(super) fn apply(staged: &mut Staged<'_>, class: Class, op: &CollectionOp) ->
     }
 }
 
-fn drop_if_there(staged: &mut Staged<'_>, class: Class, name: &CollectionName) -> Result<(), CommitError> {
+fn drop_if_there(
+    staged: &mut StagedState<'_>,
+    class: Class,
+    name: &CollectionName,
+) -> Result<(), CommitError> {
     let Some(declared) = read::declared(staged, name)? else { return Ok(()) };
     check_class(class, &declared.collection)?;
     staged.delete(Space::Meta, collection::key(name));
@@ -34,28 +42,28 @@ fn drop_if_there(staged: &mut Staged<'_>, class: Class, name: &CollectionName) -
     Ok(())
 }
 
-/// Documents and index entries are under the collection's number, which stays.
+/// Gives a collection another name. Documents and index entries hold the collection's number, which stays.
 fn rename(
-    staged: &mut Staged<'_>,
+    staged: &mut StagedState<'_>,
     class: Class,
     from: &CollectionName,
     to: &CollectionName,
 ) -> Result<(), CommitError> {
     let unknown = || CommitError::UnknownCollection { collection: from.clone() };
-    let Declared { number, collection } = read::declared(staged, from)?.ok_or_else(unknown)?;
+    let DeclaredCollection { number, collection } = read::declared(staged, from)?.ok_or_else(unknown)?;
     check_class(class, &collection)?;
     if from == to {
         return Ok(());
     }
     drop_if_there(staged, class, to)?;
     staged.delete(Space::Meta, collection::key(from));
-    let renamed = Declared { number, collection: Collection { name: to.clone(), ..collection } };
+    let renamed = DeclaredCollection { number, collection: Collection { name: to.clone(), ..collection } };
     staged.put(Space::Meta, collection::key(to), collection::value(&renamed));
     Ok(())
 }
 
-/// A collection is declared, written and dropped by batches of one class only. Were they mixed, a power cut could undo
-/// a derived declaration and leave durable documents under a number that is then given away again.
+/// Refuses a batch of the wrong class. With both classes mixed, a power cut could undo a derived declaration and leave
+/// durable documents under a number that is then given to another collection.
 pub(super) fn check_class(class: Class, collection: &Collection) -> Result<(), CommitError> {
     let keeping = match (class, collection.keeping) {
         (Class::Derived, Keeping::Derived) | (Class::Durable(_), Keeping::Durable) => return Ok(()),
@@ -65,7 +73,7 @@ pub(super) fn check_class(class: Class, collection: &Collection) -> Result<(), C
     Err(CommitError::WrongKeeping { collection: collection.name.clone(), keeping })
 }
 
-fn declare(staged: &mut Staged<'_>, class: Class, wanted: &Collection) -> Result<(), CommitError> {
+fn declare(staged: &mut StagedState<'_>, class: Class, wanted: &Collection) -> Result<(), CommitError> {
     check_class(class, wanted)?;
     check_declaration(wanted)?;
     let number = match read::declared(staged, &wanted.name)? {
@@ -88,7 +96,7 @@ fn declare(staged: &mut Staged<'_>, class: Class, wanted: &Collection) -> Result
         }
         Some(there) => there.number,
     };
-    let declared = Declared { number, collection: wanted.clone() };
+    let declared = DeclaredCollection { number, collection: wanted.clone() };
     staged.put(Space::Meta, collection::key(&wanted.name), collection::value(&declared));
     Ok(())
 }

@@ -1,13 +1,17 @@
-//! Cursors: an epoch decides who may write.
+//! Cursors: the epoch decides which owner may write.
 
 use promethean_model::{GroupName, TopicName};
 
 use super::super::keys::cursor;
-use super::super::{Space, Staged, View};
-use super::Topics;
+use super::super::{Space, StagedState, View};
+use super::TopicLookup;
 use crate::port::{CommitError, CursorOp};
 
-pub(super) fn apply(staged: &mut Staged<'_>, op: &CursorOp, topics: &dyn Topics) -> Result<(), CommitError> {
+pub(super) fn apply(
+    staged: &mut StagedState<'_>,
+    op: &CursorOp,
+    topics: &dyn TopicLookup,
+) -> Result<(), CommitError> {
     match op {
         CursorOp::Put { group, topic, cursor, expected_epoch } => {
             fence(staged, group, topic, *expected_epoch)?;
@@ -17,7 +21,7 @@ pub(super) fn apply(staged: &mut Staged<'_>, op: &CursorOp, topics: &dyn Topics)
                 return Err(CommitError::BeyondEnd { group, topic, floor: cursor.floor, end });
             }
             if cursor.epoch < *expected_epoch {
-                // An epoch that falls would let earlier owners in again.
+                // A lower epoch would let earlier owners write again.
                 return Err(fenced(group, topic, cursor.epoch, *expected_epoch));
             }
             staged.put(Space::Meta, cursor::key(group, topic), cursor::value(cursor));
@@ -33,7 +37,7 @@ pub(super) fn apply(staged: &mut Staged<'_>, op: &CursorOp, topics: &dyn Topics)
 }
 
 fn fence(
-    staged: &Staged<'_>,
+    staged: &StagedState<'_>,
     group: &GroupName,
     topic: &TopicName,
     expected: u64,

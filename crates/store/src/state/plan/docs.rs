@@ -1,4 +1,4 @@
-//! Documents and the index entries that follow them.
+//! Documents and their index entries.
 
 use std::rc::Rc;
 
@@ -6,16 +6,16 @@ use promethean_model::CollectionName;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::super::keys::collection::{self, Declared};
+use super::super::keys::collection::{self, DeclaredCollection};
 use super::super::keys::{counter, doc, index};
-use super::super::{Flow, Space, Span, Staged, View, read};
+use super::super::{Flow, Space, Span, StagedState, View, read};
 use super::Declarations;
 use super::collections::check_class;
 use crate::port::{Class, CommitError, Doc, DocOp, DocPut, Expect, Index, Replaces};
 use crate::value::Value;
 
 pub(super) fn apply(
-    staged: &mut Staged<'_>,
+    staged: &mut StagedState<'_>,
     declarations: &mut Declarations,
     class: Class,
     op: &DocOp,
@@ -38,7 +38,7 @@ pub(super) fn apply(
     }
 }
 
-fn put(staged: &mut Staged<'_>, declared: &Declared, put: &DocPut) -> Result<(), CommitError> {
+fn put(staged: &mut StagedState<'_>, declared: &DeclaredCollection, put: &DocPut) -> Result<(), CommitError> {
     let there = replaced(staged, declared, put)?;
     check_expectation(&put.collection, &put.key, put.expect, there.as_ref())?;
     let doc = Doc {
@@ -67,8 +67,12 @@ fn put(staged: &mut Staged<'_>, declared: &Declared, put: &DocPut) -> Result<(),
     Ok(())
 }
 
-/// What is there now.
-fn replaced(staged: &Staged<'_>, declared: &Declared, put: &DocPut) -> Result<Option<Doc>, CommitError> {
+/// The document that a put replaces.
+fn replaced(
+    staged: &StagedState<'_>,
+    declared: &DeclaredCollection,
+    put: &DocPut,
+) -> Result<Option<Doc>, CommitError> {
     let known = match &put.replaces {
         Replaces::Unknown => return Ok(read::doc_in(staged, declared.number, &put.key)?),
         Replaces::Nothing => None,
@@ -87,11 +91,11 @@ fn replaced(staged: &Staged<'_>, declared: &Declared, put: &DocPut) -> Result<Op
 }
 
 fn declared(
-    staged: &Staged<'_>,
+    staged: &StagedState<'_>,
     declarations: &mut Declarations,
     class: Class,
     name: &CollectionName,
-) -> Result<Rc<Declared>, CommitError> {
+) -> Result<Rc<DeclaredCollection>, CommitError> {
     if let Some(known) = declarations.get(name) {
         return Ok(Rc::clone(known));
     }
@@ -122,16 +126,16 @@ fn check_expectation(
     Err(CommitError::DocConflict { collection: collection.clone(), key: key.to_owned(), actual })
 }
 
-/// Any object, of which nothing is kept.
+/// A JSON object whose fields are checked and dropped.
 #[derive(Deserialize)]
-struct Passed {}
+struct AnyObject {}
 
-/// The fields of a document; none where no index asks for them.
-fn parse(declared: &Declared, doc: &Doc) -> Result<Map<String, Json>, CommitError> {
-    // Serde takes lists for structs, too.
+/// The fields of a document; no fields if the collection has no index.
+fn parse(declared: &DeclaredCollection, doc: &Doc) -> Result<Map<String, Json>, CommitError> {
+    // Serde also reads a list as a struct.
     let is_object = doc.body.trim_start().starts_with('{');
     let parsed = match declared.collection.indexes.is_empty() && is_object {
-        true => serde_json::from_str::<Passed>(&doc.body).map(|_| Map::new()),
+        true => serde_json::from_str::<AnyObject>(&doc.body).map(|_| Map::new()),
         false => serde_json::from_str(&doc.body),
     };
     parsed.map_err(|error| CommitError::BadDocument {
@@ -142,13 +146,13 @@ fn parse(declared: &Declared, doc: &Doc) -> Result<Map<String, Json>, CommitErro
 }
 
 /// Every index entry of a stored document.
-pub(crate) fn entries(declared: &Declared, doc: &Doc) -> Result<Vec<Vec<u8>>, CommitError> {
+pub(crate) fn entries(declared: &DeclaredCollection, doc: &Doc) -> Result<Vec<Vec<u8>>, CommitError> {
     let fields = if declared.collection.indexes.is_empty() { Map::new() } else { parse(declared, doc)? };
     Ok(entries_of(declared, doc, &fields))
 }
 
-/// By time, and one for each declared index.
-fn entries_of(declared: &Declared, doc: &Doc, fields: &Map<String, Json>) -> Vec<Vec<u8>> {
+/// The entry by time, and one entry for each declared index.
+fn entries_of(declared: &DeclaredCollection, doc: &Doc, fields: &Map<String, Json>) -> Vec<Vec<u8>> {
     let by_time = index::prefix(declared.number, index::BY_TIME, []);
     let declared_ones = numbered(declared).map(|(number, index)| {
         let (prefix, _) = prefix(declared.number, number, index, fields);
@@ -157,7 +161,7 @@ fn entries_of(declared: &Declared, doc: &Doc, fields: &Map<String, Json>) -> Vec
     std::iter::once(index::key(by_time, doc.ts, &doc.key)).chain(declared_ones).collect()
 }
 
-fn numbered(declared: &Declared) -> impl Iterator<Item = (u16, &Index)> {
+fn numbered(declared: &DeclaredCollection) -> impl Iterator<Item = (u16, &Index)> {
     (1..).zip(&declared.collection.indexes)
 }
 
@@ -172,8 +176,8 @@ fn prefix(collection: u32, number: u16, index: &Index, fields: &Map<String, Json
 }
 
 fn check_unique(
-    staged: &Staged<'_>,
-    declared: &Declared,
+    staged: &StagedState<'_>,
+    declared: &DeclaredCollection,
     key: &str,
     fields: &Map<String, Json>,
 ) -> Result<(), CommitError> {
@@ -203,7 +207,11 @@ fn check_unique(
     Ok(())
 }
 
-fn recount(staged: &mut Staged<'_>, number: u32, change: impl Fn(u64) -> u64) -> Result<(), CommitError> {
+fn recount(
+    staged: &mut StagedState<'_>,
+    number: u32,
+    change: impl Fn(u64) -> u64,
+) -> Result<(), CommitError> {
     let docs = change(read::count(staged, number)?);
     staged.put(Space::Meta, collection::count_key(number), counter::value(docs));
     Ok(())

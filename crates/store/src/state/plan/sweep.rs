@@ -1,23 +1,23 @@
-//! Removing what time has ended, a bounded piece at a time.
+//! The sweep: removes expired dedupe marks and documents of dropped collections, a bounded piece at a time.
 
 use super::super::keys::{collection, dedupe, doc};
 use super::super::{Flow, Space, Span, StateFault, View, Writes};
 
-/// Keys removed by one piece, about.
+/// About the most keys that one piece removes.
 pub(crate) const SWEEP_KEYS_MAX: usize = 1000;
 
-/// One piece of work.
+/// One piece of the sweep.
 #[derive(Debug, Default)]
-pub(crate) struct Piece {
-    /// What to remove.
+pub(crate) struct SweepPiece {
+    /// The removals.
     pub(crate) writes: Writes,
     /// Whether there may be more.
     pub(crate) more: bool,
 }
 
-/// Finds marks expired at `now_ms` and documents of dropped collections.
-pub(crate) fn piece(view: &dyn View, now_ms: i64) -> Result<Piece, StateFault> {
-    let mut piece = Piece::default();
+/// Plans one piece: marks expired at `now_ms`, then documents of dropped collections.
+pub(crate) fn piece(view: &dyn View, now_ms: i64) -> Result<SweepPiece, StateFault> {
+    let mut piece = SweepPiece::default();
     expired_marks(view, now_ms, &mut piece)?;
     if !piece.more {
         dropped_collections(view, &mut piece)?;
@@ -25,7 +25,7 @@ pub(crate) fn piece(view: &dyn View, now_ms: i64) -> Result<Piece, StateFault> {
     Ok(piece)
 }
 
-fn expired_marks(view: &dyn View, now_ms: i64, piece: &mut Piece) -> Result<(), StateFault> {
+fn expired_marks(view: &dyn View, now_ms: i64, piece: &mut SweepPiece) -> Result<(), StateFault> {
     let mut expired = Vec::new();
     view.scan(Space::Dedupe, Span::of(&dedupe::EXPIRY_PREFIX), &mut |key, _| {
         let (expires_at, name) = dedupe::decode_expiry_key(key)?;
@@ -37,7 +37,7 @@ fn expired_marks(view: &dyn View, now_ms: i64, piece: &mut Piece) -> Result<(), 
     })?;
     piece.more = expired.len() == SWEEP_KEYS_MAX / 2;
     for (entry, expires_at, mark) in expired {
-        // A mark may have been renewed; then only the entry of the earlier one is left over.
+        // A mark may have been renewed; then only the expiry entry of the earlier mark is removed.
         let stored = view.get(Space::Dedupe, &mark)?.map(|value| dedupe::decode(&value)).transpose()?;
         if stored == Some(expires_at) {
             piece.writes.set(Space::Dedupe, mark, None);
@@ -47,7 +47,7 @@ fn expired_marks(view: &dyn View, now_ms: i64, piece: &mut Piece) -> Result<(), 
     Ok(())
 }
 
-fn dropped_collections(view: &dyn View, piece: &mut Piece) -> Result<(), StateFault> {
+fn dropped_collections(view: &dyn View, piece: &mut SweepPiece) -> Result<(), StateFault> {
     let mut dropped = Vec::new();
     view.scan(Space::Meta, Span::of(&collection::DROPPED_PREFIX), &mut |key, _| {
         dropped.push(collection::decode_dropped_key(key)?);
@@ -65,7 +65,7 @@ fn dropped_collections(view: &dyn View, piece: &mut Piece) -> Result<(), StateFa
                 return Ok(());
             }
         }
-        // Last, with the piece that removes the last document: a crash before it starts over.
+        // Last, with the piece that removes the last document: after a crash before it, the sweep starts over.
         piece.writes.set(Space::Meta, collection::dropped_key(number), None);
     }
     Ok(())

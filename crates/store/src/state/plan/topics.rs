@@ -1,15 +1,19 @@
-//! What the creation and deletion of topics mean for the state. With a deletion settings and cursors go, so that a topic
-//! created later under the same name starts afresh.
+//! Topics: their creation and deletion in the state. A deletion removes settings and cursors too, so that a topic created
+//! later under the same name starts afresh.
 
 use promethean_model::TopicName;
 
 use super::super::keys::topic_intent::{self, TopicIntent};
 use super::super::keys::{cursor, settings};
-use super::super::{Flow, Space, Span, Staged, View, read};
-use super::Topics;
+use super::super::{Flow, Space, Span, StagedState, View, read};
+use super::TopicLookup;
 use crate::port::{CommitError, TopicOp};
 
-pub(super) fn apply(staged: &mut Staged<'_>, op: &TopicOp, topics: &dyn Topics) -> Result<(), CommitError> {
+pub(super) fn apply(
+    staged: &mut StagedState<'_>,
+    op: &TopicOp,
+    topics: &dyn TopicLookup,
+) -> Result<(), CommitError> {
     match op {
         TopicOp::Create(topic) => intend(staged, topic, topics, |intent| intent.create = true),
         TopicOp::Delete(topic) => {
@@ -26,11 +30,11 @@ pub(super) fn apply(staged: &mut Staged<'_>, op: &TopicOp, topics: &dyn Topics) 
     }
 }
 
-/// Notes what the log is to do, over what earlier changes of the batch noted.
+/// Notes a change that the log must make, together with earlier notes of the same batch.
 fn intend(
-    staged: &mut Staged<'_>,
+    staged: &mut StagedState<'_>,
     topic: &TopicName,
-    topics: &dyn Topics,
+    topics: &dyn TopicLookup,
     change: impl FnOnce(&mut TopicIntent),
 ) -> Result<(), CommitError> {
     if !topics.change_in_two_steps() {

@@ -2,13 +2,16 @@
 
 use promethean_model::CollectionName;
 
-use super::super::keys::collection::{self as keys, Declared};
+use super::super::keys::collection::{self as keys, DeclaredCollection};
 use super::super::keys::{counter as counter_keys, doc as doc_keys};
 use super::super::{Space, Span, StateFault, View};
 use super::take;
 use crate::port::{CollectionInfo, Doc, ReadError};
 
-pub(crate) fn declared(view: &dyn View, name: &CollectionName) -> Result<Option<Declared>, StateFault> {
+pub(crate) fn declared(
+    view: &dyn View,
+    name: &CollectionName,
+) -> Result<Option<DeclaredCollection>, StateFault> {
     let key = keys::key(name);
     let value = view.get(Space::Meta, &key)?;
     Ok(value.map(|value| keys::decode(&key, &value)).transpose()?)
@@ -42,7 +45,7 @@ pub(crate) fn collections(
     Ok(found)
 }
 
-fn info(view: &dyn View, declared: Declared) -> Result<CollectionInfo, StateFault> {
+fn info(view: &dyn View, declared: DeclaredCollection) -> Result<CollectionInfo, StateFault> {
     let docs = count(view, declared.number)?;
     Ok(CollectionInfo { collection: declared.collection, docs })
 }
@@ -56,7 +59,7 @@ pub(crate) fn doc(view: &dyn View, name: &CollectionName, key: &str) -> Result<O
 
 pub(crate) fn doc_in(view: &dyn View, number: u32, key: &str) -> Result<Option<Doc>, StateFault> {
     if key.len() > doc_keys::DOC_KEY_BYTES_MAX {
-        // Longer ones are refused when written.
+        // A longer key is refused when it is written.
         return Ok(None);
     }
     let key = doc_keys::key(number, key);

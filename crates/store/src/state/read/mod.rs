@@ -3,12 +3,12 @@
 mod cursors;
 mod docs;
 mod query;
-mod small;
+mod tables;
 
 pub(crate) use cursors::{all_cursors, cursor, cursors_of_group, cursors_of_topic};
 pub(crate) use docs::{collection, collections, count, declared, doc, doc_in, docs_by_key};
 pub(crate) use query::query;
-pub(crate) use small::{
+pub(crate) use tables::{
     counter, marks, outbox, outbox_row, row, rows, seen, settings, settings_page, topic_intent,
     topics_with_intents,
 };

@@ -1,17 +1,17 @@
 //! Queries: equality on declared fields, newest first.
 //!
-//! The index with the most leading fields bound by the query is walked. If all its fields are bound, its entries are
-//! in the wanted order and the walk stops at the end of the page; otherwise every entry under the bound fields is
-//! looked at and the page's share of the newest is kept. A query that no index helps walks the documents by time.
+//! A query walks the index of which it binds the most leading fields. If it binds all fields of the index, the entries
+//! have the wanted order and the walk stops at the end of the page. Otherwise the query reads every entry under the bound
+//! fields and keeps the newest for its page. A query that no index helps walks the documents by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde_json::{Map, Value as Json};
 
-use super::super::keys::collection::Declared;
+use super::super::keys::collection::DeclaredCollection;
 use super::super::keys::index::{self, EntryTail};
-use super::super::ordered;
+use super::super::value_bytes;
 use super::super::{Flow, Space, Span, StateFault, View};
 use super::{declared, doc_in};
 use crate::port::{Collection, Direction, Doc, DocPage, DocQuery, ReadError};
@@ -21,8 +21,8 @@ pub(crate) fn query(view: &dyn View, query: &DocQuery) -> Result<DocPage, ReadEr
     let declared = declared(view, &query.collection)?
         .ok_or_else(|| ReadError::UnknownCollection { collection: query.collection.clone() })?;
     check(&declared.collection, query)?;
-    let walk = Walk::choose(&declared, query);
-    let search = Search { view, declared: &declared, query };
+    let walk = IndexWalk::choose(&declared, query);
+    let search = DocSearch { view, declared: &declared, query };
     let mut docs = if walk.in_order { search.in_order(&walk)? } else { search.newest_of_all(&walk)? };
     let more = docs.len() > query.limit;
     docs.truncate(query.limit);
@@ -49,17 +49,17 @@ fn check(collection: &Collection, query: &DocQuery) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The part of an index to look at.
-struct Walk {
+/// The part of an index that a query reads.
+struct IndexWalk {
     prefix: Vec<u8>,
-    /// Directions of the index's fields that the query does not bind; their values stand before the time.
+    /// Directions of the fields that the query does not bind; an entry has their values before its time.
     unbound: Vec<Direction>,
     /// Whether entries come newest first.
     in_order: bool,
 }
 
-impl Walk {
-    fn choose(declared: &Declared, query: &DocQuery) -> Self {
+impl IndexWalk {
+    fn choose(declared: &DeclaredCollection, query: &DocQuery) -> Self {
         let bound = |index: &[(String, Direction)]| {
             index
                 .iter()
@@ -90,7 +90,7 @@ impl Walk {
     fn tail(&self, entry: &[u8]) -> Result<EntryTail, StateFault> {
         let mut len = self.prefix.len();
         for direction in &self.unbound {
-            len += ordered::len(entry.get(len..).unwrap_or_default(), *direction)?;
+            len += value_bytes::len(entry.get(len..).unwrap_or_default(), *direction)?;
         }
         Ok(index::decode_tail(entry, len)?)
     }
@@ -100,19 +100,19 @@ fn value_of<'a>(query: &'a DocQuery, field: &str) -> Option<&'a Value> {
     query.equals.iter().find(|(name, _)| name == field).map(|(_, value)| value)
 }
 
-struct Search<'a> {
+struct DocSearch<'a> {
     view: &'a dyn View,
-    declared: &'a Declared,
+    declared: &'a DeclaredCollection,
     query: &'a DocQuery,
 }
 
-impl Search<'_> {
-    /// One more than a page, to know whether there are more.
+impl DocSearch<'_> {
+    /// One document more than a page, to know whether there are more.
     fn wanted(&self) -> usize {
         self.query.limit.saturating_add(1)
     }
 
-    fn in_order(&self, walk: &Walk) -> Result<Vec<Doc>, StateFault> {
+    fn in_order(&self, walk: &IndexWalk) -> Result<Vec<Doc>, StateFault> {
         let mut docs = Vec::new();
         let mut passed = 0;
         self.view.scan(Space::Index, Span::of(&walk.prefix), &mut |entry, _| {
@@ -128,9 +128,9 @@ impl Search<'_> {
         Ok(docs)
     }
 
-    fn newest_of_all(&self, walk: &Walk) -> Result<Vec<Doc>, StateFault> {
+    fn newest_of_all(&self, walk: &IndexWalk) -> Result<Vec<Doc>, StateFault> {
         let kept_max = self.query.offset.saturating_add(self.wanted());
-        // The greatest is the one to give up first: oldest, then last by key.
+        // The greatest is dropped first: the oldest, then the last by key.
         let mut kept: BinaryHeap<(Reverse<i64>, String)> = BinaryHeap::new();
         self.view.scan(Space::Index, Span::of(&walk.prefix), &mut |entry, _| {
             let tail = walk.tail(entry)?;
@@ -151,7 +151,7 @@ impl Search<'_> {
         page.filter_map(|(_, key)| doc_in(self.view, self.declared.number, &key).transpose()).collect()
     }
 
-    /// The document, if it has the wanted values. The index only proposes: long texts are cut in it.
+    /// The document, if it has the wanted values. An index entry is only a hint: it holds long texts cut.
     fn matching(&self, key: &str) -> Result<Option<Doc>, StateFault> {
         let Some(doc) = doc_in(self.view, self.declared.number, key)? else { return Ok(None) };
         if self.query.equals.is_empty() {

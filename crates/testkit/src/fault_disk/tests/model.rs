@@ -1,5 +1,5 @@
-//! Random operations against a model that knows only the contract: what was synced is there, byte for byte, and every
-//! other byte is one that was written.
+//! Random operations against a model of the contract: all synced bytes survive, and every other byte is one that was
+//! written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

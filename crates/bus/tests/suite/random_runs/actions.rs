@@ -1,0 +1,238 @@
+//! Actions of a run besides those of members, and the end of a run.
+
+use promethean_bus::publish::Publish;
+use promethean_bus::{BusError, SubscriptionItem};
+use promethean_model::{EventId, Offset, TopicName};
+use promethean_store::port::{PageLimit, StoredEvent, Table};
+use promethean_testkit::ledger::{Invocation, payload_hash};
+use promethean_testkit::{ObservedEvent, ObservedTopic, ObservedTopics};
+
+use super::Run;
+use super::members::{GROUPS, asked, rules};
+use crate::suite::bus::harness::soon;
+
+const TOPICS: u64 = 5;
+
+impl Run {
+    pub(super) async fn publish(&mut self) {
+        let count = self.rng.range(1..6);
+        let mut events = Vec::new();
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            self.published += 1;
+            let name = format!("r.{}", self.rng.range(0..TOPICS));
+            let id = EventId::derive(b"run", &self.published.to_be_bytes());
+            let key = self.rng.chance(70).then(|| format!("k{}", self.rng.range(0..3)));
+            let payload = self.published.to_string();
+            ops.push(self.ledger.record_invoked(Invocation {
+                producer: format!("p{}", self.published),
+                topic: name.clone(),
+                id: id.to_string(),
+                key: key.clone(),
+                payload: payload_hash(payload.as_bytes()),
+                batch: None,
+            }));
+            let event = Publish::new(name.parse().unwrap(), payload).id(id);
+            events.push(match key {
+                Some(key) => event.key(key),
+                None => event,
+            });
+        }
+        let results = if self.rng.chance(50) {
+            // Two publishers publish at once.
+            let theirs = events.split_off(events.len() / 2);
+            let (ours, theirs) = tokio::join!(self.bus.publish_each(events), self.bus.publish_each(theirs));
+            ours.into_iter().chain(theirs).collect()
+        } else {
+            self.bus.publish_each(events).await
+        };
+        assert_eq!(results.len(), ops.len());
+        for (op, result) in ops.into_iter().zip(results) {
+            match result {
+                Ok(published) => self.ledger.record_ok(op, published.offset.get()),
+                Err(error) => {
+                    if error.has_no_side_effects() {
+                        self.ledger.record_fail(op);
+                    } else {
+                        self.ledger.record_unknown(op);
+                    }
+                    self.trouble(&error);
+                }
+            }
+        }
+    }
+
+    pub(super) fn pass_time(&mut self) {
+        let ms = [50, 400, 1_500, 5_000][self.rng.range(0..4) as usize];
+        self.ground.clock.advance(ms);
+        self.bus.wake();
+        self.left_behind.iter().for_each(promethean_bus::Bus::wake);
+    }
+
+    /// Closes the bus, and often the store.
+    pub(super) async fn restart(&mut self) {
+        self.bus.close().await;
+        assert_eq!(self.bus.tasks(), 0);
+        self.forget_members();
+        if self.rng.chance(50) {
+            self.left_behind.clear();
+            let seed = self.rng.next_u64();
+            self.ground.reopen(seed).await;
+        }
+        self.bus = self.ground.bus().await;
+    }
+
+    /// Opens another bus while this bus still has members, as happens to a process that was taken for dead.
+    pub(super) async fn leave_behind(&mut self) {
+        if self.ground.has_disk() {
+            return;
+        }
+        // No write is on its way when the other bus opens: an owner that was asked twice has written everything.
+        for _ in 0..2 {
+            self.bus.groups(None).await.unwrap();
+        }
+        let before = std::mem::replace(&mut self.bus, self.ground.bus().await);
+        self.left_behind.push(before);
+        self.members.iter_mut().for_each(|member| member.left_behind = true);
+        self.judge.all_gone();
+    }
+
+    pub(super) fn arm(&mut self) {
+        let (operations, seed) = (self.rng.range(0..40), self.rng.next_u64());
+        self.ground.arm(operations, seed);
+    }
+
+    pub(super) async fn crash(&mut self) {
+        self.bus.close().await;
+        self.forget_members();
+        let seed = self.rng.next_u64();
+        self.ground.crash(seed).await;
+        self.bus = self.ground.bus().await;
+        self.broken = false;
+    }
+
+    fn forget_members(&mut self) {
+        self.members.clear();
+        self.judge.all_gone();
+    }
+
+    /// Ends the run without further failures: every event is delivered and acked.
+    pub(super) async fn drain(&mut self) {
+        self.ground.disarm();
+        soon("restart", async {
+            self.bus.close().await;
+            self.forget_members();
+            self.left_behind.clear();
+            let seed = self.rng.next_u64();
+            self.ground.reopen(seed).await;
+            self.bus = self.ground.bus().await;
+        })
+        .await;
+        for group in 0..GROUPS.len() {
+            soon("drain", self.drain_group(group)).await;
+        }
+    }
+
+    async fn drain_group(&mut self, group: usize) {
+        let subscription = self.bus.subscribe(asked(group, 3, 0)).await.unwrap();
+        while self.lag(group).await > 0 {
+            let given = match subscription.try_take(2) {
+                None => {
+                    // Failed events wait for their next attempt.
+                    self.ground.clock.advance(500);
+                    self.bus.wake();
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Some(given) => given.unwrap(),
+            };
+            let SubscriptionItem::Leases(leases) = given else { continue };
+            for lease in &leases {
+                let at =
+                    (GROUPS[group].1.to_owned(), lease.event.topic.to_string(), lease.event.offset.get());
+                self.judge.given(&at, lease, rules(group), 0, (0, 0));
+                self.judge.acking(&at);
+            }
+            subscription.written(&leases);
+            for lease in leases {
+                let at =
+                    (GROUPS[group].1.to_owned(), lease.event.topic.to_string(), lease.event.offset.get());
+                let stale = lease.ack().await.unwrap().stale > 0;
+                self.judge.ack_answered(&at, Some(stale));
+            }
+        }
+    }
+
+    /// The events that the group has not finished, over all its topics.
+    async fn lag(&self, group: usize) -> u64 {
+        let (subject, by) = GROUPS[group];
+        let subject: promethean_delivery::Subject = subject.parse().unwrap();
+        let mut lag = 0;
+        for topic in self.topics().await.into_iter().filter(|topic| subject.matches(topic)) {
+            lag += match self.bus.group(&topic, &by.parse().unwrap()).await {
+                Ok(seen) => seen.lag,
+                // The group has not joined this topic yet.
+                Err(BusError::UnknownGroup { .. }) => 1,
+                Err(error) => panic!("{error}"),
+            };
+        }
+        lag
+    }
+
+    async fn topics(&self) -> Vec<TopicName> {
+        self.bus.topics().await.unwrap().into_iter().map(|info| info.name).collect()
+    }
+
+    async fn events(&self, topic: &TopicName) -> Vec<StoredEvent> {
+        let end = self.ground.store.durable_end(topic);
+        let (mut found, mut from) = (Vec::new(), Offset::ZERO);
+        // A page may end before its limit, where a file of the topic does.
+        while from < end {
+            let page = self.ground.store.read(topic, from, PageLimit::default()).await.unwrap();
+            assert!(page.next > from, "{topic} cannot be read from {from}, but ends at {end}");
+            found.extend(page.events);
+            from = page.next;
+        }
+        found
+    }
+
+    pub(super) async fn verdict(&mut self) {
+        // All finished events are written.
+        self.bus.close().await;
+        self.bus = self.ground.bus().await;
+        let mut observed = ObservedTopics::default();
+        for name in self.topics().await {
+            if name.is_system() {
+                continue;
+            }
+            let events = self.events(&name).await;
+            let letters = self.events(&name.dlq().unwrap()).await;
+            for (subject, group) in GROUPS {
+                let subject: promethean_delivery::Subject = subject.parse().unwrap();
+                if subject.matches(&name) {
+                    let prefix = promethean_bus::rows::topic_prefix(&group.parse().unwrap(), &name);
+                    let open =
+                        self.ground.store.rows(Table::DeadLetters, &prefix, None, 100_000).await.unwrap();
+                    self.judge.close(group, &events, &letters, open.len());
+                    let noted = self.ground.store.rows(Table::Attempts, &prefix, None, 10).await.unwrap();
+                    assert!(noted.is_empty(), "{group} {name}: attempts of events that are finished");
+                }
+            }
+            let events = events
+                .iter()
+                .map(|event| {
+                    ObservedEvent::new(
+                        event.offset.get(),
+                        &event.id.to_string(),
+                        event.key(),
+                        event.payload(),
+                    )
+                })
+                .collect();
+            observed.insert(name.to_string(), ObservedTopic { earliest: 0, compacted: false, events });
+        }
+        if let Err(violations) = self.ledger.check(&observed) {
+            panic!("{violations:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The parts of an open store. Every call holds them; log and engine close when the last call is done.
+
+use std::sync::{Arc, Mutex};
+
+use promethean_log::{Log, Observer, Topic};
+use promethean_model::{Durability, Offset, TopicName};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::engine::Engine;
+use super::overlay::Overlay;
+use crate::port::CommitError;
+use crate::state::plan::TopicLookup;
+use crate::watch::WatchHub;
+
+/// An open store: log, engine, and what orders and bounds the batches.
+pub(super) struct OpenStore {
+    pub(super) log: Log,
+    pub(super) engine: Engine,
+    pub(super) overlay: Arc<Overlay>,
+    pub(super) hub: Arc<WatchHub>,
+    /// Decides the order of batches that change state. Held while a batch is checked and handed to the log, and while a
+    /// derived batch is written, which can stall; so waiting for this lock must not block a thread.
+    pub(super) sequencer: AsyncMutex<Sequencer>,
+    /// Bytes that may still be handed to the log.
+    pub(super) admission: Arc<Semaphore>,
+    pub(super) inflight_bytes_max: u32,
+    pub(super) durability: Durability,
+    /// Held while the settings of a topic are read and given to the log, see `push_policy_to`.
+    pub(super) policies: Mutex<()>,
+    /// The last field, so that the signal is sent after log and engine are dropped.
+    pub(super) _released: ReleaseSignal,
+}
+
+/// Numbers batches that change state.
+#[derive(Debug)]
+pub(super) struct Sequencer {
+    next_ticket: u64,
+}
+
+impl Sequencer {
+    pub(super) fn after(ticket: u64) -> Self {
+        Self { next_ticket: ticket + 1 }
+    }
+
+    /// A number above all earlier numbers. A number that is not used leaves a gap, which is harmless.
+    pub(super) fn ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        ticket
+    }
+}
+
+impl OpenStore {
+    /// Waits until a batch of this many bytes may be handed to the log. A batch larger than the bound waits until no
+    /// other batch is on its way.
+    pub(super) async fn admit(&self, bytes: usize) -> Result<OwnedSemaphorePermit, CommitError> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.inflight_bytes_max);
+        let admission = Arc::clone(&self.admission);
+        admission.acquire_many_owned(bytes).await.map_err(|_| CommitError::Closed)
+    }
+
+    /// Refuses further batches and makes all accepted batches durable.
+    pub(super) fn close(&self) -> Result<(), promethean_log::MaintenanceError> {
+        self.log.close()
+    }
+}
+
+impl TopicLookup for OpenStore {
+    fn end(&self, topic: &TopicName) -> Offset {
+        Offset(self.log.topic(topic).map_or(0, |topic| topic.end()))
+    }
+
+    fn change_in_two_steps(&self) -> bool {
+        true
+    }
+
+    fn number(&self, topic: &TopicName) -> Option<u32> {
+        self.log.topic(topic).map(|topic| topic.id())
+    }
+}
+
+/// Tells `EmbeddedStore::close` that log and engine are dropped.
+pub(super) struct ReleaseSignal(pub(super) Option<oneshot::Sender<()>>);
+
+impl Drop for ReleaseSignal {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            // A store that was dropped without being closed has no receiver.
+            let _ = sender.send(());
+        }
+    }
+}
+
+/// Passes moves of durable ends from the log to the watch hub.
+pub(super) struct HubObserver(pub(super) Arc<WatchHub>);
+
+impl Observer for HubObserver {
+    fn durable_end_moved(&self, topic: &Topic, end: u64) {
+        self.0.moved(topic.name(), Offset(end));
+    }
+}

@@ -1,0 +1,149 @@
+//! Changes of topics and their settings in the log: after a durable batch that asked for them, and at open.
+//!
+//! The state notes such a change first, as a topic intent; the log makes it in a second step. A crash between the two is
+//! made good at the next open.
+
+use promethean_log::{Topic, TopicPolicy};
+use promethean_model::{Durability, IgnorePoison, TopicName, TopicSettings};
+
+use super::commit::{Submission, own_batch, received};
+use super::error::{OpenError, commit_error};
+use super::open_store::OpenStore;
+use crate::port::{Batch, CommitError, SettingsOp, StateOp, TopicOp};
+use crate::state::keys::topic_intent;
+use crate::state::{Space, StateFault, Writes, read};
+
+impl OpenStore {
+    /// Makes the changes of topics and settings of a committed batch in the log. Blocks.
+    pub(super) fn follow_up(&self, batch: &Batch) -> Result<(), CommitError> {
+        for op in &batch.state {
+            match op {
+                StateOp::Settings(SettingsOp::Put(topic, _) | SettingsOp::Delete(topic)) => {
+                    self.push_policy(topic)?
+                }
+                StateOp::Topic(TopicOp::Create(topic)) => self.carry_out(topic, false)?,
+                StateOp::Topic(TopicOp::Delete(topic)) => {
+                    let wrote = batch.events.iter().any(|event| event.topic == *topic);
+                    self.carry_out(topic, wrote)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes in the log the change that is noted for a topic, and removes the note. `made_by_batch`: if the topic to
+    /// delete did not exist when its deletion was noted, the events of the same batch have created it.
+    fn carry_out(&self, name: &TopicName, made_by_batch: bool) -> Result<(), CommitError> {
+        let Some(intent) = read::topic_intent(&self.engine, name)? else { return Ok(()) };
+        // A topic of the same name with another number was created since.
+        self.delete_if(name, |number| intent.delete.map_or(made_by_batch, |noted| noted == number))?;
+        if intent.create && self.log.topic(name).is_none() {
+            let topic = self.log.create_topic(name).map_err(commit_error)?;
+            self.push_policy_to(&topic)?;
+        }
+        let mut writes = Writes::default();
+        writes.set(Space::Meta, topic_intent::key(name), None);
+        self.commit_writes(writes)
+    }
+
+    fn delete_if(&self, name: &TopicName, is_meant: impl FnOnce(u32) -> bool) -> Result<(), CommitError> {
+        if let Some(topic) = self.log.topic(name).filter(|topic| is_meant(topic.id())) {
+            self.log.delete_topic(&topic).map_err(commit_error)?;
+            self.hub.reset(name);
+        }
+        Ok(())
+    }
+
+    fn commit_writes(&self, writes: Writes) -> Result<(), CommitError> {
+        let permit = self.admission.clone().try_acquire_many_owned(0);
+        let permit = permit.map_err(|_| CommitError::Closed)?.into();
+        let submission = Submission { batch: own_batch(), durability: Durability::Fsync, permit };
+        let mut sequencer = self.sequencer.blocking_lock();
+        let outcome = self.submit_writes(&mut sequencer, &submission, writes)?;
+        drop(sequencer);
+        if let Some(outcome) = outcome {
+            received(outcome.blocking_recv())?;
+        }
+        Ok(())
+    }
+
+    /// Checks the state against the log and finishes the changes of topics that a crash interrupted.
+    pub(super) fn finish_open(&self) -> Result<(), OpenError> {
+        let failed = |reason: String| OpenError::Failed { reason };
+        let fault = |fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() };
+        self.check_cursors()?;
+        for name in read::topics_with_intents(&self.engine).map_err(fault)? {
+            self.carry_out(&name, false).map_err(|error| failed(error.to_string()))?;
+        }
+        const PAGE: usize = 1000;
+        let mut after: Option<TopicName> = None;
+        loop {
+            let page = read::settings_page(&self.engine, after.as_ref(), PAGE).map_err(fault)?;
+            for config in &page {
+                self.push_policy(&config.topic).map_err(fault)?;
+            }
+            match page.last() {
+                Some(last) => after = Some(last.topic.clone()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Refuses a cursor beyond the end of its topic, which would skip events to come: the log lost its tail, or log and
+    /// state are from different times.
+    fn check_cursors(&self) -> Result<(), OpenError> {
+        use crate::state::plan::TopicLookup;
+        let cursors = read::all_cursors(&self.engine)
+            .map_err(|fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() })?;
+        for found in cursors {
+            let (floor, end) = (found.cursor.floor, self.end(&found.topic));
+            if floor > end {
+                return Err(OpenError::CursorAhead { group: found.group, topic: found.topic, floor, end });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the log the settings of a topic, if the topic exists.
+    ///
+    /// Called after a change of settings is applied and after a batch has created the topic: the later of the two calls
+    /// finds both.
+    pub(super) fn push_policy(&self, name: &TopicName) -> Result<(), StateFault> {
+        match self.log.topic(name) {
+            Some(topic) => self.push_policy_to(&topic),
+            None => Ok(()),
+        }
+    }
+
+    /// As `push_policy`, for topics that an accepted batch has created.
+    pub(super) fn push_policies(&self, made: &[TopicName]) {
+        for topic in made {
+            if let Err(fault) = self.push_policy(topic) {
+                // The batch is accepted; the engine that cannot be read is trusted no more.
+                self.overlay.fail(&fault.to_string());
+            }
+        }
+    }
+
+    pub(super) fn push_policy_to(&self, topic: &Topic) -> Result<(), StateFault> {
+        // Read and set under one lock: of two changes, the older must not be set last.
+        let _one_at_a_time = self.policies.lock().ignore_poison();
+        let settings = read::settings(&self.engine, topic.name())?.unwrap_or_default();
+        self.log.set_policy(topic, policy(&settings));
+        Ok(())
+    }
+}
+
+/// The part of the settings that the log applies.
+fn policy(settings: &TopicSettings) -> TopicPolicy {
+    let retention = settings.retention;
+    TopicPolicy {
+        age_ms: retention.age.map(promethean_model::Millis::get),
+        bytes: retention.bytes,
+        count: retention.count,
+        compacted: settings.compacted,
+        dedupe_window_ms: settings.dedupe_window.get(),
+        ..TopicPolicy::default()
+    }
+}

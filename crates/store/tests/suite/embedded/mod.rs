@@ -1,0 +1,10 @@
+//! Promises of the embedded store alone.
+
+mod acks_say_what_they_promise;
+mod bad_directories_are_refused;
+mod concurrent_writers_agree;
+mod damage_is_found_and_named;
+mod dropped_commits_are_carried_out;
+mod failing_disk_refuses_writes;
+mod lost_state_is_redone;
+mod power_cut_keeps_whole_batches;
