@@ -1,9 +1,9 @@
 //! Accepting connections.
 
 pub(crate) mod origin;
-mod paced;
 pub(crate) mod tls;
 mod traffic;
+mod write_timeout;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -23,9 +23,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
-use self::paced::Paced;
 use self::tls::Tls;
 use self::traffic::Traffic;
+use self::write_timeout::WriteTimeout;
 use crate::app::App;
 use crate::gateway::StartError;
 use crate::http;
@@ -153,7 +153,7 @@ async fn serve(
     });
     let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
     let builder = builder(&app.options);
-    let stream = TokioIo::new(Paced::new(stream, write_timeout));
+    let stream = TokioIo::new(WriteTimeout::new(stream, write_timeout));
     let connection = builder.serve_connection_with_upgrades(stream, service);
     tokio::pin!(connection);
     let (mut stopping, mut leaving) = (false, false);

@@ -7,7 +7,8 @@
 //! | `socket` | the messages of a WebSocket, polled |
 //! | `output` | frames that wait to be written |
 //! | `deadlines` | when to ping a client, and when to close its connection |
-//! | `connection` | the task: the socket loop, and which family answers a frame |
+//! | `connection` | the task: the socket loop, and the state of each family |
+//! | `dispatch` | which family answers a frame |
 //! | `auth` | AUTH: who the client is, and whether its token is still valid |
 //! | `publish` | PUBLISH: events on their way to the log |
 //! | `subscribe` | SUBSCRIBE, UNSUBSCRIBE, PAUSE, RESUME: all subscriptions of a connection |
@@ -25,6 +26,7 @@ mod ack;
 mod auth;
 mod connection;
 mod deadlines;
+mod dispatch;
 mod fetch;
 mod output;
 mod publish;

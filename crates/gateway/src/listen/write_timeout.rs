@@ -10,14 +10,14 @@ use tokio::time::{Instant, Sleep};
 
 /// A stream that fails when the client has read nothing for too long while bytes wait to be written.
 #[derive(Debug)]
-pub(super) struct Paced<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
     /// Runs while the client reads nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Paced<S> {
+impl<S> WriteTimeout<S> {
     pub(super) const fn new(stream: S, timeout: Duration) -> Self {
         Self { stream, timeout, waiting: None }
     }
@@ -40,7 +40,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.check(written, cx)
