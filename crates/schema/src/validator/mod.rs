@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::error::BadSchema;
 
-mod depth;
-mod patterns;
+mod bounds;
 
 /// Bytes that one compiled pattern may take, and again as many for its cache in each thread that runs it.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -23,8 +22,8 @@ pub fn compile(schema: &Value) -> Result<Validator, BadSchema> {
 /// Compiles a schema. Returns the validator, and the bytes that its patterns take.
 pub fn compile_weighed(schema: &Value) -> Result<(Validator, usize), BadSchema> {
     let draft = draft_of(schema)?;
-    depth::check(schema).map_err(BadSchema::whole)?;
-    let pattern_bytes = patterns::weigh(schema, draft).map_err(BadSchema::whole)?;
+    bounds::check_depth(schema).map_err(BadSchema::whole)?;
+    let pattern_bytes = bounds::weigh_patterns(schema, draft).map_err(BadSchema::whole)?;
     let validator = options(draft)
         .build(schema)
         .map_err(|error| BadSchema::at(error.instance_path().to_string(), error.to_string()))?;

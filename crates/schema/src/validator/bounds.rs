@@ -1,8 +1,12 @@
-//! How deep a schema is when its references are followed. Compiling and checking recurse that deep.
+//! The bounds of a schema: its depth when references are followed, since compiling and checking recurse that deep,
+//! and the memory of its compiled patterns, since a short pattern such as `\p{L}{20}` can take much.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use jsonschema::Draft;
+use serde_json::{Value, json};
+
+use super::{PATTERN_BYTES_MAX, options_with};
 
 /// Levels of all targets of references together, at most. Compiling a schema recurses through each of them
 /// once.
@@ -15,7 +19,7 @@ const CYCLE_LEVELS_MAX: usize = 160;
 const WAYS_MAX: u64 = 50_000;
 
 /// Refuses a schema that is too deep or branches too often, with the reason.
-pub(super) fn check(schema: &Value) -> Result<(), String> {
+pub(super) fn check_depth(schema: &Value) -> Result<(), String> {
     let mut targets = Targets::new();
     let mut found = references(schema);
     while let Some(reference) = found.pop_first() {
@@ -158,4 +162,57 @@ fn depth(value: &Value) -> usize {
         Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
         _ => 1,
     }
+}
+
+/// Sizes that a pattern is compiled with to weigh it, ascending; the last is the most it may have.
+const PATTERN_SIZES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 512 << 10, PATTERN_BYTES_MAX];
+/// Bytes that the patterns of one schema may take together.
+const ALL_PATTERNS_BYTES_MAX: usize = 64 << 20;
+
+/// Weighs the patterns of a schema: bytes that they take together, rounded up. Refuses too many, with the
+/// reason.
+pub(super) fn weigh_patterns(schema: &Value, draft: Draft) -> Result<usize, String> {
+    let mut sum = 0;
+    for pattern in patterns(schema) {
+        sum += pattern_bytes(pattern, draft);
+        if sum > ALL_PATTERNS_BYTES_MAX {
+            return Err(format!(
+                "its patterns take more than {ALL_PATTERNS_BYTES_MAX} bytes together; use fewer or simpler ones"
+            ));
+        }
+    }
+    Ok(sum)
+}
+
+/// Bytes that a pattern takes. A malformed pattern is refused later, when the schema is compiled.
+fn pattern_bytes(pattern: &str, draft: Draft) -> usize {
+    let schema = json!({ "pattern": pattern });
+    let fits = |size: &&usize| options_with(draft, **size).build(&schema).is_ok();
+    PATTERN_SIZES.iter().find(fits).copied().unwrap_or(PATTERN_BYTES_MAX)
+}
+
+/// All texts in a value that look like patterns; one that is none does no harm. A pattern that occurs twice
+/// is compiled once.
+fn patterns(schema: &Value) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![schema];
+    while let Some(value) = next.pop() {
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    match (name.as_str(), member) {
+                        ("pattern", Value::String(pattern)) => drop(found.insert(pattern.as_str())),
+                        ("patternProperties", Value::Object(patterns)) => {
+                            found.extend(patterns.keys().map(String::as_str));
+                        }
+                        _ => {}
+                    }
+                    next.push(member);
+                }
+            }
+            Value::Array(items) => next.extend(items),
+            _ => {}
+        }
+    }
+    found
 }
