@@ -5,9 +5,7 @@ use promethean_bus::subscription::Subscribe;
 use promethean_bus::{BusError, Lease, Subscription, SubscriptionItem};
 use promethean_store::port::StoredEvent;
 
-/// The kind of a store by the name that the tests of schemas use.
-pub(crate) use promethean_testkit::StoreKind as Kind;
-pub(crate) use promethean_testkit::world::{WALL_MS, small_files as small};
+pub(crate) use promethean_testkit::world::{WALL_MS, small_files};
 pub(crate) use promethean_testkit::{StoreKind, World, group, on_both_stores, soon, topic, until};
 
 /// A request for a subscription from the earliest event on, with default options.

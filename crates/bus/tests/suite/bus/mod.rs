@@ -20,8 +20,3 @@ mod seek_moves_the_cursor;
 mod subscriptions_end_with_their_topic;
 mod topics_change_while_in_use;
 mod waiting_groups_say_why;
-
-/// The fault store by the names that the tests of schemas use.
-pub(crate) mod gate_store {
-    pub(crate) use promethean_testkit::fault_store::{FaultStore as GateStore, Gate, When};
-}

@@ -138,7 +138,8 @@ async fn a_store_that_fails_ends_its_subscriptions() {
     let clock = Arc::new(ManualClock::new(WALL_MS));
     let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
     let opened =
-        EmbeddedStore::open_on(Arc::new(disk.clone()), dir.path(), Arc::clone(&clock) as _, small()).await;
+        EmbeddedStore::open_on(Arc::new(disk.clone()), dir.path(), Arc::clone(&clock) as _, small_files())
+            .await;
     let bus = Bus::open(Arc::new(opened.unwrap().0), clock, BusOptions::default()).await.unwrap();
     let publish = async || bus.publish(Publish::new(topic("a"), "1")).await;
     publish().await.unwrap();

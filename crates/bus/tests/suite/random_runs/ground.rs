@@ -9,7 +9,7 @@ use promethean_store::port::Store;
 use promethean_testkit::{FaultDisk, ManualClock};
 use tempfile::TempDir;
 
-use crate::suite::bus::harness::small;
+use crate::suite::bus::harness::small_files;
 
 pub(super) struct Ground {
     pub(super) clock: Arc<ManualClock>,
@@ -77,6 +77,6 @@ impl Ground {
 
 async fn open(disk: &FaultDisk, dir: &TempDir, clock: &Arc<ManualClock>) -> Option<Arc<dyn Store>> {
     let (disk, clock) = (Arc::new(disk.clone()), Arc::clone(clock));
-    let opened = EmbeddedStore::open_on(disk, dir.path(), clock, small()).await;
+    let opened = EmbeddedStore::open_on(disk, dir.path(), clock, small_files()).await;
     opened.ok().map(|(store, _)| Arc::new(store) as _)
 }

@@ -13,7 +13,7 @@ use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use serde_json::{Map, Value, json};
 
-use super::super::bus::harness::{Kind, World, topic};
+use super::super::bus::harness::{StoreKind, World, topic};
 
 /// Pairs that CI tries; `PROPTEST_CASES` asks for more.
 const CASES: u32 = 600;
@@ -171,7 +171,7 @@ fn nothing_panics_or_takes_for_ever() {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let clock = SystemClock::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let world = runtime.block_on(World::new(Kind::Memory));
+    let world = runtime.block_on(World::new(StoreKind::Memory));
     let (compiled, registered, topics) = (Cell::new(0_u32), Cell::new(0_u32), Cell::new(0_u32));
     let outcome = TestRunner::new(config).run(&(schema(), schema(), any_json()), |(old, new, instance)| {
         let began = clock.monotonic_ms();

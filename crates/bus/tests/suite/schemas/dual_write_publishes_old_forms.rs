@@ -26,7 +26,7 @@ async fn ready(world: &World) {
     world.bus.set_dual_write(&topic("t"), Some(dual("{n: .count}"))).unwrap();
 }
 
-async fn the_old_form_is_published_too(kind: Kind) {
+async fn the_old_form_is_published_too(kind: StoreKind) {
     let world = World::new(kind).await;
     ready(&world).await;
     let event = Publish::new(topic("t"), r#"{"count":7}"#).key("k").header("x-a", "b").ts(5);
@@ -48,7 +48,7 @@ async fn the_old_form_is_published_too(kind: Kind) {
     assert!(EventMeta::decode(world.events("t.v1").await[2].meta()).unwrap().partition.is_some());
 }
 
-async fn what_is_of_the_old_version_already_is_copied(kind: Kind) {
+async fn what_is_of_the_old_version_already_is_copied(kind: StoreKind) {
     let world = World::new(kind).await;
     versions(&world.bus, "t", &[V1, V2, V3]).await;
     // The downcaster would make `null` of an event without a count.
@@ -66,7 +66,7 @@ async fn what_is_of_the_old_version_already_is_copied(kind: Kind) {
     assert_eq!((world.events("t").await.len(), world.events("t.v1").await.len()), (2, 2));
 }
 
-async fn a_redriven_event_has_an_old_form_too(kind: Kind) {
+async fn a_redriven_event_has_an_old_form_too(kind: StoreKind) {
     use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
     let world = World::new(kind).await;
     ready(&world).await;
@@ -82,7 +82,7 @@ async fn a_redriven_event_has_an_old_form_too(kind: Kind) {
     assert_eq!(EventMeta::decode(old[1].meta()).unwrap().caused_by, Some(vec![new[1].id]));
 }
 
-async fn a_retry_gives_no_second_copy(kind: Kind) {
+async fn a_retry_gives_no_second_copy(kind: StoreKind) {
     let world = World::new(kind).await;
     ready(&world).await;
     let event = || Publish::new(topic("t"), r#"{"count":7}"#).id(EventId::from_bytes([7; 16]));
@@ -94,7 +94,7 @@ async fn a_retry_gives_no_second_copy(kind: Kind) {
     assert_eq!((world.events("t").await.len(), world.events("t.v1").await.len()), (1, 1));
 }
 
-async fn what_has_no_old_form_is_refused(kind: Kind) {
+async fn what_has_no_old_form_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     ready(&world).await;
     for program in [r#"error("no")"#, "{m: .count}", "empty", "1, 2", "def f: f; f"] {
@@ -109,7 +109,7 @@ async fn what_has_no_old_form_is_refused(kind: Kind) {
     assert_eq!((world.events("t").await.len(), world.events("t.v1").await.len()), (0, 0));
 }
 
-async fn batches_and_expectations_hold(kind: Kind) {
+async fn batches_and_expectations_hold(kind: StoreKind) {
     let world = World::new(kind).await;
     ready(&world).await;
     let event = |n: u32| Publish::new(topic("t"), format!(r#"{{"count":{n}}}"#));
@@ -135,7 +135,7 @@ async fn batches_and_expectations_hold(kind: Kind) {
     assert_eq!(old, (0..5).map(|n| format!(r#"{{"n":{n}}}"#)).collect::<Vec<_>>());
 }
 
-async fn it_can_end(kind: Kind) {
+async fn it_can_end(kind: StoreKind) {
     let world = World::new(kind).await;
     ready(&world).await;
     publish(&world.bus, "t", r#"{"count":1}"#).await.unwrap();

@@ -7,9 +7,9 @@ use promethean_bus::rows::StartPosition;
 use promethean_bus::schemas::WhichSchema;
 use promethean_testkit::SeededRng;
 
-use super::super::bus::gate_store::When;
 use super::super::bus::harness::*;
 use super::*;
+use promethean_testkit::fault_store::When;
 
 on_both_stores!(
     every_stamp_is_true,
@@ -45,7 +45,7 @@ async fn publish_some(bus: Bus, seed: u64, changed: Arc<AtomicUsize>) {
     }
 }
 
-async fn every_stamp_is_true(kind: Kind) {
+async fn every_stamp_is_true(kind: StoreKind) {
     let world = World::new(kind).await;
     without_compat(&world.bus, "t").await;
     let changed = Arc::new(AtomicUsize::new(0));
@@ -87,7 +87,7 @@ async fn check_stamps(world: World) -> usize {
     stamped
 }
 
-async fn every_stamp_is_true_though_the_topic_is_deleted(kind: Kind) {
+async fn every_stamp_is_true_though_the_topic_is_deleted(kind: StoreKind) {
     let world = World::new(kind).await;
     let changed = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
@@ -129,7 +129,7 @@ async fn no_stamps(bus: &Bus) {
     }
 }
 
-async fn what_is_being_published_goes_with_its_topic(kind: Kind) {
+async fn what_is_being_published_goes_with_its_topic(kind: StoreKind) {
     let (world, gate) = World::gated(kind).await;
     versions(&world.bus, "t", &[V1]).await;
     publish(&world.bus, "t", r#"{"n":0}"#).await.unwrap();

@@ -12,7 +12,7 @@ on_both_stores!(
     a_deleted_topic_keeps_what_the_folder_has,
     a_changed_version_is_refused_by_its_file,
     what_does_not_belong_is_refused,
-    the_examples_are_what_the_seeds_say,
+    the_examples_are_taken,
 );
 
 fn write(root: &Path, files: &[(&str, &str)]) {
@@ -26,7 +26,7 @@ fn write(root: &Path, files: &[(&str, &str)]) {
 const WIDER: &str =
     r#"{"type":"object","properties":{"n":{"type":"number"}},"required":["n"],"additionalProperties":false}"#;
 
-async fn a_folder_is_applied_once(kind: Kind) {
+async fn a_folder_is_applied_once(kind: StoreKind) {
     let world = World::new(kind).await;
     let dir = tempfile::tempdir().unwrap();
     write(
@@ -73,7 +73,7 @@ async fn a_folder_is_applied_once(kind: Kind) {
     assert_eq!(world.events("t.v1").await.len(), 1);
 }
 
-async fn a_deleted_topic_keeps_what_the_folder_has(kind: Kind) {
+async fn a_deleted_topic_keeps_what_the_folder_has(kind: StoreKind) {
     let world = World::new(kind).await;
     without_compat(&world.bus, "t").await;
     let dir = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ async fn a_deleted_topic_keeps_what_the_folder_has(kind: Kind) {
     assert_eq!((report.topics[0].registered.len(), report.topics[0].unchanged.len()), (0, 2));
 }
 
-async fn a_changed_version_is_refused_by_its_file(kind: Kind) {
+async fn a_changed_version_is_refused_by_its_file(kind: StoreKind) {
     let world = World::new(kind).await;
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("t/v1.json", V1)]);
@@ -121,7 +121,7 @@ async fn a_changed_version_is_refused_by_its_file(kind: Kind) {
     assert_eq!(error.refusal.unwrap().code(), "version_taken");
 }
 
-async fn what_does_not_belong_is_refused(kind: Kind) {
+async fn what_does_not_belong_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     for (name, text, reason) in [
         ("t/v1.jsn", "true", "the name says nothing"),
@@ -149,7 +149,7 @@ async fn what_does_not_belong_is_refused(kind: Kind) {
     assert_eq!(error.refusal.unwrap().code(), "reserved_name");
 }
 
-async fn the_examples_are_what_the_seeds_say(kind: Kind) {
+async fn the_examples_are_taken(kind: StoreKind) {
     let world = World::new(kind).await;
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/schemas");
     world.bus.apply_schemas(SchemaFolder::read(&examples).unwrap()).await.unwrap();

@@ -58,7 +58,7 @@ fn payloads(leases: &[Lease]) -> Vec<&str> {
     leases.iter().map(|lease| payload(&lease.event)).collect()
 }
 
-async fn events_are_lifted_step_by_step(kind: Kind) {
+async fn events_are_lifted_step_by_step(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     let stored = world.events("t").await;
@@ -85,7 +85,7 @@ async fn events_are_lifted_step_by_step(kind: Kind) {
     assert_eq!(payload(&world.bus.lift(stored[1].clone()).await.event), r#"{"count":1,"unit":"t"}"#);
 }
 
-async fn what_cannot_be_lifted_is_given_as_it_is(kind: Kind) {
+async fn what_cannot_be_lifted_is_given_as_it_is(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     let old = world.events("t").await[1].clone();
@@ -110,7 +110,7 @@ async fn what_cannot_be_lifted_is_given_as_it_is(kind: Kind) {
     assert!(headers(&lifted.event)[ERROR_HEADER].contains("lead to version 9"));
 }
 
-async fn events_without_an_upcaster_are_taken_for_the_next_version(kind: Kind) {
+async fn events_without_an_upcaster_are_taken_for_the_next_version(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     publish(&world.bus, "t", r#"{"n":1}"#).await.unwrap();
@@ -122,7 +122,7 @@ async fn events_without_an_upcaster_are_taken_for_the_next_version(kind: Kind) {
     assert!(headers(&lifted.event)[ERROR_HEADER].contains("without an upcaster"));
 }
 
-async fn what_is_older_than_schemas_has_version_0(kind: Kind) {
+async fn what_is_older_than_schemas_has_version_0(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     set(
@@ -139,7 +139,7 @@ async fn what_is_older_than_schemas_has_version_0(kind: Kind) {
     assert_eq!((tombstone.outcome, payload(&tombstone.event)), (LiftOutcome::Same, "null"));
 }
 
-async fn members_are_given_lifted_events_in_order(kind: Kind) {
+async fn members_are_given_lifted_events_in_order(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     for n in 10..200 {
@@ -165,7 +165,7 @@ async fn members_are_given_lifted_events_in_order(kind: Kind) {
     assert_eq!(world.settled("t", "lifted").await.lag, 0);
 }
 
-async fn redeliveries_are_lifted_too(kind: Kind) {
+async fn redeliveries_are_lifted_too(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     let mut subscription = world.subscribe(normalized(request("t", "g"))).await;
@@ -189,7 +189,7 @@ async fn redeliveries_are_lifted_too(kind: Kind) {
     assert_eq!(payload(letters[1].event.as_ref().unwrap()), r#"{"n":1}"#);
 }
 
-async fn members_that_pull_are_given_lifted_events(kind: Kind) {
+async fn members_that_pull_are_given_lifted_events(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     let mut asked = normalized(request("t", "g"));
@@ -209,7 +209,7 @@ async fn members_that_pull_are_given_lifted_events(kind: Kind) {
     assert_eq!(subscription.ack(&given).await.unwrap().stale, 0);
 }
 
-async fn patterns_and_consumers_are_given_lifted_events(kind: Kind) {
+async fn patterns_and_consumers_are_given_lifted_events(kind: StoreKind) {
     let world = World::new(kind).await;
     for on in ["a.x", "a.y"] {
         versions(&world.bus, on, &[V1]).await;
@@ -234,7 +234,7 @@ async fn patterns_and_consumers_are_given_lifted_events(kind: Kind) {
     consumer.stop().await.unwrap();
 }
 
-async fn scans_replays_and_tails_can_lift(kind: Kind) {
+async fn scans_replays_and_tails_can_lift(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     let mut scan = world.bus.scan(&topic("t"), StartPosition::Earliest).await.unwrap().normalize(true);
@@ -249,7 +249,7 @@ async fn scans_replays_and_tails_can_lift(kind: Kind) {
     assert_eq!(page.events.iter().map(payload).collect::<Vec<_>>(), LIFTED);
 }
 
-async fn what_is_lifted_has_the_limit_of_payloads(kind: Kind) {
+async fn what_is_lifted_has_the_limit_of_payloads(kind: StoreKind) {
     let limits = Limits { payload_bytes_max: 1_000, ..Limits::default() };
     let world = World::with(kind, BusOptions { limits, ..BusOptions::default() }).await;
     history(&world).await;
@@ -267,7 +267,7 @@ async fn what_is_lifted_has_the_limit_of_payloads(kind: Kind) {
     assert!(told.contains("1001 bytes, of at most 1000"), "{told}");
 }
 
-async fn a_stuck_upcaster_stops_nobody(kind: Kind) {
+async fn a_stuck_upcaster_stops_nobody(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     // In the interpreter's own code, where steps are not counted: two lists of 2^31 items that are
@@ -287,7 +287,7 @@ async fn a_stuck_upcaster_stops_nobody(kind: Kind) {
     assert!(world.bus.jq_pool().status().lost <= 8);
 }
 
-async fn a_dry_run_counts_everything(kind: Kind) {
+async fn a_dry_run_counts_everything(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     for _ in 0..150 {
@@ -303,7 +303,7 @@ async fn a_dry_run_counts_everything(kind: Kind) {
     assert_eq!(world.bus.migrate_dry_run(&topic("none")).await.unwrap().events, 0);
 }
 
-async fn a_subscription_ends_while_events_are_lifted(kind: Kind) {
+async fn a_subscription_ends_while_events_are_lifted(kind: StoreKind) {
     let world = World::new(kind).await;
     history(&world).await;
     let mut subscription = world.subscribe(normalized(request("t", "g"))).await;

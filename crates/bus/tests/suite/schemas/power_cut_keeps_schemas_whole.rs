@@ -9,14 +9,14 @@ use promethean_store::embedded::{EmbeddedStore, Options};
 use promethean_store::port::{PageLimit, Store};
 use promethean_testkit::{FaultDisk, ManualClock};
 
-use super::super::bus::harness::{WALL_MS, small, topic};
+use super::super::bus::harness::{WALL_MS, small_files, topic};
 use super::dual_write_publishes_old_forms::dual;
 use super::old_events_are_lifted::upcaster;
 use super::*;
 
 /// All work runs on the caller's thread, so that the number of an operation means the same in every run.
 fn options() -> Options {
-    let mut options = small();
+    let mut options = small_files();
     options.log.threads = false;
     options.log.journal_file_bytes = 64 << 10;
     options

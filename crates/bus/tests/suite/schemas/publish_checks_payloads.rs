@@ -25,7 +25,7 @@ on_both_stores!(
     os_events_and_expectations_are_checked_too,
 );
 
-async fn what_fits_is_stamped_and_what_does_not_is_refused(kind: Kind) {
+async fn what_fits_is_stamped_and_what_does_not_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     publish(&world.bus, "t", "7").await.unwrap();
     register(&world.bus, "t", V1).await.unwrap();
@@ -40,7 +40,7 @@ async fn what_fits_is_stamped_and_what_does_not_is_refused(kind: Kind) {
     assert_eq!(version(&world.events("t").await[2]).as_deref(), Some("1"));
 }
 
-async fn violations_are_told_with_path_and_rule(kind: Kind) {
+async fn violations_are_told_with_path_and_rule(kind: StoreKind) {
     let world = World::new(kind).await;
     let schema = r#"{"type":"object","properties":{"list":{"items":{"type":"integer"}},"a/b":{"maximum":5}},"required":["id"]}"#;
     register(&world.bus, "t", schema).await.unwrap();
@@ -63,7 +63,7 @@ async fn violations_are_told_with_path_and_rule(kind: Kind) {
     assert_eq!(world.events("t").await.len(), 0);
 }
 
-async fn a_publisher_can_name_a_version(kind: Kind) {
+async fn a_publisher_can_name_a_version(kind: StoreKind) {
     let world = World::new(kind).await;
     assert_eq!(code(publish_as(&world.bus, "t", r#"{"n":1}"#, "1").await), "unknown_schema");
     versions(&world.bus, "t", &[V1, V2]).await;
@@ -81,7 +81,7 @@ async fn a_publisher_can_name_a_version(kind: Kind) {
     assert_eq!(stamped, ["1", "2"]);
 }
 
-async fn a_bad_event_refuses_its_batch(kind: Kind) {
+async fn a_bad_event_refuses_its_batch(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     // Once with the schema compiled, and once without.
@@ -112,7 +112,7 @@ async fn a_bad_event_refuses_its_batch(kind: Kind) {
     }
 }
 
-async fn tombstones_are_deletions(kind: Kind) {
+async fn tombstones_are_deletions(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     world.bus.publish(Publish::new(topic("t"), "null").key("k")).await.unwrap();
@@ -123,7 +123,7 @@ async fn tombstones_are_deletions(kind: Kind) {
     publish(&world.bus, "u", "null").await.unwrap();
 }
 
-async fn a_required_schema_must_be_there(kind: Kind) {
+async fn a_required_schema_must_be_there(kind: StoreKind) {
     let world = World::new(kind).await;
     let required = TopicSettings { schema: SchemaRule::Required, ..TopicSettings::default() };
     world.bus.set_topic(&topic("t"), required).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_required_schema_must_be_there(kind: Kind) {
     publish(&world.bus, "t", r#"{"n":1}"#).await.unwrap();
 }
 
-async fn a_schema_can_be_off(kind: Kind) {
+async fn a_schema_can_be_off(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     let off = TopicSettings { schema: SchemaRule::Off, ..TopicSettings::default() };
@@ -146,7 +146,7 @@ async fn a_schema_can_be_off(kind: Kind) {
     assert_eq!(world.events("t").await.iter().map(version).collect::<Vec<_>>(), [None, None, None]);
 }
 
-async fn old_events_stay_readable(kind: Kind) {
+async fn old_events_stay_readable(kind: StoreKind) {
     let world = World::new(kind).await;
     publish(&world.bus, "t", "7").await.unwrap();
     without_compat(&world.bus, "t").await;
@@ -160,7 +160,7 @@ async fn old_events_stay_readable(kind: Kind) {
     assert_eq!(payloads, ["7", r#"{"n":1}"#, r#"{"count":1}"#, r#"{"count":1,"unit":"x"}"#]);
 }
 
-async fn a_retry_is_a_duplicate(kind: Kind) {
+async fn a_retry_is_a_duplicate(kind: StoreKind) {
     let world = World::new(kind).await;
     let event = || Publish::new(topic("t"), r#"{"n":1}"#).id(EventId::from_bytes([7; 16]));
     world.bus.publish(event()).await.unwrap();
@@ -169,7 +169,7 @@ async fn a_retry_is_a_duplicate(kind: Kind) {
     assert_eq!(world.events("t").await.len(), 1);
 }
 
-async fn a_redriven_event_keeps_its_version(kind: Kind) {
+async fn a_redriven_event_keeps_its_version(kind: StoreKind) {
     let world = World::new(kind).await;
     versions(&world.bus, "t", &[V1]).await;
     publish(&world.bus, "t", r#"{"n":1}"#).await.unwrap();
@@ -185,7 +185,7 @@ async fn a_redriven_event_keeps_its_version(kind: Kind) {
     assert_eq!((payload(&events[1]), version(&events[1]).as_deref()), (r#"{"n":1}"#, Some("1")));
 }
 
-async fn what_handlers_publish_is_checked(kind: Kind) {
+async fn what_handlers_publish_is_checked(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "out", V1).await.unwrap();
     publish(&world.bus, "in", "1").await.unwrap();
@@ -203,7 +203,7 @@ async fn what_handlers_publish_is_checked(kind: Kind) {
     assert_eq!((events.len(), version(&events[0]).as_deref()), (1, Some("1")));
 }
 
-async fn refusals_are_counted(kind: Kind) {
+async fn refusals_are_counted(kind: StoreKind) {
     let world = World::new(kind).await;
     let page = world.bus.metrics().render();
     for family in ["schema_rejected_total", "schema_lift_failures_total", "jq_threads_lost"] {
@@ -219,7 +219,7 @@ async fn refusals_are_counted(kind: Kind) {
     assert!(page.contains(r#"requests_rejected_total{code="schema_rejected"} 3"#), "{page}");
 }
 
-async fn os_events_and_expectations_are_checked_too(kind: Kind) {
+async fn os_events_and_expectations_are_checked_too(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     let world = world.restart().await;

@@ -7,9 +7,9 @@ use std::task::{Context, Waker};
 use promethean_bus::BusOptions;
 use tokio::task::JoinSet;
 
-use super::super::bus::gate_store::GateStore;
 use super::super::bus::harness::*;
 use super::*;
+use promethean_testkit::FaultStore;
 
 on_both_stores!(
     many_publishers_compile_a_schema_once,
@@ -23,7 +23,7 @@ on_both_stores!(
 const NUMBER: &str = r#"{"type":"number"}"#;
 
 /// A version whose schema is not compiled, as after a restart.
-async fn cold(kind: Kind) -> (World, Arc<GateStore>) {
+async fn cold(kind: StoreKind) -> (World, Arc<FaultStore>) {
     let (mut world, gate) = World::gated(kind).await;
     register(&world.bus, "t", NUMBER).await.unwrap();
     soon("close", world.bus.close()).await;
@@ -46,7 +46,7 @@ fn publishers(bus: &Bus, count: usize) -> Vec<Publishing> {
     (0..count).map(one).collect()
 }
 
-async fn many_publishers_compile_a_schema_once(kind: Kind) {
+async fn many_publishers_compile_a_schema_once(kind: StoreKind) {
     let (world, gate) = cold(kind).await;
     let held = gate.hold_schema();
     let publishing = publishers(&world.bus, 8);
@@ -59,7 +59,7 @@ async fn many_publishers_compile_a_schema_once(kind: Kind) {
     assert_eq!(code(publish(&world.bus, "t", "\"x\"").await), "schema_rejected");
 }
 
-async fn a_publisher_that_gives_up_leaves_the_schema_to_others(kind: Kind) {
+async fn a_publisher_that_gives_up_leaves_the_schema_to_others(kind: StoreKind) {
     let (world, gate) = cold(kind).await;
     let held = gate.hold_schema();
     let mut publishing = publishers(&world.bus, 4);
@@ -71,7 +71,7 @@ async fn a_publisher_that_gives_up_leaves_the_schema_to_others(kind: Kind) {
     assert_eq!((gate.schemas_read(), world.events("t").await.len()), (2, 3));
 }
 
-async fn a_schema_that_cannot_be_read_fails_all_who_wait(kind: Kind) {
+async fn a_schema_that_cannot_be_read_fails_all_who_wait(kind: StoreKind) {
     let (world, gate) = cold(kind).await;
     let held = gate.hold_schema();
     let publishing = publishers(&world.bus, 3);
@@ -88,8 +88,8 @@ async fn a_schema_that_cannot_be_read_fails_all_who_wait(kind: Kind) {
 
 /// A registration of a second version, which waits for the text of the first.
 async fn comparing(
-    kind: Kind,
-) -> (World, Arc<super::super::bus::gate_store::Gate>, JoinSet<Result<Registered, BusError>>) {
+    kind: StoreKind,
+) -> (World, Arc<promethean_testkit::fault_store::Gate>, JoinSet<Result<Registered, BusError>>) {
     let (world, gate) = World::gated(kind).await;
     register(&world.bus, "t", r#"{"type":"integer"}"#).await.unwrap();
     let held = gate.hold_schema();
@@ -99,7 +99,7 @@ async fn comparing(
     (world, held, registering)
 }
 
-async fn settings_change_while_versions_are_compared(kind: Kind) {
+async fn settings_change_while_versions_are_compared(kind: StoreKind) {
     let (world, held, mut registering) = comparing(kind).await;
     let forward = TopicSettings { compat: Compat::Forward, ..TopicSettings::default() };
     soon("set", world.bus.set_topic(&topic("t"), forward)).await.unwrap();
@@ -108,7 +108,7 @@ async fn settings_change_while_versions_are_compared(kind: Kind) {
     assert_eq!(code(refused), "schema_incompatible", "it is compared by the rule that is set now");
 }
 
-async fn versions_come_while_others_are_compared(kind: Kind) {
+async fn versions_come_while_others_are_compared(kind: StoreKind) {
     let (world, held, mut registering) = comparing(kind).await;
     let wider = r#"{"type":["number","null"]}"#;
     assert_eq!(register(&world.bus, "t", wider).await.unwrap().version, 2);
@@ -118,7 +118,7 @@ async fn versions_come_while_others_are_compared(kind: Kind) {
     assert_eq!(world.bus.schemas(&topic("t")).len(), 2);
 }
 
-async fn close_does_not_wait_for_comparisons(kind: Kind) {
+async fn close_does_not_wait_for_comparisons(kind: StoreKind) {
     let (world, gate) = World::gated(kind).await;
     versions(&world.bus, "t", &[V1, V2, V3]).await;
     let all = TopicSettings { compat: Compat::BackwardTransitive, ..TopicSettings::default() };

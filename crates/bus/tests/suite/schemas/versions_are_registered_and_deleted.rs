@@ -8,9 +8,9 @@ use promethean_schema::compat::Verdict;
 use promethean_schema::{BadSchema, SchemaText};
 use promethean_store::port::Table;
 
-use super::super::bus::gate_store::When;
 use super::super::bus::harness::*;
 use super::*;
+use promethean_testkit::fault_store::When;
 
 on_both_stores!(
     versions_grow_and_survive_a_restart,
@@ -31,7 +31,7 @@ on_both_stores!(
     there_is_an_end_to_versions,
 );
 
-async fn versions_grow_and_survive_a_restart(kind: Kind) {
+async fn versions_grow_and_survive_a_restart(kind: StoreKind) {
     let world = World::new(kind).await;
     without_compat(&world.bus, "t").await;
     for (n, schema) in [V1, V2, V3].into_iter().enumerate() {
@@ -59,7 +59,7 @@ async fn versions_grow_and_survive_a_restart(kind: Kind) {
     publish(&world.bus, "t", r#"{"count":1,"unit":"x"}"#).await.unwrap();
 }
 
-async fn the_same_schema_again_is_no_new_version(kind: Kind) {
+async fn the_same_schema_again_is_no_new_version(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     let spaced = V1.replace(',', " ,\n ");
@@ -74,7 +74,7 @@ async fn the_same_schema_again_is_no_new_version(kind: Kind) {
     assert_eq!((back.version, back.unchanged), (3, false), "only the latest is looked at");
 }
 
-async fn numbers_can_be_given_and_only_grow(kind: Kind) {
+async fn numbers_can_be_given_and_only_grow(kind: StoreKind) {
     let world = World::new(kind).await;
     without_compat(&world.bus, "t").await;
     let at = |version| RegisterOptions { version: Some(version), ..RegisterOptions::default() };
@@ -88,7 +88,7 @@ async fn numbers_can_be_given_and_only_grow(kind: Kind) {
     assert_eq!(register(&world.bus, "t", V2).await.unwrap().version, 6);
 }
 
-async fn what_is_no_schema_is_refused(kind: Kind) {
+async fn what_is_no_schema_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     for (schema, at) in [
         (r#"{"type":"nonsense"}"#, "/type"),
@@ -121,7 +121,7 @@ async fn what_is_no_schema_is_refused(kind: Kind) {
     assert!(world.bus.schemas(&topic("t")).is_empty());
 }
 
-async fn a_version_that_does_not_fit_is_refused(kind: Kind) {
+async fn a_version_that_does_not_fit_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     register(&world.bus, "t", V1).await.unwrap();
     for force in [false, true] {
@@ -141,7 +141,7 @@ async fn a_version_that_does_not_fit_is_refused(kind: Kind) {
     assert_eq!(register(&world.bus, "t", &wider).await.unwrap().version, 2);
 }
 
-async fn what_cannot_be_decided_can_be_forced(kind: Kind) {
+async fn what_cannot_be_decided_can_be_forced(kind: StoreKind) {
     let world = World::new(kind).await;
     let pattern = |pattern: &str| format!(r#"{{"type":"string","pattern":"{pattern}"}}"#);
     register(&world.bus, "t", &pattern("^(a|b)+c{2,7}x.*y[0-9]?(foo|bar)*$")).await.unwrap();
@@ -159,7 +159,7 @@ async fn what_cannot_be_decided_can_be_forced(kind: Kind) {
     );
 }
 
-async fn every_rule_compares_what_it_says(kind: Kind) {
+async fn every_rule_compares_what_it_says(kind: StoreKind) {
     let world = World::new(kind).await;
     // Each version accepts more than the one before.
     let types = [r#"{"type":"integer"}"#, r#"{"type":"number"}"#, r#"{"type":["number","null"]}"#];
@@ -196,7 +196,7 @@ async fn every_rule_compares_what_it_says(kind: Kind) {
     assert_eq!(register(&world.bus, "open", &added).await.unwrap().version, 2);
 }
 
-async fn a_dry_run_writes_nothing(kind: Kind) {
+async fn a_dry_run_writes_nothing(kind: StoreKind) {
     let world = World::new(kind).await;
     let dry = RegisterOptions { dry_run: true, ..RegisterOptions::default() };
     let would = register_with(&world.bus, "t", V1, dry).await.unwrap();
@@ -207,7 +207,7 @@ async fn a_dry_run_writes_nothing(kind: Kind) {
     assert_eq!(code(register_with(&world.bus, "t", V2, dry).await), "schema_incompatible");
 }
 
-async fn an_unused_version_can_be_deleted(kind: Kind) {
+async fn an_unused_version_can_be_deleted(kind: StoreKind) {
     let world = World::new(kind).await;
     versions(&world.bus, "t", &[V1]).await;
     publish(&world.bus, "t", r#"{"n":1}"#).await.unwrap();
@@ -225,7 +225,7 @@ async fn an_unused_version_can_be_deleted(kind: Kind) {
     assert_eq!(events.iter().map(version).collect::<Vec<_>>(), [Some("1".to_owned()), Some("3".to_owned())]);
 }
 
-async fn a_used_version_cannot_be_deleted(kind: Kind) {
+async fn a_used_version_cannot_be_deleted(kind: StoreKind) {
     let world = World::new(kind).await;
     versions(&world.bus, "t", &[V1, V2]).await;
     publish_as(&world.bus, "t", r#"{"n":1}"#, "1").await.unwrap();
@@ -239,7 +239,7 @@ async fn a_used_version_cannot_be_deleted(kind: Kind) {
     publish(&world.bus, "t", r#"{"count":1}"#).await.unwrap();
 }
 
-async fn a_version_in_flight_cannot_be_deleted(kind: Kind) {
+async fn a_version_in_flight_cannot_be_deleted(kind: StoreKind) {
     let (world, gate) = World::gated(kind).await;
     versions(&world.bus, "t", &[V1]).await;
     let held = gate.hold(When::Before, |batch| !batch.events.is_empty());
@@ -255,7 +255,7 @@ async fn a_version_in_flight_cannot_be_deleted(kind: Kind) {
     assert_eq!(world.bus.schemas(&topic("t")).len(), 1);
 }
 
-async fn a_deleted_topic_leaves_no_schemas(kind: Kind) {
+async fn a_deleted_topic_leaves_no_schemas(kind: StoreKind) {
     let world = World::new(kind).await;
     versions(&world.bus, "t", &[V1, V2]).await;
     versions(&world.bus, "t.x", &[V1]).await;
@@ -272,7 +272,7 @@ async fn a_deleted_topic_leaves_no_schemas(kind: Kind) {
     assert_eq!(scan.next_page(9, 1 << 20).await.unwrap().unwrap().events.len(), 2);
 }
 
-async fn payloads_can_be_tried(kind: Kind) {
+async fn payloads_can_be_tried(kind: StoreKind) {
     let world = World::new(kind).await;
     let validate = async |payload: &str, version| world.bus.validate(&topic("t"), payload, version).await;
     assert_eq!(validate("7", None).await, Ok(None));
@@ -287,7 +287,7 @@ async fn payloads_can_be_tried(kind: Kind) {
     assert_eq!(world.events("t").await.len(), 0);
 }
 
-async fn topics_with_schemas_are_listed_in_pages(kind: Kind) {
+async fn topics_with_schemas_are_listed_in_pages(kind: StoreKind) {
     let world = World::new(kind).await;
     for on in ["c", "a", "b"] {
         register(&world.bus, on, V1).await.unwrap();
@@ -301,7 +301,7 @@ async fn topics_with_schemas_are_listed_in_pages(kind: Kind) {
     assert_eq!((rest.topics.len(), rest.topics[0].topic.as_str(), rest.next), (1, "c", None));
 }
 
-async fn systems_topics_have_none(kind: Kind) {
+async fn systems_topics_have_none(kind: StoreKind) {
     let world = World::new(kind).await;
     for reserved in ["t.dlq", "t.snapshot", "t.changed", "_t", "_t.v1"] {
         assert_eq!(code(register(&world.bus, reserved, V1).await), "reserved_name", "{reserved}");
@@ -309,8 +309,8 @@ async fn systems_topics_have_none(kind: Kind) {
     assert_eq!(register(&world.bus, "t.v1", V1).await.unwrap().version, 1);
 }
 
-async fn there_is_an_end_to_versions(kind: Kind) {
-    if kind == Kind::Embedded {
+async fn there_is_an_end_to_versions(kind: StoreKind) {
+    if kind == StoreKind::Embedded {
         // Left out on the embedded store: the code is the same, and each of a thousand commits would be a
         // sync.
         return;
