@@ -51,7 +51,7 @@ impl Bus {
         hold_stored(&groups, &rows).await?;
         base.store.holds_are_set();
         finish_deletions(&groups, &rows).await;
-        base.housekeeping.spawn(sweep::run(Arc::clone(&base)));
+        sweep::start(&base);
         Ok(Self { groups })
     }
 

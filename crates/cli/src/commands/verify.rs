@@ -174,7 +174,7 @@ fn table(findings: &Verification) -> String {
     if findings.is_clean() {
         lines.push("everything fits".to_owned());
     } else {
-        lines.push("damaged: see \"LogDamage\" in docs/operating.md for what to do".to_owned());
+        lines.push("damaged: see \"Damage\" in docs/operating.md for what to do".to_owned());
     }
     lines.join("\n")
 }
