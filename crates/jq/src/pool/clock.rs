@@ -11,6 +11,8 @@ impl ThreadClock {
     pub(super) fn of_this_thread() -> Option<Self> {
         let thread = std::fs::read_link("/proc/thread-self").ok()?;
         let clock = Self(Path::new("/proc").join(thread).join("schedstat"));
+        // The kernel counts when a thread gives the processor away, so a new thread may still stand at zero.
+        std::thread::yield_now();
         // Some kernels have the file and count nothing.
         clock.nanos().filter(|nanos| *nanos > 0)?;
         Some(clock)

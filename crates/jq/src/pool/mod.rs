@@ -158,7 +158,9 @@ impl PoolShared {
     /// Frees the place of a job in its lane; the next job of the lane takes it.
     fn release(self: &Arc<Self>, state: &mut PoolState, lane: Lane) -> Vec<RefusedJob> {
         let refused = state.release(lane, |state| self.start(state));
-        self.work.notify_one();
+        if !state.queue.is_empty() {
+            self.work.notify_one();
+        }
         refused
     }
 

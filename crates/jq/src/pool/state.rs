@@ -48,6 +48,13 @@ pub(super) struct RefusedJob {
     pub(super) why: PoolError,
 }
 
+impl RefusedJob {
+    /// A job whose caller went away. It is dropped like a refused one: without the lock of the pool.
+    const fn unawaited(job: PoolJob) -> Self {
+        Self { job, why: PoolError::Busy }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct PoolState {
     pub(super) queue: VecDeque<PoolJob>,
@@ -74,6 +81,27 @@ pub(super) struct PoolState {
 struct Places {
     taken: usize,
     waiting: VecDeque<PoolJob>,
+    /// The number of waiting jobs at which those of callers that went away are taken out.
+    clean_at: usize,
+}
+
+/// Waiting jobs below which those of callers that went away may stay.
+const CLEAN_AT_MIN: usize = 64;
+
+impl Places {
+    /// Lets a job wait for a place. Now and then it takes out the jobs of callers that went away, so that the number of
+    /// waiting jobs stays within twice the number of callers.
+    fn wait(&mut self, job: PoolJob) -> Vec<RefusedJob> {
+        self.waiting.push_back(job);
+        if self.waiting.len() < self.clean_at.max(CLEAN_AT_MIN) {
+            return Vec::new();
+        }
+        let (awaited, gone): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.drain(..).partition(|job: &PoolJob| (job.is_awaited)());
+        self.clean_at = awaited.len() * 2;
+        self.waiting = awaited;
+        gone.into_iter().map(RefusedJob::unawaited).collect()
+    }
 }
 
 impl PoolJob {
@@ -105,8 +133,7 @@ impl PoolState {
         }
         if let Some((places, max)) = self.places(lane) {
             if places.taken >= max {
-                places.waiting.push_back(job);
-                return Vec::new();
+                return places.wait(job);
             }
             places.taken += 1;
         }
@@ -132,6 +159,7 @@ impl PoolState {
         {
             // A caller that went away before its job had a place needs no thread.
             if !(job.is_awaited)() {
+                refused.push(RefusedJob::unawaited(job));
                 continue;
             }
             places.taken += 1;
@@ -251,5 +279,32 @@ impl std::fmt::Debug for PoolState {
             .field("workers", &self.workers)
             .field("lost", &self.lost)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answer::pair;
+    use super::*;
+
+    fn job() -> (PoolJob, super::super::JobAnswer<()>) {
+        let (reply, answer) = pair();
+        (PoolJob::new(Lane::Bulk, Duration::from_secs(1), reply, |_| ()), answer)
+    }
+
+    #[test]
+    fn jobs_of_callers_that_went_away_take_bounded_room() {
+        let mut places = Places::default();
+        let mut kept = Vec::new();
+        for n in 0..10_000 {
+            let (job, answer) = job();
+            if n % 100 == 0 {
+                kept.push(answer);
+            }
+            drop(places.wait(job));
+        }
+        assert!(places.waiting.len() <= 2 * kept.len() + CLEAN_AT_MIN, "{}", places.waiting.len());
+        let awaited = places.waiting.iter().filter(|job| (job.is_awaited)()).count();
+        assert_eq!(awaited, kept.len(), "a caller that waits keeps its place in the line");
     }
 }
