@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tracing::warn;
 
 use crate::base::Base;
@@ -11,7 +11,8 @@ use crate::base::Base;
 /// The time between two sweeps.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Starts a task that sweeps now and every minute, until the bus closes or is dropped.
+/// Starts a task that sweeps every minute, until the bus closes or is dropped. The first sweep is a minute after the open, so
+/// that it does not slow down a start.
 pub(crate) fn start(base: &Arc<Base>) {
     base.housekeeping.spawn(run(Arc::downgrade(base)));
 }
@@ -19,7 +20,7 @@ pub(crate) fn start(base: &Arc<Base>) {
 /// Holds the base only while it sweeps: a bus that is dropped without a close ends the task too.
 async fn run(base: Weak<Base>) {
     let Some(mut shutdown) = base.upgrade().map(|base| base.shutdown.subscribe()) else { return };
-    let mut every = tokio::time::interval(SWEEP_EVERY);
+    let mut every = tokio::time::interval_at(Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -75,18 +76,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_open_bus_removes_expired_marks_at_once_and_every_minute() {
+    async fn an_open_bus_removes_expired_marks_every_minute() {
         let store = Arc::new(MemoryStore::new(Arc::new(SystemClock::new()), Default::default()));
-        mark_expired(&store).await;
         let bus = open_over(&store).await;
-        let_it_run().await;
-        assert!(store.marks("t/g", 10).await.unwrap().is_empty());
-        mark_expired(&store).await;
-        let_it_run().await;
-        assert_eq!(store.marks("t/g", 10).await.unwrap(), ["x"], "before the minute is over");
-        tokio::time::advance(SWEEP_EVERY).await;
-        let_it_run().await;
-        assert!(store.marks("t/g", 10).await.unwrap().is_empty());
+        for _ in 0..2 {
+            mark_expired(&store).await;
+            let_it_run().await;
+            assert_eq!(store.marks("t/g", 10).await.unwrap(), ["x"], "before the minute is over");
+            tokio::time::advance(SWEEP_EVERY).await;
+            let_it_run().await;
+            assert!(store.marks("t/g", 10).await.unwrap().is_empty());
+        }
         assert_eq!(bus.tasks(), 0);
         bus.close().await;
     }
