@@ -290,7 +290,7 @@ impl LogCore {
             manifest.manifest.append(&edit)
         };
         result.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
-        // Only after the write: later edits repeat these numbers and must not promise what is not durable.
+        // Only after the write: later edits repeat these numbers, so the numbers must be durable before.
         manifest.adopt(&edit);
         cut.frozen = None;
         self.index.install(runs, &[], true);

@@ -17,8 +17,8 @@ pub(super) fn are_changed(progress: &Progress) -> bool {
 }
 
 /// Finds the open letters that are settled: their redriven event is finished, or an earlier durable seek
-/// delivers their event again. They are settled before this commit as well as after it, so those that do not
-/// fit into the commit are closed here at once, before the cursor passes their events: a finished event with
+/// delivers their event again. They are settled before this commit as well as after it, so letters beyond the
+/// bound of the commit are closed here at once, before the cursor passes their events: a finished event with
 /// an open letter would count as dead. Returns the rest, for the commit to close.
 pub(super) async fn close_settled(
     groups: &Groups,
@@ -65,7 +65,7 @@ pub(super) async fn closed_by_seek(
     Ok(there)
 }
 
-/// Closes letters after the commit of their seek, and returns those that could not be closed. After a crash
+/// Closes letters after the commit of their seek, and returns the letters that it could not close. After a crash
 /// the next owner finds these letters open, sees that their events are not finished, and closes them.
 pub(super) async fn close_later(
     groups: &Groups,

@@ -74,8 +74,8 @@ impl Drop for Held {
 }
 
 impl Subscription {
-    /// Announces that the caller will keep leases, so that it gets a [`super::SubscriptionItem::Over`] for
-    /// those that are over.
+    /// Announces that the caller will keep leases, so that it gets a [`super::SubscriptionItem::Over`]
+    /// when a lease is over.
     pub fn keep(&self) {
         self.membership.inbox.keep();
     }
