@@ -203,9 +203,10 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::UnknownEvent { .. }
         | BusError::UnknownLetter { .. }
         | BusError::UnknownSchema { .. } => StatusCode::NOT_FOUND,
-        BusError::SchemaRejected(_) | BusError::SchemaRequired { .. } | BusError::DowncastFailed { .. } => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        BusError::SchemaRejected(_)
+        | BusError::SchemaTooCostly { .. }
+        | BusError::SchemaRequired { .. }
+        | BusError::DowncastFailed { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         BusError::IdConflict { .. }
         | BusError::Conflict { .. }
         | BusError::KeyConflict { .. }

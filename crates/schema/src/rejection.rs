@@ -10,8 +10,6 @@ use crate::validator::Validator;
 pub const VIOLATIONS_MAX: usize = 32;
 /// Violations that are counted, at most.
 const COUNTED_MAX: usize = 1_000;
-/// Bytes of a payload up to which all violations are looked for; of a larger payload, only the first.
-const ALL_TOLD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a message, and of a path, at most.
 const TEXT_BYTES_MAX: usize = 256;
 
@@ -35,8 +33,8 @@ pub struct SchemaRejected {
     pub version: u32,
     /// The first 32 violations.
     pub violations: Vec<SchemaViolation>,
-    /// How many violations there are; 1,000 stands for 1,000 or more. Of a payload above 16 KiB only the
-    /// first is looked for.
+    /// How many violations there are; 1,000 stands for 1,000 or more. Where looking for all would take long, only
+    /// one is named and counted.
     pub total: usize,
     /// The index of the event in its batch, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,34 +42,42 @@ pub struct SchemaRejected {
 }
 
 impl SchemaRejected {
-    /// Collects what a validator finds wrong in a payload that it refused. `bytes` is the size of the
-    /// payload.
-    pub fn new(
-        topic: &TopicName,
-        version: u32,
-        validator: &Validator,
-        payload: &Value,
-        bytes: usize,
-    ) -> Self {
+    /// Collects what a validator finds wrong in a payload that it refused. Looks for all violations for so many
+    /// steps, then for the first one for as many. A violation takes at least one step, and some 500 bytes.
+    pub fn new(topic: &TopicName, version: u32, validator: &Validator, payload: &Value, steps: u64) -> Self {
         let (mut violations, mut total) = (Vec::new(), 0);
-        let mut add = |error: jsonschema::ValidationError<'_>| {
+        let all = validator.broken_rules(payload, steps, COUNTED_MAX, |error| {
             total += 1;
             if violations.len() < VIOLATIONS_MAX {
-                violations.push(SchemaViolation {
-                    path: short(error.instance_path().to_string()),
-                    rule: error.kind().keyword().to_owned(),
-                    message: short(error.to_string()),
-                });
+                violations.push(SchemaViolation::of(&error));
             }
-        };
-        // The validator makes all errors before it yields the first, and each error quotes a part of the
-        // payload.
-        if bytes > ALL_TOLD_BYTES_MAX {
-            validator.validate(payload).err().into_iter().for_each(&mut add);
-        } else {
-            validator.iter_errors(payload).take(COUNTED_MAX).for_each(&mut add);
+        });
+        if all.is_err() {
+            let first = validator.first_broken_rule(payload, steps).ok().flatten();
+            violations.push(first.map_or_else(SchemaViolation::unknown, |error| SchemaViolation::of(&error)));
+            total = 1;
         }
         Self { topic: topic.clone(), version, violations, total, index: None }
+    }
+}
+
+impl SchemaViolation {
+    fn of(error: &jsonschema::ValidationError<'_>) -> Self {
+        Self {
+            path: short(error.instance_path().to_string()),
+            rule: error.kind().keyword().to_owned(),
+            message: short(error.to_string()),
+        }
+    }
+
+    /// The violation of a payload that breaks rules in too many alternatives to name one.
+    fn unknown() -> Self {
+        Self {
+            path: String::new(),
+            rule: "schema".to_owned(),
+            message: "it fits none of the schema's alternatives, and there are too many to say where"
+                .to_owned(),
+        }
     }
 }
 

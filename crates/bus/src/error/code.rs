@@ -39,6 +39,7 @@ impl BusError {
             Self::UnknownOutcome { .. } => "unknown_outcome",
             Self::BadSchema(_) => "bad_schema",
             Self::SchemaRejected(_) => "schema_rejected",
+            Self::SchemaTooCostly { .. } => "schema_too_costly",
             Self::SchemaIncompatible(_) => "schema_incompatible",
             Self::UnknownSchema { .. } => "unknown_schema",
             Self::SchemaRequired { .. } => "schema_required",

@@ -270,6 +270,16 @@ pub enum BusError {
     /// A payload does not fit the topic's schema.
     #[error(transparent)]
     SchemaRejected(#[from] Box<SchemaRejected>),
+    /// Checking a payload against the topic's schema takes too long.
+    #[error(
+        "checking this payload against schema version {version} of topic `{topic}` takes too long; make the payload smaller, or the schema simpler: fewer alternatives in `anyOf` and `oneOf`"
+    )]
+    SchemaTooCostly {
+        /// The topic.
+        topic: TopicName,
+        /// The version.
+        version: u32,
+    },
     /// A new schema version is not compatible with the versions before.
     #[error(transparent)]
     SchemaIncompatible(#[from] Box<Incompatible>),

@@ -5,11 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use promethean_model::{IgnorePoison, TopicName};
-use promethean_schema::SchemaRejected;
 use promethean_schema::validator::Validator;
-use serde_json::Value;
-
-use crate::error::BusError;
 
 /// Compiled schemas kept.
 const COMPILED_MAX: usize = 1_024;
@@ -27,19 +23,6 @@ pub(crate) struct CompiledSchema {
     pub(super) fingerprint: String,
     pub(super) text_bytes: usize,
     pub(super) pattern_bytes: usize,
-}
-
-impl CompiledSchema {
-    /// Refuses a payload that does not fit. The payload was checked to be JSON before.
-    pub(crate) fn check(&self, payload: &str) -> Result<(), BusError> {
-        let value: Value = serde_json::from_str(payload)
-            .map_err(|error| BusError::StorageFailed { reason: format!("a payload is not JSON: {error}") })?;
-        if self.validator.is_valid(&value) {
-            return Ok(());
-        }
-        let rejected = SchemaRejected::new(&self.topic, self.version, &self.validator, &value, payload.len());
-        Err(BusError::SchemaRejected(Box::new(rejected)))
-    }
 }
 
 /// Compiled schemas by topic and version. Read on every publish, written when a schema is compiled.
@@ -111,6 +94,8 @@ impl SchemaCache {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn compiled(topic: &str, version: u32, text_bytes: usize, pattern_bytes: usize) -> Arc<CompiledSchema> {

@@ -19,6 +19,8 @@ use crate::rows::{SchemaKey, SchemaRow};
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// Schemas compiled or compared at a time.
 const WORK_MAX: usize = 2;
+/// Payloads checked at a time, of those that are not checked where they arrive.
+const CHECKS_MAX: usize = 2;
 
 /// The topic, the number of the version, and its fingerprint: the number alone does not say which schema, see
 /// the cache.
@@ -31,6 +33,8 @@ type Answer = Result<Arc<CompiledSchema>, BusError>;
 pub(super) struct Compiler {
     under_way: Mutex<HashMap<CompileKey, watch::Receiver<Option<Answer>>>>,
     permits: Arc<Semaphore>,
+    /// Permits of the payloads that are checked on threads of their own.
+    checks: Arc<Semaphore>,
 }
 
 /// Whether a caller compiles a schema, or waits for another caller that does.
@@ -50,7 +54,8 @@ struct CompileTurn<'a> {
 
 impl Default for Compiler {
     fn default() -> Self {
-        Self { under_way: Mutex::default(), permits: Arc::new(Semaphore::new(WORK_MAX)) }
+        let permits = |count| Arc::new(Semaphore::new(count));
+        Self { under_way: Mutex::default(), permits: permits(WORK_MAX), checks: permits(CHECKS_MAX) }
     }
 }
 
@@ -150,15 +155,31 @@ pub(super) async fn compile(
     off_thread(schemas, work).await?
 }
 
-/// Runs work on a thread that may block, for a bounded time and a bounded number at once. Work that takes
-/// longer is not waited for, and counts until it ends.
+/// Compiles or compares schemas on a thread that may block, a bounded number at once.
 pub(super) async fn off_thread<T: Send + 'static>(
     schemas: &Schemas,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BusError> {
-    let permit = Arc::clone(&schemas.catalog.compiler.permits).acquire_owned();
-    let busy = |_| BusError::Busy { what: "compiling schemas" };
-    let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(busy)?.ok();
+    with_permit(&schemas.catalog.compiler.permits, "compiling schemas", work).await
+}
+
+/// Checks a payload on a thread that may block, a bounded number at once.
+pub(super) async fn check_off_thread<T: Send + 'static>(
+    schemas: &Schemas,
+    check: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, BusError> {
+    with_permit(&schemas.catalog.compiler.checks, "checking payloads", check).await
+}
+
+/// Runs work on a thread that may block, for a bounded time. Work that takes longer is not waited for, and keeps its
+/// permit until it ends.
+async fn with_permit<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    what: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, BusError> {
+    let permit = Arc::clone(permits).acquire_owned();
+    let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(|_| BusError::Busy { what })?.ok();
     let work = tokio::task::spawn_blocking(move || {
         let done = work();
         drop(permit);

@@ -17,7 +17,7 @@ pub(super) const TOMBSTONE: &str = "null";
 pub struct SchemaVersion {
     /// The number of the version.
     pub version: u32,
-    /// Whether the payload must still be checked, because the compiled schema was not in memory.
+    /// Whether the payload must still be checked: the compiled schema was not in memory, or the check takes long.
     pub(crate) unchecked: bool,
     /// Counts as one use of the version for as long as it is held.
     pub(crate) uses: Arc<()>,
@@ -25,7 +25,8 @@ pub struct SchemaVersion {
 
 impl Schemas {
     /// Checks a payload against its topic's schema, and puts the version into the header [`VERSION_HEADER`].
-    /// Never waits: a schema that must be read from the store first is left to [`Schemas::finish_gate`].
+    /// Never waits and never takes long: a schema that must be read from the store first, and a payload that takes
+    /// many steps to check, are left to [`Schemas::finish_gate`].
     pub(crate) fn gate(
         &self,
         topic: &TopicName,
@@ -51,12 +52,15 @@ impl Schemas {
             return Err(unknown(named.unwrap_or_default(), latest));
         };
         let compiled = self.catalog.cache.get(topic, &known.info.fingerprint, known.info.version);
-        if let Some(compiled) = &compiled {
-            compiled.check(payload).inspect_err(|error| self.count_rejection(error))?;
-        }
+        let checked = match &compiled {
+            Some(compiled) => {
+                compiled.check_at_once(payload).inspect_err(|error| self.count_rejection(error))?
+            }
+            None => false,
+        };
         let version = known.info.version;
         meta.headers.get_or_insert_default().insert(VERSION_HEADER.to_owned(), version.to_string());
-        Ok(Some(SchemaVersion { version, unchecked: compiled.is_none(), uses: Arc::clone(&known.uses) }))
+        Ok(Some(SchemaVersion { version, unchecked: !checked, uses: Arc::clone(&known.uses) }))
     }
 
     /// Checks a payload that [`Schemas::gate`] could not, and refuses it if its version was deleted
@@ -78,7 +82,7 @@ impl Schemas {
         }
         let info = known.info.clone();
         let compiled = compiler::compiled(self, topic, &info).await?;
-        compiled.check(payload).inspect_err(|error| self.count_rejection(error))?;
+        self.fit(&compiled, payload).await.inspect_err(|error| self.count_rejection(error))?;
         version.unchecked = false;
         Ok(())
     }

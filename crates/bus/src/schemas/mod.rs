@@ -5,7 +5,7 @@
 //! | `catalog` | the versions of every topic, in memory |
 //! | `cache`, `compiler` | compiled schemas; compiling them off the threads that publishers wait for |
 //! | `info`, `registry` | what users see of versions; registering, listing and deleting them |
-//! | `gate` | the check of payloads that are published |
+//! | `gate`, `check` | the check of payloads that are published; how long one may take |
 //! | `evolution`, `lift`, `dual` | upcasters and downcasters; lifting; dual-write |
 //! | [`folder`] | schemas and programs from files |
 //!
@@ -14,6 +14,7 @@
 
 mod cache;
 mod catalog;
+mod check;
 mod compiler;
 mod dual;
 mod evolution;

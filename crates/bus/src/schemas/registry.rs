@@ -122,7 +122,8 @@ impl Schemas {
         }
         let info = find(self, topic, version.map_or(WhichSchema::Latest, WhichSchema::Version))?;
         if payload != gate::TOMBSTONE {
-            compiler::compiled(self, topic, &info).await?.check(&payload)?;
+            let compiled = compiler::compiled(self, topic, &info).await?;
+            self.fit(&compiled, &payload).await?;
         }
         Ok(Some(info.version))
     }

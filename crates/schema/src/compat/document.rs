@@ -4,19 +4,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use jsonschema::{Draft, Registry, Validator};
+use jsonschema::{Draft, Registry};
 use serde_json::{Map, Value};
 
 use super::node::{DocumentSide, SchemaNode};
 use super::types::TypeSet;
 use super::{number, scan};
 use crate::error::BadSchema;
-use crate::validator;
+use crate::validator::{self, Validator};
 
 /// The address of a document in its own registry.
 const ADDRESS: &str = "urn:promethean:compared";
 /// Parts of one document that are compiled, at most. Beyond it the check decides less, and never wrongly.
 const PARTS_MAX: u32 = 1_000;
+/// Steps that checking one example may take. Beyond it the check decides less, and never wrongly.
+pub(in crate::compat) const STEPS_MAX: u64 = 1_000_000;
 
 /// One of the two documents.
 pub(super) struct SchemaDocument<'a> {
@@ -27,7 +29,7 @@ pub(super) struct SchemaDocument<'a> {
     registry: Registry<'a>,
     anchors: HashMap<&'a str, String>,
     parts: RefCell<HashMap<Rc<str>, Option<Rc<Validator>>>>,
-    patterns: RefCell<HashMap<String, Option<Rc<Validator>>>>,
+    patterns: RefCell<HashMap<String, Option<Rc<jsonschema::Validator>>>>,
     compiled: Cell<u32>,
     /// A keyword that keeps parts of the document from being looked at one by one: (pointer of its schema,
     /// keyword).
@@ -111,10 +113,10 @@ impl<'a> SchemaDocument<'a> {
         })
     }
 
-    /// Whether a part of the document accepts a value; `None` if the part cannot be compiled.
+    /// Whether a part of the document accepts a value; `None` if the part cannot be compiled, or cannot tell soon.
     pub(super) fn accepts(&self, node: &SchemaNode<'a>, value: &Value) -> Option<bool> {
         if node.at.is_empty() {
-            return Some(self.whole.is_valid(value));
+            return self.whole.fits(value, STEPS_MAX).ok();
         }
         if let Some(answer) = self.accepts_plainly(node, value) {
             return Some(answer);
@@ -128,7 +130,7 @@ impl<'a> SchemaDocument<'a> {
             self.parts.borrow_mut().insert(node.at.clone(), part.clone());
             part
         });
-        part.map(|part| part.is_valid(value))
+        part.and_then(|part| part.fits(value, STEPS_MAX).ok())
     }
 
     /// Answers without a validator, for schemas with no keywords but `type`, `enum` and `const`.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jsonschema::Draft;
+use jsonschema::json::SerdeJson;
 use serde_json::{Value, json};
 
 use super::{PATTERN_BYTES_MAX, options_with};
@@ -187,7 +188,7 @@ pub(super) fn weigh_patterns(schema: &Value, draft: Draft) -> Result<usize, Stri
 /// Bytes that a pattern takes. A malformed pattern is refused later, when the schema is compiled.
 fn pattern_bytes(pattern: &str, draft: Draft) -> usize {
     let schema = json!({ "pattern": pattern });
-    let fits = |size: &&usize| options_with(draft, **size).build(&schema).is_ok();
+    let fits = |size: &&usize| options_with::<SerdeJson>(draft, **size).build(&schema).is_ok();
     PATTERN_SIZES.iter().find(fits).copied().unwrap_or(PATTERN_BYTES_MAX)
 }
 

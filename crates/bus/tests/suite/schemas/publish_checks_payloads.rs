@@ -23,6 +23,8 @@ on_both_stores!(
     what_handlers_publish_is_checked,
     refusals_are_counted,
     os_events_and_expectations_are_checked_too,
+    a_check_that_takes_too_long_is_refused,
+    a_refusal_costs_little_whatever_the_schema,
 );
 
 async fn what_fits_is_stamped_and_what_does_not_is_refused(kind: StoreKind) {
@@ -237,4 +239,34 @@ async fn os_events_and_expectations_are_checked_too(kind: StoreKind) {
     let done = publisher.commit_each(ready).await;
     assert_eq!(done[0].as_ref().unwrap_err().code(), "schema_rejected");
     assert_eq!(done[1].as_ref().unwrap().offset.get(), 1);
+}
+
+async fn a_check_that_takes_too_long_is_refused(kind: StoreKind) {
+    let world = World::new(kind).await;
+    let branches: Vec<String> = (0..8_000).map(|n| format!(r#"{{"const":"{n}"}}"#)).collect();
+    let schema = format!(r#"{{"items":{{"anyOf":[{}]}}}}"#, branches.join(","));
+    register(&world.bus, "t", &schema).await.unwrap();
+    publish(&world.bus, "t", r#"["0","7999"]"#).await.unwrap();
+    let payload = format!("[{}]", vec!["\"x\""; 150_000].join(","));
+    let few = format!("[{}]", vec!["\"7999\""; 20_000].join(","));
+    let refused = publish(&world.bus, "t", &few).await.unwrap_err();
+    assert_eq!(refused.code(), "schema_too_costly");
+    assert!(refused.to_string().contains("schema version 1 of topic `t`"), "{refused}");
+    // A payload that is refused at its first item costs little, however long it is.
+    assert_eq!(code(publish(&world.bus, "t", &payload).await), "schema_rejected");
+    assert_eq!(code(world.bus.validate(&topic("t"), &few, None).await), "schema_too_costly");
+    assert_eq!(world.events("t").await.len(), 1);
+}
+
+async fn a_refusal_costs_little_whatever_the_schema(kind: StoreKind) {
+    let world = World::new(kind).await;
+    let node = r##"{"type":"object","required":["left"],"properties":{"left":{"$ref":"#"}}}"##;
+    let schema = format!(r#"{{"oneOf":[{node},{node},{{"type":"null"}}]}}"#);
+    register(&world.bus, "t", &schema).await.unwrap();
+    // Every level of the payload is tried in two ways, so the ways double with each level.
+    let payload = (0..100).fold("1".to_owned(), |inner, _| format!(r#"{{"left":{inner}}}"#));
+    let error = publish(&world.bus, "t", &payload).await.unwrap_err();
+    let BusError::SchemaRejected(why) = &error else { panic!("{error}") };
+    assert_eq!((why.violations.len(), why.total), (1, 1));
+    assert!(error.to_string().contains("at `/`"), "{error}");
 }

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::sampler::{Sampler, object_with};
+use crate::compat::document::STEPS_MAX;
 use crate::compat::node::{Conjunction, SchemaNode};
 use crate::compat::report::CompatRule;
 use crate::compat::shape::{SchemaPair, ValueShape, flatten};
@@ -191,7 +192,8 @@ pub(crate) fn blame<'a>(docs: &SchemaPair<'a>, node: &SchemaNode<'a>, value: &Va
 
 /// The rule and place by which the document that reads refuses an instance.
 pub(crate) fn blame_whole(docs: &SchemaPair<'_>, instance: &Value) -> (CompatRule, String) {
-    let Some(error) = docs.reads.whole().iter_errors(instance).next() else {
+    let broken = docs.reads.whole().first_broken_rule(instance, STEPS_MAX);
+    let Some(error) = broken.ok().flatten() else {
         return (CompatRule::NothingAccepted, String::new());
     };
     let path = error.schema_path().to_string();
