@@ -16,6 +16,12 @@ pub(super) const DEPTH_BYTES_MAX: usize = super::pool::STACK_BYTES / 4;
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most bits of two whole numbers that are multiplied, together.
 const NUMBER_BITS_MAX: u64 = 1 << 16;
+/// Bytes of a value from which on it counts for the memory of its call.
+const LARGE_BYTES: usize = 64 << 10;
+/// Bytes of all large values that one call makes, at most.
+const MADE_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a text in which all matches of a pattern are looked for. Each match takes up to 1 KiB.
+const MATCHED_BYTES_MAX: usize = 64 << 10;
 /// Steps between two checks of whether the watchdog has ended the call.
 const LOOK_EVERY: u64 = 256;
 
@@ -45,6 +51,8 @@ impl<'a> HasLut<'a, JqTypes> for RunData<'a> {
 /// The steps, stack and time that are left for a run.
 pub(super) struct Budget<'a> {
     steps: Cell<u64>,
+    /// Bytes of the large values that were made.
+    made: Cell<usize>,
     /// An address on the stack where the run began.
     base: usize,
     watch: &'a JobWatch,
@@ -61,7 +69,7 @@ pub(super) enum StopReason {
 
 impl<'a> Budget<'a> {
     pub(super) fn new(steps: u64, watch: &'a JobWatch) -> Self {
-        Self { steps: Cell::new(steps), base: here(), watch }
+        Self { steps: Cell::new(steps), made: Cell::new(0), base: here(), watch }
     }
 
     /// Counts a step, and ends the run if it may not go on.
@@ -92,26 +100,43 @@ fn stop(why: StopReason) -> ! {
     resume_unwind(Box::new(why))
 }
 
-/// Refuses text, lists and objects that have become too large.
-pub(super) fn sized(value: Val) -> Result<Val, Error<Val>> {
-    let bytes = match &value {
-        Val::TStr(text) | Val::BStr(text) => text.len(),
-        Val::Arr(items) => items.len() * 16,
-        Val::Obj(members) => members.len() * 16,
-        _ => 0,
-    };
-    if bytes > VALUE_BYTES_MAX { Err(too_large()) } else { Ok(value) }
+impl Budget<'_> {
+    /// Refuses text, lists and objects that have become too large, by themselves or together with those before.
+    pub(super) fn sized(&self, value: Val) -> Result<Val, Error<Val>> {
+        let bytes = match &value {
+            Val::TStr(text) | Val::BStr(text) => text.len(),
+            Val::Arr(items) => items.len() * 16,
+            Val::Obj(members) => members.len() * 16,
+            _ => 0,
+        };
+        if bytes < LARGE_BYTES {
+            return Ok(value);
+        }
+        self.made.set(self.made.get().saturating_add(bytes));
+        let fits = bytes <= VALUE_BYTES_MAX && self.made.get() <= MADE_BYTES_MAX;
+        if fits { Ok(value) } else { Err(too_large()) }
+    }
+
+    /// Multiplies, unless the product would be too large.
+    pub(super) fn multiplied(&self, left: Val, right: Val) -> Result<Val, Error<Val>> {
+        let fits = match (&left, &right) {
+            (Val::TStr(text) | Val::BStr(text), Val::Num(times))
+            | (Val::Num(times), Val::TStr(text) | Val::BStr(text)) => repeats(text.len(), times),
+            (Val::Num(a), Val::Num(b)) => bits(a) + bits(b) <= NUMBER_BITS_MAX,
+            _ => true,
+        };
+        if fits { (left * right).and_then(|product| self.sized(product)) } else { Err(too_large()) }
+    }
 }
 
-/// Multiplies, unless the product would be too large.
-pub(super) fn multiplied(left: Val, right: Val) -> Result<Val, Error<Val>> {
-    let fits = match (&left, &right) {
-        (Val::TStr(text) | Val::BStr(text), Val::Num(times))
-        | (Val::Num(times), Val::TStr(text) | Val::BStr(text)) => repeats(text.len(), times),
-        (Val::Num(a), Val::Num(b)) => bits(a) + bits(b) <= NUMBER_BITS_MAX,
-        _ => true,
+/// Refuses a text that is too long to look for all matches of a pattern in it. Only the flag `g` looks for all.
+pub(super) fn matchable(value: Val, flags: &Val) -> Result<Val, Error<Val>> {
+    let length = |value: &Val| match value {
+        Val::TStr(text) | Val::BStr(text) => text.len(),
+        _ => 0,
     };
-    if fits { left * right } else { Err(too_large()) }
+    let all = matches!(flags, Val::TStr(flags) | Val::BStr(flags) if flags.contains(&b'g'));
+    if all && length(&value) > MATCHED_BYTES_MAX { Err(too_large()) } else { Ok(value) }
 }
 
 /// The error of a value that is too large.

@@ -3,9 +3,11 @@
 //! A program comes from the operator's configuration, so it is guarded against mistakes, not against attacks.
 //! It sees its input and nothing else: no other input, no environment, no files, no time. It runs on a thread
 //! of a [`Pool`] with a large stack, and every step of it is counted. A call ends when it takes too many
-//! steps or too much time, recurses too deep, or makes a value or an output that is too large. A program that
-//! does not give its thread back, or takes too long three times in a row, is stuck and not run again. The
-//! memory of its intermediate values together is bounded only by its steps and its time.
+//! steps or too much time, recurses too deep, or makes a value or an output that is too large; that is a failure
+//! of this call, and the next call runs as usual. A function in Rust, such as a pattern on a long text, cannot be
+//! ended: its thread is given up until it returns. A program that keeps four such threads is stuck, and is not
+//! run until one of them returns. Texts, lists and objects above 64 KiB that one call makes may have 256 MiB
+//! together.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -71,8 +73,13 @@ pub enum RunError {
         /// The message of the error, cut to 1 KiB.
         message: String,
     },
-    /// It took too long, in this call or in earlier ones.
-    #[error("the program took too long, or is stuck since it did; repair it and load it again")]
+    /// It took too long.
+    #[error("the program took too long for this input; look for a loop, or for a pattern on a long text")]
+    Time,
+    /// It keeps too many threads.
+    #[error(
+        "the program is stuck: four of its calls took too long and have not ended; repair it and load it again"
+    )]
     Stuck,
     /// It ran for too many steps.
     #[error("the program took more than {max} steps; look for a loop without an end")]

@@ -1,12 +1,12 @@
 //! The functions that a program may call: the functions of jq that see nothing but their input.
 
-use jaq_core::load::parse::Def;
+use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
 use jaq_core::native::{Fun, bome, run, v};
 use jaq_core::{Cv, Error, Exn, ValXs};
 use jaq_json::Val;
 use promethean_model::json::minify;
 
-use super::guard::{JqTypes, multiplied, sized, too_large};
+use super::guard::{JqTypes, matchable, too_large};
 use super::text::{read, weigh};
 
 /// Our function that multiplies within bounds.
@@ -15,6 +15,15 @@ pub(super) const MUL: &str = "!mul";
 pub(super) const SIZED: &str = "!sized";
 /// Our function that refuses a value whose text would be too large.
 pub(super) const SMALL: &str = "!small";
+
+/// Our function that refuses a text which is too long for a pattern with these flags.
+pub(super) const MATCHABLE: &str = "!matchable";
+
+/// The functions in Rust that look for the matches of a pattern, and the names that we give them. All other
+/// functions with patterns call one of them. They make all matches before they give the first, so each is called
+/// through a definition of ours that looks at the length of the text first.
+const MATCHING: [(&str, &str); 3] =
+    [("matches", "!matches"), ("split_matches", "!split_matches"), ("split_", "!split_")];
 
 /// Functions of jq that are left out: they see or touch something else than their input, cannot be bounded by
 /// the interpreter (`range` and `fromjson`, which are replaced by ours), or give values that are no JSON
@@ -41,24 +50,40 @@ const LEFT_OUT: &[&str] = &[
 pub(super) fn definitions() -> Vec<Def<&'static str>> {
     let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     // `range` with one or two arguments is written in jq and calls our `range` with three.
-    all.filter(|def| def.name == "range" || !LEFT_OUT.contains(&def.name)).collect()
+    let all = all.filter(|def| def.name == "range" || !LEFT_OUT.contains(&def.name));
+    MATCHING.into_iter().map(|(name, native)| matching(name, native)).chain(all).collect()
+}
+
+/// The definition `NAME(re; flags): flags as $f | !matchable($f) | NATIVE(re; $f)`.
+fn matching(name: &'static str, native: &'static str) -> Def<&'static str> {
+    let argument = |name| Term::Call(name, Vec::new());
+    let flags = || Term::Var("$!f");
+    let guard = Term::Call(MATCHABLE, vec![flags()]);
+    let found = Term::Call(native, vec![argument("re"), flags()]);
+    let pipe = |left, bound, right| Term::BinOp(Box::new(left), BinaryOp::Pipe(bound), Box::new(right));
+    let body = pipe(argument("flags"), Some(Pattern::Var("$!f")), pipe(guard, None, found));
+    Def { name, args: vec!["re", "flags"], body }
 }
 
 /// The functions written in Rust.
 pub(super) fn functions() -> impl Iterator<Item = Fun<JqTypes>> {
     let all = jaq_core::funs::<JqTypes>().chain(jaq_std::funs()).chain(jaq_json::funs());
-    let ours: [(&'static str, usize, jaq_core::RunPtr<JqTypes>); 5] = [
+    let ours: [(&'static str, usize, jaq_core::RunPtr<JqTypes>); 6] = [
         (MUL, 2, |(mut context, _)| {
             let right = context.pop_var();
-            bome(multiplied(context.pop_var(), right))
+            let left = context.pop_var();
+            bome(context.data().budget.multiplied(left, right))
         }),
-        (SIZED, 0, |(_, value)| bome(sized(value))),
+        (SIZED, 0, |(context, value)| bome(context.data().budget.sized(value))),
+        (MATCHABLE, 1, |(mut context, value)| bome(matchable(value, &context.pop_var()))),
         (SMALL, 0, |(_, value)| bome(weigh(&value).map(|()| value).map_err(|_| too_large()))),
         ("range", 3, range),
         ("fromjson", 0, |(_, value)| bome(from_json(&value))),
     ];
     let ours =
         ours.into_iter().map(|(name, arguments, pointer)| run::<JqTypes>((name, v(arguments), pointer)));
+    let renamed = |name| MATCHING.iter().find(|(old, _)| *old == name).map_or(name, |(_, ours)| *ours);
+    let all = all.map(move |(name, arguments, function)| (renamed(name), arguments, function));
     all.filter(|(name, ..)| !LEFT_OUT.contains(name)).chain(ours)
 }
 

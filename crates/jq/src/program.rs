@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::guard::{Budget, JqTypes, RunData, StopReason, TOO_LARGE};
 use super::pool::{Lane, Pool, PoolError, STACK_BYTES};
-use super::watch::{JobWatch, TimeRecord};
+use super::watch::{JobWatch, ThreadRecord};
 use super::{Caps, RunError, names, rewrite, text};
 
 /// Calls of one job, at most, so that other jobs get their turn.
@@ -26,7 +26,7 @@ const MAIN: &str = "promethean_main";
 pub struct Program {
     filter: Arc<Filter<JqTypes>>,
     text: Arc<str>,
-    record: Arc<TimeRecord>,
+    record: Arc<ThreadRecord>,
 }
 
 /// The refusal of a text that is no program.
@@ -63,8 +63,8 @@ impl Program {
         &self.text
     }
 
-    /// Whether it is stuck: it took too long three times in a row, or did not end. A stuck program is not run
-    /// again.
+    /// Whether it is stuck: it keeps four threads, in calls that took too long and have not ended. A stuck
+    /// program is not run until one of them ends.
     pub fn is_stuck(&self) -> bool {
         self.record.is_stuck()
     }
@@ -148,20 +148,18 @@ impl Program {
         if self.is_stuck() {
             return Err(RunError::Stuck);
         }
-        watch.begin_call(&self.record);
+        if !watch.begin_call(&self.record) {
+            return Err(RunError::Time);
+        }
         let steps = caps.steps.min(Caps::STEPS_MAX);
         // Values are dropped inside too, so no value is seen after a panic.
         let run = AssertUnwindSafe(|| self.evaluate(watch, input, steps, caps));
-        let ended = catch_unwind(run);
-        if !watch.must_end() {
-            self.record.call_in_time();
-        }
-        match ended {
+        match catch_unwind(run) {
             Ok(outputs) => outputs,
             Err(thrown) => Err(match thrown.downcast_ref::<StopReason>() {
                 Some(StopReason::Steps) => RunError::Steps { max: steps },
                 Some(StopReason::Depth) => RunError::Depth,
-                Some(StopReason::Time) => RunError::Stuck,
+                Some(StopReason::Time) => RunError::Time,
                 None => RunError::Broken,
             }),
         }
@@ -207,7 +205,7 @@ pub type Outputs = Result<Vec<String>, RunError>;
 impl From<PoolError> for RunError {
     fn from(error: PoolError) -> Self {
         match error {
-            PoolError::Stuck => Self::Stuck,
+            PoolError::Time => Self::Time,
             PoolError::Busy => Self::Busy,
             PoolError::NoThread => Self::NoThread,
         }

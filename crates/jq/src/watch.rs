@@ -1,4 +1,4 @@
-//! What a job's thread and the watchdog share, and how well a program has kept its time.
+//! What a job's thread and the watchdog share, and how many threads a program keeps.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,48 +13,39 @@ pub struct JobWatch {
     call: AtomicU32,
     /// The number of the call that must end.
     ended: AtomicU32,
+    /// Whether the watchdog gave this job up, because a call did not end. No further call is made then.
+    given_up: AtomicBool,
     /// The record of the program that this call runs.
-    record: Mutex<Option<Arc<TimeRecord>>>,
+    record: Mutex<Option<Arc<ThreadRecord>>>,
 }
 
-/// How well a program has kept its time. A call that the watchdog ended may have had bad luck on a busy
-/// machine. A program is stuck after a call that did not give its thread back, or after [`SLOW_MAX`] slow
-/// calls in a row.
+/// How many threads a program keeps: its calls took too long there, and have not ended. A program is stuck
+/// while it keeps [`KEPT_MAX`] threads.
 #[derive(Debug, Default)]
-pub(super) struct TimeRecord {
-    slow: AtomicU32,
-    stuck: AtomicBool,
+pub(super) struct ThreadRecord {
+    kept: AtomicU32,
 }
 
-/// Calls in a row that take too long, after which a program is stuck.
-const SLOW_MAX: u32 = 3;
+/// Threads that a program may keep before it is stuck. Fewer than the pool can lose, so that other programs
+/// still run.
+const KEPT_MAX: u32 = 4;
 
-impl TimeRecord {
+impl ThreadRecord {
     pub(super) fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Acquire)
-    }
-
-    /// Notes a call that ended in its time.
-    pub(super) fn call_in_time(&self) {
-        self.slow.store(0, Ordering::Relaxed);
-    }
-
-    fn slow_call(&self) {
-        if self.slow.fetch_add(1, Ordering::AcqRel) + 1 >= SLOW_MAX {
-            self.set_stuck();
-        }
-    }
-
-    fn set_stuck(&self) {
-        self.stuck.store(true, Ordering::Release);
+        self.kept.load(Ordering::Acquire) >= KEPT_MAX
     }
 }
 
 impl JobWatch {
-    /// Begins the next call.
-    pub(super) fn begin_call(&self, record: &Arc<TimeRecord>) {
-        *self.record.lock().ignore_poison() = Some(Arc::clone(record));
+    /// Begins the next call. Returns `false` if the job was given up, and no call may be made.
+    pub(super) fn begin_call(&self, record: &Arc<ThreadRecord>) -> bool {
+        let mut kept = self.record.lock().ignore_poison();
+        if self.given_up.load(Ordering::Acquire) {
+            return false;
+        }
+        *kept = Some(Arc::clone(record));
         self.call.fetch_add(1, Ordering::AcqRel);
+        true
     }
 
     /// Whether the call that runs must end.
@@ -69,19 +60,24 @@ impl JobWatch {
 
     /// Ends a call that has taken too long, if it still runs.
     pub(super) fn end_call(&self, call: u32) {
-        let record = self.record.lock().ignore_poison();
-        if self.call.load(Ordering::Acquire) == call
-            && self.ended.swap(call, Ordering::AcqRel) != call
-            && let Some(record) = &*record
-        {
-            record.slow_call();
+        if self.call.load(Ordering::Acquire) == call {
+            self.ended.store(call, Ordering::Release);
         }
     }
 
-    /// Marks the program of this call as stuck: the call did not end.
-    pub(super) fn set_stuck(&self) {
+    /// Gives the job up: its call did not end. The program keeps the thread until [`JobWatch::give_back`].
+    pub(super) fn give_up(&self) {
+        let record = self.record.lock().ignore_poison();
+        self.given_up.store(true, Ordering::Release);
+        if let Some(record) = &*record {
+            record.kept.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Notes that a job which was given up has ended after all.
+    pub(super) fn give_back(&self) {
         if let Some(record) = &*self.record.lock().ignore_poison() {
-            record.set_stuck();
+            record.kept.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

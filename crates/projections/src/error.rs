@@ -165,7 +165,9 @@ impl ProjectionError {
 pub(crate) enum ProjectFailure {
     /// The event is at fault, or the program is at this event: the event is tried again, then given up.
     Event(String),
-    /// The program took too long and is not run again.
+    /// The program took too long for this event, and would again: the event is given up without another try.
+    TooSlow(String),
+    /// The program keeps too many threads: the event is tried again once it gives one back.
     Stuck(String),
     /// Going on would make it worse: the projector halts.
     Halt(String),

@@ -123,13 +123,14 @@ async fn jq(pool: &Pool, program: &Program, events: &[StoredEvent]) -> Vec<Proje
 async fn jq_all(pool: &Pool, program: &Program, inputs: Vec<String>) -> Vec<Projected> {
     let caps = Caps { outputs: CHANGES_MAX, ..Caps::default() };
     let outputs = program.run_until_failure(pool, inputs, caps).await;
-    outputs.into_iter().map(|outputs| jq_changes(program, outputs)).collect()
+    outputs.into_iter().map(jq_changes).collect()
 }
 
-fn jq_changes(program: &Program, outputs: Result<Vec<String>, RunError>) -> Projected {
+fn jq_changes(outputs: Result<Vec<String>, RunError>) -> Projected {
     let outputs = outputs.map_err(|error| match error {
         RunError::NoThread | RunError::Busy => ProjectFailure::Later(error.to_string()),
-        _ if program.is_stuck() => ProjectFailure::Stuck(error.to_string()),
+        RunError::Stuck => ProjectFailure::Stuck(error.to_string()),
+        RunError::Time => ProjectFailure::TooSlow(error.to_string()),
         _ => ProjectFailure::Event(error.to_string()),
     })?;
     outputs.iter().map(|output| read_change(output).map_err(ProjectFailure::Event)).collect()

@@ -18,7 +18,7 @@ pub enum Activity {
     Retrying,
     /// It stopped at an event or at a gap, and waits for a person.
     Halted,
-    /// Its program took too long and is not run again.
+    /// Its program keeps too many threads, in calls that took too long, and waits until one of them ends.
     Stuck,
     /// It has ended, with the server.
     Stopped,

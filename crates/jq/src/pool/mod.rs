@@ -87,8 +87,8 @@ pub enum Lane {
 /// Why a job was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolError {
-    /// The program did not end.
-    Stuck,
+    /// A call took too long and did not end.
+    Time,
     /// Too many jobs wait now.
     Busy,
     /// No thread is left: programs did not give them back, or the system has none.
@@ -208,7 +208,8 @@ impl PoolShared {
             let _ = catch_unwind(AssertUnwindSafe(|| work(&watch)));
             state = self.lock();
             if !state.end(number) {
-                // The watchdog gave this thread up.
+                // The watchdog gave this thread up, and has marked the job before it let go of the lock.
+                watch.give_back();
                 state.lost -= 1;
                 return;
             }
@@ -244,7 +245,8 @@ impl PoolShared {
             if given_up.is_empty() {
                 continue;
             }
-            for _ in &given_up {
+            for running in &given_up {
+                running.watch.give_up();
                 state.workers -= 1;
                 state.lost += 1;
                 if state.may_start() && !state.queue.is_empty() {
@@ -264,8 +266,7 @@ impl PoolShared {
             }
             drop(state);
             for running in given_up {
-                running.watch.set_stuck();
-                (running.fail)(PoolError::Stuck);
+                (running.fail)(PoolError::Time);
             }
             refuse(refused);
             state = self.lock();

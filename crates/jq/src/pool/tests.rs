@@ -102,7 +102,7 @@ async fn a_job_that_is_given_up_gives_its_place_back() {
     let pool = &Pool::new();
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let stuck = pool.work(Lane::Bulk, Duration::ZERO, move |_| held.recv().unwrap_or_default());
-    assert_eq!(soon(stuck).await, Err(PoolError::Stuck));
+    assert_eq!(soon(stuck).await, Err(PoolError::Time));
     assert_eq!(soon(quick(pool, Lane::Bulk)).await, Ok(()));
     drop(hold);
 }
@@ -146,4 +146,40 @@ async fn without_threads_no_caller_waits() {
     for lane in [Lane::Publish, Lane::Read, Lane::Bulk] {
         assert_eq!(soon(quick(pool, lane)).await, Err(PoolError::NoThread), "{lane:?}");
     }
+}
+
+#[tokio::test]
+async fn a_program_is_stuck_only_while_it_keeps_threads() {
+    let pool = &Pool::new();
+    let record = Arc::new(crate::watch::ThreadRecord::default());
+    let mut holds = Vec::new();
+    for kept in 0..4 {
+        assert!(!record.is_stuck(), "after {kept}");
+        let ((hold, held), record) = (mpsc::sync_channel::<()>(0), Arc::clone(&record));
+        let job = pool.work(Lane::Publish, Duration::ZERO, move |watch| {
+            assert!(watch.begin_call(&record));
+            held.recv().unwrap_or_default();
+            // The watchdog looks at this job no more, so it may make no further call.
+            assert!(!watch.begin_call(&record));
+        });
+        assert_eq!(soon(job).await, Err(PoolError::Time));
+        holds.push(hold);
+    }
+    assert!(record.is_stuck());
+    holds.pop();
+    soon(async {
+        while state(pool).lost > 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(!record.is_stuck());
+    drop(holds);
+    soon(async {
+        while state(pool).lost > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(soon(quick(pool, Lane::Publish)).await, Ok(()));
 }

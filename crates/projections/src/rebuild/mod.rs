@@ -225,7 +225,7 @@ impl Rebuild {
 
     /// Projects some more events, up to the projector's position, then compares the collections with the
     /// served ones. After a failure the next step goes on at the same event; the failure is
-    /// [`ProjectFailure::Event`] only if the projector begins with the rebuild.
+    /// [`ProjectFailure::Event`] and [`ProjectFailure::TooSlow`] only if the projector begins with the rebuild.
     pub(crate) async fn step(
         &mut self,
         context: &ProjectionContext,
@@ -342,9 +342,9 @@ impl Rebuild {
             }
             match failed {
                 None => {}
-                Some(ProjectFailure::Event(reason)) if self.begins => {
+                Some(failure @ (ProjectFailure::Event(_) | ProjectFailure::TooSlow(_))) if self.begins => {
                     self.tries += 1;
-                    return Err(ProjectFailure::Event(reason));
+                    return Err(failure);
                 }
                 // The program may have run into a limit on a busy machine. There is no wait before the next
                 // try: the projector's own task runs this, and does its other work after each failure.
@@ -352,7 +352,7 @@ impl Rebuild {
                     self.tries += 1;
                     break;
                 }
-                Some(ProjectFailure::Event(_)) => {
+                Some(ProjectFailure::Event(_) | ProjectFailure::TooSlow(_)) => {
                     self.skipped += 1;
                     self.tries = 0;
                     self.left.drain(..1);

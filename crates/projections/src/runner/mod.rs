@@ -188,7 +188,7 @@ impl ProjectorRunner {
     }
 
     fn is_halted_at_the_beginning(&self) -> bool {
-        self.beginning && matches!(self.status.get().activity, Activity::Halted | Activity::Stuck)
+        self.beginning && self.status.get().activity == Activity::Halted
     }
 
     /// Waits while the projector is halted: until a command lets it go on, or a rebuild has replaced its
@@ -228,6 +228,12 @@ impl ProjectorRunner {
     /// Waits because the store or the bus does not work, longer with each wait.
     async fn later(&mut self, reason: &str, waits: u32) -> Result<(), Interruption> {
         self.show_activity(Activity::Retrying, Some(reason.to_owned()));
+        self.wait((RETRY_AFTER * waits).min(LATER_MAX)).await
+    }
+
+    /// Waits because the program keeps too many threads, longer with each wait.
+    async fn stuck(&mut self, reason: &str, waits: u32) -> Result<(), Interruption> {
+        self.show_activity(Activity::Stuck, Some(reason.to_owned()));
         self.wait((RETRY_AFTER * waits).min(LATER_MAX)).await
     }
 

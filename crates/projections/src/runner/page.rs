@@ -184,9 +184,14 @@ impl ProjectorRunner {
         failure: ProjectFailure,
         tries: &mut EventTries,
     ) -> Result<bool, Interruption> {
-        let reason = match failure {
-            ProjectFailure::Event(reason) => reason,
-            ProjectFailure::Stuck(reason) => return Err(Interruption::Halt(Activity::Stuck, reason)),
+        let (reason, retries) = match failure {
+            ProjectFailure::Event(reason) => (reason, self.projector.retries),
+            ProjectFailure::TooSlow(reason) => (reason, 0),
+            ProjectFailure::Stuck(reason) => {
+                tries.waits += 1;
+                self.stuck(&reason, tries.waits).await?;
+                return Ok(false);
+            }
             ProjectFailure::Halt(reason) => return Err(Interruption::Halt(Activity::Halted, reason)),
             ProjectFailure::Later(reason) => {
                 tries.waits += 1;
@@ -199,7 +204,7 @@ impl ProjectorRunner {
         let first_ms = *tries.first_ms.get_or_insert(now);
         let reason = format!("at offset {}: {reason}", event.offset);
         self.status.change(|status| status.failures += 1);
-        if tries.failed <= self.projector.retries {
+        if tries.failed <= retries {
             self.show_activity(Activity::Retrying, Some(reason));
             self.wait(RETRY_AFTER * tries.failed).await?;
             return Ok(false);
@@ -242,7 +247,11 @@ impl ProjectorRunner {
                     waits += 1;
                     self.later(&reason, waits).await?;
                 }
-                Err(ProjectFailure::Halt(reason) | ProjectFailure::Stuck(reason)) => {
+                Err(
+                    ProjectFailure::Halt(reason)
+                    | ProjectFailure::Stuck(reason)
+                    | ProjectFailure::TooSlow(reason),
+                ) => {
                     return Err(Interruption::Halt(Activity::Halted, reason));
                 }
             }

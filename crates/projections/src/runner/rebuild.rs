@@ -68,12 +68,15 @@ impl ProjectorRunner {
                 turn
             }
             Err(
-                failure @ (ProjectFailure::Event(_) | ProjectFailure::Later(_) | ProjectFailure::Stuck(_)),
+                failure @ (ProjectFailure::Event(_)
+                | ProjectFailure::TooSlow(_)
+                | ProjectFailure::Later(_)
+                | ProjectFailure::Stuck(_)),
             ) if self.beginning => {
                 self.rebuild = Some(rebuild);
                 RebuildTurn::Stumbled(failure)
             }
-            Err(ProjectFailure::Later(reason)) => {
+            Err(ProjectFailure::Later(reason) | ProjectFailure::Stuck(reason)) => {
                 // Logged once, however long it waits.
                 if rebuild.rest(reason.clone(), RETRY_AFTER, LATER_MAX) {
                     warn!(projector = %self.projector.name, %reason, "rebuild waits");
@@ -83,7 +86,9 @@ impl ProjectorRunner {
                 RebuildTurn::Resting
             }
             Err(
-                ProjectFailure::Event(reason) | ProjectFailure::Halt(reason) | ProjectFailure::Stuck(reason),
+                ProjectFailure::Event(reason)
+                | ProjectFailure::TooSlow(reason)
+                | ProjectFailure::Halt(reason),
             ) => {
                 warn!(projector = %self.projector.name, %reason, "rebuild failed");
                 let status = rebuild.failed(&self.context, reason).await;

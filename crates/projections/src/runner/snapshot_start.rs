@@ -30,7 +30,7 @@ impl ProjectorRunner {
             };
             let at_fault = self.rebuild.as_ref().and_then(|rebuild| rebuild.at_fault()).cloned();
             match (failure, at_fault) {
-                (failure @ ProjectFailure::Event(_), Some(event)) => {
+                (failure @ (ProjectFailure::Event(_) | ProjectFailure::TooSlow(_)), Some(event)) => {
                     if self.failed(&event, failure, &mut tries).await?
                         && let Some(rebuild) = &mut self.rebuild
                     {
@@ -39,11 +39,13 @@ impl ProjectorRunner {
                     }
                 }
                 (ProjectFailure::Stuck(reason), _) => {
-                    return Err(Interruption::Halt(Activity::Stuck, reason));
+                    tries.waits += 1;
+                    self.stuck(&reason, tries.waits).await?;
                 }
                 (
                     ProjectFailure::Later(reason)
                     | ProjectFailure::Event(reason)
+                    | ProjectFailure::TooSlow(reason)
                     | ProjectFailure::Halt(reason),
                     _,
                 ) => {

@@ -14,6 +14,7 @@ on_both_stores!(
     a_unique_index_is_a_reason_to_fail,
     an_event_whose_publish_is_refused_writes_nothing,
     other_projectors_do_not_notice,
+    an_event_that_takes_too_long_becomes_a_dead_letter,
     a_deleted_topic_is_noticed,
     lost_events_are_noticed,
 );
@@ -159,6 +160,28 @@ async fn other_projectors_do_not_notice(kind: StoreKind) {
     // Which limit is reached first depends on the load of the machine.
     assert!(error.contains("steps") || error.contains("too long"), "{error}");
     assert_eq!(docs(&world, "docs").await.len(), 50);
+    projections.close().await;
+}
+
+async fn an_event_that_takes_too_long_becomes_a_dead_letter(kind: StoreKind) {
+    let world = World::running(kind).await;
+    // Looking for a match takes as many steps as the text has characters, times the size of the pattern, and the
+    // interpreter cannot end it.
+    let slow = jq(r#"
+        if (.payload.text // "") | test("(a?){400}b") then error("found") else
+        {upsert: {collection: "docs", key: .key, inc: {n: 1}}} end
+    "#);
+    let projections = world.open_projections(declared(projector(slow, &["docs"]))).await;
+    for n in 0..6 {
+        let text = if n == 3 { "a".repeat(1 << 19) } else { "a".repeat(5) };
+        world.publish_json("in", &format!("k{n}"), &json!({ "text": text }).to_string()).await;
+    }
+    let status = caught_up(&world, &projections, "p").await;
+    assert_eq!((status.projected, status.failures, status.dead_letters), (5, 1, 1));
+    assert_eq!(status.activity, Activity::Running);
+    assert!(status.last_error.unwrap().contains("took too long"));
+    let letters = world.bus.dead_letters(&topic("in"), &group("p"), None, 100).await.unwrap().letters;
+    assert_eq!(letters.iter().map(|letter| letter.offset.get()).collect::<Vec<_>>(), [3]);
     projections.close().await;
 }
 
