@@ -86,7 +86,9 @@ pub use error::BusError;
 pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
 pub use groups::{Backlog, OwnerView, Settled};
 pub use options::BusOptions;
-pub use promethean_store::port::{Damage, EventBody, EventRef, Health, Render, StoredEvent, TopicInfo};
+pub use promethean_store::port::{
+    Damage, EventBody, EventRef, Health, Render, StoredEvent, TopicInfo, TopicPage, TopicRoom,
+};
 pub use publish::Publisher;
 pub use subscription::{Held, Lease, Over, Subscription, SubscriptionItem};
 pub use user_event::user_event;

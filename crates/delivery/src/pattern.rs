@@ -48,6 +48,12 @@ impl Pattern {
         words.next().is_none() && !topic.is_system()
     }
 
+    /// The words before the first `*`, joined by dots: every topic that matches begins with them.
+    pub fn prefix(&self) -> &str {
+        let end = self.0.find('*').unwrap_or(self.0.len());
+        self.0.get(..end).unwrap_or_default().trim_end_matches('.')
+    }
+
     /// Whether this pattern matches every topic that `other` matches. May be `false` where it is so only
     /// because names have a length limit.
     pub fn contains(&self, other: &Self) -> bool {

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use promethean_bus::Bus;
+use axum::http::StatusCode;
+use promethean_bus::{Bus, TopicRoom};
 use promethean_model::{Clock, Offset, TopicName};
 use promethean_projections::Projections;
 use tokio_util::sync::CancellationToken;
@@ -121,15 +122,39 @@ impl App {
     pub(crate) fn pay_for<'t>(
         &self,
         account: &Account,
+        is_admin: bool,
         topics: impl Iterator<Item = &'t TopicName>,
-        events: usize,
-        bytes: usize,
+        (events, bytes): (usize, usize),
     ) -> Result<(), Refusal> {
         let now_ms = self.clock.monotonic_ms();
         let has_events = |topic: &TopicName| self.bus.end_of(topic) > Offset::ZERO;
-        let begun = account.begin_topics(topics, has_events, now_ms);
+        let has_room = |new: usize| if is_admin { Ok(()) } else { room_for(new, self.bus.topic_room()) };
+        let begun = account.begin_topics(topics, has_events, has_room, now_ms);
         begun.inspect_err(|_| self.metrics.over_quota(UsageLimit::Topics))?;
         let paid = account.publish(events, bytes, now_ms);
         paid.inspect_err(|_| self.metrics.over_quota(UsageLimit::Publish))
     }
+
+    /// Whether so few topics are left that only admins may create them.
+    pub(crate) fn topics_are_scarce(&self) -> bool {
+        room_for(1, self.bus.topic_room()).is_err()
+    }
+}
+
+/// Topics that only admins may create, so that a client which creates too many does not lock them out.
+const ADMIN_TOPICS: usize = 1_000;
+
+/// Refuses new topics of clients that are no admins, once only the admins' topics are left. A server that may have few
+/// topics keeps a tenth of them.
+fn room_for(new: usize, room: TopicRoom) -> Result<(), Refusal> {
+    let kept = ADMIN_TOPICS.min(room.max / 10);
+    if room.topics.saturating_add(new) <= room.max.saturating_sub(kept) {
+        return Ok(());
+    }
+    let message = format!(
+        "there are {} topics, and the last {kept} of `topics_max` ({}) are kept for admins; delete topics, or use one \
+         that exists",
+        room.topics, room.max
+    );
+    Err(Refusal::new(StatusCode::CONFLICT, "too_many_topics", message))
 }

@@ -84,12 +84,19 @@ pub(crate) enum UsageLimit {
     Connections,
     Subscriptions,
     Topics,
+    Groups,
     Publish,
 }
 
 impl UsageLimit {
-    const ALL: [Self; 5] =
-        [Self::AuthFailures, Self::Connections, Self::Subscriptions, Self::Topics, Self::Publish];
+    const ALL: [Self; 6] = [
+        Self::AuthFailures,
+        Self::Connections,
+        Self::Subscriptions,
+        Self::Topics,
+        Self::Groups,
+        Self::Publish,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -97,6 +104,7 @@ impl UsageLimit {
             Self::Connections => "connections",
             Self::Subscriptions => "subscriptions",
             Self::Topics => "topics",
+            Self::Groups => "groups",
             Self::Publish => "publish",
         }
     }

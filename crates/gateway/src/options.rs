@@ -45,7 +45,8 @@ pub struct GatewayOptions {
     pub auth_check_every_ms: u64,
     /// How many invalid tokens one address may show. Default: 20, and one more every 3 s.
     pub auth_failures: FailureLimit,
-    /// The quota of identities whose token has none. Default: no limit.
+    /// The quota of identities whose token has none. Default: 10,000 new topics and 10,000 new groups in an hour. An
+    /// open gateway has no quotas.
     pub quota: Quota,
     /// The topic for audit records. Default: none.
     pub audit: Option<TopicName>,
@@ -73,7 +74,7 @@ impl Default for GatewayOptions {
             snap_max_age_secs: 5,
             auth_check_every_ms: 5_000,
             auth_failures: FailureLimit::default(),
-            quota: Quota::default(),
+            quota: Quota::of_tokens(),
             audit: None,
             allowed_origins: Vec::new(),
             tls: None,

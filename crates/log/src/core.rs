@@ -1,6 +1,7 @@
 //! The state that the parts of the log share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
@@ -144,6 +145,8 @@ const TENTATIVE_HANDLES: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) by_name: HashMap<TopicName, Topic>,
+    /// The names in order, for lists.
+    pub(crate) names: BTreeSet<TopicName>,
     pub(crate) by_id: HashMap<u32, Topic>,
     pub(crate) next_id: u32,
     /// Topics that no batch had created when a caller asked for them; some exist by now.
@@ -210,6 +213,18 @@ impl LogCore {
 }
 
 impl Catalog {
+    /// Created topics by name, after `after`, at most `limit`.
+    pub(crate) fn page(&self, after: Option<&TopicName>, limit: usize) -> Vec<Topic> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.names.range::<TopicName, _>((start, Bound::Unbounded));
+        names
+            .filter_map(|name| self.by_name.get(name))
+            .filter(|topic| topic.is_created())
+            .take(limit)
+            .cloned()
+            .collect()
+    }
+
     /// Removes topics that no batch has created and no user holds: the batches that would have created them
     /// were refused.
     fn forget_refused(&mut self) {
@@ -240,6 +255,7 @@ impl Catalog {
     pub(crate) fn insert(&mut self, topic: Topic) {
         self.next_id = self.next_id.max(topic.id().saturating_add(1));
         self.by_id.insert(topic.id(), topic.clone());
+        self.names.insert(topic.name().clone());
         self.by_name.insert(topic.name().clone(), topic);
     }
 
@@ -247,6 +263,7 @@ impl Catalog {
         self.by_id.remove(&topic.id());
         if self.by_name.get(topic.name()).is_some_and(|known| known.same(topic)) {
             self.by_name.remove(topic.name());
+            self.names.remove(topic.name());
         }
     }
 }

@@ -133,6 +133,17 @@ impl Log {
         all.into_iter().filter(Topic::is_created).collect()
     }
 
+    /// Topics by name, after `after`, at most `limit`.
+    pub fn topics_after(&self, after: Option<&TopicName>, limit: usize) -> Vec<Topic> {
+        self.core().read_catalog(|catalog| catalog.page(after, limit))
+    }
+
+    /// How many topics there are, and how many there may be.
+    pub fn topic_room(&self) -> (usize, usize) {
+        let core = self.core();
+        (core.read_catalog(|catalog| catalog.by_name.len()), core.options.topics as usize)
+    }
+
     /// Hands a batch over. After an error nothing has happened and `done` is not called; otherwise `done` is
     /// called once, when the batch is durable (or written, for `Os`). Waits while too many bytes are queued.
     pub fn submit(

@@ -316,6 +316,10 @@ impl Watch for FaultStore {
     fn durable_end(&self, topic: &TopicName) -> Offset {
         self.inner.durable_end(topic)
     }
+
+    fn topic_room(&self) -> TopicRoom {
+        self.inner.topic_room()
+    }
 }
 
 #[async_trait]

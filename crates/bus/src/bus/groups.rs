@@ -5,8 +5,10 @@ use promethean_model::{GroupName, TopicName};
 
 use super::Bus;
 use crate::error::BusError;
-use crate::groups::{Follower, GroupInfo, GroupProgress, SeekReport, UnfinishedDeletion};
-use crate::rows::StartPosition;
+use crate::groups::{
+    Follower, GroupInfo, GroupPage, GroupProgress, GroupQuery, SeekReport, UnfinishedDeletion,
+};
+use crate::rows::{GroupKey, StartPosition};
 
 impl Bus {
     /// Every group, or the groups of one topic.
@@ -14,14 +16,45 @@ impl Bus {
         self.groups.list(topic).await
     }
 
+    /// Groups that are wanted, by name and subject, at most `limit`. A page may have fewer while `next` says that there
+    /// are more: it looks at 10,000 groups at most. Of a group of a pattern it shows the first 100 topics.
+    pub async fn groups_page(
+        &self,
+        query: GroupQuery<'_>,
+        limit: usize,
+        wanted: impl Fn(&GroupKey) -> bool,
+    ) -> Result<GroupPage, BusError> {
+        self.groups.page(query, limit, wanted).await
+    }
+
+    /// Whether there is a group of this name on exactly this subject.
+    pub async fn has_group(&self, group: &GroupName, subject: &Subject) -> Result<bool, BusError> {
+        self.groups.has(group, subject).await
+    }
+
+    /// The group of this name that covers a subject; of a group of a pattern, 100 topics after `after`.
+    pub async fn find_group(
+        &self,
+        group: &GroupName,
+        subject: &Subject,
+        after: Option<&TopicName>,
+    ) -> Result<Option<GroupInfo>, BusError> {
+        self.groups.find(group, subject, after).await
+    }
+
     /// The progress of a group on a topic.
     pub async fn group(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
         self.groups.progress(topic, group).await
     }
 
-    /// The members of partitioned groups and their partitions, by group.
+    /// The members of all partitioned groups and their partitions, by group.
     pub fn coordinators(&self) -> Vec<(GroupName, Subject, CoordinatorView)> {
         self.groups.coordinators.views()
+    }
+
+    /// The members of a partitioned group and their partitions; `None` while it has no members.
+    pub fn coordinator(&self, group: &GroupName, subject: &Subject) -> Option<CoordinatorView> {
+        self.groups.coordinators.view(group, subject)
     }
 
     /// Moves a group to another place of a topic: everything below it is finished, nothing above it is.

@@ -1,7 +1,7 @@
 //! Topics. Deleting one is in `topic_deletion`.
 
 use promethean_model::{TopicName, TopicSettings};
-use promethean_store::port::TopicInfo;
+use promethean_store::port::{TopicInfo, TopicPage, TopicRoom};
 
 use super::Bus;
 use crate::error::BusError;
@@ -12,6 +12,22 @@ impl Bus {
         let mut found = Vec::new();
         self.groups.topics.each(|info| found.push(info)).await?;
         Ok(found)
+    }
+
+    /// Topics that are wanted, by name, after `after`, at most `limit`. A page may have fewer while `next` says that
+    /// there are more: it looks at 10,000 topics at most.
+    pub async fn topics_page(
+        &self,
+        after: Option<&TopicName>,
+        limit: usize,
+        wanted: impl Fn(&TopicName) -> bool,
+    ) -> Result<TopicPage, BusError> {
+        self.groups.topics.page(after, limit, wanted).await
+    }
+
+    /// How many topics there are, and how many there may be.
+    pub fn topic_room(&self) -> TopicRoom {
+        self.groups.base.store.topic_room()
     }
 
     /// One topic.

@@ -99,8 +99,17 @@ pub(crate) async fn topics_alone(
     let others: Vec<Subject> = others.filter(|other| other != subject).collect();
     let alone =
         |topic: &TopicName| subject.matches(topic) && !others.iter().any(|other| other.matches(topic));
-    let cursors = groups.base.store.cursors_of_group(group).await?;
-    Ok(cursors.into_iter().map(|cursor| cursor.topic).filter(alone).collect())
+    let topics = match subject {
+        Subject::Topic(topic) => vec![topic.clone()],
+        Subject::Pattern(pattern) => groups.topics.matching(pattern).await?,
+    };
+    let mut found = Vec::new();
+    for topic in topics.into_iter().filter(alone) {
+        if groups.base.store.cursor(group, &topic).await?.is_some() {
+            found.push(topic);
+        }
+    }
+    Ok(found)
 }
 
 /// Removes a group's attempts, dead letters and dedupe marks on a topic. The cursor stays.

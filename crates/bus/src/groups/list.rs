@@ -2,11 +2,12 @@
 
 use promethean_delivery::{BlockedKey, DeliveryStatus, Reason, Subject, decode_finished};
 use promethean_model::{GroupName, Offset, TopicName};
+use promethean_store::port::Table;
 
 use super::Groups;
-use super::lookup::{group_on, group_rows, view_owner};
+use super::lookup::{group_on, group_row, group_rows, view_owner};
 use crate::error::BusError;
-use crate::rows::GroupRow;
+use crate::rows::{GroupKey, GroupRow, group_prefix};
 
 /// A group.
 #[derive(Debug, Clone)]
@@ -19,7 +20,16 @@ pub struct GroupInfo {
     pub row: GroupRow,
     /// Its progress on each of its topics, ordered by name.
     pub topics: Vec<GroupProgress>,
+    /// Whether the group of a pattern has more topics than are listed.
+    pub more_topics: bool,
 }
+
+/// Topics of a pattern that a page of groups shows for each group.
+const TOPICS_SHOWN: usize = 100;
+/// Rows of groups read at once.
+const ROWS_PAGE: usize = 500;
+/// Rows of groups that are looked at for one page of a list.
+const LOOKED_AT_MAX: usize = 10_000;
 
 /// The progress of a group on one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,24 +56,148 @@ pub struct GroupProgress {
     pub failure: Option<String>,
 }
 
+/// Which groups to list.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GroupQuery<'a> {
+    /// Only groups that reach this topic, with their progress on it alone.
+    pub topic: Option<&'a TopicName>,
+    /// Only groups after this one, in the order of their names and subjects.
+    pub after: Option<&'a GroupKey>,
+}
+
+/// A page of groups.
+#[derive(Debug, Clone, Default)]
+pub struct GroupPage {
+    /// The groups, by name and subject.
+    pub groups: Vec<GroupInfo>,
+    /// The group to go on after, if there may be more.
+    pub next: Option<GroupKey>,
+}
+
 impl Groups {
-    /// Every group, or the groups of one topic.
+    /// Every group, or the groups of one topic, with their progress on all their topics.
     pub(crate) async fn list(&self, topic: Option<&TopicName>) -> Result<Vec<GroupInfo>, BusError> {
         let mut found = Vec::new();
         for (key, row) in group_rows(self, b"").await? {
-            if topic.is_some_and(|topic| !key.subject.matches(topic)) {
-                continue;
+            if topic.is_none_or(|topic| key.subject.matches(topic)) {
+                found.push(self.info(key, row, topic, usize::MAX).await?);
             }
-            let mut topics = Vec::new();
-            for cursor in self.base.store.cursors_of_group(&key.group).await? {
-                let wanted = topic.is_none_or(|topic| *topic == cursor.topic);
-                if wanted && key.subject.matches(&cursor.topic) {
-                    topics.push(self.progress_of(&cursor.topic, &key.group).await?);
-                }
-            }
-            found.push(GroupInfo { group: key.group, subject: key.subject, row, topics });
         }
         Ok(found)
+    }
+
+    /// Groups that are wanted, at most `limit`. Looks at [`LOOKED_AT_MAX`] groups at most, so a page may have fewer while
+    /// there are more. Only of groups that are wanted, the progress is read.
+    pub(crate) async fn page(
+        &self,
+        query: GroupQuery<'_>,
+        limit: usize,
+        wanted: impl Fn(&GroupKey) -> bool,
+    ) -> Result<GroupPage, BusError> {
+        let mut after = query.after.map(|key| GroupKey::encode(&key.group, &key.subject));
+        let (mut page, mut looked_at) = (GroupPage::default(), 0);
+        loop {
+            let rows = self.base.store.rows(Table::Groups, b"", after.as_deref(), ROWS_PAGE).await?;
+            looked_at += rows.len();
+            for row in &rows {
+                let key = GroupKey::decode(&row.key)?;
+                if query.topic.is_some_and(|topic| !key.subject.matches(topic)) || !wanted(&key) {
+                    continue;
+                }
+                if page.groups.len() == limit {
+                    return Ok(page);
+                }
+                let row = GroupRow::decode(&row.value)?;
+                if !row.deleting {
+                    page.next = Some(key.clone());
+                    page.groups.push(self.info(key, row, query.topic, TOPICS_SHOWN).await?);
+                }
+            }
+            let Some(last) = rows.last() else {
+                page.next = None;
+                return Ok(page);
+            };
+            if looked_at >= LOOKED_AT_MAX {
+                page.next = Some(GroupKey::decode(&last.key)?);
+                return Ok(page);
+            }
+            after = Some(last.key.clone());
+        }
+    }
+
+    /// Whether there is a group of this name on exactly this subject.
+    pub(crate) async fn has(&self, group: &GroupName, subject: &Subject) -> Result<bool, BusError> {
+        Ok(group_row(self, group, subject).await?.is_some())
+    }
+
+    /// One group of this name, with its progress on at most 100 topics after `after`. Of several that cover the subject,
+    /// the one that names it exactly.
+    pub(crate) async fn find(
+        &self,
+        group: &GroupName,
+        subject: &Subject,
+        after: Option<&TopicName>,
+    ) -> Result<Option<GroupInfo>, BusError> {
+        let rows = group_rows(self, &group_prefix(group)).await?;
+        let mut found: Vec<_> = rows.into_iter().filter(|(key, _)| key.subject.contains(subject)).collect();
+        found.sort_by_key(|(key, _)| key.subject != *subject);
+        let Some((key, row)) = found.into_iter().next() else { return Ok(None) };
+        let info = match subject.topic() {
+            Some(topic) => self.info(key, row, Some(topic), TOPICS_SHOWN).await?,
+            None => self.info_after(key, row, after, TOPICS_SHOWN).await?,
+        };
+        Ok(Some(info))
+    }
+
+    /// A group with its progress on one of its topics, or on all of them, at most `limit`.
+    async fn info(
+        &self,
+        key: GroupKey,
+        row: GroupRow,
+        topic: Option<&TopicName>,
+        limit: usize,
+    ) -> Result<GroupInfo, BusError> {
+        match topic.or_else(|| key.subject.topic()).cloned() {
+            Some(topic) => {
+                let topics = self.started_progress(&topic, &key.group).await?.into_iter().collect();
+                Ok(GroupInfo { group: key.group, subject: key.subject, row, topics, more_topics: false })
+            }
+            None => self.info_after(key, row, None, limit).await,
+        }
+    }
+
+    /// A group of a pattern, with its progress on at most `limit` topics after `after`.
+    async fn info_after(
+        &self,
+        key: GroupKey,
+        row: GroupRow,
+        after: Option<&TopicName>,
+        limit: usize,
+    ) -> Result<GroupInfo, BusError> {
+        let GroupKey { group, subject } = key;
+        let Subject::Pattern(pattern) = &subject else {
+            return Ok(GroupInfo { group, subject, row, topics: Vec::new(), more_topics: false });
+        };
+        let mut names = self.topics.matching_after(pattern, after, limit.saturating_add(1)).await?;
+        let more_topics = names.len() > limit;
+        names.truncate(limit);
+        let mut topics = Vec::new();
+        for topic in &names {
+            topics.extend(self.started_progress(topic, &group).await?);
+        }
+        Ok(GroupInfo { group, subject, row, topics, more_topics })
+    }
+
+    /// The progress of a group on a topic, if it has begun there.
+    async fn started_progress(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<Option<GroupProgress>, BusError> {
+        match self.base.store.cursor(group, topic).await? {
+            Some(_) => self.progress_of(topic, group).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The progress of a group on a topic.

@@ -54,7 +54,7 @@ pub use self::followers::{Follower, GivenUp};
 pub(crate) use self::followers::{Followers, hold_stored};
 pub(crate) use self::inbox::{Inbox, InboxItem};
 pub(crate) use self::lifter::Lifter;
-pub use self::list::{GroupInfo, GroupProgress};
+pub use self::list::{GroupInfo, GroupPage, GroupProgress, GroupQuery};
 pub(crate) use self::lookup::{group_on, group_rows, require_group, stored_row, stored_rows};
 pub use self::membership::Settled;
 pub(crate) use self::membership::{Leased, Membership, by_owner};

@@ -154,6 +154,12 @@ impl Coordinators {
         self.lock().map.iter().map(view).collect()
     }
 
+    /// The state of one coordinator, for display.
+    pub(crate) fn view(&self, group: &GroupName, subject: &Subject) -> Option<CoordinatorView> {
+        let entries = self.lock();
+        entries.map.get(&(group.clone(), subject.clone())).map(|entry| entry.coordinator.view())
+    }
+
     fn lock(&self) -> MutexGuard<'_, CoordinatorTable> {
         // Rebalances are sent under this lock, so that owners and members get them in order.
         self.0.lock().ignore_poison()

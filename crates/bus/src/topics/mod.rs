@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use promethean_delivery::Pattern;
 use promethean_model::{TopicName, TopicSettings};
-use promethean_store::port::{Batch, SettingsOp, TopicInfo, TopicOp};
+use promethean_store::port::{Batch, SettingsOp, TopicInfo, TopicOp, TopicPage};
 use tokio::sync::broadcast;
 
 pub(crate) use self::births::{PendingBirths, PublishCounts};
@@ -32,6 +32,8 @@ use crate::locks::StripedLock;
 
 /// Topics read at once.
 const TOPICS_PAGE: usize = 1000;
+/// Topics that are looked at for one page of a list.
+const LOOKED_AT_MAX: usize = 10_000;
 /// New topics that a slow follower of a pattern has not heard of yet. Beyond this it lists all topics again.
 const BIRTHS_MAX: usize = 1024;
 
@@ -84,16 +86,70 @@ impl Topics {
         }
     }
 
+    /// Topics that are wanted, by name, after `after`, at most `limit`. Looks at [`LOOKED_AT_MAX`] topics at most, so a
+    /// page may have fewer while there are more.
+    pub(crate) async fn page(
+        &self,
+        after: Option<&TopicName>,
+        limit: usize,
+        wanted: impl Fn(&TopicName) -> bool,
+    ) -> Result<TopicPage, BusError> {
+        let (mut after, mut looked_at) = (after.cloned(), 0);
+        let mut topics = Vec::new();
+        loop {
+            let page = self.base.store.topics(after.as_ref(), TOPICS_PAGE).await?;
+            looked_at += page.topics.len();
+            for info in page.topics {
+                if !wanted(&info.name) {
+                    continue;
+                }
+                if topics.len() == limit {
+                    return Ok(TopicPage { next: last_name(&topics), topics });
+                }
+                topics.push(info);
+            }
+            if page.next.is_none() || looked_at >= LOOKED_AT_MAX {
+                return Ok(TopicPage { topics, next: page.next });
+            }
+            after = page.next;
+        }
+    }
+
     /// All topics that a pattern matches.
     pub(crate) async fn matching(&self, pattern: &Pattern) -> Result<Vec<TopicName>, BusError> {
+        self.matching_after(pattern, None, usize::MAX).await
+    }
+
+    /// Topics that a pattern matches, by name, after `after`, at most `limit`. Looks only at topics that begin with
+    /// the pattern's first words.
+    pub(crate) async fn matching_after(
+        &self,
+        pattern: &Pattern,
+        after: Option<&TopicName>,
+        limit: usize,
+    ) -> Result<Vec<TopicName>, BusError> {
+        let prefix = pattern.prefix();
+        // No topic has the prefix as its name and matches: something must take the place of the first `*`.
+        let mut after = after.cloned().or_else(|| prefix.parse().ok());
         let mut found = Vec::new();
-        self.each(|info| {
-            if pattern.matches(&info.name) {
-                found.push(info.name);
+        loop {
+            let page = self.base.store.topics(after.as_ref(), TOPICS_PAGE.min(limit)).await?;
+            for TopicInfo { name, .. } in page.topics {
+                if !name.as_str().starts_with(prefix) && name.as_str() > prefix {
+                    return Ok(found);
+                }
+                if pattern.matches(&name) {
+                    found.push(name);
+                }
+                if found.len() >= limit {
+                    return Ok(found);
+                }
             }
-        })
-        .await?;
-        Ok(found)
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
     }
 
     /// Creates a topic, empty. A topic that exists stays as it is.
@@ -133,4 +189,8 @@ impl Topics {
         // An error means that there are no followers now.
         let _ = self.births.send(topic);
     }
+}
+
+fn last_name(topics: &[TopicInfo]) -> Option<TopicName> {
+    topics.last().map(|last| last.name.clone())
 }

@@ -32,7 +32,7 @@ impl Config {
                 every_ms: ms(limits.auth_failures.every, default.auth_failures.every_ms),
                 addresses: limits.auth_failures.addresses.map_or(default.auth_failures.addresses, Into::into),
             },
-            quota: limits.token,
+            quota: limits.token.or(&default.quota),
             audit: file.audit.as_ref().map(|audit| audit.topic.clone()),
             auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
             allowed_origins: file.allowed_origins.clone(),

@@ -45,13 +45,27 @@ pub struct Quota {
     pub max_in_flight: Option<NonZeroU32>,
     /// New topics in an hour, and at once. A topic is new when it is created or gets its first event.
     pub new_topics_per_hour: Option<NonZeroU32>,
+    /// New groups in an hour, and at once.
+    pub new_groups_per_hour: Option<NonZeroU32>,
     /// Events published in a second, and at once.
     pub publish_per_second: Option<NonZeroU32>,
     /// Bytes of publish frames and bodies in a second, and at once.
     pub publish_bytes_per_second: Option<NonZeroU32>,
 }
 
+/// New topics, and new groups, that a token may begin in an hour unless its quota says otherwise.
+const NEW_PER_HOUR: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
+
 impl Quota {
+    /// The quota of tokens for which nothing is configured: 10,000 new topics and 10,000 new groups in an hour.
+    pub fn of_tokens() -> Self {
+        Self {
+            new_topics_per_hour: Some(NEW_PER_HOUR),
+            new_groups_per_hour: Some(NEW_PER_HOUR),
+            ..Self::default()
+        }
+    }
+
     /// This quota, with the other one's fields where this one has none.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
@@ -60,6 +74,7 @@ impl Quota {
             max_subscriptions: self.max_subscriptions.or(other.max_subscriptions),
             max_in_flight: self.max_in_flight.or(other.max_in_flight),
             new_topics_per_hour: self.new_topics_per_hour.or(other.new_topics_per_hour),
+            new_groups_per_hour: self.new_groups_per_hour.or(other.new_groups_per_hour),
             publish_per_second: self.publish_per_second.or(other.publish_per_second),
             publish_bytes_per_second: self.publish_bytes_per_second.or(other.publish_bytes_per_second),
         }

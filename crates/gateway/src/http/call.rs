@@ -40,6 +40,31 @@ pub(super) struct Call {
     pub(super) peer: IpAddr,
 }
 
+/// A client, as far as it matters for what it may see.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Viewer<'a> {
+    pub(super) app: &'a App,
+    identity: Option<&'a Identity>,
+}
+
+impl Viewer<'_> {
+    /// Whether the client may do this.
+    pub(super) fn may(&self, access: &Access<'_>) -> bool {
+        self.identity.is_some_and(|identity| self.app.may(identity, access))
+    }
+
+    /// Whether the client may see that a topic or pattern exists.
+    pub(super) fn may_see(&self, subject: &Subject) -> bool {
+        let publish = || subject.topic().is_some_and(|topic| self.may(&Access::Publish(topic)));
+        self.may(&Access::Subscribe(subject, None)) || self.may(&Access::Manage(subject)) || publish()
+    }
+
+    /// Whether the client may see that a group exists.
+    pub(super) fn may_see_group(&self, subject: &Subject, group: &GroupName) -> bool {
+        self.may(&Access::Subscribe(subject, Some(group))) || self.may(&Access::Manage(subject))
+    }
+}
+
 impl Call {
     /// The parameter `topic`, a topic.
     pub(super) fn topic(&self) -> Result<TopicName, Refusal> {
@@ -82,13 +107,13 @@ impl Call {
     pub(super) fn pay_for_new(&self, topic: &TopicName) -> Result<(), Refusal> {
         let Some(account) = self.account() else { return Ok(()) };
         account.forget_topic(topic);
-        self.app.pay_for(&account, [topic].into_iter(), 0, 0)
+        self.app.pay_for(&account, self.may(&Access::Admin), [topic].into_iter(), (0, 0))
     }
 
     /// Takes events for a topic, and the topic if it is new, from the client's quota.
     pub(super) fn pay_for(&self, topic: &TopicName, events: usize, bytes: usize) -> Result<(), Refusal> {
         let Some(account) = self.account() else { return Ok(()) };
-        self.app.pay_for(&account, [topic].into_iter(), events, bytes)
+        self.app.pay_for(&account, self.may(&Access::Admin), [topic].into_iter(), (events, bytes))
     }
 
     /// Counts an answer without an end as a connection of the client, if its quota has room.
@@ -122,20 +147,19 @@ impl Call {
         Reader { session, subject }
     }
 
+    /// What the client may see. Unlike the whole request, it can be shared while a handler waits.
+    pub(super) fn viewer(&self) -> Viewer<'_> {
+        Viewer { app: &self.app, identity: self.identity.as_ref() }
+    }
+
     /// Whether the client may do this. A request without an identity may do nothing.
     pub(super) fn may(&self, access: &Access<'_>) -> bool {
-        self.identity.as_ref().is_some_and(|identity| self.app.may(identity, access))
+        self.viewer().may(access)
     }
 
     /// Whether the client may see that a topic or pattern exists.
     pub(super) fn may_see(&self, subject: &Subject) -> bool {
-        let publish = || subject.topic().is_some_and(|topic| self.may(&Access::Publish(topic)));
-        self.may(&Access::Subscribe(subject, None)) || self.may(&Access::Manage(subject)) || publish()
-    }
-
-    /// Whether the client may see that a group exists.
-    pub(super) fn may_see_group(&self, subject: &Subject, group: &GroupName) -> bool {
-        self.may(&Access::Subscribe(subject, Some(group))) || self.may(&Access::Manage(subject))
+        self.viewer().may_see(subject)
     }
 
     /// Refuses a client that lacks the access of an operation. Only names are checked, so that the answer is

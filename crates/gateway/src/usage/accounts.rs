@@ -17,8 +17,8 @@ const ACCOUNTS_MAX: usize = 10_000;
 
 const RATE_LIMITED: &str = "rate_limited";
 
-/// Bucket tokens that a new topic costs: at one token per second, an hour pays for one topic.
-const TOPIC_TOKENS: u32 = 3600;
+/// Bucket tokens that a new topic or group costs: at one token per second, an hour pays for one.
+const NEW_TOKENS: u32 = 3600;
 /// Topics that an account remembers as paid for.
 const PAID_TOPICS: usize = 1000;
 const HOUR_MS: u64 = 3_600_000;
@@ -44,9 +44,10 @@ pub(crate) struct Account {
     events: Option<Bucket>,
     bytes: Option<Bucket>,
     topics: Option<Bucket>,
+    groups: Option<Bucket>,
     /// Topics that are paid for and may have no event yet.
     paid: Mutex<HashSet<TopicName>>,
-    /// When the last topic was paid for, monotonic; 0 if none was.
+    /// When the last topic or group was paid for, monotonic; 0 if none was.
     paid_at_ms: AtomicU64,
 }
 
@@ -90,6 +91,10 @@ impl Account {
     fn new(quota: Quota, now_ms: u64) -> Self {
         let bucket =
             |per_second: NonZeroU32| Bucket::new(Rate::new(per_second.get(), per_second.get()), now_ms);
+        let hourly = |per_hour: NonZeroU32| {
+            let tokens = per_hour.get().min(u32::MAX / NEW_TOKENS);
+            Bucket::new(Rate::new(tokens, tokens * NEW_TOKENS), now_ms)
+        };
         Self {
             quota,
             connections: AtomicU32::new(0),
@@ -97,10 +102,8 @@ impl Account {
             in_flight: AtomicU32::new(0),
             events: quota.publish_per_second.map(bucket),
             bytes: quota.publish_bytes_per_second.map(bucket),
-            topics: quota.new_topics_per_hour.map(|per_hour| {
-                let tokens = per_hour.get().min(u32::MAX / TOPIC_TOKENS);
-                Bucket::new(Rate::new(tokens, tokens * TOPIC_TOKENS), now_ms)
-            }),
+            topics: quota.new_topics_per_hour.map(hourly),
+            groups: quota.new_groups_per_hour.map(hourly),
             paid: Mutex::default(),
             paid_at_ms: AtomicU64::new(0),
         }
@@ -168,24 +171,31 @@ impl Account {
     }
 
     /// Pays for the new ones of these topics, before events are published to them or they are created. A
-    /// topic is new if it has no events and was not paid for before. `has_events` is called only if the quota
-    /// limits new topics.
+    /// topic is new if it has no events and was not paid for before. `has_room` is called with the number of
+    /// new topics.
     pub(crate) fn begin_topics<'t>(
         &self,
         topics: impl Iterator<Item = &'t TopicName>,
         has_events: impl Fn(&TopicName) -> bool,
+        has_room: impl FnOnce(usize) -> Result<(), Refusal>,
         now_ms: u64,
     ) -> Result<(), Refusal> {
-        let Some(bucket) = &self.topics else { return Ok(()) };
+        let mut new: Vec<&TopicName> = topics.filter(|topic| !has_events(topic)).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
         let mut paid = self.paid.lock().ignore_poison();
-        let mut new: Vec<&TopicName> =
-            topics.filter(|topic| !paid.contains(*topic) && !has_events(topic)).collect();
+        new.retain(|topic| !paid.contains(*topic));
         if new.is_empty() {
             return Ok(());
         }
         new.sort_unstable();
         new.dedup();
-        bucket.take(count(new.len()).saturating_mul(TOPIC_TOKENS), now_ms).map_err(too_many_topics)?;
+        has_room(new.len())?;
+        if let Some(bucket) = &self.topics {
+            let tokens = count(new.len()).saturating_mul(NEW_TOKENS);
+            bucket.take(tokens, now_ms).map_err(|refused| too_many_new("topics", refused))?;
+        }
         self.paid_at_ms.store(now_ms.max(1), Ordering::Relaxed);
         if paid.len() >= PAID_TOPICS {
             // Most have events by now. A topic that has none is paid for again.
@@ -195,12 +205,20 @@ impl Account {
         Ok(())
     }
 
+    /// Pays for a new group.
+    pub(crate) fn begin_group(&self, now_ms: u64) -> Result<(), Refusal> {
+        let Some(bucket) = &self.groups else { return Ok(()) };
+        bucket.take(NEW_TOKENS, now_ms).map_err(|refused| too_many_new("groups", refused))?;
+        self.paid_at_ms.store(now_ms.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Forgets that a topic was paid for, because it does not exist any more.
     pub(crate) fn forget_topic(&self, topic: &TopicName) {
         self.paid.lock().ignore_poison().remove(topic);
     }
 
-    /// Whether dropping this account would give the identity new topics for free.
+    /// Whether dropping this account would give the identity new topics or groups for free.
     fn owes_topics(&self, now_ms: u64) -> bool {
         let paid_at_ms = self.paid_at_ms.load(Ordering::Relaxed);
         paid_at_ms > 0 && now_ms.saturating_sub(paid_at_ms) < HOUR_MS
@@ -225,19 +243,20 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn too_many_topics(refused: Refused) -> Refusal {
+fn too_many_new(what: &str, refused: Refused) -> Refusal {
     match refused {
         Refused::RetryAfterMs(ms) => {
             let message = format!(
-                "the token began as many topics as it may in an hour; use one that exists, or try again in {ms} ms"
+                "the token began as many {what} as it may in an hour (`new_{what}_per_hour`); use one that exists, or \
+                 try again in {ms} ms"
             );
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, RATE_LIMITED, message).retry_after(ms)
         }
         Refused::OverBurst { asked, burst } => {
             let message = format!(
-                "{} new topics at once, but the token may begin {} in an hour; use fewer",
-                asked / TOPIC_TOKENS,
-                burst / TOPIC_TOKENS
+                "{} new {what} at once, but the token may begin {} in an hour (`new_{what}_per_hour`); use fewer",
+                asked / NEW_TOKENS,
+                burst / NEW_TOKENS
             );
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, RATE_LIMITED, message)
         }

@@ -148,7 +148,8 @@ impl ClientAuth {
     /// Takes these events, sent in so many bytes, from the quota of the token.
     pub(super) fn pay_for(&self, events: &[Publish<'_>], bytes: usize) -> Result<(), Refusal> {
         let Some(account) = self.account() else { return Ok(()) };
-        self.app.pay_for(account, events.iter().map(Publish::topic), events.len(), bytes)
+        let is_admin = self.may(&Access::Admin);
+        self.app.pay_for(account, is_admin, events.iter().map(Publish::topic), (events.len(), bytes))
     }
 
     /// Writes to the audit topic what the client did, if there is one.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::http::StatusCode;
 use futures_util::stream::{SelectAll, Stream};
+use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Backlog, BusError, Held, Lease, Subscription, SubscriptionItem};
 use promethean_delivery::Subject;
 use promethean_model::wire::client::Target;
@@ -19,6 +20,7 @@ use super::fetch::Fetch;
 use super::output::Output;
 use super::subscribe_options::subscribe_request;
 use super::subscription::{ClientOptions, ClientSubscription};
+use crate::app::App;
 use crate::auth::{Access, Identity};
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
@@ -62,6 +64,15 @@ impl Default for Subscriptions {
     }
 }
 
+/// Takes a group that does not exist yet from the quota of new groups.
+async fn pay_for_new_group(app: &App, account: &Account, request: &Subscribe) -> Result<(), Refusal> {
+    if app.bus.has_group(&request.group, &request.subject).await? {
+        return Ok(());
+    }
+    let begun = account.begin_group(app.clock.monotonic_ms());
+    begun.inspect_err(|_| app.metrics.over_quota(UsageLimit::Groups))
+}
+
 /// The ops.
 impl Subscriptions {
     /// Starts to subscribe; [`Subscriptions::add`] takes the result.
@@ -100,9 +111,14 @@ impl Subscriptions {
         };
         let permits = auth.account().map(|account| account.subscription(options.max_in_flight)).transpose();
         let permits = permits.inspect_err(|_| auth.app.metrics.over_quota(UsageLimit::Subscriptions))?;
-        let bus = auth.app.bus.clone();
+        let (app, account) = (auth.app.clone(), auth.account().cloned());
         Ok(Box::pin(async move {
-            let subscribed = bus.subscribe(request).await;
+            if let Some(account) = account
+                && let Err(refusal) = pay_for_new_group(&app, &account, &request).await
+            {
+                return PendingOutcome::Subscribed(Err(refusal));
+            }
+            let subscribed = app.bus.subscribe(request).await;
             let subscribed = subscribed
                 .map(|subscription| Box::new(ClientSubscription::new(subscription, options, permits)));
             PendingOutcome::Subscribed(subscribed.map_err(Refusal::from))

@@ -35,6 +35,8 @@ pub(super) struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreKind {
     Memory,
+    /// In memory, with at most 20 topics.
+    FewTopics,
     Embedded,
 }
 
@@ -55,6 +57,10 @@ impl World {
         Self::start(StoreKind::Memory, options, auth, Declared::default()).await
     }
 
+    pub(super) async fn with_few_topics(auth: Arc<dyn Authenticator>) -> Self {
+        Self::start(StoreKind::FewTopics, GatewayOptions::default(), auth, Declared::default()).await
+    }
+
     pub(super) async fn with_state(auth: Arc<dyn Authenticator>, declared: Declared) -> Self {
         Self::start(StoreKind::Memory, GatewayOptions::default(), auth, declared).await
     }
@@ -73,6 +79,10 @@ impl World {
         let (store, dir): (Arc<dyn Store>, _) = match kind {
             StoreKind::Memory => {
                 (Arc::new(MemoryStore::new(clock.clone(), memory::Options::default())), None)
+            }
+            StoreKind::FewTopics => {
+                let options = memory::Options { topics_max: 20, ..memory::Options::default() };
+                (Arc::new(MemoryStore::new(clock.clone(), options)), None)
             }
             StoreKind::Embedded => {
                 let dir = tempfile::tempdir().unwrap();

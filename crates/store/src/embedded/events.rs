@@ -27,13 +27,10 @@ impl EventReads for EmbeddedStore {
         Ok(self.opened()?.log.topic(topic).map(|topic| info(&topic)))
     }
 
-    /// Sorts all names for each page, which takes some milliseconds for 100,000 topics.
     async fn topics(&self, after: Option<&TopicName>, limit: usize) -> Result<TopicPage, ReadError> {
         let (store, after) = (self.opened()?, after.cloned());
         Ok(blocking(move || {
-            let mut topics = store.log.topics();
-            topics.retain(|topic| after.as_ref().is_none_or(|after| topic.name() > after));
-            topics.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+            let mut topics = store.log.topics_after(after.as_ref(), limit.saturating_add(1));
             let more = topics.len() > limit;
             topics.truncate(limit);
             let topics: Vec<_> = topics.iter().map(info).collect();

@@ -47,8 +47,8 @@ use self::overlay::Overlay;
 use self::sink::Sink;
 pub use self::verify::VerifyReport;
 use crate::port::{
-    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, Turn,
-    Watch,
+    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, TopicRoom,
+    Turn, Watch,
 };
 use crate::state::plan::{self, TopicLookup};
 use crate::state::{StateFault, View, impl_state_reads};
@@ -194,6 +194,11 @@ impl Watch for EmbeddedStore {
 
     fn durable_end(&self, topic: &TopicName) -> Offset {
         self.opened().map_or(Offset::ZERO, |store| store.end(topic))
+    }
+
+    fn topic_room(&self) -> TopicRoom {
+        let (topics, max) = self.opened().map_or((0, 0), |store| store.log.topic_room());
+        TopicRoom { topics, max }
     }
 }
 

@@ -17,7 +17,8 @@ use promethean_model::{Clock, GroupName, IgnorePoison, Offset, TopicName, TopicS
 use self::kv::Kv;
 use self::topic::MemoryTopic;
 use crate::port::{
-    Batch, CommitError, EndWatch, Health, ReadError, Receipt, SettingsOp, StateOp, Store, TopicOp, Watch,
+    Batch, CommitError, EndWatch, Health, ReadError, Receipt, SettingsOp, StateOp, Store, TopicOp, TopicRoom,
+    Watch,
 };
 use crate::state::{StateFault, View, impl_state_reads, plan, read};
 use crate::watch::WatchHub;
@@ -163,6 +164,10 @@ impl Watch for MemoryStore {
 
     fn durable_end(&self, topic: &TopicName) -> Offset {
         Offset(self.lock().topics.get(topic).map_or(0, |topic| topic.next))
+    }
+
+    fn topic_room(&self) -> TopicRoom {
+        TopicRoom { topics: self.lock().topics.len(), max: self.options.topics_max }
     }
 }
 

@@ -32,4 +32,4 @@ pub use outbox::{OutboxReads, OutboxRow, OutboxStatus};
 pub use promethean_model::{EventBody, EventRef, StoredEvent};
 pub use rows::{ROW_KEY_BYTES_MAX, Row, RowReads, Table};
 pub use store::{Appended, Health, Placed, Receipt, Store, Turn};
-pub use watch::{EndWatch, Watch};
+pub use watch::{EndWatch, TopicRoom, Watch};

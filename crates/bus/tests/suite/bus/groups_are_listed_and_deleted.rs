@@ -1,14 +1,23 @@
 //! Groups are listed, replayed and deleted; retention is counted.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use promethean_bus::Bus;
+use promethean_bus::groups::GroupQuery;
 use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
-use promethean_model::{Offset, Retention, TopicSettings};
+use promethean_model::{Offset, Retention, TopicName, TopicSettings};
 use promethean_store::port::Table;
+use promethean_testkit::{Fault, StoreCall};
 
 use super::harness::*;
 
 on_both_stores!(
     groups_and_their_lag_are_listed,
+    groups_are_listed_in_pages,
+    a_page_reads_only_the_progress_that_it_shows,
+    topics_are_listed_in_pages,
     a_deleted_group_leaves_nothing,
     a_group_with_members_is_not_deleted,
     replay_needs_no_group,
@@ -44,6 +53,96 @@ async fn groups_and_their_lag_are_listed(kind: StoreKind) {
     );
     assert_eq!(world.bus.topic(&topic("c")).await.unwrap_err().code(), "unknown_topic");
     assert_eq!(world.bus.group(&topic("b"), &group("g")).await.unwrap_err().code(), "unknown_group");
+}
+
+/// Reads all pages. Returns the names of the groups, page by page.
+async fn pages(bus: &Bus, topic: Option<&TopicName>, limit: usize) -> Vec<Vec<String>> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let query = GroupQuery { topic, after: after.as_ref() };
+        let page =
+            bus.groups_page(query, limit, |key| !key.group.as_str().starts_with("hidden")).await.unwrap();
+        found.push(page.groups.iter().map(|info| format!("{} {}", info.group, info.subject)).collect());
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+async fn groups_are_listed_in_pages(kind: StoreKind) {
+    let world = World::new(kind).await;
+    for (on, of) in [("a", "g1"), ("b", "g1"), ("a", "hidden"), ("a", "g2"), ("*", "g3"), ("b", "g4")] {
+        drop(world.subscribe(request(on, of)).await);
+    }
+    let all = ["g1 a", "g1 b", "g2 a", "g3 *", "g4 b"];
+    for limit in 1..7 {
+        let found = pages(&world.bus, None, limit).await;
+        assert_eq!(found.concat(), all, "limit {limit}");
+        assert!(found.iter().all(|page| page.len() <= limit));
+    }
+    assert_eq!(pages(&world.bus, Some(&topic("a")), 2).await.concat(), ["g1 a", "g2 a", "g3 *"]);
+    // A group of a pattern shows its first 100 topics, and the others when asked.
+    for n in 0..130 {
+        world.fill(&format!("p.{n:03}"), 0..1).await;
+    }
+    world.fill("q", 0..1).await;
+    let member = world.subscribe(request("p.*", "wide")).await;
+    let page =
+        world.bus.groups_page(GroupQuery::default(), 100, |key| key.group.as_str() == "wide").await.unwrap();
+    let wide = &page.groups[0];
+    assert_eq!((wide.topics.len(), wide.more_topics), (100, true));
+    let last = wide.topics.last().unwrap().topic.clone();
+    let subject = "p.*".parse().unwrap();
+    let rest = world.bus.find_group(&group("wide"), &subject, Some(&last)).await.unwrap().unwrap();
+    assert_eq!((rest.topics.len(), rest.more_topics), (30, false));
+    assert_eq!(rest.topics[0].topic, topic("p.100"));
+    drop(member);
+}
+
+async fn a_page_reads_only_the_progress_that_it_shows(kind: StoreKind) {
+    let world = World::new(kind).await;
+    for n in 0..50 {
+        drop(world.subscribe(request(&format!("t{n}"), &format!("g{n:02}"))).await);
+    }
+    let (world, store) = world.restart().await.with_gates().await;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    store.rule(move |call| {
+        counted.fetch_add(usize::from(matches!(call, StoreCall::Cursor(_))), Ordering::SeqCst);
+        Fault::None
+    });
+    let page = world.bus.groups_page(GroupQuery::default(), 3, |_| true).await.unwrap();
+    assert_eq!(page.groups.len(), 3);
+    assert!(reads.swap(0, Ordering::SeqCst) <= 6, "two reads for each group");
+    let page = world.bus.groups_page(GroupQuery::default(), 100, |_| false).await.unwrap();
+    assert_eq!((page.groups.len(), page.next), (0, None));
+    assert_eq!(reads.load(Ordering::SeqCst), 0);
+}
+
+async fn topics_are_listed_in_pages(kind: StoreKind) {
+    let world = World::new(kind).await;
+    for name in ["a", "a.b", "a-x", "b", "b.a", "c"] {
+        world.fill(name, 0..1).await;
+    }
+    for limit in 1..7 {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let seen = |name: &TopicName| name.as_str() != "b";
+            let page = world.bus.topics_page(after.as_ref(), limit, seen).await.unwrap();
+            assert!(page.topics.len() <= limit);
+            found.extend(page.topics.iter().map(|info| info.name.to_string()));
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(found, ["a", "a-x", "a.b", "b.a", "c"], "limit {limit}");
+    }
+    let member = world.subscribe(request("a.*", "g")).await;
+    let listed = world.bus.groups(None).await.unwrap();
+    assert_eq!(listed[0].topics.iter().map(|one| one.topic.as_str()).collect::<Vec<_>>(), ["a.b"]);
+    drop(member);
 }
 
 async fn a_deleted_group_leaves_nothing(kind: StoreKind) {

@@ -122,7 +122,7 @@ fn groups() -> Value {
     let group = object(
         json!({"group": text, "topic": text, "paused": flag, "created": int, "options": {"type": "object"},
             "topics": list(form("Progress"))}),
-        json!({"partitions": {"type": "object"}}),
+        json!({"partitions": {"type": "object"}, "more_topics": flag}),
     );
     let lag = object(
         json!({"topic": text, "group": text, "cursor": or_null(form("At")), "tail": or_null(form("At")),
@@ -137,9 +137,9 @@ fn groups() -> Value {
         "At": at,
         "Progress": object(progress, more),
         "Cursor": object(cursor, cursor_more),
-        "Cursors": object(json!({"topic": text, "cursors": list(form("Cursor"))}), json!({})),
+        "Cursors": object(json!({"topic": text, "cursors": list(form("Cursor"))}), json!({"next": text})),
         "Group": group,
-        "Groups": object(json!({"groups": list(form("Group"))}), json!({})),
+        "Groups": object(json!({"groups": list(form("Group"))}), json!({"next": text})),
         "Lag": lag,
         "Seek": seek(),
         "SeekReport": report,
@@ -358,11 +358,11 @@ fn server() -> Value {
     json!({
         "Index": object(index.into(), json!({})),
         "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count,
-            "projectors_halted": count, "retention_waits": count}), json!({})),
+            "projectors_halted": count, "retention_waits": count, "topics_scarce": flag}), json!({})),
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(
             json!({"groups": list(form("Group")), "projectors": list(form("Projector")), "compactors": list(form("Compactor"))}),
-            json!({"store": store, "unfinished_deletions": list(unfinished)}),
+            json!({"store": store, "unfinished_deletions": list(unfinished), "next": text}),
         ),
         "Mark": object(mark, json!({})),
     })

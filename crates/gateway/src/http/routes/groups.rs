@@ -1,15 +1,15 @@
 //! Groups: showing, seeking, pausing and deleting them.
 
-use promethean_bus::groups::GroupInfo;
-use promethean_bus::rows::StartPosition;
-use promethean_delivery::Subject;
-use promethean_model::{EventId, GroupName, Offset};
+use promethean_bus::groups::{GroupInfo, GroupQuery};
+use promethean_bus::rows::{GroupKey, StartPosition};
+use promethean_model::{EventId, Offset, TopicName};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::params::TOPIC;
+use super::params::{GROUPS_AFTER, GROUPS_LIMIT, TOPIC, group_text, groups_page, page_of};
 use super::views::GroupView;
-use crate::http::call::Call;
+use crate::http::args::Args;
+use crate::http::call::{Call, Viewer};
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
@@ -24,8 +24,13 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/groups",
         id: "groups",
-        summary: "All groups that the token may see, or those of one topic",
-        params: &[Param::query("topic", ParamType::Topic, "only groups of this topic")],
+        summary: "Groups that the token may see, or those of one topic. While there is `next`, go on with `after=next`. Of a \
+                  group of a pattern, the first 100 topics are shown.",
+        params: &[
+            Param::query("topic", ParamType::Topic, "only groups of this topic"),
+            GROUPS_AFTER,
+            GROUPS_LIMIT,
+        ],
         body: None,
         answer: Answer::json("Groups", "The groups"),
         refusals: &[],
@@ -36,8 +41,9 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/groups/{group}",
         id: "group",
-        summary: "One group",
-        params: &[GROUP, SUBJECT],
+        summary: "One group. Of a group of a pattern, 100 topics are shown; while there is `more_topics`, go on with \
+                  `after` and the last of them.",
+        params: &[GROUP, SUBJECT, Param::query("after", ParamType::Topic, "only topics after this name")],
         body: None,
         answer: Answer::json("Group", "The group, with its options and how far it is on each topic"),
         refusals: &[404],
@@ -157,34 +163,39 @@ impl Seek {
     }
 }
 
-/// The groups that the client may see, with their partitions.
-pub(super) fn visible(call: &Call, infos: Vec<GroupInfo>) -> Vec<GroupView> {
-    let coordinators = call.app.bus.coordinators();
-    let seen = infos.into_iter().filter(|info| call.may_see_group(&info.subject, &info.group));
-    seen.map(|info| {
-        let of =
-            |(group, subject, _): &&(GroupName, Subject, _)| *group == info.group && *subject == info.subject;
-        let partitions = coordinators.iter().find(of).map(|(_, _, view)| view.clone());
-        GroupView::new(info, partitions)
-    })
-    .collect()
+/// A page of the groups that the client may see, and where to go on.
+pub(super) async fn visible(
+    viewer: Viewer<'_>,
+    args: &Args,
+    topic: Option<&TopicName>,
+) -> Result<(Vec<GroupView>, Option<String>), Refusal> {
+    let (after, limit) = groups_page(args)?;
+    let query = GroupQuery { topic, after: after.as_ref() };
+    let wanted = |key: &GroupKey| viewer.may_see_group(&key.subject, &key.group);
+    let page = viewer.app.bus.groups_page(query, limit, wanted).await?;
+    let groups = page.groups.into_iter().map(|info| view(viewer, info)).collect();
+    Ok((groups, page.next.as_ref().map(group_text)))
+}
+
+/// A group with its partitions.
+fn view(viewer: Viewer<'_>, info: GroupInfo) -> GroupView {
+    let partitions = viewer.app.bus.coordinator(&info.group, &info.subject);
+    GroupView::new(info, partitions)
 }
 
 async fn groups(call: &mut Call) -> Reply {
     let topic = call.args.parse("topic")?;
-    let infos = call.app.bus.groups(topic.as_ref()).await?;
-    reply::json(&json!({"groups": visible(call, infos)}))
+    let (groups, next) = visible(call.viewer(), &call.args, topic.as_ref()).await?;
+    reply::json(&page_of("groups", groups, next))
 }
 
 async fn group(call: &mut Call) -> Reply {
     let (subject, group) = (call.subject()?, call.group()?);
-    let mut infos = call.app.bus.groups(subject.topic()).await?;
-    infos.retain(|info| info.group == group && info.subject.contains(&subject));
-    // If several groups of this name cover the topic, the one that names it exactly.
-    infos.sort_by_key(|info| info.subject != subject);
-    infos.truncate(1);
-    match visible(call, infos).pop() {
-        Some(view) => reply::json(&view),
+    let after = call.args.parse("after")?;
+    let info = call.app.bus.find_group(&group, &subject, after.as_ref()).await?;
+    let seen = info.filter(|info| call.viewer().may_see_group(&info.subject, &info.group));
+    match seen {
+        Some(info) => reply::json(&view(call.viewer(), info)),
         None => Err(promethean_bus::BusError::UnknownGroup { group, subject: subject.to_string() }.into()),
     }
 }

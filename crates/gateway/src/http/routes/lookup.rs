@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use promethean_bus::groups::GroupQuery;
+use promethean_bus::rows::GroupKey;
 use promethean_bus::{Bus, StoredEvent};
 use promethean_delivery::Subject;
 use promethean_model::{EventId, GroupName, Offset, TopicName};
 use serde::Serialize;
 use serde_json::json;
 
-use super::params::{GROUP, TOPIC};
+use super::params::{GROUP, GROUPS_AFTER, GROUPS_LIMIT, TOPIC, group_text, groups_page, page_of};
 use super::views::{self, ProgressView};
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
@@ -39,8 +41,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/cursors",
         id: "cursors",
-        summary: "How far every group of a topic is",
-        params: &[TOPIC],
+        summary: "How far the groups of a topic are. While there is `next`, go on with `after=next`.",
+        params: &[TOPIC, GROUPS_AFTER, GROUPS_LIMIT],
         body: None,
         answer: Answer::json("Cursors", "The cursors, by group"),
         refusals: &[],
@@ -113,11 +115,13 @@ async fn cursors(call: &mut Call) -> Reply {
     }
     let topic = call.topic()?;
     let subject = Subject::Topic(topic.clone());
+    let (after, limit) = groups_page(&call.args)?;
+    let query = GroupQuery { topic: Some(&topic), after: after.as_ref() };
+    let viewer = call.viewer();
+    let wanted = |key: &GroupKey| viewer.may_see_group(&subject, &key.group);
+    let page = viewer.app.bus.groups_page(query, limit, wanted).await?;
     let mut cursors = Vec::new();
-    for info in call.app.bus.groups(Some(&topic)).await? {
-        if !call.may_see_group(&subject, &info.group) {
-            continue;
-        }
+    for info in page.groups {
         for progress in info.topics {
             let last = before(&call.app.bus, &topic, progress.floor).await?;
             cursors.push(CursorView {
@@ -127,7 +131,9 @@ async fn cursors(call: &mut Call) -> Reply {
             });
         }
     }
-    reply::json(&json!({"topic": topic, "cursors": cursors}))
+    let mut answer = page_of("cursors", cursors, page.next.as_ref().map(group_text));
+    answer["topic"] = json!(topic);
+    reply::json(&answer)
 }
 
 async fn lag(call: &mut Call) -> Reply {

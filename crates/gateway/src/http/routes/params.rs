@@ -1,7 +1,9 @@
 //! Parameters that several operations share.
 
-use promethean_bus::rows::StartPosition;
+use promethean_bus::rows::{GroupKey, StartPosition};
 use promethean_model::Offset;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::http::args::Args;
 use crate::http::operation::Param;
@@ -14,6 +16,40 @@ pub(super) const TOPIC: Param = Param::needed("topic", ParamType::Topic, "the to
 pub(super) const GROUP: Param = Param::needed("group", ParamType::Group, "the group");
 pub(super) const NORMALIZE: Param =
     Param::query("normalize", ParamType::Flag, "1: lift events of older schema versions to the latest");
+
+/// Groups of one page, if the client does not say how many.
+const GROUPS_DEFAULT: usize = 100;
+const GROUPS_MAX: i64 = 1_000;
+
+pub(super) const GROUPS_AFTER: Param =
+    Param::query("after", ParamType::Text, "only groups after this one: `next` of the page before");
+pub(super) const GROUPS_LIMIT: Param =
+    Param::query("limit", ParamType::Int(1, GROUPS_MAX), "how many groups at most, 100 if left out");
+
+/// The group to go on after, and how many groups to list.
+pub(super) fn groups_page(args: &Args) -> Result<(Option<GroupKey>, usize), Refusal> {
+    let after = args.get("after").map(|text| {
+        let named = text.split_once('/').and_then(|(group, subject)| {
+            Some(GroupKey { group: group.parse().ok()?, subject: subject.parse().ok()? })
+        });
+        let message = "`after` names no group; use `next` of the page before, which is `GROUP/TOPIC`";
+        named.ok_or_else(|| Refusal::bad_request(message).with("parameter", "after"))
+    });
+    Ok((after.transpose()?, args.parse("limit")?.unwrap_or(GROUPS_DEFAULT)))
+}
+
+/// How `next` names the last group of a page.
+pub(super) fn group_text(key: &GroupKey) -> String {
+    format!("{}/{}", key.group, key.subject)
+}
+
+/// A page of a list: its items, and where to go on if there may be more.
+pub(super) fn page_of(name: &str, items: impl Serialize, next: Option<impl Serialize>) -> Value {
+    match next {
+        Some(next) => json!({name: items, "next": next}),
+        None => json!({name: items}),
+    }
+}
 
 const START_WORDS: &[&str] = &["earliest", "latest", "ts", "afterId", "offset"];
 

@@ -62,7 +62,7 @@ async fn projectors(call: &mut Call) -> Reply {
 /// The projectors whose topic the client may see.
 pub(super) fn visible(call: &Call) -> Vec<ProjectorStatus> {
     let mut shown = call.app.projections.as_ref().map(|state| state.projectors()).unwrap_or_default();
-    shown.retain(|status| call.may_see_group(&Subject::Topic(status.topic.clone()), &status.name));
+    shown.retain(|status| call.viewer().may_see_group(&Subject::Topic(status.topic.clone()), &status.name));
     shown
 }
 

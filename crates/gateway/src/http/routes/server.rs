@@ -6,6 +6,7 @@ use promethean_projections::{Activity, ProjectorStatus};
 use serde_json::{Value, json};
 
 use super::groups::visible;
+use super::params::{GROUPS_AFTER, GROUPS_LIMIT, page_of};
 use super::projectors;
 use crate::auth::Access;
 use crate::http::call::Call;
@@ -67,8 +68,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         path: "/ops",
         id: "ops",
         summary: "Groups with their members, assignments and reasons for not delivering, as far as the token may see; \
-                  to an admin also what is wrong with the store",
-        params: &[],
+                  to an admin also what is wrong with the store. While there is `next`, go on with `after=next`.",
+        params: &[GROUPS_AFTER, GROUPS_LIMIT],
         body: None,
         answer: Answer::json("Ops", "What goes on"),
         refusals: &[],
@@ -101,10 +102,11 @@ async fn index(_: &mut Call) -> Reply {
 async fn health(call: &mut Call) -> Reply {
     let Health { refusing, damage } = call.app.bus.health();
     let Alarms { halted, waits, .. } = Alarms::now(call);
-    let is_ok = refusing.is_none() && damage.is_empty() && halted == 0 && waits == 0;
+    let scarce = call.app.topics_are_scarce();
+    let is_ok = refusing.is_none() && damage.is_empty() && halted == 0 && waits == 0 && !scarce;
     let status = if is_ok { "ok" } else { "degraded" };
     reply::json(&json!({"status": status, "writable": refusing.is_none(), "damaged_ranges": damage.len(),
-        "projectors_halted": halted, "retention_waits": waits}))
+        "projectors_halted": halted, "retention_waits": waits, "topics_scarce": scarce}))
 }
 
 /// Problems of projectors that need a person.
@@ -160,9 +162,10 @@ async fn metrics(call: &mut Call) -> Reply {
 }
 
 async fn ops(call: &mut Call) -> Reply {
-    let infos = call.app.bus.groups(None).await?;
-    let mut page = json!({"groups": visible(call, infos), "projectors": projectors::visible(call),
-        "compactors": projectors::visible_compactors(call)});
+    let (groups, next) = visible(call.viewer(), &call.args, None).await?;
+    let mut page = page_of("groups", groups, next);
+    page["projectors"] = json!(projectors::visible(call));
+    page["compactors"] = json!(projectors::visible_compactors(call));
     if call.may(&Access::Admin)
         && let Value::Object(fields) = &mut page
     {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::params::page_of;
 use super::views::TopicView;
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
@@ -25,7 +26,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         summary: "Topics that the token may see, by name. While there is `next`, go on with `after=next`.",
         params: &[
             Param::query("after", ParamType::Topic, "only topics after this name"),
-            Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many, 1000 if left out"),
+            Param::query("limit", ParamType::Int(1, LIMIT_MAX), "how many at most, 1000 if left out"),
         ],
         body: None,
         answer: Answer::json("Topics", "The topics"),
@@ -98,21 +99,15 @@ impl<'de> Deserialize<'de> for Settings {
 async fn list(call: &mut Call) -> Reply {
     let after: Option<TopicName> = call.args.parse("after")?;
     let limit = call.args.parse("limit")?.unwrap_or(LIMIT_DEFAULT);
-    let mut infos = call.app.bus.topics().await?;
-    infos.retain(|info| after.as_ref().is_none_or(|after| info.name > *after));
-    infos.retain(|info| call.may_see(&Subject::Topic(info.name.clone())));
-    let more = infos.len() > limit;
-    infos.truncate(limit);
-    let next = infos.last().filter(|_| more).map(|info| info.name.clone());
+    let viewer = call.viewer();
+    let wanted = |name: &TopicName| viewer.may_see(&Subject::Topic(name.clone()));
+    let page = viewer.app.bus.topics_page(after.as_ref(), limit, wanted).await?;
     let view = |info: promethean_bus::TopicInfo| {
         let settings = call.app.bus.topic_settings(&info.name);
         TopicView::new(info, settings)
     };
-    let topics: Vec<TopicView> = infos.into_iter().map(view).collect();
-    match next {
-        Some(next) => reply::json(&json!({"topics": topics, "next": next})),
-        None => reply::json(&json!({"topics": topics})),
-    }
+    let topics: Vec<TopicView> = page.topics.into_iter().map(view).collect();
+    reply::json(&page_of("topics", topics, page.next))
 }
 
 async fn show(call: &mut Call) -> Reply {

@@ -290,3 +290,47 @@ async fn a_token_publishes_so_much_over_whatever_connections() {
     assert_eq!((status, &body["error"]), (413, &json!("rate_limited")), "{body}");
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_token_begins_so_many_groups_in_an_hour() {
+    let quota = Quota { new_groups_per_hour: number(2), ..Quota::default() };
+    let (world, _) =
+        world(vec![entry("one", quota), entry("two", Quota::default())], GatewayOptions::default()).await;
+    let mut client = Client::connect(world.address(), Some("one")).await.unwrap();
+    let subscribe = |group: &str| json!({"op": "SUBSCRIBE", "topic": "t", "group": group});
+    let unsubscribe = |group: &str| json!({"op": "UNSUBSCRIBE", "topic": "t", "group": group});
+    for group in ["a", "b", "a", "b"] {
+        client.ok(subscribe(group)).await;
+        client.ok(unsubscribe(group)).await;
+    }
+    client.refused(subscribe("c"), "rate_limited").await;
+    let (_, _, groups) = ask(&world, "GET", "/groups", "two", "").await;
+    assert_eq!(groups["groups"].as_array().unwrap().len(), 2, "a refusal leaves no group behind");
+    world.advance(1_800_000);
+    client.ok(subscribe("c")).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_last_topics_are_kept_for_admins() {
+    let grants = Arc::new(Grants::parse(["publish:**"]).unwrap());
+    let plain = StaticToken { grants, ..entry("plain", Quota::default()) };
+    let tokens = vec![plain, entry("admin", Quota::default())];
+    let tokens = StaticTokens::new(tokens, Arc::new(ManualClock::new(NOW)));
+    let world = World::with_few_topics(Arc::new(tokens)).await;
+    for n in 0..18 {
+        assert_eq!(ask(&world, "POST", &format!("/publish/t{n}"), "plain", "1").await.0, 200, "{n}");
+    }
+    let (status, _, answer) = ask(&world, "POST", "/publish/t18", "plain", "1").await;
+    assert_eq!((status, &answer["error"]), (409, &json!("too_many_topics")), "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains("`topics_max` (20)"), "{answer}");
+    let (_, _, health) = ask(&world, "GET", "/health", "plain", "").await;
+    assert_eq!((&health["status"], &health["topics_scarce"]), (&json!("degraded"), &json!(true)));
+    // Topics that exist are not touched by this, and an admin may use what is kept.
+    assert_eq!(ask(&world, "POST", "/publish/t3", "plain", "1").await.0, 200);
+    assert_eq!(ask(&world, "POST", "/publish/t18", "admin", "1").await.0, 200);
+    assert_eq!(ask(&world, "DELETE", "/topics/t0", "admin", "").await.0, 200);
+    assert_eq!(ask(&world, "DELETE", "/topics/t1", "admin", "").await.0, 200);
+    assert_eq!(ask(&world, "POST", "/publish/t19", "plain", "1").await.0, 200);
+    world.stop().await;
+}
