@@ -178,6 +178,7 @@ fn open(
         inflight_bytes_max: options.inflight_bytes_max,
         durability: options.durability,
         policies: Mutex::default(),
+        topic_changes: Mutex::default(),
         _released: ReleaseSignal(Some(sender)),
     };
     store.finish_open()?;

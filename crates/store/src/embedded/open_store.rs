@@ -27,6 +27,8 @@ pub(super) struct OpenStore {
     pub(super) durability: Durability,
     /// Held while the settings of a topic are read and given to the log, see `push_policy_to`.
     pub(super) policies: Mutex<()>,
+    /// Held while a noted change of a topic is made in the log, see `carry_out`.
+    pub(super) topic_changes: Mutex<()>,
     /// The last field, so that the signal is sent after log and engine are dropped.
     pub(super) _released: ReleaseSignal,
 }

@@ -9,8 +9,9 @@ use promethean_model::{Durability, IgnorePoison, TopicName, TopicSettings};
 use super::commit::{Submission, own_batch, received};
 use super::error::{OpenError, commit_error};
 use super::open_store::OpenStore;
+use super::overlay::ComingState;
 use crate::port::{Batch, CommitError, SettingsOp, StateOp, TopicOp};
-use crate::state::keys::topic_intent;
+use crate::state::keys::topic_intent::{self, TopicIntent};
 use crate::state::{Space, StateFault, Writes, read};
 
 impl OpenStore {
@@ -35,6 +36,8 @@ impl OpenStore {
     /// Makes in the log the change that is noted for a topic, and removes the note. `made_by_batch`: if the topic to
     /// delete did not exist when its deletion was noted, the events of the same batch have created it.
     fn carry_out(&self, name: &TopicName, made_by_batch: bool) -> Result<(), CommitError> {
+        // Two batches may have deleted one topic: the second of them finds the note gone.
+        let _one_at_a_time = self.topic_changes.lock().ignore_poison();
         let Some(intent) = read::topic_intent(&self.engine, name)? else { return Ok(()) };
         // A topic of the same name with another number was created since.
         self.delete_if(name, |number| intent.delete.map_or(made_by_batch, |noted| noted == number))?;
@@ -42,9 +45,7 @@ impl OpenStore {
             let topic = self.log.create_topic(name).map_err(commit_error)?;
             self.push_policy_to(&topic)?;
         }
-        let mut writes = Writes::default();
-        writes.set(Space::Meta, topic_intent::key(name), None);
-        self.commit_writes(writes)
+        self.remove_intent(name, intent)
     }
 
     fn delete_if(&self, name: &TopicName, is_meant: impl FnOnce(u32) -> bool) -> Result<(), CommitError> {
@@ -55,11 +56,19 @@ impl OpenStore {
         Ok(())
     }
 
-    fn commit_writes(&self, writes: Writes) -> Result<(), CommitError> {
+    /// Removes the note of a change that is made. A later batch may have noted another change meanwhile; that note stays
+    /// for the batch's own second step.
+    fn remove_intent(&self, name: &TopicName, made: TopicIntent) -> Result<(), CommitError> {
         let permit = self.admission.clone().try_acquire_many_owned(0);
         let permit = permit.map_err(|_| CommitError::Closed)?.into();
         let submission = Submission { batch: own_batch(), durability: Durability::Fsync, permit };
         let mut sequencer = self.sequencer.blocking_lock();
+        let coming = ComingState::new(&self.overlay, &self.engine);
+        if read::topic_intent(&coming, name)? != Some(made) {
+            return Ok(());
+        }
+        let mut writes = Writes::default();
+        writes.set(Space::Meta, topic_intent::key(name), None);
         let outcome = self.submit_writes(&mut sequencer, &submission, writes)?;
         drop(sequencer);
         if let Some(outcome) = outcome {

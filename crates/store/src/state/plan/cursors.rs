@@ -5,6 +5,7 @@ use promethean_model::{GroupName, TopicName};
 use super::super::keys::cursor;
 use super::super::{Space, StagedState, View};
 use super::TopicLookup;
+use super::topics::coming_end;
 use crate::port::{CommitError, CursorOp};
 
 pub(super) fn apply(
@@ -15,7 +16,7 @@ pub(super) fn apply(
     match op {
         CursorOp::Put { group, topic, cursor, expected_epoch } => {
             fence(staged, group, topic, *expected_epoch)?;
-            let end = topics.end(topic);
+            let end = coming_end(staged, topic, topics)?;
             if cursor.floor > end {
                 let (group, topic) = (group.clone(), topic.clone());
                 return Err(CommitError::BeyondEnd { group, topic, floor: cursor.floor, end });

@@ -1,7 +1,7 @@
 //! Topics: their creation and deletion in the state. A deletion removes settings and cursors too, so that a topic created
 //! later under the same name starts afresh.
 
-use promethean_model::TopicName;
+use promethean_model::{Offset, TopicName};
 
 use super::super::keys::topic_intent::{self, TopicIntent};
 use super::super::keys::{cursor, settings};
@@ -44,4 +44,24 @@ fn intend(
     change(&mut intent);
     staged.put(Space::Meta, topic_intent::key(topic), topic_intent::value(intent));
     Ok(())
+}
+
+/// The end of a topic after the change that is noted for it: a topic whose deletion is noted counts as gone, though the
+/// log may still have it. A cursor that is put between the two steps of a deletion would outlive its topic.
+pub(super) fn coming_end(
+    staged: &StagedState<'_>,
+    topic: &TopicName,
+    topics: &dyn TopicLookup,
+) -> Result<Offset, CommitError> {
+    let intent = match topics.change_in_two_steps() {
+        true => read::topic_intent(staged, topic)?,
+        false => None,
+    };
+    let is_leaving = intent.is_some_and(|intent| match intent.delete {
+        // The log may have made the second step already, and even have another topic of this name. The number is read
+        // before the end: the log deletes only the topic that the note names.
+        Some(noted) => topics.number(topic).is_none_or(|number| number == noted),
+        None => !intent.create,
+    });
+    Ok(if is_leaving { Offset::ZERO } else { topics.end(topic) })
 }

@@ -3,6 +3,7 @@
 mod acks_say_what_they_promise;
 mod bad_directories_are_refused;
 mod concurrent_writers_agree;
+mod cursors_end_with_their_topic;
 mod damage_is_found_and_named;
 mod dropped_commits_are_carried_out;
 mod failing_disk_refuses_writes;
