@@ -4,6 +4,7 @@
 //! - [`fault_disk`]: an in-memory `Disk` with power cuts, I/O errors and bit rot.
 //! - [`gate_disk`]: a disk whose syncs take as long as a test wants.
 //! - [`fault_state`]: an in-memory `StateSink` that loses un-synced state in a power cut.
+//! - [`torn_folder`]: a folder of real files whose un-synced bytes are torn in a power cut.
 //! - [`fault_store`]: a store whose calls a test can hold back, fail and count.
 //! - [`manual_clock`]: time that a test controls.
 //! - [`world`]: a store, a bus over it and a clock; projections over them.
@@ -24,6 +25,7 @@ pub mod manual_clock;
 pub mod names;
 pub mod patience;
 pub mod rng;
+pub mod torn_folder;
 pub mod world;
 
 pub use fault_disk::{Failure, FaultDisk, Matcher, OpKind, Snapshot};
@@ -37,4 +39,5 @@ pub use patience::{soon, starts_waiting, until, until_some};
 /// The stores, for tests of crates that see them only through the bus.
 pub use promethean_store as store;
 pub use rng::SeededRng;
+pub use torn_folder::SyncedFolder;
 pub use world::{StoreKind, World};

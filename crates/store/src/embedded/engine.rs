@@ -1,12 +1,18 @@
 //! The state engine: four ordered maps in fjall.
 
+use std::fs::{File, TryLockError};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 
 use super::error::OpenError;
 use super::options::Options;
+use super::state_folder;
+use super::state_journal::{self, JournalFault, TornTail};
+use super::sync_mark::SyncMark;
 use crate::state::keys::counter::{self, Counter};
 use crate::state::{Space, Span, StateFault, View, Visit, Writes, read};
 
@@ -21,13 +27,35 @@ pub(super) struct Engine {
     docs: Keyspace,
     index: Keyspace,
     dedupe: Keyspace,
+    folder: PathBuf,
+    /// The number of the last sync mark.
+    last_mark: Arc<AtomicU64>,
 }
 
 impl Engine {
-    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+    /// Opens the engine in its folder, or creates it there. A torn tail of the engine's journal is cut.
+    pub(super) fn open(folder: &Path, options: &Options) -> Result<Self, OpenError> {
+        state_folder::create_once(folder, |new| Self::open_whole(new, options)?.sync().map_err(corrupt))?;
+        state_folder::make_private(folder)?;
+        let torn = mend(folder)?;
+        let engine = Self::open_whole(folder, options)?;
+        if let Some(torn) = torn {
+            let (file, at) = (torn.journal.display().to_string(), torn.at);
+            torn.settle(engine.persisted())?;
+            tracing::warn!(
+                file,
+                at,
+                "cut the torn end of the state engine's journal; the log repeats what it held"
+            );
+        }
+        Ok(engine)
+    }
+
+    /// Opens an engine whose files are whole.
+    fn open_whole(folder: &Path, options: &Options) -> Result<Self, OpenError> {
         // Two workers: one may flush while the other compacts. The default takes four.
         const WORKERS: usize = 2;
-        let db = Database::builder(path)
+        let db = Database::builder(folder)
             .cache_size(options.state_cache_bytes)
             .max_journaling_size(options.state_journal_bytes)
             .worker_threads(WORKERS)
@@ -43,13 +71,22 @@ impl Engine {
             index: keyspace(Space::Index)?,
             dedupe: keyspace(Space::Dedupe)?,
             db,
+            folder: folder.to_owned(),
+            last_mark: Arc::default(),
         };
         engine.check_format()?;
+        let last_mark = read::counter(&engine.image(), Counter::SyncMark).map_err(corrupt)?;
+        engine.last_mark.store(last_mark.unwrap_or(0), Ordering::Relaxed);
         Ok(engine)
     }
 
+    /// The highest sequence number in the tables of the engine.
+    fn persisted(&self) -> Option<u64> {
+        let of = |space: &Space| self.keyspace(*space).tree.get_highest_persisted_seqno();
+        Space::ALL.iter().filter_map(of).max()
+    }
+
     fn check_format(&self) -> Result<(), OpenError> {
-        let corrupt = |fault: StateFault| OpenError::StateCorrupt { reason: fault.to_string() };
         match read::counter(&self.image(), Counter::Format).map_err(corrupt)? {
             Some(FORMAT) => Ok(()),
             Some(found) => Err(OpenError::StateFormat { found, expected: FORMAT }),
@@ -75,8 +112,30 @@ impl Engine {
         batch.commit().map_err(engine_fault)
     }
 
+    /// Makes all earlier writes durable, and notes how far the journal is synced.
     pub(super) fn sync(&self) -> Result<(), StateFault> {
-        self.db.persist(PersistMode::SyncAll).map_err(engine_fault)
+        let number = self.last_mark.fetch_add(1, Ordering::Relaxed) + 1;
+        let journal = state_journal::newest(&self.folder).map_err(io_fault)?;
+        let mut writes = Writes::default();
+        writes.set(Space::Meta, counter::key(Counter::SyncMark), Some(counter::value(number)));
+        self.write(writes)?;
+        self.db.persist(PersistMode::SyncAll).map_err(engine_fault)?;
+        if let Err(error) = self.note_sync(journal, number) {
+            // The mark before stays: it is lower, and true.
+            tracing::warn!(%error, folder = %self.folder.display(), "cannot note that the state is synced");
+        }
+        Ok(())
+    }
+
+    /// Notes the mark that a sync wrote to this journal. If the engine began another journal meanwhile, it is not known
+    /// which of the two has the mark, and nothing is noted.
+    fn note_sync(&self, journal: Option<u64>, number: u64) -> std::io::Result<()> {
+        if let Some(journal) = journal
+            && state_journal::newest(&self.folder)? == Some(journal)
+        {
+            SyncMark { journal, number }.write(&self.folder)?;
+        }
+        state_folder::make_private(&self.folder)
     }
 
     /// The state of all spaces at this moment.
@@ -147,6 +206,46 @@ fn walk(iter: fjall::Iter, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Cuts a torn tail of the journal, unless another process has the engine open.
+fn mend(folder: &Path) -> Result<Option<TornTail>, OpenError> {
+    const LOCK: &str = "lock";
+    let lock = match File::open(folder.join(LOCK)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match lock.try_lock() {
+        // The lock is released at the end, for the engine to take it.
+        Ok(()) => Ok(state_journal::mend(folder, SyncMark::read(folder)?)?),
+        // The engine waits for its lock, and refuses to open without it.
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+fn corrupt(fault: StateFault) -> OpenError {
+    OpenError::StateCorrupt { reason: fault.to_string() }
+}
+
+impl From<JournalFault> for OpenError {
+    fn from(fault: JournalFault) -> Self {
+        match fault {
+            JournalFault::Damaged { .. } => Self::StateCorrupt { reason: fault.to_string() },
+            JournalFault::Io(error) => error.into(),
+        }
+    }
+}
+
+impl From<std::io::Error> for OpenError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed { reason: format!("the `state` folder: {error}") }
+    }
+}
+
+fn io_fault(error: std::io::Error) -> StateFault {
+    StateFault::Engine(format!("the `state` folder: {error}"))
 }
 
 fn engine_fault(error: fjall::Error) -> StateFault {

@@ -8,6 +8,7 @@
 //! | `overlay` | writes that the log has accepted and the engine has not applied yet |
 //! | `sink`, `redo` | how the log hands state to the engine |
 //! | `engine` | the engine |
+//! | `state_folder`, `state_journal`, `sync_mark` | the engine's files: who may read them, a torn end, what is synced |
 //! | `topic_changes` | settings and topics, after a commit and at open |
 //! | `events`, `verify` | reads |
 //!
@@ -28,6 +29,9 @@ mod options;
 mod overlay;
 mod redo;
 mod sink;
+mod state_folder;
+mod state_journal;
+mod sync_mark;
 mod topic_changes;
 mod verify;
 
@@ -78,6 +82,7 @@ impl EmbeddedStore {
             let disk = RealDisk::new(&dir).map_err(|error| OpenError::Failed {
                 reason: format!("cannot use the directory {}: {error}", dir.display()),
             })?;
+            warn_if_open_to_all(&dir);
             open(Arc::new(disk), &dir, clock, options.clamped())
         })
         .await?
@@ -142,6 +147,14 @@ impl EmbeddedStore {
     ) -> Result<T, ReadError> {
         let store = self.opened()?;
         blocking(move || read(&store.engine.image())).await?
+    }
+}
+
+/// Says so if other users of the machine can read the data directory.
+fn warn_if_open_to_all(dir: &Path) {
+    if state_folder::is_open_to_all(dir).is_ok_and(|open| open) {
+        let dir = dir.display();
+        tracing::warn!(%dir, "every user of this machine can read the data directory; run `chmod go-rwx {dir}`");
     }
 }
 

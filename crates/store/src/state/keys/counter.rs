@@ -22,6 +22,8 @@ pub(crate) enum Counter {
     NextCollection = 3,
     /// The next outbox row's sequence number.
     NextOutbox = 4,
+    /// The number of the last sync of the engine.
+    SyncMark = 5,
 }
 
 pub(crate) fn key(counter: Counter) -> Vec<u8> {

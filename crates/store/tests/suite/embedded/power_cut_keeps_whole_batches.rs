@@ -1,5 +1,5 @@
-//! A power cut at every operation of the disk. The store then holds what the memory store holds after the acknowledged
-//! batches, or after one batch more.
+//! A power cut at every operation of the disk, which also tears what the state engine has not synced. The store then
+//! holds what the memory store holds after the acknowledged batches, or after one batch more.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,11 +10,16 @@ use promethean_store::memory::MemoryStore;
 use promethean_store::port::{
     Batch, DedupeMark, Keeping, OutboxOp, OutboxStatus, PageLimit, SettingsOp, Store, Table, TopicOp,
 };
-use promethean_testkit::FaultDisk;
+use promethean_testkit::{FaultDisk, SyncedFolder};
 
 use crate::suite::support::{
     clock, commit, copy_dir, cursor, declare, doc, event, replace_state, row, small, topic,
 };
+
+/// A value that is longer than a few sectors of the disk.
+fn long(name: &str) -> String {
+    name.repeat(3000)
+}
 
 fn script() -> Vec<Batch> {
     let mark = DedupeMark { scope: "s".to_owned(), id: "x".to_owned(), expires_at: 9, unless_seen_at: None };
@@ -29,17 +34,21 @@ fn script() -> Vec<Batch> {
     };
     vec![
         Batch::new().event(event("a", "0")).event(event("b", "0")),
-        Batch::new().with(declare("c", Keeping::Durable)).with(doc("c", "k", 1)).with(cursor("g", "a", 1)),
+        Batch::new()
+            .with(declare("c", Keeping::Durable))
+            .with(doc("c", "k", 1))
+            .with(cursor("g", "a", 1))
+            .with(row(Table::Attempts, "r", &long("0"))),
         Batch::new().event(event("a", "1")).with(doc("c", "k", 2)).with(mark).with(outbox),
-        Batch::new().with(SettingsOp::Put(topic("a"), settings)).with(row(Table::Attempts, "r", "1")),
-        Batch::new().with(TopicOp::Create(topic("d"))).with(row(Table::Attempts, "r", "2")),
-        Batch::new().with(TopicOp::Delete(topic("a"))).with(row(Table::Attempts, "r", "3")),
+        Batch::new().with(SettingsOp::Put(topic("a"), settings)).with(row(Table::Attempts, "r", &long("1"))),
+        Batch::new().with(TopicOp::Create(topic("d"))).with(row(Table::Attempts, "r", &long("2"))),
+        Batch::new().with(TopicOp::Delete(topic("a"))).with(row(Table::Attempts, "r", &long("3"))),
         Batch::new().event(event("a", "2")).with(doc("c", "l", 3)),
         Batch::new()
             .event(event("b", "1"))
             .with(TopicOp::Delete(topic("b")))
             .with(TopicOp::Create(topic("b")))
-            .with(row(Table::Attempts, "r", "4")),
+            .with(row(Table::Attempts, "r", &long("4"))),
     ]
 }
 
@@ -90,16 +99,19 @@ async fn open(disk: &FaultDisk, dir: &std::path::Path) -> Option<EmbeddedStore> 
     opened.ok().map(|(store, _)| store)
 }
 
-/// Runs the script and returns how many batches were acknowledged.
-async fn run(store: &EmbeddedStore) -> usize {
+/// Runs the script and returns how many batches were acknowledged. Calls `synced` when the state is synced.
+async fn run(store: &EmbeddedStore, mut synced: impl FnMut()) -> usize {
     let mut acked = 0;
     for (n, batch) in script().into_iter().enumerate() {
         if store.commit(batch).await.is_err() {
             break;
         }
         acked += 1;
-        if n == 2 && store.checkpoint().await.is_err() {
-            break;
+        if n == 2 {
+            if store.checkpoint().await.is_err() {
+                break;
+            }
+            synced();
         }
     }
     acked
@@ -112,33 +124,38 @@ async fn every_point_recovers_to_a_whole_number_of_batches() {
         let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
         let store = open(&disk, dir.path()).await.unwrap();
         let opened_at = disk.ops();
-        assert_eq!(run(&store).await, script().len());
+        assert_eq!(run(&store, || {}).await, script().len());
         assert_eq!(dump(&store).await, *expected.last().unwrap());
         opened_at..disk.ops()
     };
+    let mut torn = 0;
     for op in first_op.start + 1..=first_op.end {
-        power_cut(&expected, op, op % 2).await;
+        for seed in [op, op + 1000] {
+            torn += u64::from(power_cut(&expected, op, seed).await);
+        }
     }
+    assert!(torn > 20, "{torn} torn states");
 }
 
-async fn power_cut(expected: &[String], op: u64, seed: u64) {
-    let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
-    let before = tempfile::tempdir().unwrap();
+/// Returns whether the state was torn.
+async fn power_cut(expected: &[String], op: u64, seed: u64) -> bool {
+    let (disk, dir, cut) = (FaultDisk::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let state = dir.path().join("state");
     let store = open(&disk, dir.path()).await.unwrap();
-    copy_dir(dir.path(), before.path());
+    let mut synced = SyncedFolder::of(&state);
     disk.stop_at(op, seed);
-    let acked = run(&store).await;
+    let acked = run(&store, || synced = SyncedFolder::of(&state)).await;
+    copy_dir(dir.path(), cut.path());
     store.close().await;
-    // In some runs the engine loses everything since its first sync, too. The journal still has all of it, unless a
-    // checkpoint came in between.
-    if seed == 1 && acked < 3 {
-        replace_state(dir.path(), before.path());
-    }
+    replace_state(dir.path(), cut.path());
+    let torn = synced.tear(&state, seed);
     let disk = disk.crash(seed);
-    let store = open(&disk, dir.path()).await.unwrap_or_else(|| panic!("op {op} seed {seed}: does not open"));
+    let opened = EmbeddedStore::open_on(Arc::new(disk), dir.path(), clock(), options()).await;
+    let (store, _) = opened.unwrap_or_else(|error| panic!("op {op} seed {seed}: {error}"));
     let found = dump(&store).await;
     let fits = expected.iter().skip(acked).take(2).any(|dump| *dump == found);
     assert!(fits, "op {op} seed {seed}, {acked} acknowledged, found\n{found}\nexpected\n{}", expected[acked]);
     let report = store.verify(|_, _| {}).await.unwrap();
     assert!(report.is_clean(), "op {op} seed {seed}: {report:?}");
+    torn
 }
