@@ -216,6 +216,8 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn S
 }
 
 async fn open_embedded(data: &Path, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    // The state engine makes files at any time, with the rights that the process gives by default.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let opened = EmbeddedStore::open(data, Arc::clone(clock), Options::default()).await;
     let (store, report) = opened.with_context(|| format!("open {}", data.display()))?;
     for damage in &report.damage {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs a server that is expected to fail; after 60 s it has started by mistake and is killed.
@@ -22,20 +23,59 @@ fn other_machines_are_not_served_without_tokens() {
     }
 }
 
-#[test]
-fn only_the_user_of_the_server_can_read_its_data() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_promethean"))
-        .current_dir(dir.path())
-        .args(["serve", "--listen", "127.0.0.1:0", "--data", "new/data"])
+/// Starts a server with this umask on a data directory, and returns the first lines of its log, up to one that has `says`.
+fn log_of_server(dir: &Path, umask: &str, data: &str, says: &str) -> String {
+    let mut child = Command::new("sh")
+        .current_dir(dir)
+        .args(["-c", "umask $0; exec \"$@\"", umask, env!("CARGO_BIN_EXE_promethean")])
+        .args(["serve", "--listen", "127.0.0.1:0", "--data", data])
         .env_remove("PROMETHEAN_LISTEN")
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    let mode = std::fs::metadata(dir.path().join("new/data")).map(|data| data.permissions().mode() & 0o777);
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while let Some(Ok(line)) = lines.next() {
+        said = format!("{said}{line}\n");
+        if line.contains(says) {
+            break;
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(mode.unwrap(), 0o700, "{line}");
+    said
+}
+
+/// The paths in a folder that group or others have a right to.
+fn open_to_others(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            found.push(format!("{} {mode:o}", entry.path().display()));
+        }
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(open_to_others(&entry.path()));
+        }
+    }
+    found
+}
+
+#[test]
+fn only_the_user_of_the_server_can_read_its_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = log_of_server(dir.path(), "000", "data", "127.0.0.1");
+    assert_eq!(open_to_others(dir.path()), Vec::<String>::new(), "{said}");
+    assert!(dir.path().join("data/state").exists() && !said.contains("every user"), "{said}");
+}
+
+#[test]
+fn a_directory_that_every_user_can_read_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = log_of_server(dir.path(), "022", data.to_str().unwrap(), "127.0.0.1");
+    assert!(said.contains(&format!("chmod go-rwx {}", data.display())), "{said}");
 }
