@@ -66,15 +66,20 @@ impl Replay {
         self
     }
 
-    /// The next events: at most `limit`, and never more than 10,000. `None` when all are read.
+    /// The next events: at most `limit`, and never more than 10,000. `None` when all are read. Cancel-safe: after an
+    /// error, or if the call is dropped, the next call goes on where this one began.
     pub async fn next_page(&mut self, limit: usize) -> Result<Option<ReplayPage>, BusError> {
         loop {
-            let Some((topic, from, end)) = self.current.take() else {
-                let Some(topic) = self.topics.pop() else { return Ok(None) };
-                self.current = Some(self.begin(topic).await?);
+            let Some((topic, from, end)) = self.current.clone() else {
+                let Some(topic) = self.topics.last().cloned() else { return Ok(None) };
+                let begun = self.begin(topic).await?;
+                // Changed only after the last `await` that can fail or be dropped, here and below.
+                self.topics.pop();
+                self.current = Some(begun);
                 continue;
             };
             if from >= end {
+                self.current = None;
                 continue;
             }
             let limit = PageLimit { events: limit.clamp(1, PAGE_EVENTS_MAX), bytes: PAGE_BYTES };
@@ -82,12 +87,11 @@ impl Replay {
                 self.groups.base.store.read(&topic, from, limit).await?;
             events.retain(|event| event.offset < end);
             let next = next.min(end);
-            if next > from {
-                self.current = Some((topic.clone(), next, end));
-            }
             if self.normalize {
                 events = lift_events(&self.groups.schemas, events).await;
             }
+            // A read that did not advance means that the topic was deleted meanwhile.
+            self.current = (next > from).then(|| (topic.clone(), next, end));
             if !events.is_empty() || expired > 0 {
                 return Ok(Some(ReplayPage { topic, events, next, expired }));
             }

@@ -55,17 +55,19 @@ impl Scan {
     }
 
     /// The next events: at most `events` of them and about `bytes` bytes, but at least one. `None` when all
-    /// are read.
+    /// are read. Cancel-safe: after an error, or if the call is dropped, the next call goes on where this one
+    /// began.
     pub async fn next_page(&mut self, events: usize, bytes: usize) -> Result<Option<ReplayPage>, BusError> {
         while self.next < self.end {
             let limit = PageLimit { events: events.max(1), bytes };
             let EventPage { mut events, next, expired } =
                 self.groups.base.store.read(&self.topic, self.next, limit).await?;
             events.retain(|event| event.offset < self.end);
-            self.move_to(next);
             if self.normalize {
                 events = lift_events(&self.groups.schemas, events).await;
             }
+            // Only after the last `await`: a dropped call has lost no events.
+            self.move_to(next);
             if !events.is_empty() || expired > 0 {
                 return Ok(Some(ReplayPage { topic: self.topic.clone(), events, next: self.next, expired }));
             }
@@ -83,9 +85,13 @@ impl Scan {
         render: &Arc<Render>,
     ) -> Result<Option<Vec<u8>>, BusError> {
         if self.normalize {
+            let from = self.next;
             let Some(page) = self.next_page(events, bytes).await? else { return Ok(None) };
             let written = page.events.iter().try_for_each(|event| render(&mut out, &event.as_ref()));
-            written.map_err(ReadError::from)?;
+            if let Err(error) = written {
+                self.next = from;
+                return Err(ReadError::from(error).into());
+            }
             return Ok(Some(out));
         }
         if self.next >= self.end {

@@ -3,6 +3,7 @@
 use promethean_bus::read::Tail;
 use promethean_bus::rows::StartPosition;
 use promethean_model::Offset;
+use promethean_testkit::{Fault, StoreCall, starts_waiting};
 
 use super::harness::*;
 
@@ -11,6 +12,7 @@ on_both_stores!(
     a_tail_gives_what_there_is_and_then_what_comes,
     a_tail_ends_with_its_topic_and_with_the_bus,
     single_events_are_found,
+    a_failed_or_dropped_read_keeps_its_place,
 );
 
 async fn page(tail: &mut Tail) -> Option<Vec<u64>> {
@@ -81,4 +83,38 @@ async fn single_events_are_found(kind: StoreKind) {
     assert_eq!(at.as_ref().map(number), Some(1));
     assert_eq!(world.bus.event_at(&topic("a"), Offset(3)).await, Ok(None));
     assert_eq!((world.bus.end_of(&topic("a")), world.bus.end_of(&topic("b"))), (Offset(3), Offset(0)));
+}
+
+/// Every second read fails, and then every second read is dropped: no event is skipped and none comes twice.
+async fn a_failed_or_dropped_read_keeps_its_place(kind: StoreKind) {
+    let (world, gates) = World::gated(kind).await;
+    let mut expected = Vec::new();
+    for name in ["t.a", "t.b", "t.c"] {
+        world.fill(name, 0..5).await;
+        expected.extend((0..5).map(|number| (topic(name), number)));
+    }
+    for fault in [Fault::Fail, Fault::Hold] {
+        let mut replay = world.bus.replay(&"t.*".parse().unwrap(), StartPosition::Earliest).await.unwrap();
+        let mut scan = world.bus.scan(&topic("t.a"), StartPosition::Earliest).await.unwrap();
+        let (mut replayed, mut scanned) = (Vec::new(), Vec::new());
+        loop {
+            let is_read = |call: &StoreCall<'_>| matches!(call, StoreCall::Read(_));
+            gates.rule(move |call| if is_read(call) { fault } else { Fault::None });
+            if fault == Fault::Fail {
+                // The last call of each reads nothing: there is nothing that could fail.
+                assert!(!matches!(replay.next_page(2).await, Ok(Some(_))));
+                assert!(!matches!(scan.next_page(2, 1 << 20).await, Ok(Some(_))));
+            } else {
+                starts_waiting(std::pin::pin!(replay.next_page(2))).await;
+                starts_waiting(std::pin::pin!(scan.next_page(2, 1 << 20))).await;
+            }
+            gates.heal();
+            if let Some(page) = scan.next_page(2, 1 << 20).await.unwrap() {
+                scanned.extend(page.events.iter().map(number));
+            }
+            let Some(page) = replay.next_page(2).await.unwrap() else { break };
+            replayed.extend(page.events.iter().map(|event| (page.topic.clone(), number(event))));
+        }
+        assert_eq!((replayed, scanned), (expected.clone(), (0..5).collect::<Vec<_>>()), "{fault:?}");
+    }
 }
