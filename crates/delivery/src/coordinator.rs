@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::DeliveryError;
-use crate::input::{MemberNo, Now};
+use crate::input::{Leaving, MemberNo, Now};
 use crate::rebalance::{self, PartitionOwner, Rebalance};
 
 /// How long a member that sends heartbeats may be silent before it is removed.
@@ -95,6 +95,7 @@ impl Coordinator {
     pub fn join(&mut self, joining: Joining, now: Now) -> Option<Rebalance> {
         let before = self.snapshot();
         let Joining { member: id, session, liveness, meta } = joining;
+        let replaced = self.members.get(&id).map(|known| known.session).filter(|known| *known != session);
         let joined_ms = match self.members.get(&id) {
             Some(same) if same.session == session => same.joined_ms,
             _ => now.wall_ms,
@@ -103,7 +104,7 @@ impl Coordinator {
         if self.members.insert(id.clone(), member).is_none() {
             self.hand_over_to(&id);
         }
-        self.finish(before, now)
+        self.finish(before, replaced.into_iter().collect(), now)
     }
 
     /// Notes a heartbeat. A session that is unknown, or has lost its name to another, is refused and must
@@ -117,13 +118,23 @@ impl Coordinator {
 
     /// Removes a session. A session that has lost its name to another is removed already; then nothing
     /// changes.
-    pub fn leave(&mut self, member: &MemberId, session: MemberNo, now: Now) -> Option<Rebalance> {
+    pub fn leave(
+        &mut self,
+        member: &MemberId,
+        session: MemberNo,
+        how: Leaving,
+        now: Now,
+    ) -> Option<Rebalance> {
         if self.members.get(member).is_none_or(|known| known.session != session) {
             return None;
         }
         let before = self.snapshot();
         self.remove(member);
-        self.finish(before, now)
+        let lost = match how {
+            Leaving::Lost => vec![session],
+            Leaving::Released => Vec::new(),
+        };
+        self.finish(before, lost, now)
     }
 
     /// Removes members whose heartbeats are overdue.
@@ -136,14 +147,16 @@ impl Coordinator {
             member.liveness == Liveness::Heartbeat
                 && now.monotonic_ms.saturating_sub(member.seen_at_ms) > HEARTBEAT_TTL_MS
         };
-        let gone: Vec<MemberId> =
-            self.members.iter().filter(|(_, member)| is_gone(member)).map(|(id, _)| id.clone()).collect();
+        let gone: Vec<(MemberId, MemberNo)> = (self.members.iter())
+            .filter(|(_, member)| is_gone(member))
+            .map(|(id, member)| (id.clone(), member.session))
+            .collect();
         if gone.is_empty() {
             return None;
         }
         let before = self.snapshot();
-        gone.iter().for_each(|id| self.remove(id));
-        self.finish(before, now)
+        gone.iter().for_each(|(id, _)| self.remove(id));
+        self.finish(before, gone.into_iter().map(|(_, session)| session).collect(), now)
     }
 
     /// Whether any member sends heartbeats, so that ticks are needed.
@@ -251,14 +264,19 @@ impl Coordinator {
         self.owners.iter().map(|owner| owner.as_ref().and_then(current)).collect()
     }
 
-    fn finish(&mut self, before: Vec<Option<PartitionOwner>>, now: Now) -> Option<Rebalance> {
+    fn finish(
+        &mut self,
+        before: Vec<Option<PartitionOwner>>,
+        lost: Vec<MemberNo>,
+        now: Now,
+    ) -> Option<Rebalance> {
         let after = self.snapshot();
         if before == after {
             return None;
         }
         self.epoch += 1;
         self.since_ms = now.wall_ms;
-        Some(Rebalance { epoch: self.epoch, changes: rebalance::changes(before, after) })
+        Some(Rebalance { epoch: self.epoch, changes: rebalance::changes(before, after), lost })
     }
 }
 

@@ -136,9 +136,15 @@ pub enum Input {
     Pause(Option<MemberNo>),
     /// Start deliveries again.
     Resume(Option<MemberNo>),
-    /// The owners of the partitions of a partitioned group, by partition. Leases of partitions that a member
-    /// lost end without a failed attempt.
-    Assign(Vec<Option<MemberNo>>),
+    /// The partitions of a partitioned group have new owners. The leases of a partition end that its last
+    /// owner held.
+    Assign {
+        /// The owner of each partition.
+        owners: Vec<Option<MemberNo>>,
+        /// The members that lost their partitions because they are lost themselves. Deliveries that were
+        /// written to them count as failed; a partition that just moved on counts as nothing.
+        lost: Vec<MemberNo>,
+    },
     /// Move the cursor: every offset below `to` is finished, none above. All leases end without a failed
     /// attempt.
     Seek {

@@ -13,6 +13,9 @@ pub struct Rebalance {
     pub epoch: u64,
     /// The members whose partitions changed, including members that left, by session.
     pub changes: Vec<MemberChange>,
+    /// The sessions that are lost: they were silent for too long, their connection broke, or another session
+    /// took their name.
+    pub lost: Vec<MemberNo>,
 }
 
 /// The partitions that one member gained and lost.

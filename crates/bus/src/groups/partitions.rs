@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use promethean_delivery::{
-    Coordinator, CoordinatorView, DeliveryError, Input, Joining, MemberNo, Now, RECOMPUTE_EVERY_MS,
+    Coordinator, CoordinatorView, DeliveryError, Input, Joining, Leaving, MemberNo, Now, RECOMPUTE_EVERY_MS,
     Rebalance, Subject,
 };
 use promethean_model::{GroupName, IgnorePoison, MemberId};
@@ -80,7 +80,7 @@ impl Coordinators {
         entry.owners.push(Arc::clone(owner));
         // An error means that the owner has ended; it is replaced when the next owner of the topic is
         // attached.
-        let _ = assign(owner, &entry.coordinator);
+        let _ = assign(owner, &entry.coordinator, &[]);
     }
 
     /// Removes an owner that has ended because its topic is gone.
@@ -130,10 +130,17 @@ impl Coordinators {
     }
 
     /// Removes a session; its partitions go to other members.
-    pub(crate) fn leave(&self, key: &GroupAndSubject, member: &MemberId, session: MemberNo, now: Now) {
+    pub(crate) fn leave(
+        &self,
+        key: &GroupAndSubject,
+        member: &MemberId,
+        session: MemberNo,
+        how: Leaving,
+        now: Now,
+    ) {
         let entries = &mut self.lock().map;
         let Some(entry) = entries.get_mut(key) else { return };
-        let rebalance = entry.coordinator.leave(member, session, now);
+        let rebalance = entry.coordinator.leave(member, session, how, now);
         entry.tell(rebalance);
         entry.inboxes.remove(&session);
         if entry.inboxes.is_empty() {
@@ -176,14 +183,15 @@ impl PartitionedGroup {
             }
         }
         let coordinator = &self.coordinator;
-        self.owners.retain(|owner| assign(owner, coordinator).is_ok());
+        self.owners.retain(|owner| assign(owner, coordinator, &rebalance.lost).is_ok());
     }
 }
 
 /// Sends the assignment to an owner. An error if the owner has ended: it delivers nothing, and the next owner
 /// of the topic is attached when it starts.
-fn assign(owner: &ClaimOwner, coordinator: &Coordinator) -> Result<(), BusError> {
-    owner.mailbox.send_now(OwnerMessage::Tell(Input::Assign(coordinator.owners())))
+fn assign(owner: &ClaimOwner, coordinator: &Coordinator, lost: &[MemberNo]) -> Result<(), BusError> {
+    let input = Input::Assign { owners: coordinator.owners(), lost: lost.to_vec() };
+    owner.mailbox.send_now(OwnerMessage::Tell(input))
 }
 
 async fn tick(groups: Arc<Groups>) {

@@ -285,6 +285,7 @@ impl Subscription {
                 &membership.key(),
                 name,
                 membership.member,
+                how,
                 membership.groups.base.now(),
             );
         }

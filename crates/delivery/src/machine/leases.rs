@@ -148,13 +148,32 @@ impl Machine {
         self.members.leave(member);
     }
 
-    /// Sets the owners of the partitions and ends the leases that an owner lost.
-    pub(super) fn assign(&mut self, owners: Vec<Option<MemberNo>>, effects: &mut Vec<Effect>) {
+    /// Sets the owners of the partitions and ends the leases that an owner lost. What was written to a lost
+    /// member has failed: otherwise an event that ends its member would be delivered for ever.
+    pub(super) fn assign(
+        &mut self,
+        owners: Vec<Option<MemberNo>>,
+        lost: &[MemberNo],
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.config.partitions.is_none() {
             return;
         }
         self.owning = owners.iter().copied().flatten().collect();
         self.owners = owners;
+        let failed: Vec<(MemberNo, LeaseRef)> = (self.unfinished.leases())
+            .filter(|(_, entry, lease)| {
+                lost.contains(&lease.member)
+                    && lease.deadline != NO_DEADLINE
+                    && self.owner(entry.partition) != Some(lease.member)
+            })
+            .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
+            .collect();
+        for (_, lease) in &failed {
+            self.fail(lease.offset, Failure::MemberLost, 0, now);
+        }
+        revoke(failed, effects);
         self.revoke_where(effects, |machine, entry, lease| {
             machine.owner(entry.partition) != Some(lease.member)
         });

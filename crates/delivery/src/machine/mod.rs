@@ -136,7 +136,7 @@ impl Machine {
             }
             Input::Pause(member) => self.pause(member, true),
             Input::Resume(member) => self.pause(member, false),
-            Input::Assign(owners) => self.assign(owners, effects),
+            Input::Assign { owners, lost } => self.assign(owners, &lost, now, effects),
             Input::Seek { to, reply } => self.seek(to, reply, effects),
             Input::Redrive(offsets) => self.redrive(&offsets, now),
             Input::Committed(token) => self.committed(token, now, effects),

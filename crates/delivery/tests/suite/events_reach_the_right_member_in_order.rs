@@ -51,12 +51,12 @@ fn events_go_to_the_owner_of_their_partition_and_a_slow_owner_stops_no_other() {
     driven.join(ONE, 1);
     driven.join(TWO, 10);
     assert_eq!((driven.got(), driven.reason()), (vec![], Some(Reason::NoMembers)));
-    driven.step(Input::Assign(vec![Some(ONE), Some(TWO)]));
+    driven.step(Input::Assign { owners: vec![Some(ONE), Some(TWO)], lost: vec![] });
     let got = driven.take();
     assert_eq!(got.iter().filter(|(member, ..)| *member == ONE).count(), 1);
     assert_eq!(got.iter().filter(|(member, ..)| *member == TWO).count(), 6 - zero.len());
     assert_eq!(driven.reason(), Some(Reason::Credit));
-    driven.step(Input::Assign(vec![Some(TWO), Some(TWO)]));
+    driven.step(Input::Assign { owners: vec![Some(TWO), Some(TWO)], lost: vec![] });
     assert_eq!(driven.revoked.len(), 1);
     assert_eq!(driven.got().len(), zero.len(), "all of them, and none counts as failed");
     driven.ack(ONE, &driven.revoked.clone(), 7);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_delivery::{Coordinator, Joining, Liveness, MemberChange, MemberNo, Now, Rebalance};
+use promethean_delivery::{Coordinator, Joining, Leaving, Liveness, MemberChange, MemberNo, Now, Rebalance};
 use promethean_model::{MemberId, assign};
 use proptest::prelude::*;
 use serde_json::json;
@@ -33,11 +33,11 @@ fn the_first_member_gets_all_partitions_and_the_last_leaves_none_owned() {
     let rebalance = group.join(socket("a", 1), now(5)).unwrap();
     let all =
         MemberChange { member: id("a"), session: MemberNo(1), assigned: vec![0, 1, 2, 3], revoked: vec![] };
-    assert_eq!(rebalance, Rebalance { epoch: 1, changes: vec![all.clone()] });
+    assert_eq!(rebalance, Rebalance { epoch: 1, changes: vec![all.clone()], lost: vec![] });
     assert_eq!(group.owners(), [Some(MemberNo(1)); 4]);
-    let rebalance = group.leave(&id("a"), MemberNo(1), now(6)).unwrap();
+    let rebalance = group.leave(&id("a"), MemberNo(1), Leaving::Released, now(6)).unwrap();
     let none = MemberChange { assigned: vec![], revoked: vec![0, 1, 2, 3], ..all };
-    assert_eq!(rebalance, Rebalance { epoch: 2, changes: vec![none] });
+    assert_eq!(rebalance, Rebalance { epoch: 2, changes: vec![none], lost: vec![] });
     assert_eq!(group.owners(), [None; 4]);
     assert!(group.is_empty());
 }
@@ -47,11 +47,11 @@ fn a_new_session_takes_the_name_over_and_the_old_one_cannot_undo_it() {
     let mut group = group(2);
     group.join(socket("a", 1), now(0));
     let rebalance = group.join(socket("a", 2), now(1)).unwrap();
-    assert_eq!(rebalance.epoch, 2);
+    assert_eq!((rebalance.epoch, rebalance.lost), (2, vec![MemberNo(1)]));
     let revoked: Vec<_> =
         rebalance.changes.iter().map(|c| (c.session, c.revoked.len(), c.assigned.len())).collect();
     assert_eq!(revoked, [(MemberNo(1), 2, 0), (MemberNo(2), 0, 2)]);
-    assert_eq!(group.leave(&id("a"), MemberNo(1), now(2)), None);
+    assert_eq!(group.leave(&id("a"), MemberNo(1), Leaving::Lost, now(2)), None);
     assert_eq!(group.owners(), [Some(MemberNo(2)); 2]);
     assert_eq!(group.join(socket("a", 2), now(3)), None);
 }
@@ -69,6 +69,7 @@ fn heartbeats_keep_a_member_and_sockets_need_none() {
     assert_eq!(group.tick(now(17_999)), None);
     let rebalance = group.tick(now(18_000)).unwrap();
     assert!(rebalance.changes.iter().any(|c| c.member == id("silent") && c.assigned.is_empty()));
+    assert_eq!(rebalance.lost, [MemberNo(2)]);
     assert_eq!(group.len(), 2);
     assert_eq!(
         group.heartbeat(&id("silent"), MemberNo(2), now(18_001)).unwrap_err().code(),
@@ -86,7 +87,8 @@ fn partitions_change_only_without_members() {
     assert_eq!(group.set_partitions(3).unwrap_err().code(), "partitions_in_use");
     assert!(group.set_partitions(2).is_ok());
     assert_eq!(group.owners(), [Some(MemberNo(1)); 2]);
-    group.leave(&id("a"), MemberNo(1), now(0));
+    let rebalance = group.leave(&id("a"), MemberNo(1), Leaving::Lost, now(0)).unwrap();
+    assert_eq!(rebalance.lost, [MemberNo(1)]);
     assert_eq!(group.set_partitions(4097).unwrap_err().code(), "bad_option");
     group.set_partitions(3).unwrap();
     assert_eq!((group.partitions(), group.owners().len()), (3, 3));
@@ -150,6 +152,13 @@ impl ToldOwners {
     }
 }
 
+/// The sessions of the members that the coordinator knows.
+fn present(group: &Coordinator, sessions: &BTreeMap<usize, MemberNo>) -> BTreeSet<MemberNo> {
+    let names: BTreeSet<MemberId> = group.view().members.into_iter().map(|member| member.member).collect();
+    let known = sessions.iter().filter(|(member, _)| names.contains(&id(&format!("m{member}"))));
+    known.map(|(_, session)| *session).collect()
+}
+
 proptest! {
     #[test]
     fn every_partition_has_one_owner_and_the_epoch_says_when_it_changes(n in 1_u32..64, steps in steps()) {
@@ -159,6 +168,7 @@ proptest! {
         let mut sessions = BTreeMap::new();
         for step in steps {
             let (owners, epoch) = (group.owners(), group.epoch());
+            let before = present(&group, &sessions);
             let rebalance = match step {
                 Step::Join(member) => {
                     session += 1;
@@ -167,7 +177,7 @@ proptest! {
                     group.join(joining(&format!("m{member}"), session, liveness), now(ms))
                 }
                 Step::Leave(member) => sessions.get(&member).and_then(|session| {
-                    group.leave(&id(&format!("m{member}")), *session, now(ms))
+                    group.leave(&id(&format!("m{member}")), *session, Leaving::Lost, now(ms))
                 }),
                 Step::Pass(by) => {
                     ms += by;
@@ -185,6 +195,8 @@ proptest! {
             if let Some(rebalance) = &rebalance {
                 prop_assert_eq!(rebalance.epoch, group.epoch());
                 told_owners.hear(rebalance);
+                let gone: BTreeSet<MemberNo> = before.difference(&present(&group, &sessions)).copied().collect();
+                prop_assert_eq!(rebalance.lost.iter().copied().collect::<BTreeSet<_>>(), gone);
             }
             let told: Vec<_> = (0..n).map(|partition| told_owners.owner(partition)).collect();
             prop_assert_eq!(group.owners(), told);
@@ -207,7 +219,7 @@ proptest! {
         for (had, has) in before.iter().zip(group.owners()) {
             prop_assert!(*had == has || has == Some(MemberNo(99)));
         }
-        group.leave(&id("new"), MemberNo(99), now(0));
+        group.leave(&id("new"), MemberNo(99), Leaving::Released, now(0));
         prop_assert_eq!(group.owners(), before);
     }
 

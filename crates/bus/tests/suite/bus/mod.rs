@@ -10,6 +10,7 @@ mod groups_begin_where_told;
 pub(crate) mod harness;
 mod interrupted_deletion_is_finished_later;
 mod interrupted_seek_loses_nothing;
+mod lost_members_use_up_attempts;
 mod members_share_the_work;
 mod partitions_move_between_members;
 mod patterns_follow_new_topics;

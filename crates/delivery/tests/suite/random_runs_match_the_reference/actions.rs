@@ -287,11 +287,7 @@ impl Sim {
         let how = if self.rng.chance(50) { Leaving::Lost } else { Leaving::Released };
         for (offset, lease) in self.reference.leases.clone() {
             if lease.member == member {
-                if how == Leaving::Lost && lease.deadline.is_some() {
-                    self.reference.fail(offset, self.now.monotonic_ms, Some(0));
-                } else {
-                    self.reference.end_lease(offset);
-                }
+                self.reference.lose_lease(offset, how == Leaving::Lost, self.now.monotonic_ms);
             }
         }
         let left = self.reference.members.remove(&member).unwrap();
@@ -314,20 +310,24 @@ impl Sim {
         let Some(count) = self.options.partitions else { return };
         let owners: Vec<Option<MemberNo>> =
             (0..count).map(|_| self.some_member().filter(|_| !self.rng.chance(8))).collect();
-        self.assign_to(owners);
+        // The coordinator may hear of lost members before the machine does.
+        let without: Vec<MemberNo> =
+            self.reference.members.keys().copied().filter(|no| !owners.contains(&Some(*no))).collect();
+        let lost = without.into_iter().filter(|_| self.rng.chance(50)).collect();
+        self.assign_to(owners, lost);
     }
 
-    pub(super) fn assign_to(&mut self, owners: Vec<Option<MemberNo>>) {
+    pub(super) fn assign_to(&mut self, owners: Vec<Option<MemberNo>>, lost: Vec<MemberNo>) {
         self.reference.owners.clone_from(&owners);
         let mut revoked = Vec::new();
         for (offset, lease) in self.reference.leases.clone() {
             let partition = self.reference.log[offset as usize].partition as usize;
             if owners.get(partition).copied().flatten() != Some(lease.member) {
                 revoked.push((lease.member, LeaseRef { offset: Offset(offset), serial: lease.serial }));
-                self.reference.end_lease(offset);
+                self.reference.lose_lease(offset, lost.contains(&lease.member), self.now.monotonic_ms);
             }
         }
-        self.step(Input::Assign(owners), revoked, Vec::new());
+        self.step(Input::Assign { owners, lost }, revoked, Vec::new());
     }
 
     fn redrive(&mut self) {

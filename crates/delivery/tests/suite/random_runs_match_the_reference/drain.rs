@@ -9,7 +9,7 @@ impl Sim {
         let limits = MemberLimits { batch_size: 50, ack_timeout_ms: 1 << 40, auto_ack: false, paused: false };
         let willing = self.join_as(limits, Allowance::of(1_000));
         if let Some(count) = self.options.partitions {
-            self.assign_to(vec![Some(willing); count as usize]);
+            self.assign_to(vec![Some(willing); count as usize], Vec::new());
         }
         self.announce();
         for _ in 0..100_000 {

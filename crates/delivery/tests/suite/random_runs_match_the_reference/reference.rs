@@ -234,6 +234,16 @@ impl Reference {
         }
     }
 
+    /// Ends a lease whose member has no right to it any more. What had reached a lost member has failed,
+    /// whichever part of the server heard of the loss first.
+    pub(super) fn lose_lease(&mut self, offset: u64, is_lost: bool, at: u64) {
+        if is_lost && self.leases[&offset].deadline.is_some() {
+            self.fail(offset, at, Some(0));
+        } else {
+            self.end_lease(offset);
+        }
+    }
+
     pub(super) fn seek(&mut self, to: u64) {
         for offset in self.leases.keys().copied().collect::<Vec<_>>() {
             self.end_lease(offset);
