@@ -108,7 +108,7 @@ pub struct MachineBounds {
     pub window: usize,
     /// Events per read, and events kept while no member has credit. Default: 1,000.
     pub page: usize,
-    /// Dead letters per commit. They hold whole events, and a commit must fit a journal file. Default: 16.
+    /// Dead letters per commit. They hold whole events, so the owner may ask for fewer. Default: 16.
     /// Minimum: 1.
     pub letters: usize,
 }

@@ -166,6 +166,14 @@ pub enum Input {
         /// When to close them again, monotonic.
         retry_at_ms: u64,
     },
+    /// A `Commit` must be split: together its dead letters are too much for one commit. Nothing of it is
+    /// durable.
+    CommitSplit {
+        /// The token of the `Commit`.
+        token: u64,
+        /// The most dead letters of the next `Commit`; fewer than this one had, and at least 1.
+        letters: usize,
+    },
     /// The store refused a `Commit` for now.
     CommitFailed {
         /// The token of the `Commit`.

@@ -14,12 +14,24 @@ use crate::dead_letters::{self, LetterRow};
 use crate::error::BusError;
 use crate::rows::{EventKey, encode_attempts};
 
+/// The most bytes of dead letters in one commit, unless a single letter is larger. They are in memory together,
+/// and a commit must fit into a file of the journal.
+const LETTERS_BYTES_MAX: usize = 8 << 20;
+
 /// The result of a commit.
 #[derive(Debug)]
 pub(super) struct CommitOutcome {
     pub(super) token: u64,
-    /// On success, the letters that must still be closed.
-    pub(super) result: Result<Vec<Offset>, BusError>,
+    pub(super) result: Result<Committed, BusError>,
+}
+
+/// How far a commit went.
+#[derive(Debug)]
+pub(super) enum Committed {
+    /// It is durable. These letters must still be closed.
+    All(Vec<Offset>),
+    /// Nothing is durable: together its letters are too large. The next commit may have this many.
+    Split(usize),
 }
 
 /// A commit in flight.
@@ -53,7 +65,7 @@ async fn commit_cursor(groups: Arc<Groups>, cursor: StateOp, token: u64) -> Comm
     let began = groups.base.clock.monotonic_ms();
     let result = groups.committer.commit(Batch::new().with(cursor)).await.map_err(BusError::from);
     observe(&groups, began);
-    CommitOutcome { token, result: result.map(|()| Vec::new()) }
+    CommitOutcome { token, result: result.map(|()| Committed::All(Vec::new())) }
 }
 
 fn observe(groups: &Groups, began: u64) {
@@ -70,12 +82,19 @@ async fn commit_all(
     let token = progress.token;
     let began = groups.base.clock.monotonic_ms();
     let mut result = commit_batch(&groups, &owner, epoch, &progress, true).await;
-    if let Err(BusError::TooLarge { .. } | BusError::TooManyTopics { .. } | BusError::KeyRequired { .. }) =
-        &result
-    {
+    let half = progress.dead.len() / 2;
+    match &result {
+        // The store refuses one of the letters, or all of them together. In smaller commits only the letter
+        // that cannot be stored loses its copy.
+        Err(BusError::TooLarge { .. } | BusError::KeyRequired { .. }) if half > 0 => {
+            result = Ok(Committed::Split(half));
+        }
         // The dead-letter topic refuses the letter. The group must not wait for it forever, so only the row
         // is written.
-        result = commit_batch(&groups, &owner, epoch, &progress, false).await;
+        Err(BusError::TooLarge { .. } | BusError::TooManyTopics { .. } | BusError::KeyRequired { .. }) => {
+            result = commit_batch(&groups, &owner, epoch, &progress, false).await;
+        }
+        _ => {}
     }
     observe(&groups, began);
     CommitOutcome { token, result }
@@ -84,15 +103,14 @@ async fn commit_all(
 /// About the most rows in one commit of a seek.
 pub(super) const STEP: usize = 500;
 
-/// Commits progress, with letters to the dead-letter topic only if `post`. Returns the letters that must
-/// still be closed.
+/// Commits progress, with letters to the dead-letter topic only if `post`.
 async fn commit_batch(
     groups: &Groups,
     owner: &ClaimOwner,
     epoch: u64,
     progress: &Progress,
     post: bool,
-) -> Result<Vec<Offset>, BusError> {
+) -> Result<Committed, BusError> {
     let mut batch = Batch::new();
     let cursor = cursor(owner, epoch, progress);
     let _changing = match closed_letters::are_changed(progress) {
@@ -118,7 +136,7 @@ async fn commit_batch(
             rows.put(Table::DeadLetters, *offset, row.reopened().encode());
         }
     }
-    for attempts in &progress.dead {
+    for (n, attempts) in progress.dead.iter().enumerate() {
         let before = letter_at(groups, owner, attempts.offset).await?;
         let redrives = before.map_or(0, |row| row.redrives);
         let (is_buried, is_gone) = if post {
@@ -128,6 +146,9 @@ async fn commit_batch(
             rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
             (true, false)
         };
+        if n > 0 && batch.bytes() > LETTERS_BYTES_MAX {
+            return Ok(Committed::Split(n));
+        }
         expired += u64::from(is_gone);
         buried += u64::from(is_buried);
         opened += i64::from(is_buried) - i64::from(before.is_some());
@@ -141,7 +162,7 @@ async fn commit_batch(
     groups.dead_letters.add(&owner.topic, &owner.group, opened);
     owner.metrics.dead_lettered.add(buried);
     owner.metrics.expired.add(expired);
-    closed_letters::close_later(groups, owner, later, &cursor).await
+    closed_letters::close_later(groups, owner, later, &cursor).await.map(Committed::All)
 }
 
 /// Adds the deletion of every stored attempt to `rows`. These changes, and the ones already in `rows`, may be

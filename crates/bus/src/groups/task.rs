@@ -14,7 +14,7 @@ use promethean_store::port::EndWatch;
 use super::inbox::{Inbox, InboxItem};
 use super::load::{self, FailedRead, read_page};
 use super::message::{Answer, NewMember, OwnerMessage, OwnerView};
-use super::progress::{self, CommitOutcome, Committing};
+use super::progress::{self, CommitOutcome, Committed, Committing};
 use super::shared_credit::SharedCredit;
 use super::wakeups::{OwnerFuture, Timer};
 use super::{ClaimOwner, Groups};
@@ -223,7 +223,11 @@ impl OwnerTask {
 
     pub(super) fn committed(&mut self, outcome: CommitOutcome) -> Result<(), BusError> {
         match outcome.result {
-            Ok(unclosed) => {
+            Ok(Committed::Split(letters)) => {
+                self.step(Input::CommitSplit { token: outcome.token, letters });
+                Ok(())
+            }
+            Ok(Committed::All(unclosed)) => {
                 self.failure = None;
                 if !unclosed.is_empty() {
                     // Before `Committed`, which allows the machine to make the next commit.

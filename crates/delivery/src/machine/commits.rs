@@ -18,6 +18,8 @@ pub(super) struct Commits {
     /// When the last commit went out, monotonic.
     sent_at_ms: Option<u64>,
     committed_floor: Offset,
+    /// The most dead letters of the next commit, if the last one had to be split.
+    letters_max: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -29,7 +31,14 @@ struct PendingCommit {
 
 impl Commits {
     pub(super) const fn new(floor: Offset) -> Self {
-        Self { pending: None, next_token: 1, retry_at_ms: 0, sent_at_ms: None, committed_floor: floor }
+        Self {
+            pending: None,
+            next_token: 1,
+            retry_at_ms: 0,
+            sent_at_ms: None,
+            committed_floor: floor,
+            letters_max: None,
+        }
     }
 
     /// Whether the commit that is out has a seek.
@@ -48,7 +57,8 @@ impl Machine {
         }
         self.commits.sent_at_ms = Some(now.monotonic_ms);
         let mut changes = std::mem::take(&mut self.uncommitted);
-        self.uncommitted = changes.defer_dead(self.config.bounds.letters.max(1));
+        let letters_max = self.commits.letters_max.unwrap_or(usize::MAX).min(self.config.bounds.letters);
+        self.uncommitted = changes.defer_dead(letters_max.max(1));
         let (floor, finished) = self.finished.without(&self.uncommitted.unfinished());
         let token = self.commits.next_token;
         self.commits.next_token += 1;
@@ -72,6 +82,7 @@ impl Machine {
     pub(super) fn committed(&mut self, token: u64, now: Now, effects: &mut Vec<Effect>) {
         let Some(pending) = self.commits.pending.take_if(|pending| pending.token == token) else { return };
         self.commits.committed_floor = pending.floor;
+        self.commits.letters_max = None;
         for (reply, stale) in pending.changes.replies {
             effects.push(Effect::Reply { reply, stale });
         }
@@ -89,6 +100,15 @@ impl Machine {
         let Some(pending) = self.commits.pending.take_if(|pending| pending.token == token) else { return };
         self.uncommitted.take_back(pending.changes);
         self.commits.retry_at_ms = retry_at_ms;
+    }
+
+    /// Handles a commit with too many dead letters: its changes are uncommitted again, and the next commit has
+    /// fewer of the letters. The others follow in later commits.
+    pub(super) fn commit_split(&mut self, token: u64, letters: usize) {
+        let Some(pending) = self.commits.pending.take_if(|pending| pending.token == token) else { return };
+        debug_assert!(letters < pending.changes.dead.len(), "a split that makes nothing smaller");
+        self.uncommitted.take_back(pending.changes);
+        self.commits.letters_max = Some(letters);
     }
 
     /// Notes that dead letters are still to be closed, except those whose event died again: they stay open.

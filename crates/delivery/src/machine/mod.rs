@@ -140,6 +140,7 @@ impl Machine {
             Input::Seek { to, reply } => self.seek(to, reply, effects),
             Input::Redrive(offsets) => self.redrive(&offsets, now),
             Input::Committed(token) => self.committed(token, now, effects),
+            Input::CommitSplit { token, letters } => self.commit_split(token, letters),
             Input::CommitFailed { token, retry_at_ms } => self.commit_failed(token, retry_at_ms),
             Input::Unclosed { letters, retry_at_ms } => self.unclosed(&letters, retry_at_ms),
             Input::Credit | Input::Tick => {}

@@ -1,7 +1,7 @@
 //! An event that fails too often becomes a dead letter.
 
-use promethean_bus::dead_letters::Letter;
 use promethean_bus::dead_letters::LetterRow;
+use promethean_bus::dead_letters::{Letter, LetterInfo};
 use promethean_bus::publish::Publish;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::Table;
@@ -16,6 +16,8 @@ on_both_stores!(
     backoff_grows_from_attempt_to_attempt,
     more_than_fit_one_commit_die_at_once,
     a_letter_that_its_topic_refuses_stops_no_other,
+    letters_that_exceed_a_journal_file_keep_their_copies,
+    a_letter_that_is_refused_costs_no_other_its_copy,
 );
 
 async fn the_last_failure_makes_a_dead_letter(kind: StoreKind) {
@@ -149,4 +151,56 @@ async fn a_letter_that_its_topic_refuses_stops_no_other(kind: StoreKind) {
     world.until("a", "g", |seen| seen.floor == Offset(2)).await;
     let letters = world.bus.dead_letters(&topic("a"), &group("g"), None, 10).await.unwrap().letters;
     assert_eq!((letters.len(), letters[0].row.letter, letters[0].in_topic), (1, None, true));
+}
+
+/// Fails all events of topic `a` at once, and returns their dead letters once the group is through.
+async fn bury_all(world: &World, count: usize) -> Vec<LetterInfo> {
+    let mut subscription = world.subscribe(attempts(request("a", "g"), 1)).await;
+    let leases = take(&mut subscription, count).await;
+    soon("nack", subscription.nack(&leases, None)).await.unwrap();
+    assert_eq!(world.seen("a", "g").await.floor, Offset(count as u64));
+    world.bus.dead_letters(&topic("a"), &group("g"), None, count).await.unwrap().letters
+}
+
+async fn letters_that_exceed_a_journal_file_keep_their_copies(kind: StoreKind) {
+    let world = World::new(kind).await;
+    // Sixteen of them take three journal files. The last event is so large that it fits one, but its letter does not.
+    for n in 0..20 {
+        let payload = format!("\"{n}{}\"", "x".repeat(180 << 10));
+        world.bus.publish(Publish::new(topic("a"), payload)).await.unwrap();
+    }
+    let mut length = (1 << 20) - 2;
+    while let Err(error) =
+        world.bus.publish(Publish::new(topic("a"), format!("\"{}\"", "x".repeat(length)))).await
+    {
+        assert_eq!(error.code(), "too_large");
+        length -= 64;
+    }
+    let letters = bury_all(&world, 21).await;
+    let copied = letters.iter().filter(|letter| letter.row.letter.is_some()).count();
+    let of_last = usize::from(kind == StoreKind::Memory);
+    assert_eq!((letters.len(), copied), (21, 20 + of_last));
+    assert_eq!(world.events("a.dlq").await.len(), 20 + of_last);
+    assert!(letters[..20].iter().all(|letter| letter.row.letter.is_some()));
+    let world = world.restart().await;
+    assert_eq!((world.seen("a", "g").await.lag, world.rows(Table::Attempts).await), (0, 0));
+}
+
+async fn a_letter_that_is_refused_costs_no_other_its_copy(kind: StoreKind) {
+    let world = World::new(kind).await;
+    let compacted = TopicSettings { compacted: true, ..TopicSettings::default() };
+    world.bus.set_topic(&topic("a.dlq"), compacted).await.unwrap();
+    for n in 0..12 {
+        // The compacted topic of dead letters takes no letter of an event without a key.
+        match n % 5 {
+            2 => world.publish("a", n).await,
+            _ => world.publish_key("a", &format!("k{n}"), n).await,
+        };
+    }
+    let letters = bury_all(&world, 12).await;
+    let without: Vec<u64> = (letters.iter())
+        .filter(|letter| letter.row.letter.is_none())
+        .map(|letter| letter.offset.get())
+        .collect();
+    assert_eq!((letters.len(), without), (12, vec![2, 7]));
 }

@@ -93,6 +93,15 @@ impl Sim {
             self.reference.commit_failed();
             return self.step(Input::CommitFailed { token, retry_at_ms }, Vec::new(), Vec::new());
         }
+        let dead = self.reference.sent.as_ref().map_or(0, |sent| sent.dead.len());
+        if dead > 1 && self.rng.chance(30) {
+            // Together the letters are too large.
+            self.letters = self.rng.range(1..dead as u64) as usize;
+            self.reference.commit_failed();
+            let input = Input::CommitSplit { token, letters: self.letters };
+            return self.step(input, Vec::new(), Vec::new());
+        }
+        self.letters = self.options.bounds.letters;
         let before: Vec<u64> =
             (0..self.reference.log.len() as u64).filter(|o| self.reference.store.has(*o)).collect();
         let (sent, closed) = self.reference.committed();
@@ -385,6 +394,7 @@ impl Sim {
         self.reference.crash();
         self.read = None;
         self.seen = 0;
+        self.letters = self.options.bounds.letters;
         self.reference.paused = false;
         self.gone_unnoticed = true;
         let saved =

@@ -114,6 +114,8 @@ struct Sim {
     history: Vec<(MemberNo, LeaseRef)>,
     retry_until: u64,
     gone_unnoticed: bool,
+    /// The most dead letters of the next commit.
+    letters: usize,
     effects: Vec<Effect>,
 }
 
@@ -147,6 +149,7 @@ impl Sim {
             sent: None,
             store: Store::default(),
         };
+        let letters = options.bounds.letters;
         let machine = Machine::new(options.config(seed), reference.store.saved_progress(0, |_| false), now);
         Self {
             seed,
@@ -164,6 +167,7 @@ impl Sim {
             history: Vec::new(),
             retry_until: 0,
             gone_unnoticed: false,
+            letters,
             effects: Vec::new(),
         }
     }
@@ -192,9 +196,7 @@ impl Sim {
                     self.read = Some((request, from.0, limit));
                     self.abandoned = false;
                 }
-                Effect::Commit(progress) => {
-                    self.reference.judge_commit(progress, self.options.bounds.letters)
-                }
+                Effect::Commit(progress) => self.reference.judge_commit(progress, self.letters),
                 Effect::Deliver(member, deliveries) => {
                     assert!(
                         !deliveries.is_empty() && deliveries.len() <= self.reference.members[&member].batch
