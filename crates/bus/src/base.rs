@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use crate::error::BusError;
 use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
+use crate::pulse::Pulse;
 use crate::tasks::Tasks;
 
 /// The lowest layer of one bus. Topics, schemas, dead letters and groups each add their own state above it.
@@ -21,6 +22,7 @@ pub(crate) struct Base {
     pub(crate) options: BusOptions,
     pub(crate) mint: IdMint,
     pub(crate) metrics: BusMetrics,
+    pub(crate) pulse: Arc<Pulse>,
     /// Tasks that deliver and change things.
     pub(crate) tasks: Tasks,
     /// Tasks that run handlers. They end before the owners that their acks go to.
@@ -48,6 +50,7 @@ impl Base {
             options,
             mint,
             metrics,
+            pulse: Arc::new(Pulse::new()),
             tasks: Tasks::default(),
             consumers: Tasks::default(),
             housekeeping: Tasks::default(),

@@ -50,6 +50,7 @@
 //! | `topic_deletion` | deleting a topic with its groups and schemas |
 //! | [`rows`] | the bytes of rows in the store's small tables |
 //! | [`limits`], [`metrics`] | token buckets; counters and the metrics page |
+//! | `pulse` | notices time that the process itself missed |
 //! | `sweep`, `tasks`, `locks` | removing expired data; the tasks of a bus; locks by name |
 //! | [`user_event`](mod@user_event) | a stored event as users see it |
 //! | [`error`] | the errors of the bus |
@@ -70,6 +71,8 @@ mod locks;
 pub mod metrics;
 pub mod options;
 pub mod publish;
+mod pulse;
+
 pub mod read;
 pub mod rows;
 pub mod schemas;

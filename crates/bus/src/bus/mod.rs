@@ -24,8 +24,8 @@ use crate::metrics::{BusMetrics, Registry};
 use crate::options::BusOptions;
 use crate::publish::{Publish, Published, Publisher, publish_batch, publish_each};
 use crate::schemas::Schemas;
-use crate::sweep;
 use crate::topics::Topics;
+use crate::{pulse, sweep};
 
 /// Publishing and consumer groups over a store. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -52,6 +52,7 @@ impl Bus {
         base.store.holds_are_set();
         finish_deletions(&groups, &rows).await;
         sweep::start(&base);
+        pulse::start(&base.pulse, &base.housekeeping, base.shutdown.subscribe());
         Ok(Self { groups })
     }
 

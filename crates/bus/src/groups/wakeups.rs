@@ -63,13 +63,13 @@ impl OwnerTask {
                 if self.work()? {
                     return Poll::Ready(Ok(()));
                 }
-                let due = self.machine.next_deadline(self.now);
-                self.timer.arm(due.map(|due| due.saturating_sub(self.now.monotonic_ms)));
+                self.timer.arm(self.sleep_ms());
                 self.waiting = true;
             }
             let woken = ready!(self.poll_woken(context));
             self.waiting = false;
             self.now = self.groups.base.now();
+            self.hold_after_gap();
             match woken {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
@@ -87,6 +87,7 @@ impl OwnerTask {
         while let Some(message) = self.messages.pop_front() {
             self.obey(message)?;
         }
+        self.end_hold();
         // A commit that the store has begun must be done before the owner ends, because other work follows
         // the end. Further progress need not be written.
         if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {

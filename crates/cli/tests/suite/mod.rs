@@ -10,6 +10,7 @@ mod generated_types_agree_with_their_schema;
 mod help_lists_every_command;
 mod killed_server_loses_nothing;
 mod lint_finds_mistakes;
+mod paused_server_takes_what_arrived;
 mod projectors_keep_state_through_kills;
 mod running_server;
 mod schemas_are_registered_and_compared;

@@ -9,6 +9,28 @@ const ONE: MemberNo = MemberNo(1);
 const TWO: MemberNo = MemberNo(2);
 
 #[test]
+fn held_leases_do_not_expire_and_their_acks_count() {
+    let mut driven =
+        DrivenMachine::new(MachineConfig { max_attempts: 1, ..MachineConfig::new() }, &[None; 3]);
+    driven.join(ONE, 9);
+    let leases = driven.leases();
+    driven.step(Input::Written { member: ONE, leases: leases.clone() });
+    assert_eq!(driven.machine.next_deadline(driven.now), Some(31_000));
+    // The process stands still for a minute; the acks of two events arrive meanwhile.
+    driven.now.monotonic_ms += 60_000;
+    driven.step(Input::Hold(true));
+    assert_eq!((driven.machine.next_deadline(driven.now), driven.revoked.len()), (None, 0));
+    driven.ack(ONE, &leases[..1], 1);
+    driven.ack(ONE, &leases[1..2], 2);
+    driven.commit();
+    driven.commit();
+    assert_eq!(driven.replies, [(1, 0), (2, 0)]);
+    driven.step(Input::Hold(false));
+    assert_eq!(driven.revoked, [leases[2]]);
+    assert_eq!(driven.commit().dead.len(), 1, "only the event that no member acked");
+}
+
+#[test]
 fn a_failure_is_durable_before_the_next_attempt_and_the_last_one_is_a_letter() {
     let config = MachineConfig { max_attempts: 3, ..MachineConfig::new() };
     let mut driven = DrivenMachine::new(config, &[None]);

@@ -12,6 +12,7 @@ mod interrupted_deletion_is_finished_later;
 mod interrupted_seek_loses_nothing;
 mod lost_members_use_up_attempts;
 mod members_share_the_work;
+mod missed_time_expires_nothing;
 mod partitions_move_between_members;
 mod patterns_follow_new_topics;
 mod publishes_are_accepted_once;

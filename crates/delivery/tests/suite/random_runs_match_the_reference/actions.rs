@@ -22,6 +22,7 @@ impl Sim {
             97..98 => self.remove(),
             98 => self.seek(),
             _ if self.rng.chance(40) => self.restart(),
+            _ if self.rng.chance(50) => self.miss_time(),
             _ => self.step(Input::Credit, Vec::new(), Vec::new()),
         }
     }
@@ -254,6 +255,30 @@ impl Sim {
             self.now.wall_ms += self.rng.range(0..2_000_000) as i64 - 1_000_000;
         }
         self.step(Input::Tick, Vec::new(), Vec::new());
+    }
+
+    /// The process misses time: until the owner has read what arrived, no lease expires.
+    fn miss_time(&mut self) {
+        let ms = self.rng.range(0..60_000);
+        self.now.monotonic_ms += ms;
+        self.now.wall_ms += ms as i64;
+        self.hold(true);
+        for _ in 0..self.rng.range(0..12) {
+            match self.rng.range(0..6) {
+                0 => self.ack(),
+                1 => self.nack(),
+                2 => self.extend(),
+                3 => self.written(),
+                4 => self.answer_commit(),
+                _ => self.pass_time(),
+            }
+        }
+        self.hold(false);
+    }
+
+    fn hold(&mut self, held: bool) {
+        self.held = held;
+        self.step(Input::Hold(held), Vec::new(), Vec::new());
     }
 
     fn join(&mut self) {

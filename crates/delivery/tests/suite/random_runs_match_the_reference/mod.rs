@@ -114,6 +114,8 @@ struct Sim {
     history: Vec<(MemberNo, LeaseRef)>,
     retry_until: u64,
     gone_unnoticed: bool,
+    /// Whether leases are held.
+    held: bool,
     /// The most dead letters of the next commit.
     letters: usize,
     effects: Vec<Effect>,
@@ -167,6 +169,7 @@ impl Sim {
             history: Vec::new(),
             retry_until: 0,
             gone_unnoticed: false,
+            held: false,
             letters,
             effects: Vec::new(),
         }
@@ -176,7 +179,7 @@ impl Sim {
     /// leases that the input ends, `answers` the replies that must come at once.
     fn step(&mut self, input: Input, mut revoked: Vec<(MemberNo, LeaseRef)>, answers: Vec<(ReplyNo, usize)>) {
         for (offset, lease) in self.reference.leases.clone() {
-            if lease.deadline.is_some_and(|deadline| deadline <= self.now.monotonic_ms) {
+            if !self.held && lease.deadline.is_some_and(|deadline| deadline <= self.now.monotonic_ms) {
                 revoked.push((lease.member, LeaseRef { offset: Offset(offset), serial: lease.serial }));
                 self.reference.fail(offset, self.now.monotonic_ms, Some(0));
             }

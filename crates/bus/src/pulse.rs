@@ -1,0 +1,126 @@
+//! The pulse of a bus: it notices time that the process itself missed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
+use tracing::warn;
+
+use crate::tasks::Tasks;
+
+/// How often the pulse beats.
+const BEAT_EVERY_MS: u64 = 250;
+/// How late a beat may be before the process has missed time.
+const LATE_MS_MAX: u64 = 500;
+/// The longest time for which leases are held after the process missed time.
+const HOLD_MS_MAX: u64 = 5_000;
+
+/// Notices that the process stood still: it was stopped, its machine was suspended, or it got no processor. Acks
+/// that were sent meanwhile wait in the buffers of sockets. So after such a gap no lease expires until the process
+/// has run for as long as the gap was, at most for five seconds: in that time the connections read what has arrived.
+///
+/// The times are of the runtime, not of the bus's clock: the question is whether tasks could run.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    /// The last beat, in milliseconds since `start`, as all times here.
+    beat_ms: AtomicU64,
+    hold_until_ms: AtomicU64,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), beat_ms: AtomicU64::new(0), hold_until_ms: AtomicU64::new(0) }
+    }
+
+    /// How much longer leases are held; `None`: they are not. The caller may be the first that runs after a gap.
+    pub(crate) fn hold_ms(&self) -> Option<u64> {
+        self.look(self.now_ms())
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn beat(&self, now_ms: u64) {
+        self.look(now_ms);
+        self.beat_ms.fetch_max(now_ms, Ordering::SeqCst);
+    }
+
+    fn look(&self, now_ms: u64) -> Option<u64> {
+        let beat_ms = self.beat_ms.load(Ordering::SeqCst);
+        let missed_ms = now_ms.saturating_sub(beat_ms + BEAT_EVERY_MS);
+        if missed_ms > LATE_MS_MAX {
+            // Before the beat: a caller that sees the new beat also sees that leases are held.
+            self.hold_until_ms.fetch_max(now_ms + missed_ms.min(HOLD_MS_MAX), Ordering::SeqCst);
+            if self.beat_ms.fetch_max(now_ms, Ordering::SeqCst) == beat_ms {
+                warn!(
+                    missed_ms,
+                    "the process stood still; leases are held until what arrived meanwhile is read"
+                );
+            }
+        }
+        let left_ms = self.hold_until_ms.load(Ordering::SeqCst).saturating_sub(now_ms);
+        (left_ms > 0).then_some(left_ms)
+    }
+}
+
+/// Starts the task that beats until the bus closes or is dropped.
+pub(crate) fn start(pulse: &Arc<Pulse>, tasks: &Tasks, shutdown: watch::Receiver<bool>) {
+    tasks.spawn(run(Arc::downgrade(pulse), shutdown));
+}
+
+/// Holds the pulse only while it beats: a bus that is dropped without a close ends the task too.
+async fn run(pulse: Weak<Pulse>, mut shutdown: watch::Receiver<bool>) {
+    let mut every = tokio::time::interval(Duration::from_millis(BEAT_EVERY_MS));
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = shutdown.wait_for(|closing| *closing) => return,
+            _ = every.tick() => {}
+        }
+        let Some(pulse) = pulse.upgrade() else { return };
+        pulse.beat(pulse.now_ms());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_regular_pulse_holds_nothing() {
+        let pulse = Pulse::new();
+        for beat in 1..40 {
+            pulse.beat(beat * BEAT_EVERY_MS);
+            assert_eq!(pulse.look(beat * BEAT_EVERY_MS + 200), None);
+        }
+        // A late beat is no gap yet.
+        let last = 39 * BEAT_EVERY_MS;
+        assert_eq!(pulse.look(last + BEAT_EVERY_MS + LATE_MS_MAX), None);
+    }
+
+    #[test]
+    fn after_a_gap_leases_are_held_for_its_length_at_most_five_seconds() {
+        for (gap_ms, hold_ms) in [(501, 501), (3_000, 3_000), (5_000, 5_000), (30_000, 5_000)] {
+            for first_is_beat in [true, false] {
+                let pulse = Pulse::new();
+                pulse.beat(1_000);
+                let back = 1_000 + BEAT_EVERY_MS + gap_ms;
+                if first_is_beat {
+                    pulse.beat(back);
+                }
+                assert_eq!(pulse.look(back), Some(hold_ms));
+                pulse.beat(back + BEAT_EVERY_MS);
+                assert_eq!(pulse.look(back + BEAT_EVERY_MS), Some(hold_ms - BEAT_EVERY_MS), "the same gap");
+                for beat in 2..hold_ms.div_ceil(BEAT_EVERY_MS) {
+                    pulse.beat(back + beat * BEAT_EVERY_MS);
+                }
+                assert_eq!(pulse.look(back + hold_ms - 1), Some(1));
+                assert_eq!(pulse.look(back + hold_ms), None);
+            }
+        }
+    }
+}
