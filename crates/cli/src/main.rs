@@ -2,6 +2,7 @@
 
 mod commands;
 mod config;
+mod descriptors;
 mod output;
 mod remote;
 mod schema_files;

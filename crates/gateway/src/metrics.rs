@@ -28,6 +28,11 @@ series! {
     struct ConnectionSeries [] {
         open: Gauge = "connections", "Connections that are open.";
         accepted: Counter = "connections_accepted_total", "Connections accepted.";
+        refused: Counter =
+            "connections_refused_total", "Connections closed at once because there were too many.";
+        evicted: Counter =
+            "connections_evicted_total",
+            "Connections without a valid token that were closed to make room for others.";
     }
 }
 
@@ -172,6 +177,16 @@ impl GatewayMetrics {
         self.connections.accepted.inc();
         self.connections.open.add(1);
         OpenConnection(Arc::clone(&self.connections))
+    }
+
+    /// Counts a connection that was closed at once.
+    pub(crate) fn connection_refused(&self) {
+        self.connections.refused.inc();
+    }
+
+    /// Counts a connection that made room for another one.
+    pub(crate) fn connection_evicted(&self) {
+        self.connections.evicted.inc();
     }
 
     /// Counts an answer that began after so long. Routes come from the table of operations, so their number

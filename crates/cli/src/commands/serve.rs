@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use promethean_bus::Bus;
 use promethean_bus::schemas::folder::{SchemaFolder, TopicReport};
+use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::{Authenticator, Secret};
 use promethean_gateway::gateway::{Gateway, Parts};
 use promethean_model::{Clock, SystemClock};
@@ -23,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::config::{self, Config, Overrides};
+use crate::descriptors::Descriptors;
 
 /// How long clients may take to close their connections when the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
@@ -142,7 +144,8 @@ impl Server {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let auth = config.authenticator(&clock)?;
         config.check_exposure(&*auth)?;
-        let store = open_store(config, &clock).await?;
+        let descriptors = Descriptors::claim(config.connections(), config.keeps_files())?;
+        let store = open_store(config, &clock, &descriptors).await?;
         let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), config.bus_options()).await?;
         for (topic, settings) in &config.file.topics {
             let set = bus.set_topic(topic, settings.clone()).await;
@@ -160,7 +163,7 @@ impl Server {
             projections: Some(projections.clone()),
             auth: Arc::clone(&auth),
             clock: Arc::clone(&clock),
-            options: config.gateway_options(),
+            options: GatewayOptions { connections_max: descriptors.connections, ..config.gateway_options() },
         };
         let gateway = Gateway::start(parts, &config.listen).await?;
         Ok(Self { store, bus, projections, gateway, auth, exposure })
@@ -201,24 +204,34 @@ async fn apply_schemas(bus: &Bus, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+async fn open_store(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    descriptors: &Descriptors,
+) -> Result<Arc<dyn Store>> {
     match config.store.as_deref() {
         None | Some("embedded") => {
             let data = &config.data;
             // Only the user of the server may read the data.
             let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
             created.with_context(|| format!("create {}", data.display()))?;
-            open_embedded(data, clock).await
+            open_embedded(data, clock, descriptors).await
         }
         Some("memory") => Ok(Arc::new(MemoryStore::new(Arc::clone(clock), memory::Options::default()))),
         Some(other) => bail!("no store `{other}`; use `embedded` or `memory`"),
     }
 }
 
-async fn open_embedded(data: &Path, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+async fn open_embedded(
+    data: &Path,
+    clock: &Arc<dyn Clock>,
+    descriptors: &Descriptors,
+) -> Result<Arc<dyn Store>> {
     // The state engine makes files at any time, with the rights that the process gives by default.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    let opened = EmbeddedStore::open(data, Arc::clone(clock), Options::default()).await;
+    let mut options = Options { state_open_files: descriptors.state_files, ..Options::default() };
+    options.log.open_files = descriptors.segment_files;
+    let opened = EmbeddedStore::open(data, Arc::clone(clock), options).await;
     let (store, report) = opened.with_context(|| format!("open {}", data.display()))?;
     for damage in &report.damage {
         error!(?damage, "the data directory is damaged");

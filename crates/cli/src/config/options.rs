@@ -8,11 +8,21 @@ use super::Config;
 use super::file::Span;
 
 impl Config {
+    /// The connections that the configuration allows, if it says so.
+    pub(crate) fn connections(&self) -> Option<usize> {
+        self.file.limits.connections.map(Into::into)
+    }
+
+    /// Whether the store keeps files.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.store.as_deref() != Some("memory")
+    }
+
     pub(crate) fn gateway_options(&self) -> GatewayOptions {
         let (file, limits, default) = (&self.file, &self.file.limits, GatewayOptions::default());
         let ms = |span: Option<Span>, default: u64| span.map_or(default, |span| span.0);
         GatewayOptions {
-            connections_max: limits.connections.map_or(default.connections_max, Into::into),
+            connections_max: self.connections().unwrap_or(default.connections_max),
             subscriptions_max: limits.subscriptions.map_or(default.subscriptions_max, Into::into),
             message_bytes_max: limits.events.message_bytes_max,
             unknown_message_bytes_max: limits

@@ -6,6 +6,7 @@ mod bench_gateway_measures_a_server_process;
 mod bench_prints_one_json_line_per_measurement;
 mod bench_publish_and_subscribe_print_one_line;
 mod changed_tokens_take_effect_while_running;
+mod connections_leave_descriptors_to_the_store;
 mod generated_types_agree_with_their_schema;
 mod help_lists_every_command;
 mod killed_server_loses_nothing;

@@ -20,7 +20,17 @@ impl RunningServer {
 
     /// Starts a server in `dir`, and waits until it listens.
     pub(crate) fn start(dir: &Path, args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_promethean"));
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_promethean")), dir, args)
+    }
+
+    /// As [`RunningServer::start`], with `limits`, a shell command that sets limits of the process.
+    pub(crate) fn limited(limits: &str, dir: &Path, args: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{limits} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_promethean")]);
+        Self::spawn(shell, dir, args)
+    }
+
+    fn spawn(mut command: Command, dir: &Path, args: &[&str]) -> Self {
         command.current_dir(dir).args(["serve", "--listen", "127.0.0.1:0"]).args(args);
         command.env_remove("PROMETHEAN_LISTEN").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -30,6 +40,11 @@ impl RunningServer {
         let listens = line.strip_prefix("promethean listens on ").unwrap_or_else(|| panic!("{line}"));
         let address = listens.split_once(';').unwrap().0.to_owned();
         Self { child, address, _stderr: stderr }
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// `HOST:PORT`.

@@ -19,6 +19,7 @@ use super::request_body::RequestBody;
 use crate::app::App;
 use crate::audit::AuditRecord;
 use crate::auth::{Access, AuthSession, Identity};
+use crate::listen::slots::SlotHandle;
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, QuotaPermit};
@@ -38,6 +39,8 @@ pub(super) struct Call {
     pub(super) publisher: Option<Arc<Publisher>>,
     /// The address of the client.
     pub(super) peer: IpAddr,
+    /// The place of the connection.
+    pub(super) slot: SlotHandle,
 }
 
 /// A client, as far as it matters for what it may see.

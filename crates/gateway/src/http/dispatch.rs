@@ -88,9 +88,18 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
     let connection = parts.extensions.get::<ConnectionContext>();
     let publisher = connection.map(|connection| Arc::clone(&connection.publisher));
     let peer = connection.map_or(NOWHERE, |connection| connection.peer);
-    let (args, headers) = (Args::default(), parts.headers);
-    let mut call =
-        Call { app: http.app.clone(), args, headers, request_body, identity: None, seen: 0, publisher, peer };
+    let slot = connection.map(|connection| connection.slot.clone()).unwrap_or_default();
+    let mut call = Call {
+        app: http.app.clone(),
+        args: Args::default(),
+        headers: parts.headers,
+        request_body,
+        identity: None,
+        seen: 0,
+        publisher,
+        peer,
+        slot,
+    };
     let found = table::find(Verb::of(&method), uri.path());
     let operation = match found {
         Found::Operation(operation, _) => Some(operation),
@@ -143,6 +152,7 @@ async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
         let token = bearer(&call.headers)?;
         call.seen = call.app.auth.generation();
         call.identity = Some(call.app.identify(call.peer, token).await?);
+        call.slot.keep();
     }
     call.args = Args::read(operation, words, uri.query(), &call.headers)?;
     call.allow(operation.need)?;

@@ -30,6 +30,7 @@ use axum::Router;
 use promethean_bus::Publisher;
 
 use crate::app::App;
+use crate::listen::slots::SlotHandle;
 use crate::metrics::OpenConnection;
 
 /// The router for all requests.
@@ -44,14 +45,16 @@ pub(crate) struct ConnectionContext {
     pub(crate) peer: IpAddr,
     /// Publishes at most at the rate of one connection.
     pub(crate) publisher: Arc<Publisher>,
+    /// The connection's place.
+    pub(crate) slot: SlotHandle,
     /// Counts the connection as open.
     _open: Arc<OpenConnection>,
 }
 
 impl ConnectionContext {
     /// For a connection that was just accepted.
-    pub(crate) fn new(app: &App, peer: IpAddr) -> Self {
+    pub(crate) fn new(app: &App, peer: IpAddr, slot: SlotHandle) -> Self {
         let publisher = Arc::new(app.bus.publisher(app.options.publish_rate));
-        Self { peer, publisher, _open: Arc::new(app.metrics.connection()) }
+        Self { peer, publisher, slot, _open: Arc::new(app.metrics.connection()) }
     }
 }

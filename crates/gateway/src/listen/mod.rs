@@ -1,11 +1,14 @@
 //! Accepting connections.
 
 pub(crate) mod origin;
+mod rare_warning;
+pub(crate) mod slots;
 pub(crate) mod tls;
 mod traffic;
 mod write_timeout;
 
 use std::convert::Infallible;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +21,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use self::rare_warning::RareWarning;
+use self::slots::{ConnectionSlot, ConnectionSlots, Found};
 use self::tls::Tls;
 use self::traffic::Traffic;
 use self::write_timeout::WriteTimeout;
@@ -33,7 +37,8 @@ use crate::options::GatewayOptions;
 
 /// Most streams of one HTTP/2 connection.
 const H2_STREAMS_MAX: u32 = 100;
-/// How long to wait after a connection could not be accepted: mostly because no file descriptor is free.
+/// How long to wait after a connection could not be accepted: mostly because no file descriptor is free, and
+/// then the next attempt at once would fail too.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How often an HTTP/2 connection is pinged, and how soon it must answer.
 const H2_ALIVE: Duration = Duration::from_secs(30);
@@ -47,11 +52,6 @@ const LOOK_MIN: Duration = Duration::from_millis(10);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// A connection's place under `connections_max`; free again when the last clone is dropped.
-#[derive(Debug, Clone)]
-#[expect(dead_code, reason = "it is held, not read")]
-pub(crate) struct ConnectionSlot(Arc<OwnedSemaphorePermit>);
-
 /// Listens on all addresses; on none if one of them fails.
 pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, StartError> {
     let mut listeners = Vec::new();
@@ -61,12 +61,12 @@ pub(crate) async fn start(app: &App, addresses: &[SocketAddr]) -> Result<Vec<Soc
         listeners.push((listener.local_addr().map_err(failed)?, listener));
     }
     let tls = app.options.tls.as_ref().map(|files| Tls::start(app, files)).transpose()?;
-    let room = Arc::new(Semaphore::new(app.options.connections_max));
+    let slots = ConnectionSlots::new(app.options.connections_max);
     let router = http::router(app.clone());
     let mut bound = Vec::new();
     for (address, listener) in listeners {
         bound.push(address);
-        app.tasks.spawn(accept(app.clone(), listener, tls.clone(), router.clone(), Arc::clone(&room)));
+        app.tasks.spawn(accept(app.clone(), listener, tls.clone(), router.clone(), slots.clone()));
     }
     Ok(bound)
 }
@@ -76,8 +76,9 @@ async fn accept(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
     router: Router,
-    room: Arc<Semaphore>,
+    slots: ConnectionSlots,
 ) {
+    let (mut failures, mut refusals) = (RareWarning::default(), RareWarning::default());
     loop {
         let accepted = tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -85,20 +86,30 @@ async fn accept(
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
+            // The client went away while it waited.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
-                // Out of file descriptors, or the client went away: both pass, so the server goes on.
-                warn!(%error, "cannot accept a connection");
+                // Out of file descriptors: this passes, so the server goes on.
+                if let Some(times) = failures.due() {
+                    warn!(%error, times, "cannot accept a connection");
+                }
                 tokio::time::sleep_until(Instant::now() + ACCEPT_AGAIN).await;
                 continue;
             }
         };
         // Above the limit the client sees a closed connection at once, not one that hangs.
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            warn!(%peer, "too many connections");
+        let Some((slot, found)) = slots.place().await else {
+            app.metrics.connection_refused();
+            if let Some(times) = refusals.due() {
+                let connections_max = app.options.connections_max;
+                warn!(%peer, times, connections_max, "closed a connection at once; there are too many");
+            }
             continue;
         };
+        if found == Found::Evicted {
+            app.metrics.connection_evicted();
+        }
         let (app, tls, router) = (app.clone(), tls.clone(), router.clone());
-        let slot = ConnectionSlot(Arc::new(permit));
         app.clone()
             .tasks
             .spawn(async move { greet(&app, (stream, peer.ip()), tls.as_deref(), router, slot).await });
@@ -111,7 +122,7 @@ async fn greet(
     (stream, peer): (TcpStream, IpAddr),
     tls: Option<&Tls>,
     router: Router,
-    slot: ConnectionSlot,
+    slot: Arc<ConnectionSlot>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "cannot set nodelay");
@@ -119,6 +130,7 @@ async fn greet(
     let Some(tls) = tls else { return serve(app, (stream, peer), router, slot).await };
     let accepted = tokio::select! {
         () = app.stopping.cancelled() => return,
+        () = slot.evicted() => return,
         accepted = tls.accept(stream, Duration::from_millis(app.options.head_timeout_ms)) => accepted,
     };
     match accepted {
@@ -131,16 +143,18 @@ async fn serve(
     app: &App,
     (stream, peer): (impl AsyncRead + AsyncWrite + Unpin + Send + 'static, IpAddr),
     router: Router,
-    slot: ConnectionSlot,
+    slot: Arc<ConnectionSlot>,
 ) {
-    let context = http::ConnectionContext::new(app, peer);
+    // A socket is closed before its place is free: `slot` is dropped after all variables of this function.
+    let context = http::ConnectionContext::new(app, peer, slot.handle());
+    let evicted = slot.evicted();
+    tokio::pin!(evicted);
     let asked = Arc::new(AtomicBool::new(false));
     let traffic = Traffic::new();
     let (asks, begun) = (Arc::clone(&asked), traffic.clone());
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         asks.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(context.clone());
-        request.extensions_mut().insert(slot.clone());
         let watched = (request.version() == Version::HTTP_2).then(|| begun.begin());
         let answering = router.clone().oneshot(request);
         async move {
@@ -169,6 +183,10 @@ async fn serve(
                 if let Err(error) = result {
                     debug!(error = %error, "connection ended");
                 }
+                return;
+            }
+            () = evicted.as_mut() => {
+                debug!("a connection without a valid token made room for another one");
                 return;
             }
             // Nothing else ends a connection that never sends a byte: hyper waits for it to choose HTTP/1 or

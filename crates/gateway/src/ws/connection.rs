@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use super::subscribe::Subscriptions;
 use super::subscription::ClientSubscription;
 use crate::app::App;
 use crate::auth::{AuthError, AuthSession};
+use crate::listen::slots::ConnectionSlot;
 use crate::metrics::FrameCounts;
 use crate::refusal::Refusal;
 use crate::usage::accounts::QuotaPermit;
@@ -71,6 +73,10 @@ pub(super) struct Connection {
     /// Frames read since the metrics last took them.
     pub(super) frame_counts: FrameCounts,
     stopping: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The place of the connection; `None` without a listener, as in tests.
+    pub(super) slot: Option<Arc<ConnectionSlot>>,
+    /// Ends when the connection must make room for another one.
+    evicted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// How to close the connection, after everything is written.
     pub(super) closing: Option<(CloseCode, &'static str)>,
     close_sent: bool,
@@ -86,7 +92,7 @@ impl Connection {
     pub(super) fn new(
         app: App,
         upgraded: Upgraded,
-        peer: IpAddr,
+        (peer, slot): (IpAddr, Option<Arc<ConnectionSlot>>),
         known_as: Option<(AuthSession, Option<QuotaPermit>)>,
     ) -> Self {
         let known = known_as.is_some();
@@ -105,6 +111,8 @@ impl Connection {
             deadlines: Deadlines::new(options, app.clock.monotonic_ms(), known, app.auth.is_open()),
             frame_counts: FrameCounts::default(),
             stopping: Box::pin(app.stopping.clone().cancelled_owned()),
+            evicted: slot.as_ref().map(|slot| Box::pin(slot.evicted())),
+            slot,
             closing: None,
             close_sent: false,
             abandoned: false,
@@ -291,6 +299,9 @@ impl Connection {
         if self.closing.is_none() && self.stopping.as_mut().poll(cx).is_ready() {
             self.stopped = true;
             self.close(CloseCode::Away, "the server is stopping");
+        }
+        if self.evicted.as_mut().is_some_and(|evicted| evicted.as_mut().poll(cx).is_ready()) {
+            return self.abandon("made room for another connection");
         }
         let now_ms = self.app.clock.monotonic_ms();
         self.deadlines.unwritten(now_ms, self.socket.unwritten() > 0);

@@ -129,6 +129,9 @@ impl Connection {
         let now_ms = self.app.clock.wall_ms();
         let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
         self.deadlines.known(self.app.clock.monotonic_ms(), for_ms);
+        if let Some(slot) = &self.slot {
+            slot.keep();
+        }
         self.socket.allow(self.app.options.message_bytes_max);
         self.publishes.forget_access();
         self.subscriptions.end_forbidden(identity, &mut self.out);

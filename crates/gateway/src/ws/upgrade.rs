@@ -10,8 +10,8 @@ use tungstenite::handshake::derive_accept_key;
 use super::connection::Connection;
 use crate::app::App;
 use crate::auth::Secret;
+use crate::http::ConnectionContext;
 use crate::http::dispatch::{NOWHERE, bearer};
-use crate::listen::ConnectionSlot;
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 
@@ -24,7 +24,8 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Response, Refusal> {
     let key = key(&request)?;
     // A client can show its token with this request; otherwise it sends AUTH.
-    let peer = request.extensions().get::<crate::http::ConnectionContext>().map_or(NOWHERE, |from| from.peer);
+    let context = request.extensions().get::<ConnectionContext>().cloned();
+    let peer = context.as_ref().map_or(NOWHERE, |context| context.peer);
     let session = match bearer(request.headers())? {
         None if !app.auth.is_open() => None,
         token => Some(app.session(peer, token.map(Secret::from)).await?),
@@ -32,19 +33,19 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
     let account = session.as_ref().and_then(|session| app.account(&session.identity));
     let permit = account.map(|account| account.connection()).transpose();
     let permit = permit.inspect_err(|_| app.metrics.over_quota(UsageLimit::Connections))?;
-    // The connection counts until the WebSocket ends, not only until the request does.
-    let slot = request.extensions().get::<ConnectionSlot>().cloned();
-    let counted = request.extensions().get::<crate::http::ConnectionContext>().cloned();
+    // The connection keeps its place until the WebSocket ends, not only until the request does.
+    let slot = context.as_ref().and_then(|context| context.slot.hold());
     let upgraded = hyper::upgrade::on(&mut request);
     let tasks = app.tasks.clone();
     tasks.spawn(async move {
         match upgraded.await {
             Ok(upgraded) => {
-                Connection::new(app, upgraded, peer, session.map(|session| (session, permit))).run().await
+                let known_as = session.map(|session| (session, permit));
+                Connection::new(app, upgraded, (peer, slot.clone()), known_as).run().await
             }
             Err(error) => debug!(%error, "an upgrade failed"),
         }
-        drop((slot, counted));
+        drop((slot, context));
     });
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     let headers = response.headers_mut();

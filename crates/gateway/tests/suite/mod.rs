@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops where its set-up does")]
 
+mod attacks;
 mod auth;
 mod authz;
 mod corpus;

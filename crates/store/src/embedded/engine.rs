@@ -57,6 +57,7 @@ impl Engine {
         const WORKERS: usize = 2;
         let db = Database::builder(folder)
             .cache_size(options.state_cache_bytes)
+            .max_cached_files(Some(options.state_open_files))
             .max_journaling_size(options.state_journal_bytes)
             .worker_threads(WORKERS)
             .open()

@@ -18,6 +18,8 @@ pub struct Options {
     pub state_cache_bytes: u64,
     /// Write buffer of each of the four state spaces. Default: 8 MiB. Minimum: 1 MiB.
     pub state_buffer_bytes: u64,
+    /// Table files that the state engine keeps open. Default: 256. Minimum: 10.
+    pub state_open_files: usize,
     /// Journal of the state engine. Default: 64 MiB, which is also its minimum.
     pub state_journal_bytes: u64,
 }
@@ -30,6 +32,7 @@ impl Default for Options {
             inflight_bytes_max: 8 << 20,
             state_cache_bytes: 16 * MIB,
             state_buffer_bytes: 8 * MIB,
+            state_open_files: 256,
             state_journal_bytes: 64 * MIB,
         }
     }
@@ -41,6 +44,7 @@ impl Options {
         let queue = u32::try_from(self.log.queue_bytes).unwrap_or(u32::MAX);
         self.inflight_bytes_max = self.inflight_bytes_max.min(queue).max(64 << 10);
         self.state_buffer_bytes = self.state_buffer_bytes.max(MIB);
+        self.state_open_files = self.state_open_files.max(10);
         self.state_journal_bytes = self.state_journal_bytes.max(64 * MIB);
         self
     }
