@@ -139,6 +139,9 @@ pub(crate) struct AuditRecord {
     /// The name of the identity, if the client has shown a valid token.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub(crate) who: Option<Arc<str>>,
+    /// How that client is known: without this, a signed token could pass for a listed one of the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) known: Option<&'static str>,
     /// The address of the client.
     pub(crate) from: IpAddr,
     /// `auth`, the id of an HTTP operation, or the op of a frame.
@@ -167,7 +170,15 @@ fn text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, 
 
 impl AuditRecord {
     pub(crate) fn new(from: IpAddr, what: &'static str, outcome: &'static str) -> Self {
-        Self { who: None, from, what, on: None, outcome, request_id: None, lost: 0 }
+        Self { who: None, known: None, from, what, on: None, outcome, request_id: None, lost: 0 }
+    }
+
+    /// As done by this client, if it is known.
+    #[must_use]
+    pub(crate) fn by(mut self, identity: Option<&Identity>) -> Self {
+        self.who = identity.map(|identity| Arc::clone(&identity.name));
+        self.known = identity.map(|identity| identity.kind.as_str());
+        self
     }
 
     /// Whether it records a refusal.

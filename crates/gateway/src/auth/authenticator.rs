@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use super::grants::Grants;
-use super::identity::Identity;
+use super::identity::{Identity, IdentityKind};
 use super::jwt::Jwt;
 use super::static_tokens::StaticTokens;
 
@@ -73,7 +73,7 @@ pub struct Open;
 #[async_trait]
 impl Authenticator for Open {
     async fn authenticate(&self, _token: Option<&str>) -> Result<Identity, AuthError> {
-        Ok(Identity::new("anyone", Grants::everything()))
+        Ok(Identity { kind: IdentityKind::Open, ..Identity::new("anyone", Grants::everything()) })
     }
 
     fn is_open(&self) -> bool {

@@ -7,9 +7,37 @@ use serde::Deserialize;
 
 use super::grants::{Access, Grants};
 
+/// How a client is known. Names are unique within a kind only: the issuer of signed tokens chooses `sub`, which
+/// may be the name of a listed token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdentityKind {
+    /// The server needs no tokens.
+    Open,
+    /// By a listed token.
+    Listed,
+    /// By a signed token.
+    Signed,
+    /// By an authenticator of the embedder.
+    Other,
+}
+
+impl IdentityKind {
+    /// Its name in audit records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Listed => "listed",
+            Self::Signed => "signed",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Who a client is. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Identity {
+    /// How it is known.
+    pub kind: IdentityKind,
     /// Its name in logs: the token's name, or `sub` of a JWT.
     pub name: Arc<str>,
     /// What it may do.
@@ -21,9 +49,15 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity without an end and without a quota of its own.
+    /// An identity without an end and without a quota of its own, known by an authenticator of the embedder.
     pub fn new(name: impl Into<Arc<str>>, grants: Grants) -> Self {
-        Self { name: name.into(), grants: Arc::new(grants), expires_ms: None, quota: Quota::default() }
+        Self {
+            kind: IdentityKind::Other,
+            name: name.into(),
+            grants: Arc::new(grants),
+            expires_ms: None,
+            quota: Quota::default(),
+        }
     }
 
     /// Whether its grants allow this.

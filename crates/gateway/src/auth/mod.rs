@@ -20,7 +20,7 @@ pub mod static_tokens;
 
 pub use authenticator::{AuthError, Authenticator, Either, Open};
 pub use grants::{Access, Grants};
-pub use identity::{Identity, Quota};
+pub use identity::{Identity, IdentityKind, Quota};
 pub use jwt::{Jwt, JwtOptions};
 pub use secret::Secret;
 pub(crate) use session::{AuthRecheck, AuthSession};

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::authenticator::{AuthError, Authenticator};
 use super::grants::Grants;
-use super::identity::{Identity, Quota};
+use super::identity::{Identity, IdentityKind, Quota};
 use super::secret::Secret;
 
 /// The prefix of tokens that the server makes, so that scanners of leaked secrets recognise them.
@@ -171,7 +171,7 @@ impl Authenticator for StaticTokens {
             return Err(AuthError::BadToken("expired"));
         }
         let StaticToken { name, grants, expires_ms, quota, .. } = entry;
-        Ok(Identity { name, grants, expires_ms, quota })
+        Ok(Identity { kind: IdentityKind::Listed, name, grants, expires_ms, quota })
     }
 
     fn generation(&self) -> u64 {

@@ -133,8 +133,7 @@ impl Call {
         self.app.record(|| {
             let names = ["topic", "group", "collection", "projector", "version"];
             let on: Vec<&str> = names.iter().filter_map(|name| self.args.get(name)).collect();
-            let mut record = AuditRecord::new(self.peer, operation.id, outcome);
-            record.who = self.identity.as_ref().map(|identity| Arc::clone(&identity.name));
+            let mut record = AuditRecord::new(self.peer, operation.id, outcome).by(self.identity.as_ref());
             record.on = (!on.is_empty()).then(|| on.join(" "));
             record.request_id = id.to_str().ok().map(str::to_owned);
             record

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use promethean_bus::limits::{Bucket, Rate, Refused};
 use promethean_model::{IgnorePoison, TopicName};
 
-use crate::auth::{Identity, Quota};
+use crate::auth::{Identity, IdentityKind, Quota};
 use crate::refusal::Refusal;
 
 /// Above this many accounts, the unused ones are dropped.
@@ -32,7 +32,7 @@ pub(crate) struct Accounts {
     accounts: Mutex<HashMap<Key, Arc<Account>>>,
 }
 
-type Key = (Arc<str>, Quota);
+type Key = (IdentityKind, Arc<str>, Quota);
 
 /// What one identity uses.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Accounts {
             return None;
         }
         let mut accounts = self.accounts.lock().ignore_poison();
-        let key = (Arc::clone(&identity.name), quota);
+        let key = (identity.kind, Arc::clone(&identity.name), quota);
         if !accounts.contains_key(&key) && accounts.len() >= ACCOUNTS_MAX {
             accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.owes_topics(now_ms));
         }

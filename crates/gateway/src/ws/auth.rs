@@ -159,7 +159,7 @@ impl ClientAuth {
 
     /// An audit record of this client.
     pub(super) fn audit_record(&self, what: &'static str, outcome: &'static str) -> AuditRecord {
-        let who = self.session.as_ref().map(|session| Arc::clone(&session.identity.name));
-        AuditRecord { who, ..AuditRecord::new(self.peer, what, outcome) }
+        let identity = self.session.as_ref().map(|session| &session.identity);
+        AuditRecord::new(self.peer, what, outcome).by(identity)
     }
 }

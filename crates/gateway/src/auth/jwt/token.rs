@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::key::Algorithm;
-use crate::auth::{AuthError, Grants, Identity, Quota};
+use crate::auth::{AuthError, Grants, Identity, IdentityKind, Quota};
 
 /// Bytes of the name of a key, at most.
 const KID_BYTES_MAX: usize = 256;
@@ -154,7 +154,8 @@ impl Claims {
             grants = grants.and(Grants::from_policy(policy).map_err(|_| BAD_SCOPES)?);
         }
         let (name, grants) = (Arc::from(name), Arc::new(grants));
-        Ok(Identity { name, grants, expires_ms: Some(self.exp.ms()), quota: Quota::default() })
+        let (kind, expires_ms) = (IdentityKind::Signed, Some(self.exp.ms()));
+        Ok(Identity { kind, name, grants, expires_ms, quota: Quota::default() })
     }
 }
 

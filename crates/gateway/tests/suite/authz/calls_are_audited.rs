@@ -1,14 +1,19 @@
 //! Audit records tell who did what.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use promethean_gateway::GatewayOptions;
-use promethean_gateway::auth::{Grants, Quota, StaticToken, StaticTokens, TokenHash};
+use promethean_gateway::auth::jwt::{KeySource, sign};
+use promethean_gateway::auth::{
+    Either, Grants, Jwt, JwtOptions, Quota, StaticToken, StaticTokens, TokenHash,
+};
 use promethean_testkit::ManualClock;
 use serde_json::{Value, json};
 
 use super::super::ws::client::Client;
 use super::quotas_limit_tokens_and_addresses::ask;
+use crate::suite::auth::SECRET;
 use crate::suite::world::{NOW, World, soon};
 
 const BOSS: &str = "boss-with-a-canary-in-the-name-of-its-token";
@@ -130,6 +135,44 @@ async fn nobody_writes_to_it_and_only_who_may_everything_changes_it() {
     );
     let all = records(&world, 16).await;
     assert!(all.iter().filter(|record| record["outcome"] == "forbidden").count() == 13, "{all:#?}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_signed_token_cannot_pass_for_a_listed_one() {
+    let clock = Arc::new(ManualClock::new(NOW));
+    let listed = StaticToken {
+        name: "boss".into(),
+        hash: TokenHash::of(BOSS),
+        grants: Arc::new(Grants::everything()),
+        expires_ms: None,
+        quota: Quota::default(),
+    };
+    let keys = KeySource::Secret(SECRET.into());
+    let jwt = JwtOptions { keys, issuer: None, audience: vec![], leeway_ms: 0 };
+    let auth = Either {
+        listed: StaticTokens::new(vec![listed], clock.clone()),
+        signed: Jwt::new(jwt, clock).unwrap(),
+    };
+    let quota = Quota { publish_per_second: NonZeroU32::new(1), ..Quota::default() };
+    let audit = Some("audit.events".parse().unwrap());
+    let options = GatewayOptions { audit, quota, ..GatewayOptions::default() };
+    let world = World::with_auth(options, Arc::new(auth)).await;
+    let claims = json!({"sub": "boss", "exp": NOW / 1000 + 60, "scope": "admin"});
+    let signed = sign::hs256(&SECRET.into(), &claims).unwrap();
+    let signed = signed.reveal_text().unwrap();
+    let mut client = Client::connect(world.address(), Some(BOSS)).await.unwrap();
+    client.publish("t", json!(1)).await;
+    client.ok(json!({"op": "AUTH", "token": signed})).await;
+    assert_eq!(ask(&world, "PUT", "/topics/t", signed, "{}").await.0, 200);
+    assert_eq!(ask(&world, "PUT", "/topics/t", BOSS, "{}").await.0, 200);
+    let seen: Vec<Value> =
+        records(&world, 4).await.iter().map(|record| json!([record["who"], record["known"]])).collect();
+    let (listed, signed_one) = (json!(["boss", "listed"]), json!(["boss", "signed"]));
+    assert_eq!(seen, [listed.clone(), signed_one.clone(), signed_one, listed]);
+    // Nor does the one use up the quota of the other.
+    client.publish("t", json!(2)).await;
+    client.refused(json!({"op": "PUBLISH", "topic": "t", "payload": 3}), "rate_limited").await;
     world.stop().await;
 }
 
