@@ -18,6 +18,7 @@ use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, Accounts};
 use crate::usage::failures::AuthFailures;
+use crate::usage::receiving::Receiving;
 
 /// The state that all connections and requests share. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) failures: AuthFailures,
     /// What each identity uses.
     pub(crate) accounts: Accounts,
+    /// The bytes that are being received.
+    pub(crate) receiving: Arc<Receiving>,
     /// Writes audit records; `None` if there is no audit topic.
     pub(crate) audit: Option<Audit>,
     /// Every spawned task; joined at shutdown.

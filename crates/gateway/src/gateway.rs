@@ -21,6 +21,7 @@ use crate::metrics::GatewayMetrics;
 use crate::options::GatewayOptions;
 use crate::usage::accounts::Accounts;
 use crate::usage::failures::AuthFailures;
+use crate::usage::receiving::Receiving;
 
 /// A gateway that is running.
 #[derive(Debug)]
@@ -81,6 +82,8 @@ impl Gateway {
         let failures = AuthFailures::new(options.auth_failures);
         // Without tokens all clients have one identity, so a quota would limit all of them together.
         let accounts = Accounts::new(if auth.is_open() { Quota::default() } else { options.quota });
+        let token_bytes_max = (!auth.is_open()).then_some(options.token_receiving_bytes_max);
+        let receiving = Receiving::new(&bus, options.receiving_bytes_max, token_bytes_max);
         let inner = Inner {
             bus,
             projections,
@@ -91,6 +94,7 @@ impl Gateway {
             metrics,
             failures,
             accounts,
+            receiving,
             audit,
             tasks,
             stopping,

@@ -18,6 +18,11 @@ pub struct GatewayOptions {
     pub subscriptions_max: usize,
     /// Bytes of one WebSocket message or request body. Default: 16 MiB.
     pub message_bytes_max: usize,
+    /// Bytes of requests and messages that are not whole or not answered, of all clients together. Default:
+    /// 256 MiB.
+    pub receiving_bytes_max: usize,
+    /// As `receiving_bytes_max`, of one token. Default: 64 MiB.
+    pub token_receiving_bytes_max: usize,
     /// Bytes of a message before the client has shown a valid token. Default: 8 KiB.
     pub unknown_message_bytes_max: usize,
     /// How long a client may take to show a valid token. Default: 5 s.
@@ -27,7 +32,7 @@ pub struct GatewayOptions {
     /// How long an HTTP/2 connection may have no request. Default: 60 s. An HTTP/1 connection has
     /// `head_timeout_ms` for its next request.
     pub idle_timeout_ms: u64,
-    /// How long a request's body may take. Default: 30 s.
+    /// How long a request's body, or a message of a WebSocket, may take to come. Default: 30 s.
     pub body_timeout_ms: u64,
     /// How often WebSockets are pinged; a client that does not answer until the next ping is closed. Default:
     /// 25 s.
@@ -62,6 +67,8 @@ impl Default for GatewayOptions {
             connections_max: 20_000,
             subscriptions_max: 1_000,
             message_bytes_max: MESSAGE_BYTES_MAX_DEFAULT,
+            receiving_bytes_max: 256 << 20,
+            token_receiving_bytes_max: 64 << 20,
             unknown_message_bytes_max: 8 << 10,
             auth_timeout_ms: 5_000,
             head_timeout_ms: 10_000,

@@ -107,6 +107,8 @@ pub(super) struct AuditSection {
 pub(super) struct LimitsSection {
     pub(super) connections: Option<NonZeroUsize>,
     pub(super) subscriptions: Option<NonZeroUsize>,
+    pub(super) receiving_bytes: Option<NonZeroUsize>,
+    pub(super) token_receiving_bytes: Option<NonZeroUsize>,
     pub(super) unknown_message_bytes: Option<NonZeroUsize>,
     pub(super) auth_timeout: Option<Span>,
     pub(super) head_timeout: Option<Span>,

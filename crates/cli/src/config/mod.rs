@@ -25,14 +25,15 @@ mod tests;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::Secret;
 use promethean_gateway::options::check_origins;
 use promethean_model::TopicName;
 use promethean_projections::Declared;
 
 pub(crate) use self::auth::read_secret;
-use self::file::{File, OneOrMany};
+use self::file::{File, LimitsSection, OneOrMany};
 pub(crate) use self::overrides::Overrides;
 
 /// Largest file that is read.
@@ -119,7 +120,24 @@ fn check(file: &File) -> Result<()> {
     if let Some(audit) = &file.audit {
         TopicName::parse_user(audit.topic.as_str()).context("[audit]")?;
     }
-    file.limits.events.validate().context("[limits.events]")
+    file.limits.events.validate().context("[limits.events]")?;
+    check_receiving(&file.limits)
+}
+
+/// Refuses budgets that could never hold a message of the largest size.
+fn check_receiving(limits: &LimitsSection) -> Result<()> {
+    let default = GatewayOptions::default();
+    let all = limits.receiving_bytes.map_or(default.receiving_bytes_max, Into::into);
+    let token = limits.token_receiving_bytes.map_or(default.token_receiving_bytes_max, Into::into);
+    let message = limits.events.message_bytes_max;
+    for (key, bytes) in [("receiving_bytes", all), ("token_receiving_bytes", token)] {
+        ensure!(
+            bytes >= message,
+            "[limits]: `{key}` is {bytes}, less than one message may have (`message_bytes_max` of [limits.events], \
+             {message}); raise `{key}`, or lower `message_bytes_max`"
+        );
+    }
+    Ok(())
 }
 
 /// Reads a text file of at most [`FILE_BYTES_MAX`].

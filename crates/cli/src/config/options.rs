@@ -25,6 +25,10 @@ impl Config {
             connections_max: self.connections().unwrap_or(default.connections_max),
             subscriptions_max: limits.subscriptions.map_or(default.subscriptions_max, Into::into),
             message_bytes_max: limits.events.message_bytes_max,
+            receiving_bytes_max: limits.receiving_bytes.map_or(default.receiving_bytes_max, Into::into),
+            token_receiving_bytes_max: limits
+                .token_receiving_bytes
+                .map_or(default.token_receiving_bytes_max, Into::into),
             unknown_message_bytes_max: limits
                 .unknown_message_bytes
                 .map_or(default.unknown_message_bytes_max, Into::into),

@@ -71,7 +71,7 @@ impl Identity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {
-    /// WebSockets and streams at a time.
+    /// WebSockets, streams and requests under way at a time.
     pub max_connections: Option<NonZeroU32>,
     /// Subscriptions at a time.
     pub max_subscriptions: Option<NonZeroU32>,

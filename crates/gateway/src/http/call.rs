@@ -33,6 +33,8 @@ pub(super) struct Call {
     pub(super) request_body: RequestBody,
     /// `None` if the operation needs no token.
     pub(super) identity: Option<Identity>,
+    /// Counts the request as a connection of the client; a long answer takes it along.
+    pub(super) permit: Option<QuotaPermit>,
     /// The authenticator's generation before it checked the token.
     pub(super) seen: u64,
     /// The publisher of the connection; `None` without a connection, as in tests.
@@ -119,7 +121,7 @@ impl Call {
         self.app.pay_for(&account, self.may(&Access::Admin), [topic].into_iter(), (events, bytes))
     }
 
-    /// Counts an answer without an end as a connection of the client, if its quota has room.
+    /// Counts the request as a connection of the client, if its quota has room.
     pub(super) fn connection_permit(&self) -> Result<Option<QuotaPermit>, Refusal> {
         let permit = self.account().map(|account| account.connection()).transpose();
         permit.inspect_err(|_| self.app.metrics.over_quota(UsageLimit::Connections))

@@ -96,6 +96,7 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
         request_body,
         identity: None,
         seen: 0,
+        permit: None,
         publisher,
         peer,
         slot,
@@ -151,8 +152,11 @@ async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
     if operation.need != Need::Nothing {
         let token = bearer(&call.headers)?;
         call.seen = call.app.auth.generation();
-        call.identity = Some(call.app.identify(call.peer, token).await?);
+        let identity = call.app.identify(call.peer, token).await?;
         call.slot.keep();
+        call.request_body.belong_to(&identity);
+        call.identity = Some(identity);
+        call.permit = call.connection_permit()?;
     }
     call.args = Args::read(operation, words, uri.query(), &call.headers)?;
     call.allow(operation.need)?;

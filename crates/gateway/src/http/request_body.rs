@@ -9,7 +9,9 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use crate::app::App;
+use crate::auth::Identity;
 use crate::refusal::Refusal;
+use crate::usage::receiving::ReceivedBytes;
 
 /// Bytes of a refused body that are read and dropped, so that a client which writes before it reads sees the
 /// answer.
@@ -27,6 +29,8 @@ pub(super) struct RequestBody {
     waits: bool,
     begun: bool,
     broken: bool,
+    /// The bytes that are here, until the request is answered.
+    received: ReceivedBytes,
 }
 
 impl RequestBody {
@@ -42,6 +46,14 @@ impl RequestBody {
             waits,
             begun: false,
             broken: false,
+            received: app.receiving.begin(),
+        }
+    }
+
+    /// The body counts for this client.
+    pub(super) fn belong_to(&mut self, identity: &Identity) {
+        if !self.body.is_end_stream() {
+            self.received.belong_to(identity);
         }
     }
 
@@ -52,7 +64,12 @@ impl RequestBody {
         }
         self.begun = true;
         let timeout = self.timeout;
-        match tokio::time::timeout(timeout, self.collect()).await {
+        let collected = tokio::time::timeout(timeout, self.collect()).await;
+        if !matches!(collected, Ok(Ok(_))) {
+            // What came is dropped already.
+            self.received.set(0);
+        }
+        match collected {
             Ok(result) => result,
             Err(_) => {
                 self.broken = true;
@@ -65,10 +82,12 @@ impl RequestBody {
 
     async fn collect(&mut self) -> Result<Bytes, Refusal> {
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
+        self.count(first.len())?;
         let mut whole = match self.chunk().await? {
             // Most bodies come in one chunk.
-            None => return self.within(first.len()).map(|()| first),
+            None => return Ok(first),
             Some(second) => {
+                self.count(first.len() + second.len())?;
                 let room = usize::try_from(self.length.unwrap_or(0)).unwrap_or(0).min(self.bytes_max);
                 let mut whole = BytesMut::with_capacity(room.max(first.len() + second.len()));
                 whole.extend_from_slice(&first);
@@ -76,9 +95,8 @@ impl RequestBody {
                 whole
             }
         };
-        self.within(whole.len())?;
         while let Some(more) = self.chunk().await? {
-            self.within(whole.len() + more.len())?;
+            self.count(whole.len() + more.len())?;
             whole.extend_from_slice(&more);
         }
         Ok(whole.freeze())
@@ -101,8 +119,12 @@ impl RequestBody {
         }
     }
 
-    fn within(&self, bytes: usize) -> Result<(), Refusal> {
-        if bytes > self.bytes_max { Err(self.too_large()) } else { Ok(()) }
+    /// Counts the bytes that are here, if there is room for so many.
+    fn count(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes > self.bytes_max {
+            return Err(self.too_large());
+        }
+        Ok(self.received.fit(bytes)?)
     }
 
     fn too_large(&self) -> Refusal {

@@ -40,6 +40,10 @@ const H2_STREAMS_MAX: u32 = 100;
 /// How long to wait after a connection could not be accepted: mostly because no file descriptor is free, and
 /// then the next attempt at once would fail too.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Bytes that a client may send on one stream of HTTP/2, and on all streams of a connection, before they are
+/// read: so much can wait in memory without being counted.
+const H2_STREAM_WINDOW: u32 = 128 << 10;
+const H2_CONNECTION_WINDOW: u32 = 512 << 10;
 /// How often an HTTP/2 connection is pinged, and how soon it must answer.
 const H2_ALIVE: Duration = Duration::from_secs(30);
 const H2_ALIVE_WITHIN: Duration = Duration::from_secs(20);
@@ -228,6 +232,8 @@ fn builder(options: &GatewayOptions) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(H2_STREAMS_MAX)
+        .initial_stream_window_size(H2_STREAM_WINDOW)
+        .initial_connection_window_size(H2_CONNECTION_WINDOW)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_pending_accept_reset_streams(H2_RESETS_MAX)
         .max_local_error_reset_streams(H2_ERRORS_MAX)

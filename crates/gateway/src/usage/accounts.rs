@@ -113,7 +113,7 @@ impl Account {
     pub(crate) fn connection(self: &Arc<Self>) -> Result<QuotaPermit, Refusal> {
         self.place(|account| &account.connections, 1, self.quota.max_connections).map_err(|max| {
             let message = format!(
-                "the token has {max} connections, as many as it may; close one, or use another token"
+                "the token has {max} connections and requests under way, as many as it may; end one, or use another token"
             );
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, "too_many_connections", message)
         })

@@ -39,6 +39,8 @@ const TURN_MAX: usize = 256;
 /// Messages read in one turn of the loop. Few, so that the first events of a burst are on their way to the
 /// disk while the next are read.
 const READ_TURN_MAX: usize = 128;
+/// A frame of more bytes is counted at once as received and not answered.
+const COUNTED_AT_ONCE: usize = 4 << 10;
 /// Closes a connection whose client has shown no valid token, or no longer has one.
 pub(super) const UNKNOWN: CloseCode = CloseCode::Library(4401);
 /// Closes a connection above the limit of its token or its address.
@@ -100,7 +102,7 @@ impl Connection {
         let options = &app.options;
         let bytes_max = if known { options.message_bytes_max } else { options.unknown_message_bytes_max };
         let mut connection = Self {
-            socket: Socket::new(upgraded, bytes_max),
+            socket: Socket::new(upgraded, bytes_max, app.receiving.begin()),
             auth: ClientAuth::new(app.clone(), peer, permit.flatten()),
             publishes: Publishes::new(app.bus.publisher(options.publish_rate)),
             subscriptions: Subscriptions::default(),
@@ -187,7 +189,10 @@ impl Connection {
             let was_full = !self.may_write_more();
             let mut did = self.poll_recheck(cx);
             did |= self.poll_pending(cx);
-            did |= self.publishes.poll(cx, &mut self.out);
+            if self.publishes.poll(cx, &mut self.out) {
+                self.socket.set_unanswered(self.publishes.unanswered_bytes());
+                did = true;
+            }
             did |= self.acks.poll(cx, &mut self.out);
             did |= self.poll_fetches(cx);
             did |= self.poll_deliveries(cx);
@@ -219,6 +224,12 @@ impl Connection {
     /// closes.
     fn may_deliver(&self) -> bool {
         self.closing.is_none() && !self.auth.is_rechecking()
+    }
+
+    /// Whether more events may be read. Events that are not answered wake this task when they are. So where
+    /// there is no room the connection waits for its own events, and for nothing else.
+    fn may_receive(&self) -> bool {
+        self.publishes.has_room() && (self.publishes.unanswered_bytes() == 0 || self.socket.has_room())
     }
 
     fn poll_recheck(&mut self, cx: &mut Context<'_>) -> bool {
@@ -263,7 +274,7 @@ impl Connection {
         let (mut any, mut end) = (false, Ok(()));
         let mut is_deaf = false;
         for _ in 0..READ_TURN_MAX {
-            let has_room = self.publishes.has_room() && self.acks.has_room() && self.may_write_more();
+            let has_room = self.may_receive() && self.acks.has_room() && self.may_write_more();
             if !has_room || self.pending.is_some() || !self.may_deliver() {
                 is_deaf = true;
                 break;
@@ -271,7 +282,13 @@ impl Connection {
             let Poll::Ready(incoming) = self.socket.poll_read(cx) else { break };
             any = true;
             match incoming {
-                Ok(Incoming::Text(text)) => self.request(&text),
+                Ok(Incoming::Text(text)) => {
+                    self.request(&text);
+                    // Small frames are counted together below.
+                    if text.len() > COUNTED_AT_ONCE {
+                        self.socket.set_unanswered(self.publishes.unanswered_bytes());
+                    }
+                }
                 Ok(Incoming::Alive) => {}
                 Ok(Incoming::Binary) => {
                     self.close(CloseCode::Unsupported, "send JSON text, not binary messages");
@@ -286,12 +303,15 @@ impl Connection {
         self.publishes.hand_over();
         self.acks.flush(&mut self.subscriptions);
         if any {
+            self.socket.set_unanswered(self.publishes.unanswered_bytes());
             self.app.metrics.count_frames(&mut self.frame_counts);
         }
-        // A client that the server does not read cannot answer a ping.
+        let now_ms = self.app.clock.monotonic_ms();
+        // A client that the server does not read cannot answer a ping, nor send the rest of a message.
         if any || is_deaf {
-            self.deadlines.heard(self.app.clock.monotonic_ms());
+            self.deadlines.heard(now_ms);
         }
+        self.deadlines.receiving(now_ms, self.socket.unfinished().filter(|_| !is_deaf));
         end.map(|()| any)
     }
 
@@ -314,6 +334,7 @@ impl Connection {
                 }
                 Due::Silent => return self.abandon("no answer to a ping"),
                 Due::Slow => return self.abandon("too slow to read"),
+                Due::Unfinished => return self.give_up(CloseCode::Policy, "a message did not come in time"),
                 Due::Unknown => return self.give_up(UNKNOWN, "no AUTH in time"),
                 Due::Expired => return self.give_up(UNKNOWN, "the token expired"),
                 // Every turn of the loop begins with that check.

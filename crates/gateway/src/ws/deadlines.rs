@@ -21,6 +21,8 @@ pub(super) enum Due {
     Silent,
     /// The client showed no token in time.
     Unknown,
+    /// The client did not send the rest of a message.
+    Unfinished,
     /// The client does not read.
     Slow,
     /// The token expired.
@@ -34,12 +36,15 @@ pub(super) enum Due {
 pub(super) struct Deadlines {
     ping_every_ms: u64,
     write_timeout_ms: u64,
+    message_timeout_ms: u64,
     heard_at_ms: u64,
     pinged_at_ms: u64,
     /// When the client must have shown its token.
     auth_until_ms: Option<u64>,
     /// Since when bytes wait to be written.
     unwritten_since_ms: Option<u64>,
+    /// The message that is not whole yet, and since when.
+    unfinished: Option<(u64, u64)>,
     /// When the token expires.
     expires_at_ms: Option<u64>,
     /// How often to check whether tokens have changed, if nothing else wakes the connection.
@@ -53,10 +58,12 @@ impl Deadlines {
         Self {
             ping_every_ms: options.ping_every_ms,
             write_timeout_ms: options.write_timeout_ms,
+            message_timeout_ms: options.body_timeout_ms,
             heard_at_ms: now_ms,
             pinged_at_ms: now_ms,
             auth_until_ms: (!is_known).then_some(now_ms + options.auth_timeout_ms),
             unwritten_since_ms: None,
+            unfinished: None,
             expires_at_ms: None,
             check_every_ms: (!is_open).then_some(options.auth_check_every_ms.max(10).saturating_mul(2)),
             checked_at_ms: now_ms,
@@ -85,11 +92,19 @@ impl Deadlines {
         self.unwritten_since_ms = waits.then(|| self.unwritten_since_ms.unwrap_or(now_ms));
     }
 
+    /// The message of this number is not whole yet; `None` if there is none.
+    pub(super) fn receiving(&mut self, now_ms: u64, number: Option<u64>) {
+        if self.unfinished.map(|(number, _)| number) != number {
+            self.unfinished = number.map(|number| (number, now_ms));
+        }
+    }
+
     /// The connection closes: from now on only a client that does not read is due.
     pub(super) fn close(&mut self) {
         self.auth_until_ms = None;
         self.expires_at_ms = None;
         self.unwritten_since_ms = None;
+        self.unfinished = None;
         self.check_every_ms = None;
         self.heard_at_ms = u64::MAX / 2;
     }
@@ -129,10 +144,13 @@ impl Deadlines {
         };
         let unknown = self.auth_until_ms.map(|at| (Due::Unknown, at));
         let slow = self.unwritten_since_ms.map(|at| (Due::Slow, at + self.write_timeout_ms));
+        let unfinished = self
+            .unfinished
+            .map(|(_, since)| (Due::Unfinished, since.saturating_add(self.message_timeout_ms)));
         let expired = self.expires_at_ms.map(|at| (Due::Expired, at));
         let check =
             self.check_every_ms.map(|every| (Due::CheckToken, self.checked_at_ms.saturating_add(every)));
-        [unknown, slow, expired, check]
+        [unknown, slow, unfinished, expired, check]
             .into_iter()
             .flatten()
             .fold(alive, |a, b| if b.1 < a.1 { b } else { a })

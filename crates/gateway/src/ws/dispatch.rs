@@ -132,6 +132,7 @@ impl Connection {
         if let Some(slot) = &self.slot {
             slot.keep();
         }
+        self.socket.belong_to(identity);
         self.socket.allow(self.app.options.message_bytes_max);
         self.publishes.forget_access();
         self.subscriptions.end_forbidden(identity, &mut self.out);

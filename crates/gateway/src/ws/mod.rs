@@ -28,6 +28,7 @@ mod connection;
 mod deadlines;
 mod dispatch;
 mod fetch;
+mod message_meter;
 mod output;
 mod publish;
 mod seek;

@@ -75,6 +75,11 @@ impl Publishes {
         self.unanswered < UNANSWERED_MAX && self.unanswered_bytes < UNANSWERED_BYTES_MAX
     }
 
+    /// Bytes of frames that are not answered.
+    pub(super) fn unanswered_bytes(&self) -> usize {
+        self.unanswered_bytes
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.commits.is_empty() && self.burst.is_empty()
     }

@@ -14,17 +14,34 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Message, Utf8Bytes};
 
+use super::message_meter::MessageMeter;
+use crate::auth::Identity;
+use crate::usage::receiving::{ReceivedBytes, UsedUp};
+
 /// Bytes read at once: few, because every idle connection has a buffer of this size.
 const READ_BYTES: usize = 8 << 10;
 /// Bytes that are buffered before they are written without a flush.
 const WRITE_BYTES: usize = 64 << 10;
 
+/// After a message longer than this, the buffer that held it is given back.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
 /// A WebSocket, polled.
 pub(super) struct Socket {
     io: TokioIo<Upgraded>,
     context: WebSocketContext,
+    message_bytes_max: usize,
     /// Bytes queued since everything was last written.
     unwritten: usize,
+    meter: MessageMeter,
+    /// The bytes of the unfinished message, and of frames that are not answered.
+    received: ReceivedBytes,
+    unanswered: usize,
+    /// Whether a long message was read since the buffers were made.
+    is_large: bool,
+    /// Whether nothing is left to read of what came.
+    is_drained: bool,
+    is_closing: bool,
 }
 
 /// A message of a client.
@@ -48,18 +65,45 @@ pub(super) enum End {
 }
 
 impl Socket {
-    pub(super) fn new(upgraded: Upgraded, message_bytes_max: usize) -> Self {
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BYTES)
-            .write_buffer_size(WRITE_BYTES)
-            .max_message_size(Some(message_bytes_max))
-            .max_frame_size(Some(message_bytes_max));
-        let context = WebSocketContext::new(Role::Server, Some(config));
-        Self { io: TokioIo::new(upgraded), context, unwritten: 0 }
+    pub(super) fn new(upgraded: Upgraded, message_bytes_max: usize, received: ReceivedBytes) -> Self {
+        Self {
+            io: TokioIo::new(upgraded),
+            context: context(message_bytes_max),
+            message_bytes_max,
+            unwritten: 0,
+            meter: MessageMeter::default(),
+            received,
+            unanswered: 0,
+            is_large: false,
+            is_drained: false,
+            is_closing: false,
+        }
+    }
+
+    /// What is received counts for this client from now on.
+    pub(super) fn belong_to(&mut self, identity: &Identity) {
+        self.received.belong_to(identity);
+    }
+
+    /// Frames of so many bytes are not answered yet.
+    pub(super) fn set_unanswered(&mut self, bytes: usize) {
+        self.unanswered = bytes;
+        self.received.set(counted(&self.meter, bytes));
+    }
+
+    /// Whether the budgets of received bytes have room for more.
+    pub(super) fn has_room(&self) -> bool {
+        self.received.has_room()
+    }
+
+    /// The number of the message that is not whole yet, if there is one.
+    pub(super) fn unfinished(&self) -> Option<u64> {
+        self.meter.unfinished()
     }
 
     /// Sets the longest message from now on.
     pub(super) fn allow(&mut self, message_bytes_max: usize) {
+        self.message_bytes_max = message_bytes_max;
         self.context.set_config(|config| {
             config.max_message_size = Some(message_bytes_max);
             config.max_frame_size = Some(message_bytes_max);
@@ -68,8 +112,12 @@ impl Socket {
 
     /// Reads the next message. Pings are answered.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Incoming, End>> {
-        let mut io = Blocking { io: &mut self.io, cx };
-        match self.context.read(&mut io) {
+        let read = self.read(cx);
+        self.is_drained = matches!(&read, Err(error) if would_block(error));
+        if read.is_ok() {
+            self.received.set(counted(&self.meter, self.unanswered));
+        }
+        match read {
             Ok(Message::Text(text)) => Poll::Ready(Ok(Incoming::Text(text))),
             Ok(Message::Ping(ping)) => {
                 // The pong is queued. It is counted, so that a client that never reads cannot fill the memory
@@ -80,12 +128,31 @@ impl Socket {
             Ok(Message::Pong(_)) => Poll::Ready(Ok(Incoming::Alive)),
             Ok(Message::Close(_)) => {
                 // The client's goodbye is answered if that works at once; the connection ends either way.
-                let _ = self.context.flush(&mut io);
+                let _ = self.context.flush(&mut Blocking { io: &mut self.io, cx });
                 Poll::Ready(Err(End::Gone))
             }
             Ok(Message::Binary(_) | Message::Frame(_)) => Poll::Ready(Ok(Incoming::Binary)),
-            Err(error) if would_block(&error) => Poll::Pending,
+            Err(error) if would_block(&error) => {
+                self.give_buffers_back();
+                Poll::Pending
+            }
             Err(error) => Poll::Ready(Err(end(&error))),
+        }
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<Message, Error> {
+        let Self { io, meter, received, unanswered, is_large, .. } = self;
+        let io = Blocking { io, cx };
+        self.context.read(&mut Metered { io, meter, received, unanswered: *unanswered, is_large })
+    }
+
+    /// Gives the buffers of a long message back. They hold nothing then: all that came was whole messages,
+    /// which were read, and all replies are written.
+    fn give_buffers_back(&mut self) {
+        let is_empty = self.is_drained && self.meter.is_at_rest() && self.unwritten == 0;
+        if self.is_large && is_empty && !self.is_closing {
+            self.context = context(self.message_bytes_max);
+            self.is_large = false;
         }
     }
 
@@ -105,6 +172,7 @@ impl Socket {
     /// Queues a goodbye.
     pub(super) fn close(&mut self, cx: &mut Context<'_>, code: CloseCode, reason: &str) -> Result<(), End> {
         self.unwritten += 1;
+        self.is_closing = true;
         let frame = CloseFrame { code, reason: reason.into() };
         self.queue(cx, Message::Close(Some(frame)))
     }
@@ -132,6 +200,7 @@ impl Socket {
         match self.context.flush(&mut io) {
             Ok(()) => {
                 self.unwritten = 0;
+                self.give_buffers_back();
                 Poll::Ready(Ok(()))
             }
             Err(error) if would_block(&error) => Poll::Pending,
@@ -164,7 +233,24 @@ impl Socket {
 const LINGER_BYTES_MAX: usize = 16 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Said when a budget of received bytes is used up.
+const BUSY: &str = "too much is being received; try again soon";
 const NOT_TEXT: &str = r#"{"op":"ERR","code":"internal","msg":"a frame was not text; report this"}"#;
+
+fn context(message_bytes_max: usize) -> WebSocketContext {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BYTES)
+        .write_buffer_size(WRITE_BYTES)
+        .max_message_size(Some(message_bytes_max))
+        .max_frame_size(Some(message_bytes_max));
+    WebSocketContext::new(Role::Server, Some(config))
+}
+
+/// The bytes that count. A message that fits into the buffer of an idle connection does not.
+fn counted(meter: &MessageMeter, unanswered: usize) -> usize {
+    let unfinished = Some(meter.unfinished_bytes()).filter(|bytes| *bytes > READ_BYTES);
+    unfinished.unwrap_or(0) + unanswered
+}
 
 fn would_block(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
@@ -174,6 +260,10 @@ fn end(error: &Error) -> End {
     match error {
         Error::Capacity(CapacityError::MessageTooLong { .. }) => {
             End::Broken(CloseCode::Size, "the message is too long")
+        }
+        Error::Io(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+            let used_up = error.get_ref().and_then(|error| error.downcast_ref::<UsedUp>());
+            End::Broken(CloseCode::Again, used_up.map_or(BUSY, |used_up| used_up.reason()))
         }
         Error::Utf8(_) => End::Broken(CloseCode::Invalid, "the message is not UTF-8"),
         Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
@@ -200,6 +290,42 @@ impl Read for Blocking<'_, '_, '_> {
         let mut buffer = ReadBuf::new(buffer);
         now_or_block(Pin::new(&mut *self.io).poll_read(self.cx, &mut buffer))?;
         Ok(buffer.filled().len())
+    }
+}
+
+/// Counts the bytes that are read, and reads no more of a message than there is room for.
+struct Metered<'a, 'b, 'c> {
+    io: Blocking<'a, 'b, 'c>,
+    meter: &'a mut MessageMeter,
+    received: &'a mut ReceivedBytes,
+    unanswered: usize,
+    is_large: &'a mut bool,
+}
+
+impl Read for Metered<'_, '_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unanswered > 0 && !self.received.has_room() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = self.io.read(buffer)?;
+        self.meter.pass(buffer.get(..count).unwrap_or_default());
+        *self.is_large |= self.meter.unfinished_bytes() > KEPT_BYTES_MAX;
+        // A message that is whole counts until it is handed over, so the count does not shrink here.
+        let counted = counted(self.meter, self.unanswered).max(self.received.bytes());
+        self.received
+            .fit(counted)
+            .map_err(|used_up| io::Error::new(io::ErrorKind::QuotaExceeded, used_up))?;
+        Ok(count)
+    }
+}
+
+impl Write for Metered<'_, '_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.io.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.io.flush()
     }
 }
 

@@ -85,7 +85,7 @@ fn answers(operation: &Operation) -> Value {
     answers.insert("200".into(), json!({"description": good.about, "content": media}));
     let mut refusals = vec![400, 403, 414, 431, 500];
     if !operation.is_open() {
-        refusals.extend([401, 503]);
+        refusals.extend([401, 429, 503]);
     }
     if operation.body.is_some() {
         refusals.extend([408, 413, 415]);

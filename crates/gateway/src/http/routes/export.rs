@@ -70,7 +70,11 @@ async fn export(call: &mut Call) -> Reply {
     let (render, buffers) = (renderer(ndjson, from_ts..=to_ts), Buffers::default());
     let reader = call.reader(Subject::Topic(topic));
     let export = Export { app: app.clone(), writer, encoder, ndjson, render, buffers, reader };
-    app.tasks.spawn(export.run(scan));
+    let permit = call.permit.take();
+    app.tasks.spawn(async move {
+        export.run(scan).await;
+        drop(permit);
+    });
     let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);
     let headers = response.headers_mut();
     headers.insert("x-next-offset", HeaderValue::from(end.get()));

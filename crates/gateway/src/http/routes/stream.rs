@@ -65,7 +65,7 @@ async fn stream(call: &mut Call) -> Reply {
         }
         None => asked,
     };
-    let permit = call.connection_permit()?;
+    let permit = call.permit.take();
     let tail = app.bus.tail(&topic, from).await?.normalize(call.args.flag("normalize", false));
     let (writer, body) = reply::stream(AHEAD, Duration::from_millis(app.options.write_timeout_ms));
     let reader = call.reader(Subject::Topic(topic));

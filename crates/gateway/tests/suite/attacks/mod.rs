@@ -1,8 +1,10 @@
 //! Clients that take as much as they can get.
 
 mod strangers_make_room;
+mod unfinished_bodies_are_bounded;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::{Grants, Quota, StaticToken, StaticTokens, TokenHash};
@@ -42,8 +44,9 @@ fn metric(world: &World, name: &str) -> i64 {
 /// Waits until a metric has this value.
 async fn until_metric(world: &World, name: &str, value: i64) {
     let reached = async {
+        let mut often = tokio::time::interval(Duration::from_millis(2));
         while metric(world, name) != value {
-            tokio::task::yield_now().await;
+            often.tick().await;
         }
     };
     soon(name, reached).await;

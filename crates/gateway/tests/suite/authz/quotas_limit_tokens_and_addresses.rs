@@ -121,8 +121,18 @@ async fn a_token_has_so_many_connections_and_subscriptions() {
     assert_eq!(third.close_code().await, 4429);
     let (status, _, body) = ask(&world, "GET", "/stream/t", "one", "").await;
     assert_eq!((status, &body["error"]), (429, &json!("too_many_connections")));
-    // Requests do not count as connections, and each token has a quota of its own.
-    assert_eq!(ask(&world, "GET", "/topics", "one", "").await.0, 200);
+    // Requests count as connections until they are answered, and each token has a quota of its own.
+    assert_eq!(ask(&world, "GET", "/topics", "one", "").await.0, 429);
+    for _ in 0..3 {
+        assert_eq!(ask(&world, "GET", "/topics", "two", "").await.0, 200);
+    }
+    let mut unfinished = TcpStream::connect(world.address()).await.unwrap();
+    let head = "POST /publish/t HTTP/1.1\r\nhost: h\r\nauthorization: Bearer two\r\nexpect: 100-continue\r\n";
+    unfinished.write_all(format!("{head}content-length: 1\r\n\r\n").as_bytes()).await.unwrap();
+    unfinished.read_exact(&mut [0; 25]).await.unwrap();
+    assert_eq!(ask(&world, "GET", "/topics", "two", "").await.0, 429);
+    unfinished.write_all(b"1").await.unwrap();
+    unfinished.read_exact(&mut [0; 12]).await.unwrap();
     let mut other = Client::connect(world.address(), Some("two")).await.unwrap();
     assert!(Client::connect(world.address(), Some("two")).await.is_err());
     first.subscribe("t", "a", json!({})).await;

@@ -123,6 +123,19 @@ async fn an_http2_connection_has_limits() {
     let has = |setting: [u8; 6]| settings.chunks(6).any(|found| found == setting);
     assert!(has([0, 3, 0, 0, 0, 100]), "100 streams at a time: {settings:?}");
     assert!(has([0, 6, 0, 0, 0x40, 0]), "16 KiB of headers: {settings:?}");
+    assert!(has([0, 4, 0, 2, 0, 0]), "128 KiB of a stream before it is read: {settings:?}");
+    // The window of the connection begins with 65,535 bytes, and is raised to 512 KiB.
+    let window = within("a window update", async {
+        loop {
+            stream.read_exact(&mut head).await.unwrap();
+            let mut frame = vec![0; usize::from(head[2])];
+            stream.read_exact(&mut frame).await.unwrap();
+            if head[3] == 8 {
+                return u32::from_be_bytes(frame.try_into().unwrap());
+            }
+        }
+    });
+    assert_eq!(window.await, (512 << 10) - 65_535);
     let mut client = Client::http2(world.address()).await;
     let names: Vec<String> = (0..120).map(|n| format!("x-{n}")).collect();
     let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
