@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use promethean_delivery::{Allowance, Credit, Joining, Leaving, Liveness, MemberLimits, Pattern, Subject};
 use promethean_model::{MemberId, TopicName};
 use promethean_store::port::{Batch, RowOp, Table};
@@ -63,10 +64,13 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         leaving: Leaving::Released,
         entered: Mutex::new(Some(entered)),
     };
-    match &request.subject {
-        Subject::Topic(topic) => terms.join(&membership, topic).await?,
-        Subject::Pattern(pattern) => join_pattern(groups, &membership, &terms, pattern).await?,
-    }
+    let pattern_join = match &request.subject {
+        Subject::Topic(topic) => {
+            terms.join(&membership, topic).await?;
+            None
+        }
+        Subject::Pattern(pattern) => Some(join_pattern(groups, &membership, &terms, pattern).await?),
+    };
     // The owner runs now, so a deletion of the topic finds it.
     drop(topic_entry);
     if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &membership.name) {
@@ -85,6 +89,9 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         if request.member.liveness == Liveness::Heartbeat {
             groups.coordinators.keep_ticking(groups);
         }
+    }
+    if let Some(join) = pattern_join {
+        join.go_on();
     }
     subscription.leaving = Leaving::Lost;
     Ok(subscription)
@@ -182,6 +189,12 @@ impl MemberTerms {
     }
 }
 
+/// Topics of a pattern that are joined before the subscriber is answered. Others are joined afterwards, so that a pattern
+/// with very many topics is answered soon.
+const JOINED_AT_ONCE: usize = 1_000;
+/// Topics joined at a time. Each takes a commit, and commits at the same time share a sync.
+const JOINS_AT_A_TIME: usize = 64;
+
 /// Joins the topics that match, and starts a task that joins matching topics when they are created. It
 /// subscribes to births before it lists the topics, so that it misses none.
 async fn join_pattern(
@@ -189,29 +202,45 @@ async fn join_pattern(
     membership: &Arc<Membership>,
     terms: &Arc<MemberTerms>,
     pattern: &Pattern,
-) -> Result<(), BusError> {
+) -> Result<PatternJoin, BusError> {
     let births = groups.topics.births.subscribe();
-    join_all(groups, membership, terms, pattern).await?;
+    let mut topics = groups.topics.matching(pattern).await?;
+    let later = topics.split_off(topics.len().min(JOINED_AT_ONCE));
+    join_all(membership, terms, topics).await?;
     let watch = PatternWatch {
         membership: Arc::downgrade(membership),
         terms: Arc::clone(terms),
         pattern: pattern.clone(),
         groups: Arc::clone(groups),
     };
-    groups.base.tasks.spawn(watch.run(births));
-    Ok(())
+    Ok(PatternJoin { watch, later, births })
+}
+
+/// A pattern whose first topics are joined.
+struct PatternJoin {
+    watch: PatternWatch,
+    /// Topics that are still to be joined.
+    later: Vec<TopicName>,
+    births: broadcast::Receiver<TopicName>,
+}
+
+impl PatternJoin {
+    /// Joins the other topics, and then topics that are created, in a task.
+    fn go_on(self) {
+        let Self { watch, later, births } = self;
+        let tasks = Arc::clone(&watch.groups);
+        tasks.base.tasks.spawn(watch.run(later, births));
+    }
 }
 
 async fn join_all(
-    groups: &Arc<Groups>,
     membership: &Arc<Membership>,
     terms: &MemberTerms,
-    pattern: &Pattern,
+    topics: Vec<TopicName>,
 ) -> Result<(), BusError> {
-    for topic in groups.topics.matching(pattern).await? {
-        join_one(membership, terms, &topic).await?;
-    }
-    Ok(())
+    let joins = stream::iter(topics).map(Ok);
+    let join = |topic: TopicName| async move { join_one(membership, terms, &topic).await };
+    joins.try_for_each_concurrent(JOINS_AT_A_TIME, join).await
 }
 
 /// Joins one topic of a pattern. A topic that is being deleted is skipped: if it is created again, its birth
@@ -267,7 +296,14 @@ struct PatternWatch {
 }
 
 impl PatternWatch {
-    async fn run(self, mut births: broadcast::Receiver<TopicName>) {
+    async fn run(self, later: Vec<TopicName>, mut births: broadcast::Receiver<TopicName>) {
+        if !later.is_empty()
+            && let Some(membership) = self.membership.upgrade()
+            && let Err(error) = join_all(&membership, &self.terms, later).await
+        {
+            membership.inbox.end(error);
+            return;
+        }
         loop {
             let born = {
                 let Some(membership) = self.membership.upgrade() else { return };
@@ -286,9 +322,10 @@ impl PatternWatch {
             let joined = match born {
                 Ok(topic) if self.pattern.matches(&topic) => join_one(&membership, &self.terms, &topic).await,
                 Ok(_) => Ok(()),
-                Err(RecvError::Lagged(_)) => {
-                    join_all(&self.groups, &membership, &self.terms, &self.pattern).await
-                }
+                Err(RecvError::Lagged(_)) => match self.groups.topics.matching(&self.pattern).await {
+                    Ok(topics) => join_all(&membership, &self.terms, topics).await,
+                    Err(error) => Err(error),
+                },
                 Err(RecvError::Closed) => return,
             };
             if let Err(error) = joined {

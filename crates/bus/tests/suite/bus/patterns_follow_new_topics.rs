@@ -21,6 +21,7 @@ on_both_stores!(
     a_member_that_leaves_while_topics_are_created_is_gone,
     a_topic_of_the_pattern_is_deleted,
     acks_of_one_topic_count_when_another_is_deleted,
+    topics_beyond_the_first_thousand_are_joined_too,
 );
 
 fn by_topic(leases: &[Lease]) -> BTreeMap<String, Vec<u64>> {
@@ -241,4 +242,26 @@ async fn acks_of_one_topic_count_when_another_is_deleted(kind: StoreKind) {
     world.bus.delete_topic(&topic("a.x")).await.unwrap();
     assert_eq!(soon("ack", subscription.ack(&leases)).await.unwrap().stale, 1);
     assert_eq!(world.seen("a.y", "g").await.floor, Offset(1));
+}
+
+async fn topics_beyond_the_first_thousand_are_joined_too(kind: StoreKind) {
+    let world = World::new(kind).await;
+    for n in 0..1_100 {
+        world.publish(&format!("p.{n:04}"), n).await;
+    }
+    let mut member = world.subscribe(request("p.*", "g")).await;
+    // Born while the others are joined.
+    world.publish("p.new", 0).await;
+    let mut topics = BTreeMap::new();
+    while topics.len() < 1_101 {
+        let lease = take_one(&mut member).await;
+        topics.extend(by_topic(std::slice::from_ref(&lease)));
+        lease.ack().await.unwrap();
+    }
+    assert!(topics.values().all(|offsets| offsets == &[0]));
+    // A member that leaves at once leaves no task behind.
+    drop(member);
+    let leaving = world.subscribe(request("p.*", "h")).await;
+    drop(leaving);
+    world.until_tasks(0).await;
 }
