@@ -98,7 +98,7 @@ impl LogCore {
 
     fn cut(&self) -> CheckpointCut {
         let rewrite = lock(&self.manifest).manifest.wants_rewrite();
-        let now = self.clock.wall_ms();
+        let now = self.times.age();
         // While the committer is held no group is between sequencer and index: the frozen table has all
         // entries up to the cut.
         let committer = lock(&self.committer);

@@ -45,7 +45,7 @@ impl LogCore {
         if !worth_compacting(topic, inputs) {
             return Ok(());
         }
-        let now = self.clock.wall_ms();
+        let now = self.times.age();
         let generation = inputs.iter().map(|meta| meta.id.generation).max().unwrap_or(0) + 1;
         let mut writer = Rewriter::new(self, topic, generation, now);
         for meta in inputs {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use promethean_model::{Clock, IgnorePoison, TopicName};
@@ -14,6 +14,7 @@ use crate::error::{AppendError, LogDamage};
 use crate::files::Files;
 use crate::holds::Holds;
 use crate::index::EventIndex;
+use crate::log_clock::{LogClock, LogNotice};
 use crate::manifest::{Edit, Manifest};
 use crate::options::LogOptions;
 use crate::poison::{Poison, lock};
@@ -21,10 +22,12 @@ use crate::sequencer::LogSequencer;
 use crate::state::StateSink;
 use crate::topic::{Topic, TopicState};
 
-/// Is told when the durable end of a topic moves.
+/// Is told when the durable end of a topic moves, and what an operator should know.
 pub trait Observer: Send + Sync + 'static {
     /// Tells the new durable end. The writer calls it after a sync; it must not block.
     fn durable_end_moved(&self, topic: &Topic, end: u64);
+    /// Tells what an operator should know. It must not block.
+    fn notice(&self, _notice: LogNotice) {}
 }
 
 /// An observer that ignores every call.
@@ -39,7 +42,9 @@ impl Observer for NoObserver {
 /// down; a topic's lock is innermost.
 pub(crate) struct LogCore {
     pub(crate) disk: Arc<dyn Disk>,
+    /// For waiting; the times of events come from `times`.
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) times: LogClock,
     pub(crate) state: Arc<dyn StateSink>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) options: LogOptions,
@@ -133,6 +138,8 @@ pub(crate) struct Counters {
     pub(crate) written: AtomicU64,
     /// Monotonic time when the log was opened.
     pub(crate) opened_ms: AtomicU64,
+    /// The leap of the wall clock at the last tick of upkeep.
+    pub(crate) leap_ms: AtomicI64,
     /// Bytes in journal files that are not free. Written by the journal's writer.
     pub(crate) journal_live: Arc<AtomicU64>,
 }

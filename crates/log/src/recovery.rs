@@ -16,6 +16,7 @@ use crate::journal;
 use crate::journal::reader::{JournalStart, read_journal};
 use crate::journal::writer::{JournalFiles, JournalWriter};
 use crate::log::OpenArgs;
+use crate::log_clock::{LogClock, LogNotice, NEAR_MS};
 use crate::manifest::{Edit, Manifest, ManifestSnapshot};
 use crate::planted::{self, Bug};
 use crate::poison::{Poison, lock};
@@ -60,6 +61,7 @@ pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), LogOpenE
     }
     report.damage.extend(lock(&core.damage).iter().cloned());
     core.look_at_space();
+    core.tell_of_stamps_ahead();
     Ok((core, report))
 }
 
@@ -174,7 +176,9 @@ fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &Manif
     let live = Arc::clone(&counters.journal_live);
     let writer =
         JournalWriter::new(Arc::clone(&disk), options.journal_file_bytes, JournalFiles::default(), live);
+    let newest = snapshot.segments.values().map(|segment| segment.last_append).max();
     LogCore {
+        times: LogClock::new(Arc::clone(&clock), newest),
         files: Files::new(Arc::clone(&disk), options.open_files),
         index,
         merging: Mutex::default(),
@@ -238,6 +242,17 @@ fn catalog_of(snapshot: &ManifestSnapshot) -> Catalog {
 }
 
 impl LogCore {
+    /// Tells the observer of topics whose stamps the clock has not reached.
+    fn tell_of_stamps_ahead(&self) {
+        let now = self.times.read().stamp;
+        let ahead =
+            |topic: &Topic| Some(topic.state().last_stamp.saturating_sub(now)).filter(|by| *by > NEAR_MS);
+        let ahead: Vec<i64> = self.read_catalog(|catalog| catalog.by_id.values().filter_map(ahead).collect());
+        if let Some(by_ms) = ahead.iter().max() {
+            self.observer.notice(LogNotice::StampsAhead { topics: ahead.len(), by_ms: *by_ms });
+        }
+    }
+
     /// Removes files that the manifest does not name: a crash interrupted the work that wrote them, and the
     /// journal repeats it.
     fn remove_leftovers(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {

@@ -29,7 +29,7 @@ impl LogCore {
         for control in frame.controls() {
             self.redo_control(&control)?;
         }
-        let now = self.clock.wall_ms();
+        let now = self.times.age();
         let mut rest = frame.records;
         while !rest.is_empty() {
             let Ok(view) = record::parse(rest) else {
@@ -62,6 +62,7 @@ impl LogCore {
         if view.server_stamped {
             state.last_stamp = state.last_stamp.max(view.ts);
         }
+        let now = state.append_time(now);
         let rule = RollRule { segment_bytes: self.options.segment_bytes, now };
         let pos = state.admit(topic.id(), bytes, view.ts, rule);
         let end = state.next_offset;

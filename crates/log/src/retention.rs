@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::core::LogCore;
 use crate::error::MaintenanceError;
 use crate::index::{EntryKind, GhostEntry, IndexRun};
+use crate::log_clock::{LogNotice, NEAR_MS};
 use crate::poison::lock;
 use crate::runs::run_io;
 use crate::segment::SegmentMeta;
@@ -126,8 +127,13 @@ impl LogCore {
     /// whether to take one now, because a segment can be removed. Without one a checkpoint would free
     /// nothing, and a topic that keeps a number of events loses some all the time.
     pub(crate) fn mark_expired(&self) -> bool {
-        let now = self.clock.wall_ms();
+        let times = self.times.read();
+        let now = times.age;
+        self.tell_of_leap(times.leap);
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
+        if times.is_confirmed {
+            self.clamp_append_times(&topics, now);
+        }
         let mut segments = false;
         for topic in topics {
             let hold = self.hold_of(&topic);
@@ -144,6 +150,35 @@ impl LogCore {
             sequencer.mark_dirty(&topic, &mut state.dirty);
         }
         segments
+    }
+
+    /// Tells the observer when the wall clock leapt, and when stamps agree with it again.
+    fn tell_of_leap(&self, by_ms: i64) {
+        match (self.counters.leap_ms.swap(by_ms, Ordering::Relaxed), by_ms) {
+            (0, 0) => {}
+            (_, 0) => self.observer.notice(LogNotice::ClockSettled),
+            (0, by_ms) => self.observer.notice(LogNotice::ClockLeapt { by_ms }),
+            _ => {}
+        }
+    }
+
+    /// Sets append times that lie in the future to the present: an earlier leap of the clock must not keep these events
+    /// until its date.
+    fn clamp_append_times(&self, topics: &[Topic], age: i64) {
+        let mut segments = 0;
+        for topic in topics {
+            let last = topic.state().segments.iter().map(|segment| segment.meta.last_append).max();
+            if last.is_none_or(|last| last <= age + NEAR_MS) {
+                continue;
+            }
+            let mut sequencer = lock(&self.sequencer);
+            let mut state = topic.state();
+            segments += state.clamp_append_times(age);
+            sequencer.mark_dirty(topic, &mut state.dirty);
+        }
+        if segments > 0 {
+            self.observer.notice(LogNotice::AppendTimesClamped { segments });
+        }
     }
 
     /// Writes the ids of events in dropped segments as ghosts, for the rest of the dedupe window.
@@ -196,7 +231,7 @@ impl LogCore {
         let window = self.read_catalog(|catalog| {
             catalog.by_id.values().map(|topic| topic.state().policy.dedupe_window_ms).max().unwrap_or(0)
         });
-        let limit = (self.clock.wall_ms().max(0) as u64).saturating_sub(window);
+        let limit = (self.times.age().max(0) as u64).saturating_sub(window);
         let old: Vec<u64> = runs
             .of(EntryKind::Ghost)
             .iter()

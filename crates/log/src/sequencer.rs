@@ -14,6 +14,7 @@ use crate::error::AppendError;
 use crate::index::{EntryKind, Insert};
 use crate::journal::frame::{self, Control, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
+use crate::log_clock::LogTimes;
 use crate::poison::lock;
 use crate::recent::Recent;
 use crate::record;
@@ -269,7 +270,7 @@ impl LogCore {
         sequencer.group.bytes.resize(start + HEADER_BYTES, 0);
         self.place_controls(sequencer, batch, decision);
         let control_bytes = (sequencer.group.bytes.len() - start - HEADER_BYTES) as u32;
-        let now = self.clock.wall_ms();
+        let times = self.times.read();
         receipt.lsn = lsn;
         let before = sequencer.group.bytes.len();
         // Only lookups may hold another reference; then they keep the old list and this makes a copy.
@@ -286,7 +287,7 @@ impl LogCore {
                 EventOutcome::Refused => NOWHERE,
                 EventOutcome::Fresh => {
                     fresh += 1;
-                    self.place_event(sequencer, entries, batch, slot, now)
+                    self.place_event(sequencer, entries, batch, slot, times)
                 }
             };
             receipt.events.push(placed);
@@ -337,15 +338,16 @@ impl LogCore {
         entries: &mut Vec<Insert>,
         batch: &LogBatch,
         slot: &BatchSlot,
-        now: i64,
+        times: LogTimes,
     ) -> PlacedRecord {
         let at = sequencer.group.bytes.len();
         sequencer.group.bytes.extend_from_slice(batch.record(slot));
         let mut state = slot.topic.state();
         let offset = state.next_offset;
-        let ts = slot.ts.unwrap_or_else(|| state.stamp(now));
+        let ts = slot.ts.unwrap_or_else(|| state.stamp(times.stamp));
         let record = sequencer.group.bytes.get_mut(at..).unwrap_or_default();
         record::place(record, offset, ts);
+        let now = state.append_time(times.age);
         let rule = RollRule { segment_bytes: self.options.segment_bytes, now };
         let pos = state.admit(slot.topic.id(), record, ts, rule);
         sequencer.mark_dirty(&slot.topic, &mut state.dirty);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::TopicName;
 
+use crate::log_clock::NEAR_MS;
 use crate::options::TopicPolicy;
 use crate::poison::lock;
 use crate::segment::{HEADER_BYTES, SAMPLE_EVERY, Sample, SegmentId, SegmentMeta};
@@ -244,6 +245,23 @@ impl TopicState {
     pub(crate) fn stamp(&mut self, now: i64) -> i64 {
         self.last_stamp = self.last_stamp.max(now);
         self.last_stamp
+    }
+
+    /// The append time of the next event: never lower than the last one.
+    pub(crate) fn append_time(&self, age: i64) -> i64 {
+        self.segments.last().map_or(age, |segment| segment.meta.last_append.max(age))
+    }
+
+    /// Sets append times in the future to the present. Returns in how many segments there were such times.
+    pub(crate) fn clamp_append_times(&mut self, age: i64) -> usize {
+        let mut clamped = 0;
+        for segment in self.segments.iter_mut().filter(|segment| segment.meta.last_append > age + NEAR_MS) {
+            segment.meta.last_append = age;
+            segment.meta.first_append = segment.meta.first_append.min(age);
+            segment.changed = true;
+            clamped += 1;
+        }
+        clamped
     }
 
     /// Adds a placed record at the end of the topic. Returns its position in its segment.

@@ -43,4 +43,4 @@ pub use offset::{Offset, OffsetRange};
 pub use partition::{assign, jump_hash, partition_of, rendezvous_owner};
 pub use settings::{Compat, Retention, SchemaRule, SettingsError, TopicSettings, Undeclared};
 pub use stored_event::{EventBody, EventRef, StoredEvent};
-pub use time::{Clock, Millis, Moment, SystemClock};
+pub use time::{Clock, Millis, Moment, SteadyClock, SteadyTime, SystemClock};

@@ -1,5 +1,6 @@
 //! One file per behaviour; `world` and `simulation` are what they share.
 
+mod clock_jumps_lose_nothing;
 mod coinciding_faults_lose_nothing;
 mod damage_is_noticed;
 mod disk_errors_are_reported;

@@ -11,6 +11,10 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// Milliseconds since some fixed moment of this process. They never decrease; deadlines are counted in
     /// them.
     fn monotonic_ms(&self) -> u64;
+    /// As `monotonic_ms`, and time in which the machine sleeps counts too, if the clock can tell.
+    fn uptime_ms(&self) -> u64 {
+        self.monotonic_ms()
+    }
 }
 
 /// The machine's clock. Monotonic time counts from its creation, so compare only readings of one
@@ -47,6 +51,13 @@ impl Clock for SystemClock {
     fn monotonic_ms(&self) -> u64 {
         u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+
+    #[cfg(target_os = "linux")]
+    fn uptime_ms(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let ms = time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000);
+        u64::try_from(ms).unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +70,6 @@ mod tests {
         let first = clock.monotonic_ms();
         assert!(clock.wall_ms() > 1_700_000_000_000);
         assert!(clock.monotonic_ms() >= first);
+        assert!(clock.uptime_ms() > 0);
     }
 }

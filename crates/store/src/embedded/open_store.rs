@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use promethean_log::{Log, Observer, Topic};
+use promethean_log::{Log, LogNotice, Observer, Topic};
 use promethean_model::{Durability, Offset, TopicName};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -99,5 +99,9 @@ pub(super) struct HubObserver(pub(super) Arc<WatchHub>);
 impl Observer for HubObserver {
     fn durable_end_moved(&self, topic: &Topic, end: u64) {
         self.0.moved(topic.name(), Offset(end));
+    }
+
+    fn notice(&self, notice: LogNotice) {
+        tracing::warn!("{notice}");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use promethean_log::Holds;
-use promethean_model::{Clock, GroupName, IgnorePoison, Offset, TopicName, TopicSettings};
+use promethean_model::{Clock, GroupName, IgnorePoison, Offset, SteadyClock, TopicName, TopicSettings};
 
 use self::kv::Kv;
 use self::topic::MemoryTopic;
@@ -137,6 +137,7 @@ impl plan::TopicLookup for BTreeMap<TopicName, MemoryTopic> {
 impl MemoryStore {
     /// An empty store.
     pub fn new(clock: Arc<dyn Clock>, options: Options) -> Self {
+        let clock = Arc::new(SteadyClock::new(clock));
         Self { options, clock, hub: Arc::default(), inner: Mutex::default() }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_model::{MetaError, Offset};
+use promethean_model::{Clock, MetaError, Offset};
 use promethean_store::port::{
     AppendEvent, Appended, Batch, CommitError, EventRef, PageLimit, Placed, Receipt, Render, RenderedPage,
 };
@@ -281,21 +281,28 @@ async fn a_retry_is_a_duplicate_despite_its_expectations<S: Subject>(subject: S)
 async fn stamps_never_go_back<S: Subject>(subject: S) {
     let store = subject.store();
     let clock = subject.clock();
-    clock.set_wall(10_000);
+    let now = clock.wall_ms();
     let stamp = async |name: &str| append(&store, event("a", name, "1")).await.ts;
-    assert_eq!(stamp("0").await, 10_000);
+    assert_eq!(stamp("0").await, now);
     clock.advance_wall(-9_000);
-    assert_eq!(stamp("1").await, 10_000);
+    assert_eq!(stamp("1").await, now);
     // A given time is kept and does not change later stamps.
-    let given = AppendEvent { ts: Some(99_000), ..event("a", "2", "1") };
-    assert_eq!(append(&store, given).await.ts, 99_000);
-    assert_eq!(stamp("3").await, 10_000);
-    clock.set_wall(10_001);
-    assert_eq!(stamp("4").await, 10_001);
-    assert_eq!(append(&store, event("b", "0", "1")).await.ts, 10_001);
+    let given = AppendEvent { ts: Some(now + 89_000), ..event("a", "2", "1") };
+    assert_eq!(append(&store, given).await.ts, now + 89_000);
+    assert_eq!(stamp("3").await, now);
+    clock.set_wall(now + 1);
+    assert_eq!(stamp("4").await, now + 1);
+    assert_eq!(append(&store, event("b", "0", "1")).await.ts, now + 1);
+    // A leap that is taken back leaves no trace.
+    for leap in [3_600_000, 315_576_000_000, -3_600_000, -315_576_000_000] {
+        clock.advance_wall(leap);
+        assert_eq!(stamp(&format!("leap {leap}")).await, now + 1);
+        clock.advance_wall(-leap);
+        assert_eq!(stamp(&format!("back from {leap}")).await, now + 1);
+    }
     clock.set_wall(500);
     let Some(subject) = subject.reopen().await else { return };
-    assert_eq!(append(&subject.store(), event("a", "5", "1")).await.ts, 10_001);
+    assert_eq!(append(&subject.store(), event("a", "5", "1")).await.ts, now + 1);
 }
 
 async fn events_that_stand_alone_are_refused_alone<S: Subject>(subject: S) {
