@@ -1,18 +1,19 @@
 //! `/export`: all events of a time range, streamed.
 
 use std::io::Write;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use promethean_bus::Render;
 use promethean_bus::read::Scan;
 use promethean_bus::rows::StartPosition;
+use promethean_bus::{Bus, Render};
 use promethean_delivery::Subject;
-use promethean_model::Offset;
+use promethean_model::{Offset, TopicName};
 use tracing::warn;
 
 use super::params::{EXACT, NORMALIZE, TOPIC};
@@ -22,6 +23,7 @@ use crate::http::call::{Call, Reader};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, BodyWriter, Buffers, Gone, Reply};
+use crate::refusal::Refusal;
 
 /// A page that is read, rendered and sent at once: small enough to stay in the processor's cache.
 const PAGE_EVENTS: usize = 20_000;
@@ -34,7 +36,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     path: "/export",
     id: "export",
     summary: "Exactly the events with `fromTs` <= `ts` <= `toTs`, each once, in offset order. After a break, go on with \
-              `fromOffset` = the last event's offset + 1; after the end, with the header `x-next-offset`.",
+              `fromOffset` = the last event's offset + 1; after the end, with the header `x-next-offset`: the first \
+              event that was left out because its `ts` is after `toTs`, else the end of the topic.",
     params: &[
         TOPIC,
         Param::query("fromTs", EXACT, "the earliest time, epoch ms; 0 if left out"),
@@ -62,7 +65,7 @@ async fn export(call: &mut Call) -> Reply {
     if let Some(offset) = args.parse("fromOffset")? {
         scan.skip_to(Offset(offset));
     }
-    let end = scan.end();
+    let next = first_after(&app.bus, &topic, to_ts, scan.next()..scan.end()).await?;
     let gzip = args.flag("gzip", false) && accepts_gzip(&call.headers);
     let write_timeout = Duration::from_millis(app.options.write_timeout_ms);
     let (writer, body) = reply::stream(CHUNKS_AHEAD, write_timeout);
@@ -77,12 +80,43 @@ async fn export(call: &mut Call) -> Reply {
     });
     let mut response = reply::with(if ndjson { Media::Ndjson } else { Media::Json }, body);
     let headers = response.headers_mut();
-    headers.insert("x-next-offset", HeaderValue::from(end.get()));
+    headers.insert("x-next-offset", HeaderValue::from(next.get()));
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     if gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     Ok(response)
+}
+
+/// The first offset in a range whose event has a `ts` after `to_ts`; the end of the range if there is none. An export that
+/// goes on from there misses no event.
+async fn first_after(
+    bus: &Bus,
+    topic: &TopicName,
+    to_ts: i64,
+    range: Range<Offset>,
+) -> Result<Offset, Refusal> {
+    let Some(after) = to_ts.checked_add(1).filter(|_| !range.is_empty()) else { return Ok(range.end) };
+    let first = bus.scan(topic, StartPosition::Ts(after)).await?.next();
+    if first >= range.start {
+        return Ok(first.min(range.end));
+    }
+    // The first such event of the topic is before the range, which is therefore searched.
+    let found = Arc::new(AtomicU64::new(range.end.get()));
+    let seen = Arc::clone(&found);
+    let note: Arc<Render> = Arc::new(move |_, event| {
+        if event.ts > to_ts {
+            seen.fetch_min(event.offset.get(), Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    let mut scan = bus.scan(topic, StartPosition::Offset(range.start)).await?;
+    while scan.next() < Offset(found.load(Ordering::Relaxed)) {
+        if scan.next_rendered(PAGE_EVENTS, PAGE_BYTES, Vec::new(), &note).await?.is_none() {
+            break;
+        }
+    }
+    Ok(Offset(found.load(Ordering::Relaxed)))
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {

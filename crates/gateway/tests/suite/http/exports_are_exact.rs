@@ -53,6 +53,40 @@ async fn events_out_of_the_order_of_time_are_found_and_the_future_is_left_out() 
     world.stop().await;
 }
 
+/// An export that goes on where the last one said it should, until nothing comes, has every event.
+#[tokio::test]
+async fn going_on_never_skips_an_event() {
+    for world in [World::new().await, World::on_disk().await] {
+        for ts in [NOW - 5, NOW + 1_000, NOW - 4] {
+            world.publish(&format!("a?ts={ts}"), "1").await;
+        }
+        let export = async |query: &str| {
+            let answer = world.get(&format!("/export?topic=a{query}")).await;
+            let next: u64 = answer.headers["x-next-offset"].to_str().unwrap().parse().unwrap();
+            (offsets(&answer.text()), next)
+        };
+        assert_eq!(export("").await, (vec![0, 2], 1));
+        assert_eq!(export("&fromOffset=1").await, (vec![2], 1));
+        assert_eq!(export("&fromOffset=2").await, (vec![2], 3), "the range has no such event");
+        world.clock.advance(1_000);
+        world.publish("a", "1").await;
+        assert_eq!(export("&fromOffset=1").await, (vec![1, 2, 3], 4));
+        // Also where the client says when.
+        assert_eq!(export(&format!("&toTs={}", NOW - 5)).await, (vec![0], 1));
+        assert_eq!(export(&format!("&toTs={}&fromOffset=2", NOW - 5)).await, (vec![], 2));
+        assert_eq!(export(&format!("&toTs={}", i64::from(i32::MAX) * 100_000)).await, (vec![0, 1, 2, 3], 4));
+        // A second event of the future after one that is passed over already.
+        for ts in [NOW + 90_000, NOW, NOW + 80_000, NOW] {
+            world.publish(&format!("a?ts={ts}"), "1").await;
+        }
+        assert_eq!(export("&fromOffset=4").await, (vec![5, 7], 4));
+        assert_eq!(export("&fromOffset=5").await, (vec![5, 7], 6));
+        assert_eq!(export("&fromOffset=7").await, (vec![7], 8));
+        assert_eq!(export("&fromOffset=8").await, (vec![], 8));
+        world.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn an_array_is_whole_json() {
     let world = World::new().await;
