@@ -44,6 +44,16 @@ impl Durability {
         }
     }
 
+    /// The stronger of two wishes. `None` wishes for the store's default, which is at least the weaker word of the store.
+    pub const fn stronger(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(Self::Fsync | Self::Majority), _) => one,
+            (_, Some(Self::Fsync | Self::Majority)) => other,
+            (None, _) | (_, None) => None,
+            (Some(Self::Os | Self::W1), Some(Self::Os | Self::W1)) => one,
+        }
+    }
+
     /// Whether the embedded store offers this durability; MongoDB offers the others.
     pub const fn is_embedded(self) -> bool {
         matches!(self, Self::Fsync | Self::Os)
@@ -67,6 +77,24 @@ impl FromStr for Durability {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stronger_of_two_wishes_counts() {
+        for (weak, strong) in [(Durability::Os, Durability::Fsync), (Durability::W1, Durability::Majority)] {
+            let (weak, strong) = (Some(weak), Some(strong));
+            for (one, other, expected) in [
+                (weak, weak, weak),
+                (weak, None, None),
+                (None, None, None),
+                (weak, strong, strong),
+                (None, strong, strong),
+                (strong, strong, strong),
+            ] {
+                assert_eq!(Durability::stronger(one, other), expected);
+                assert_eq!(Durability::stronger(other, one), expected);
+            }
+        }
+    }
 
     #[test]
     fn one_word_everywhere() {

@@ -96,9 +96,8 @@ pub(crate) async fn commit(
     let pending: Vec<PendingReply> = prepared.into_iter().map(|event| event.add_to(&mut batch)).collect();
     let old_forms = schemas.old_forms(&batch.events).await?;
     for old_form in &old_forms {
-        if schemas.topics.settings.get(&old_form.topic).durability != Some(Durability::Os) {
-            durability = None;
-        }
+        let of_topic = schemas.topics.settings.get(&old_form.topic).durability;
+        durability = Durability::stronger(durability, of_topic);
     }
     batch.events.extend(old_forms);
     batch.class = Class::Durable(durability);

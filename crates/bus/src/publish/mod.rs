@@ -84,17 +84,18 @@ pub(crate) fn prepare_batch(schemas: &Schemas, events: Vec<Publish<'_>>) -> Resu
     schemas.base.options.limits.check_batch(events.len())?;
     take_rates(schemas, &events)?;
     let mut prepared = Vec::with_capacity(events.len());
-    let mut durability = Some(Durability::Os);
+    let mut durability = None;
     let mut last = LastSettings::new(&schemas.topics);
     for (index, event) in events.into_iter().enumerate() {
         let settings = last.get(event.topic());
-        if settings.durability != Some(Durability::Os) {
-            durability = None;
-        }
+        durability = match index {
+            0 => settings.durability,
+            _ => Durability::stronger(durability, settings.durability),
+        };
         let event = prepare(schemas, event, settings, Writer::User);
         prepared.push(event.map_err(|error| error.in_batch(index))?);
     }
-    Ok(PreparedBatch { durability: durability.filter(|_| !prepared.is_empty()), events: prepared })
+    Ok(PreparedBatch { durability, events: prepared })
 }
 
 /// Takes the rate tokens of all events or, if one topic has too few, of none.

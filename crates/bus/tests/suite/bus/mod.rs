@@ -1,6 +1,7 @@
 //! The bus as its users see it, on both stores.
 
 mod backlog_of_an_idle_member_is_bounded;
+mod batches_are_as_durable_as_their_topics;
 mod close_ends_all_tasks;
 mod credit_is_shared_over_topics;
 mod events_of_a_key_keep_their_order;
