@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use promethean_delivery::{Attempts, Failure, Subject};
 use promethean_jq::Pool;
 use promethean_model::{GroupName, IgnorePoison, Offset, TopicName};
-use promethean_store::port::{Batch, RowOp, StoredEvent, Table};
+use promethean_store::port::{Batch, PageLimit, ReadError, RowOp, StoredEvent, Table};
 
 use super::Groups;
 use super::lookup::{group_rows, stored_row};
@@ -20,6 +20,7 @@ use crate::dead_letters::{self, LetterRow};
 use crate::error::BusError;
 use crate::publish::{self, Publish, Published};
 use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, StartPosition, group_prefix, topic_prefix};
+use crate::topics::TopicEntry;
 
 /// The followers of this process.
 #[derive(Debug, Default)]
@@ -170,9 +171,15 @@ impl Follower {
         publish::publish_derived(&self.groups.schemas, events).await
     }
 
-    /// Gives an event up: it becomes an open dead letter of the group. If it is one already, nothing changes.
+    /// Gives an event up: it becomes an open dead letter of the group. If it is one already, or if it is gone with its
+    /// topic, nothing changes. Refused while the topic is being deleted.
     pub async fn bury(&self, event: &StoredEvent, given_up: &GivenUp) -> Result<(), BusError> {
         let groups = &self.groups;
+        // The topic stays until the letter is written: the next topic of this name would inherit it.
+        let _entry = TopicEntry::new(&groups.topics, &self.topic)?;
+        if self.is_of_earlier_topic(event).await? {
+            return Ok(());
+        }
         let _changing = groups.dead_letters.lock(&self.topic, &self.group).await;
         let key = EventKey::encode(&self.group, &self.topic, event.offset);
         if groups.base.store.row(Table::DeadLetters, &key).await?.is_some() {
@@ -210,6 +217,23 @@ impl Follower {
         groups.dead_letters.add(&self.topic, &self.group, 1);
         groups.base.metrics.group(&self.topic, &self.group).dead_lettered.inc();
         Ok(())
+    }
+
+    /// Whether the topic of an event was deleted: the topic that has its name now ends before the event, or has another
+    /// event in its place.
+    async fn is_of_earlier_topic(&self, event: &StoredEvent) -> Result<bool, BusError> {
+        let store = &self.groups.base.store;
+        if store.durable_end(&self.topic) <= event.offset {
+            return Ok(true);
+        }
+        match store.read(&self.topic, event.offset, PageLimit { events: 1, bytes: 1 }).await {
+            Ok(page) => {
+                Ok(page.events.iter().any(|there| there.offset == event.offset && there.id != event.id))
+            }
+            // The event cannot be read again; it is of this topic as far as can be told.
+            Err(ReadError::CorruptRange(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Adds processed events to the metrics, and sets the lag.

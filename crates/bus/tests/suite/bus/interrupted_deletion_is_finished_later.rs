@@ -19,6 +19,7 @@ on_both_stores!(
     a_deletion_that_cannot_be_finished_is_left_for_later,
     a_new_group_finds_nothing_of_a_half_deleted_one,
     a_follower_does_not_go_on_with_a_half_deleted_group,
+    a_late_letter_is_not_inherited_by_the_next_topic,
     a_topic_is_deleted_though_its_settings_cannot_be_stored,
     what_is_configured_for_a_topic_is_so_for_the_next_of_its_name,
 );
@@ -127,6 +128,24 @@ async fn a_follower_does_not_go_on_with_a_half_deleted_group(kind: StoreKind) {
     let _follower = follow().await.unwrap();
     assert_eq!(world.rows(Table::DeadLetters).await, 0);
     assert_eq!(world.bus.groups(None).await.unwrap().len(), 1);
+}
+
+/// A follower that is slow to give an event up does so after the event's topic was deleted.
+async fn a_late_letter_is_not_inherited_by_the_next_topic(kind: StoreKind) {
+    let world = World::new(kind).await;
+    world.fill("a", 0..3).await;
+    let follower = world.bus.follow(&group("f"), &topic("a"), StartPosition::Earliest).await.unwrap();
+    let old = world.events("a").await;
+    let given_up = GivenUp { reason: "bad".to_owned(), attempts: 1, first_ms: 0 };
+    world.bus.delete_topic(&topic("a")).await.unwrap();
+    follower.bury(&old[0], &given_up).await.unwrap();
+    world.fill("a", 3..5).await;
+    for event in &old {
+        follower.bury(event, &given_up).await.unwrap();
+    }
+    assert_eq!(world.rows(Table::DeadLetters).await, 0);
+    follower.bury(&world.events("a").await[1], &given_up).await.unwrap();
+    assert_eq!(world.rows(Table::DeadLetters).await, 1);
 }
 
 async fn a_topic_is_deleted_though_its_settings_cannot_be_stored(kind: StoreKind) {
