@@ -72,7 +72,6 @@ pub mod metrics;
 pub mod options;
 pub mod publish;
 mod pulse;
-
 pub mod read;
 pub mod rows;
 pub mod schemas;

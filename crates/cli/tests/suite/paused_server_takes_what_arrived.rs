@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
@@ -62,7 +63,7 @@ async fn row_23_a_paused_server_takes_the_acks_that_arrived() {
         for (n, id) in ids.iter().enumerate() {
             if n == EVENTS / 2 {
                 // The pause must outlast the leases.
-                tokio::time::sleep(Duration::from_millis(2_500)).await;
+                sleep_until(Instant::now() + Duration::from_millis(2_500)).await;
             }
             let ack = json!({"op": "ACK", "topic": "a", "group": group, "id": id, "corr": id});
             send(&mut socket, ack).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use promethean_bus::subscription::Subscribe;
 use promethean_delivery::Liveness;
 use promethean_model::Offset;
-use tokio::time::{advance, sleep};
+use tokio::time::{Instant, advance, sleep_until};
 
 use super::harness::*;
 
@@ -27,7 +27,7 @@ async fn stand_still(world: &World, ms: u64) {
 /// Lets tasks run for this long.
 async fn run_for(world: &World, ms: u64) {
     world.clock.advance(ms);
-    sleep(Duration::from_millis(ms)).await;
+    sleep_until(Instant::now() + Duration::from_millis(ms)).await;
 }
 
 #[tokio::test(start_paused = true)]
