@@ -24,6 +24,9 @@ pub struct BusOptions {
     pub topics: BTreeMap<TopicName, TopicSettings>,
     /// How many topics, and how many groups, get metrics of their own. Default: 1,000.
     pub series_max: usize,
+    /// The bytes of events that are being read for groups, all groups together. A larger page is read alone. Default:
+    /// 64 MiB. Maximum: 4 GiB.
+    pub group_page_bytes_max: usize,
 }
 
 impl Default for BusOptions {
@@ -35,6 +38,7 @@ impl Default for BusOptions {
             rated_topics_max: 10_000,
             topics: BTreeMap::new(),
             series_max: BusMetrics::SERIES_MAX_DEFAULT,
+            group_page_bytes_max: 64 << 20,
         }
     }
 }

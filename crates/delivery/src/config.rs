@@ -106,7 +106,7 @@ pub struct MachineBounds {
     /// Finished ranges above the floor plus failed events that are not finished. Events that are known when
     /// the bound is reached may still add to them. Default: 65,536.
     pub window: usize,
-    /// Events per read, and events kept while no member has credit. Default: 1,000.
+    /// The most events per read. Default: 1,000.
     pub page: usize,
     /// Dead letters per commit. They hold whole events, so the owner may ask for fewer. Default: 16.
     /// Minimum: 1.

@@ -6,7 +6,7 @@ use promethean_model::{GroupName, TopicName};
 use super::Bus;
 use crate::error::BusError;
 use crate::groups::{
-    Follower, GroupInfo, GroupPage, GroupProgress, GroupQuery, SeekReport, UnfinishedDeletion,
+    Follower, GroupInfo, GroupPage, GroupProgress, GroupQuery, PageMemory, SeekReport, UnfinishedDeletion,
 };
 use crate::rows::{GroupKey, StartPosition};
 
@@ -45,6 +45,11 @@ impl Bus {
     /// The progress of a group on a topic.
     pub async fn group(&self, topic: &TopicName, group: &GroupName) -> Result<GroupProgress, BusError> {
         self.groups.progress(topic, group).await
+    }
+
+    /// The memory of the events that are being read for groups.
+    pub fn page_memory(&self) -> PageMemory {
+        self.groups.pages.memory()
     }
 
     /// The members of all partitioned groups and their partitions, by group.

@@ -11,6 +11,7 @@ use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, Table};
 
 use super::closed_letters::existing;
 use super::lookup::group_on;
+use super::page_budget::{PageShare, memory_max, memory_of};
 use super::{ClaimOwner, Groups};
 use crate::dead_letters::LetterRow;
 use crate::error::BusError;
@@ -176,6 +177,15 @@ pub(super) async fn each_row_from(
 
 /// Bytes of events read at once.
 const PAGE_BYTES: usize = 1 << 20;
+/// What an event may have beside its payload: its key, and its meta.
+const KEY_AND_META_BYTES: usize = 64 << 10;
+
+/// A page of events for the machine, and its share of the memory for pages. The share is kept until the machine has
+/// taken the page.
+pub(super) struct PageRead {
+    pub(super) input: Input,
+    pub(super) share: PageShare,
+}
 
 /// A read of a page that failed.
 pub(super) struct FailedRead {
@@ -183,16 +193,28 @@ pub(super) struct FailedRead {
     pub(super) error: BusError,
 }
 
-/// Reads a page of events for the machine.
+/// Reads a page of events for the machine. Waits until there is memory for it.
 pub(super) async fn read_page(
     groups: Arc<Groups>,
     owner: Arc<ClaimOwner>,
     request: u64,
     from: Offset,
     limit: usize,
-) -> Result<Input, FailedRead> {
-    let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
-    let page = groups.base.store.read(&owner.topic, from, limit).await;
-    let page = page.map_err(|error| FailedRead { request, error: error.into() })?;
-    Ok(Input::Page { request, events: page.events, next: page.next, expired: page.expired })
+) -> Result<PageRead, FailedRead> {
+    // A page holds one event at least, however large that is.
+    let event_bytes = groups.base.options.limits.payload_bytes_max.saturating_add(KEY_AND_META_BYTES);
+    let mut memory = memory_max(limit, event_bytes.max(PAGE_BYTES));
+    loop {
+        let mut share = groups.pages.reserve(memory).await;
+        let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
+        let page = groups.base.store.read(&owner.topic, from, limit).await;
+        let page = page.map_err(|error| FailedRead { request, error: error.into() })?;
+        memory = memory_of(&page.events);
+        if share.hold(memory) {
+            let input = Input::Page { request, events: page.events, next: page.next, expired: page.expired };
+            return Ok(PageRead { input, share });
+        }
+        // An event that was published under a larger limit. The page is dropped, and read again when there is memory for
+        // it.
+    }
 }

@@ -8,6 +8,7 @@
 //! | `owner` | the handle of an owner, and the table of all owners |
 //! | `task`, `wakeups` | the task of an owner: its actions, and the events that wake it |
 //! | `message`, `mailbox` | the messages to an owner, and the queue that holds them |
+//! | `page_budget` | the memory that pages of events may take, for all owners together |
 //! | `load`, `progress`, `closed_letters` | reads a machine's state from the store; writes its progress as one batch; closes letters |
 //! | `committer` | joins the batches of many owners into one commit |
 //! | `membership` | one member of a group, as its leases and its owners see it |
@@ -35,6 +36,7 @@ mod mailbox;
 mod membership;
 mod message;
 mod owner;
+mod page_budget;
 mod partitions;
 mod progress;
 mod seek;
@@ -62,6 +64,8 @@ pub use self::message::OwnerView;
 pub(crate) use self::message::{NewMember, OwnerMessage, OwnerRequest};
 use self::owner::ClaimOwners;
 pub(crate) use self::owner::{ClaimOwner, WantedOwner};
+use self::page_budget::PageBudget;
+pub use self::page_budget::PageMemory;
 use self::partitions::Coordinators;
 pub(crate) use self::partitions::PartitionMember;
 pub use self::seek::SeekReport;
@@ -83,6 +87,7 @@ pub(crate) struct Groups {
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) owners: ClaimOwners,
     pub(crate) committer: ProgressCommitter,
+    pub(crate) pages: PageBudget,
     pub(crate) coordinators: Coordinators,
     pub(crate) entries: GroupEntries,
     /// Held while the row of a group is read and then written, and while a member enters the group.
@@ -100,6 +105,7 @@ impl Groups {
             dead_letters,
             owners: ClaimOwners::default(),
             committer: ProgressCommitter::new(Arc::clone(&base.store)),
+            pages: PageBudget::new(base.options.group_page_bytes_max),
             coordinators: Coordinators::default(),
             entries: GroupEntries::default(),
             locks: StripedLock::default(),

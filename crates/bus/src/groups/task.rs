@@ -12,7 +12,7 @@ use promethean_model::Offset;
 use promethean_store::port::EndWatch;
 
 use super::inbox::{Inbox, InboxItem};
-use super::load::{self, FailedRead, read_page};
+use super::load::{self, FailedRead, PageRead, read_page};
 use super::message::{Answer, NewMember, OwnerMessage, OwnerView};
 use super::progress::{self, CommitOutcome, Committed, Committing};
 use super::shared_credit::SharedCredit;
@@ -84,7 +84,7 @@ pub(super) struct OwnerTask {
     pub(super) members: SmallMap<MemberNo, TaskMember>,
     pub(super) answers: BTreeMap<ReplyNo, Answer<usize>>,
     pub(super) next_reply: u64,
-    pub(super) read: Option<Boxed<Result<Input, FailedRead>>>,
+    pub(super) read: Option<Boxed<Result<PageRead, FailedRead>>>,
     pub(super) commit: Option<Committing>,
     /// Empty between steps. Kept so that its memory is used again while the owner is busy.
     pub(super) effects: Vec<Effect>,
@@ -237,9 +237,13 @@ impl OwnerTask {
         BusError::GroupBusy { group: self.owner.group.clone(), members: self.members.len() }
     }
 
-    pub(super) fn answered(&mut self, answer: Result<Input, FailedRead>) {
+    pub(super) fn answered(&mut self, answer: Result<PageRead, FailedRead>) {
         match answer {
-            Ok(input) => self.step(input),
+            Ok(PageRead { input, share }) => {
+                self.step(input);
+                // What the machine could not use is dropped by now.
+                drop(share);
+            }
             Err(FailedRead { request, error }) => {
                 self.failure = Some(Box::new(error));
                 let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);

@@ -10,7 +10,7 @@ use promethean_delivery::Input;
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 
-use super::load::FailedRead;
+use super::load::{FailedRead, PageRead};
 use super::progress::CommitOutcome;
 use super::task::{Boxed, OwnerTask};
 use crate::error::BusError;
@@ -46,7 +46,7 @@ impl Future for OwnerFuture {
 
 /// What woke the task.
 enum Woken {
-    Read(Result<Input, FailedRead>),
+    Read(Result<PageRead, FailedRead>),
     Committed(CommitOutcome),
     StoreClosed,
     /// A deadline of the machine has come.

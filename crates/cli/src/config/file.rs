@@ -121,6 +121,7 @@ pub(super) struct LimitsSection {
     pub(super) topic_rate: Option<Rate>,
     pub(super) rated_topics: Option<NonZeroUsize>,
     pub(super) series: Option<NonZeroUsize>,
+    pub(super) group_page_bytes: Option<NonZeroUsize>,
     pub(super) auth_failures: FailuresSection,
     /// The limits of every token that has none of its own.
     pub(super) token: Quota,

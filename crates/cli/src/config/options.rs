@@ -66,6 +66,7 @@ impl Config {
             rated_topics_max: limits.rated_topics.map_or(default.rated_topics_max, Into::into),
             topics: file.topics.clone(),
             series_max: limits.series.map_or(default.series_max, Into::into),
+            group_page_bytes_max: limits.group_page_bytes.map_or(default.group_page_bytes_max, Into::into),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `finished`, `unfinished` | the finished offsets, and the known events that are not finished |
 //! | `key_queues`, `members` | the order of events within a key, and the members that receive events |
-//! | `reads`, `scan` | asking for events, and deciding on each new event |
+//! | `reads`, `page_size`, `scan` | asking for events, how many, and deciding on each new event |
 //! | `leases`, `outcomes`, `backoff` | leases and their ends, finished events, failed attempts and their waits |
 //! | `uncommitted`, `commits` | the changes that are not durable yet, and the commit that makes them durable |
 //! | `seek` | seek and redrive: deliveries that a user asked for again |
@@ -17,6 +17,7 @@ mod key_queues;
 mod leases;
 mod members;
 mod outcomes;
+mod page_size;
 mod reads;
 mod reason;
 mod scan;
@@ -25,9 +26,9 @@ mod status;
 mod uncommitted;
 mod unfinished;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use promethean_model::{Offset, StoredEvent};
+use promethean_model::Offset;
 
 use self::commits::Commits;
 use self::finished::FinishedRanges;
@@ -47,6 +48,9 @@ pub use self::status::{BlockedKey, DeliveryCounts, DeliveryStatus};
 ///
 /// Invariant: every offset between the floor and `scan` is either finished or in `unfinished`. From `scan` on
 /// nothing is known, except the ranges that were finished before the machine was built.
+///
+/// Invariant: between two steps it keeps no events, only their offsets. An event that no member can take is read
+/// again when one can.
 pub struct Machine {
     config: MachineConfig,
     finished: FinishedRanges,
@@ -58,10 +62,6 @@ pub struct Machine {
     end: Offset,
     /// The next offset to scan.
     scan: Offset,
-    /// The events from `scan` on that were read and are not scanned yet.
-    buffer: VecDeque<StoredEvent>,
-    /// The end of the page in `buffer`.
-    buffer_end: Offset,
     members: MachineMembers,
     /// The owner of each partition, where the group is partitioned.
     owners: Vec<Option<MemberNo>>,
@@ -98,8 +98,6 @@ impl Machine {
             unfinished: UnfinishedEvents::default(),
             key_queues: KeyQueues::default(),
             failures: saved.attempts.into_iter().map(|attempts| (attempts.offset, attempts)).collect(),
-            buffer: VecDeque::new(),
-            buffer_end: Offset::ZERO,
             members: MachineMembers::default(),
             owners: Vec::new(),
             owning: BTreeSet::new(),
@@ -168,7 +166,7 @@ impl Machine {
     /// Delivers the events that can be delivered, and asks for the next read and commit.
     fn advance(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.may_deliver() {
-            self.scan_buffer(now, effects);
+            self.scan = self.finished.first_unfinished_from(self.scan);
             self.read(now, effects);
         }
         self.members.flush(effects);

@@ -3,6 +3,7 @@
 use promethean_model::{Offset, StoredEvent};
 
 use super::Machine;
+use super::page_size::PageSize;
 use super::unfinished::{PARTITION_UNKNOWN, Stage};
 use crate::effect::Effect;
 use crate::input::Now;
@@ -21,6 +22,8 @@ pub(super) struct Reads {
     /// Whether the last read was for known events. If both kinds are wanted they alternate, so that neither
     /// starves.
     last_reread: bool,
+    /// The size of the next page of new events.
+    pub(super) size: PageSize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +90,7 @@ impl Machine {
         } else if pending.is_reread {
             self.reread_page(pending.from, events, next, expired, now, effects);
         } else {
-            self.scan_page(events, next, expired);
+            self.scan_page(events, next, expired, now, effects);
         }
     }
 
@@ -124,8 +127,8 @@ impl Machine {
 
     /// The range of a read for new events, if a member could take them and no bound stops the scan.
     fn wanted_scan(&self, now: Now) -> Option<(Offset, usize)> {
-        let wanted = self.buffer.is_empty() && self.may_scan() && self.room(PARTITION_UNKNOWN, now) > 0;
-        wanted.then_some((self.scan, self.config.bounds.page))
+        let room = if self.may_scan() { self.room(PARTITION_UNKNOWN, now) } else { 0 };
+        (room > 0).then(|| (self.scan, self.reads.size.events(room, self.config.bounds.page)))
     }
 
     /// Handles the answer to a read for known events. A known event that is not in it is gone.

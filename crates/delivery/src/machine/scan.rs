@@ -1,7 +1,5 @@
 //! The scan: deciding on each new event, in offset order.
 
-use std::collections::VecDeque;
-
 use promethean_model::{Offset, OffsetRange, StoredEvent};
 
 use super::Machine;
@@ -11,8 +9,16 @@ use crate::effect::Effect;
 use crate::input::{MemberNo, Now};
 
 impl Machine {
-    /// Takes a page of new events into the buffer.
-    pub(super) fn scan_page(&mut self, events: Vec<StoredEvent>, next: Offset, expired: u64) {
+    /// Scans a page of new events until one of them must wait for credit or for a bound. That event and the ones
+    /// after it are read again later, so that a group that waits keeps no events in memory.
+    pub(super) fn scan_page(
+        &mut self,
+        events: Vec<StoredEvent>,
+        next: Offset,
+        expired: u64,
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
         if expired > 0 {
             let kept = Offset(self.scan.0.saturating_add(expired)).min(next);
             self.expired += self.skip(OffsetRange::new(self.scan, kept));
@@ -21,25 +27,17 @@ impl Machine {
             self.uncommitted.urgent = true;
         }
         self.end = self.end.max(next);
-        self.buffer = VecDeque::from(events);
-        self.buffer_end = next;
-    }
-
-    /// Scans the buffer until it is empty, or until an event must wait for credit or for a bound.
-    pub(super) fn scan_buffer(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        while let Some(event) = self.buffer.pop_front() {
-            if let Some(event) = self.scan_event(event, now, effects) {
-                self.buffer.push_front(event);
-                return;
-            }
+        if !self.may_deliver() {
+            return;
         }
-        if self.scan < self.buffer_end {
-            self.skip(OffsetRange::new(self.scan, self.buffer_end));
-            self.scan = self.buffer_end;
-        }
-        self.scan = self.finished.first_unfinished_from(self.scan);
-        if self.buffer.capacity() > 0 {
-            self.buffer = VecDeque::new();
+        let (count, leased_before) = (events.len(), self.unfinished.leased);
+        let scanned = events.into_iter().take_while(|event| self.scan_event(event, now, effects)).count();
+        let is_whole = scanned == count;
+        let leased = self.unfinished.leased - leased_before;
+        self.reads.size.learn(scanned, leased, is_whole, self.config.bounds.page);
+        if is_whole && self.scan < next {
+            self.skip(OffsetRange::new(self.scan, next));
+            self.scan = next;
         }
     }
 
@@ -90,8 +88,8 @@ impl Machine {
         self.members.take(owner, now).then_some(owner)
     }
 
-    /// Decides on the next new event; returns it if it must wait in the buffer.
-    fn scan_event(&mut self, event: StoredEvent, now: Now, effects: &mut Vec<Effect>) -> Option<StoredEvent> {
+    /// Decides on the next new event; returns `false` if it must wait.
+    fn scan_event(&mut self, event: &StoredEvent, now: Now, effects: &mut Vec<Effect>) -> bool {
         let offset = event.offset;
         if self.scan < offset {
             self.skip(OffsetRange::new(self.scan, offset));
@@ -99,40 +97,36 @@ impl Machine {
         }
         if offset >= self.config.scope.range.end || self.finished.contains(offset) {
             self.scan = self.scan.max(offset.next().min(self.config.scope.range.end));
-            return None;
+            return true;
         }
-        if !self.config.in_scope(&event) || !self.config.wants(&event) {
+        if !self.config.in_scope(event) || !self.config.wants(event) {
             self.skip(OffsetRange::single(offset));
             self.scan = offset.next();
-            return None;
+            return true;
         }
         if self.window_full() {
-            return Some(event);
+            return false;
         }
         let key = KeyQueues::hash(self.config.order, event.key_bytes());
-        let partition = self.config.partition(&event);
+        let partition = self.config.partition(event);
         let (failed, stage) =
             if self.failures.is_empty() { (0, Stage::Ready) } else { self.recorded_attempts(offset, now) };
-        let stage = if self.key_queues.is_free(key) { stage } else { Stage::Blocked };
+        let mut stage = if self.key_queues.is_free(key) { stage } else { Stage::Blocked };
+        let mut must_wait = self.look_ahead_full();
         if let Stage::Ready = stage {
             if let Some(member) = self.take(partition, now) {
-                let stage = self.lease(member, event, failed, effects);
-                self.add_unfinished(
-                    offset,
-                    UnfinishedEvent { key, partition, failed, redriven: false, stage },
-                );
-                return None;
-            }
-            // No member can take any event: it stays in the buffer, so that it need not be read again.
-            if self.room(PARTITION_UNKNOWN, now) == 0 {
-                return Some(event);
+                // Events share their bytes with their clones.
+                stage = self.lease(member, event.clone(), failed, effects);
+                must_wait = false;
+            } else {
+                // If no member can take any event, it stays in the log.
+                must_wait |= self.room(PARTITION_UNKNOWN, now) == 0;
             }
         }
-        if self.look_ahead_full() {
-            return Some(event);
+        if !must_wait {
+            self.add_unfinished(offset, UnfinishedEvent { key, partition, failed, redriven: false, stage });
         }
-        self.add_unfinished(offset, UnfinishedEvent { key, partition, failed, redriven: false, stage });
-        None
+        !must_wait
     }
 
     fn add_unfinished(&mut self, offset: Offset, entry: UnfinishedEvent) {

@@ -1,7 +1,5 @@
 //! Seek and redrive: events that are delivered again because a user asked for it.
 
-use std::collections::VecDeque;
-
 use promethean_model::Offset;
 
 use super::Machine;
@@ -24,8 +22,6 @@ impl Machine {
         self.failures.clear();
         self.finished = FinishedRanges::below(to);
         self.scan = to;
-        self.buffer = VecDeque::new();
-        self.buffer_end = to;
         self.reads.abandon();
     }
 

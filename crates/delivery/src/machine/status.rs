@@ -16,6 +16,8 @@ pub struct DeliveryStatus {
     pub floor: Offset,
     /// The durable end of the topic, at most the end of the claim.
     pub end: Offset,
+    /// Every offset below it is known: finished, or with its stage.
+    pub scanned: Offset,
     /// Offsets below the end that are not finished.
     pub lag: u64,
     /// Current leases.
@@ -69,6 +71,7 @@ impl Machine {
         DeliveryStatus {
             floor,
             end: self.end,
+            scanned: self.scan,
             lag: self.end.since(floor).saturating_sub(self.finished.covered_below(self.end)),
             in_flight: self.unfinished.leased,
             failed: self.failures.len(),

@@ -13,6 +13,7 @@ mod interrupted_deletion_is_finished_later;
 mod interrupted_seek_loses_nothing;
 mod lost_members_use_up_attempts;
 mod members_share_the_work;
+mod memory_of_many_groups_is_bounded;
 mod missed_time_expires_nothing;
 mod partitions_move_between_members;
 mod patterns_follow_new_topics;

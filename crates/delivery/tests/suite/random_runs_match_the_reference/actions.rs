@@ -78,9 +78,8 @@ impl Sim {
             .collect();
         let next = if there.len() == limit { there[limit - 1] + 1 } else { self.reference.log.len() as u64 };
         let events = there.iter().map(|o| self.reference.log[*o as usize].stored.clone()).collect();
-        // A read below `seen` is for known events; the machine ignores an answer from before a seek.
-        if from >= self.seen && !self.abandoned {
-            self.seen = self.seen.max(next);
+        // A read of known events tells nothing new; the machine ignores an answer from before a seek.
+        if from >= self.machine.status().scanned.0 && !self.abandoned {
             self.reference.end = self.reference.end.max(next);
         }
         self.step(Input::Page { request, events, next: Offset(next), expired }, Vec::new(), Vec::new());
@@ -410,7 +409,6 @@ impl Sim {
             .collect();
         self.reference.seek(to);
         self.reference.pend_replies.push(Waiting { reply, stale: 0, acked: Vec::new() });
-        self.seen = to;
         self.abandoned = true;
         self.step(Input::Seek { to: Offset(to), reply }, revoked, Vec::new());
     }
@@ -418,7 +416,6 @@ impl Sim {
     fn restart(&mut self) {
         self.reference.crash();
         self.read = None;
-        self.seen = 0;
         self.letters = self.options.bounds.letters;
         self.reference.paused = false;
         self.gone_unnoticed = true;

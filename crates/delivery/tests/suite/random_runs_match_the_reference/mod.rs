@@ -105,8 +105,6 @@ struct Sim {
     read: Option<(u64, u64, usize)>,
     /// Whether a seek came after the read.
     abandoned: bool,
-    /// New events were read up to this offset.
-    seen: u64,
     next_member: u64,
     next_reply: u64,
     next_serial: u64,
@@ -162,7 +160,6 @@ impl Sim {
             now,
             read: None,
             abandoned: false,
-            seen: 0,
             next_member: 1,
             next_reply: 1,
             next_serial: 0,
@@ -234,16 +231,12 @@ impl Sim {
         let noticed = status.lag == self.reference.undone.range(..self.reference.end).count() as u64
             && status.redriven == self.reference.extras.len();
         self.gone_unnoticed &= !noticed;
-        let unseen = self.seen < self.reference.end;
+        let unseen = status.scanned.0 < self.reference.end;
         let comparable =
             (noticed || unseen) && !self.gone_unnoticed && status.redriven == self.reference.extras.len();
         if self.options.bounds.window > 1_000 && certain && comparable {
             let expected = self.reference.reason(unseen, status.lag, self.now);
-            assert!(
-                expected.contains(&reason),
-                "reason {reason:?} instead of {expected:?}: {status:?} {}",
-                self.seen
-            );
+            assert!(expected.contains(&reason), "reason {reason:?} instead of {expected:?}: {status:?}");
         }
         // While no read or commit is out and no retry is due, the machine must give a reason.
         let quiet =
