@@ -144,6 +144,10 @@ impl Server {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let auth = config.authenticator(&clock)?;
         config.check_exposure(&*auth)?;
+        for path in config.readable_secrets() {
+            let path = path.display();
+            warn!(%path, "every user of this machine can read this secret; take that right away with `chmod o-r`");
+        }
         let descriptors = Descriptors::claim(config.connections(), config.keeps_files())?;
         let store = open_store(config, &clock, &descriptors).await?;
         let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), config.bus_options()).await?;

@@ -27,6 +27,8 @@ pub(super) struct Auth {
     pub(super) tokens: Vec<StaticToken>,
     pub(super) jwt: Option<JwtOptions>,
     pub(super) check_every_ms: Option<u64>,
+    /// The files that hold a secret as it is.
+    pub(super) secret_files: Vec<PathBuf>,
 }
 
 impl Auth {
@@ -54,8 +56,10 @@ impl Auth {
             entries.extend(listed.tokens);
         }
         let tokens = tokens(&entries)?;
+        let secret_file = section.jwt.as_ref().and_then(|jwt| jwt.secret_file.as_ref());
+        let secret_files = secret_file.map(|file| dir.join(file)).into_iter().collect();
         let jwt = section.jwt.map(|jwt| jwt_options(jwt, dir)).transpose().context("[auth.jwt]")?;
-        Ok(Self { tokens, jwt, check_every_ms })
+        Ok(Self { tokens, jwt, check_every_ms, secret_files })
     }
 }
 

@@ -23,6 +23,7 @@ mod state;
 mod tests;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -38,6 +39,9 @@ pub(crate) use self::overrides::Overrides;
 
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+/// The permission of all users to write a file, and to read it.
+const WRITABLE_BY_ALL: u32 = 0o002;
+const READABLE_BY_ALL: u32 = 0o004;
 const PORT_DEFAULT: u16 = 8090;
 const DATA_DEFAULT: &str = "promethean-data";
 
@@ -61,6 +65,18 @@ pub(crate) struct Config {
     source: Option<PathBuf>,
     /// The token of the command line or the environment.
     token: Option<Secret>,
+}
+
+impl Config {
+    /// Files with secrets that every user of the machine can read.
+    pub(crate) fn readable_secrets(&self) -> Vec<&Path> {
+        let is_readable = |path: &&Path| {
+            std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & READABLE_BY_ALL != 0)
+        };
+        let key = self.file.tls.iter().map(|tls| tls.key.as_path());
+        let secrets = self.auth.secret_files.iter().map(PathBuf::as_path);
+        secrets.chain(key).filter(is_readable).collect()
+    }
 }
 
 /// Reads a file. Paths in it are relative to its folder.
@@ -145,13 +161,23 @@ pub(crate) fn read_text(path: &Path) -> Result<String> {
     String::from_utf8(read_bytes(path)?).map_err(|_| anyhow!("`{}` is not text", path.display()))
 }
 
-/// Reads a file; one that is too large was named by mistake.
+/// Reads a file; one that is too large was named by mistake. A file that every user of the machine can write is
+/// refused: its content decides who may use the server.
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    read.with_context(|| format!("cannot read `{}`; check the path and who may read it", path.display()))?;
+    let opened = std::fs::File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let read = opened.and_then(|(metadata, file)| {
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(metadata)
+    });
+    let metadata = read
+        .with_context(|| format!("cannot read `{}`; check the path and who may read it", path.display()))?;
+    ensure!(
+        !(metadata.is_file() && metadata.mode() & WRITABLE_BY_ALL != 0),
+        "every user of this machine can write `{0}`; take that right away with `chmod o-w {0}`",
+        path.display()
+    );
     if bytes.len() as u64 > FILE_BYTES_MAX {
         bail!("`{}` has more than 4 MiB; check the path", path.display());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -111,14 +112,23 @@ fn wrong_configurations_are_found() {
             "plain.toml",
             "listen = \"0.0.0.0:8090\"\n[[auth.tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n",
         ),
-        ("tls.toml", "[tls]\ncertificate = \"none.pem\"\nkey = \"c.toml\"\n"),
+        ("tls.toml", "[tls]\ncertificate = \"none.pem\"\nkey = \"none.key\"\n"),
         (
             "off.toml",
             "schemas = \"s\"\n[topics.\"a.b\"]\nschema = \"off\"\ncompat = \"none\"\n[topics.\"a.c\"]\nschema = \"required\"\n[topics.\"a.d\"]\n",
         ),
         ("s/a.b/v1.json", OBJECT),
         ("c.toml", ""),
+        ("headers.toml", "stored_headers = [\"x-region\", \"X-Api-Key\"]"),
+        ("secret.toml", "[auth.jwt]\nsecret_file = \"secret\""),
+        ("secret", "0123456789012345678901234567890123456789"),
     ]);
+    expect(dir.path(), &["--config", "headers.toml"], 0, &["header_credential headers.toml"]);
+    expect(dir.path(), &["--config", "secret.toml"], 0, &["secret_readable secret.toml"]);
+    fs::set_permissions(dir.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    expect(dir.path(), &["--config", "secret.toml"], 0, &[]);
+    fs::set_permissions(dir.path().join("secret"), fs::Permissions::from_mode(0o602)).unwrap();
+    expect(dir.path(), &["--config", "secret.toml"], 1, &["config_invalid secret.toml"]);
     let contradict = "settings_contradict unknown.toml [topics.\"a.b\"]";
     expect(dir.path(), &["--config", "unknown.toml"], 1, &["config_invalid unknown.toml", contradict]);
     expect(dir.path(), &["--config", "open.toml"], 1, &["exposure open.toml", "exposure_plain open.toml"]);

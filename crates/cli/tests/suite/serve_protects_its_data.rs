@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::running_server::RunningServer;
+
 /// Runs a server that is expected to fail; after 60 s it has started by mistake and is killed.
 fn serve(args: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new("timeout");
@@ -21,6 +23,44 @@ fn other_machines_are_not_served_without_tokens() {
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("--token") && said.contains("--insecure"), "{said}");
     }
+}
+
+#[test]
+fn files_that_every_user_can_write_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = "0123456789012345678901234567890123456789";
+    let (pem, key) = ("../gateway/tests/fixtures/first.pem", "../gateway/tests/fixtures/first.key.pem");
+    let write = |name: &str, bytes: Vec<u8>| std::fs::write(dir.path().join(name), bytes).unwrap();
+    write("jwt.toml", b"[auth.jwt]\nsecret_file = \"secret\"".into());
+    write("secret", secret.into());
+    write("tokens.toml", b"[auth]\ntokens_file = \"listed.toml\"".into());
+    write(
+        "listed.toml",
+        format!("[[tokens]]\nname = \"n\"\nscopes = [\"admin\"]\nsha256 = \"{:064}\"", 7).into(),
+    );
+    write("tls.toml", b"[tls]\ncertificate = \"tls.pem\"\nkey = \"tls.key\"".into());
+    write("tls.pem", std::fs::read(pem).unwrap());
+    write("tls.key", std::fs::read(key).unwrap());
+    for (config, file) in [
+        ("jwt.toml", "jwt.toml"),
+        ("jwt.toml", "secret"),
+        ("tokens.toml", "listed.toml"),
+        ("tls.toml", "tls.pem"),
+        ("tls.toml", "tls.key"),
+    ] {
+        let path = dir.path().join(file);
+        let allow =
+            |mode: u32| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o602);
+        let config = dir.path().join(config);
+        let (code, said) = serve(&["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
+        assert_eq!(code, Some(2), "{file}: {said}");
+        assert!(said.contains(file) && said.contains("chmod o-w"), "{file}: {said}");
+        allow(0o600);
+    }
+    // And with the right modes the server starts.
+    RunningServer::in_memory(dir.path(), &["--config", "jwt.toml"]).stop();
+    RunningServer::in_memory(dir.path(), &["--config", "tls.toml"]).stop();
 }
 
 /// Starts a server with this umask on a data directory, and returns the first lines of its log, up to one that has `says`.

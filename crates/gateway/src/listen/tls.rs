@@ -18,6 +18,8 @@ use tracing::{info, warn};
 
 use crate::app::App;
 
+/// The permission of all users to write a file.
+const WRITABLE_BY_ALL: u32 = 0o002;
 /// Bytes that are read of a file, at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -50,6 +52,9 @@ pub enum TlsError {
         /// The error of the operating system.
         error: io::Error,
     },
+    /// Every user of the machine can write a file.
+    #[error("every user of this machine can write `{path}`; take that right away with `chmod o-w {path}`", path = .0.display())]
+    Writable(PathBuf),
     /// A file has no certificate or no key in it.
     #[error("`{path}` has no {what} as PEM; check that the files are not swapped", path = path.display())]
     Empty {
@@ -163,7 +168,16 @@ impl Contents {
 
 fn read(path: &PathBuf) -> Result<Vec<u8>, TlsError> {
     use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-    read.map(|_| bytes).map_err(|error| TlsError::Read { path: path.clone(), error })
+    let opened = std::fs::File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let read = opened.and_then(|(metadata, file)| {
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(metadata)
+    });
+    let metadata = read.map_err(|error| TlsError::Read { path: path.clone(), error })?;
+    if metadata.is_file() && metadata.mode() & WRITABLE_BY_ALL != 0 {
+        return Err(TlsError::Writable(path.clone()));
+    }
+    Ok(bytes)
 }

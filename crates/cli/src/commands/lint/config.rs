@@ -132,6 +132,10 @@ fn exposure(config: &Config, path: &Path, findings: &mut LintFindings) {
             "add [tls], or listen on 127.0.0.1 behind a proxy that has it",
         );
     }
+    for file in config.readable_secrets() {
+        let what = format!("every user of this machine can read `{}`, which holds a secret", file.display());
+        findings.add(LintRule::SecretReadable, &place, what, "take that right away with `chmod o-r`");
+    }
     for file in options.tls.iter().flat_map(|tls| [&tls.certificate, &tls.key]) {
         if !file.is_file() {
             let what = format!("[tls] names `{}`, which is not there", file.display());

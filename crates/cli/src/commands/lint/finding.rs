@@ -19,6 +19,7 @@ pub(super) enum LintRule {
     Exposure,
     ExposurePlain,
     FileMissing,
+    SecretReadable,
     TopicName,
     TopicSystem,
     TopicVersion,
@@ -47,6 +48,7 @@ impl LintRule {
         match self {
             Self::SettingsContradict
             | Self::ExposurePlain
+            | Self::SecretReadable
             | Self::TopicLong
             | Self::TopicSingleWord
             | Self::SchemaUndecidable
