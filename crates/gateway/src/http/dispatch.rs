@@ -31,6 +31,7 @@ const HEADERS_MAX: usize = 100;
 const URI_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a request id that a client chose, at most.
 const REQUEST_ID_BYTES_MAX: usize = 128;
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long a browser may cache the answer to a preflight request.
 const PREFLIGHT_SECS: &str = "600";
@@ -238,6 +239,8 @@ fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method:
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Pages of other origins cannot load an answer as an image or script. What CORS allows is not affected.
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Some(Page::Allowed(origin)) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

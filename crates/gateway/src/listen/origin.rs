@@ -1,8 +1,9 @@
 //! Which web pages may connect.
 //!
 //! Any web page can make a browser send requests, with the user's place in the network and the user's
-//! credentials. The `Origin` header names the page. Programs other than browsers send no `Origin` and are not
-//! stopped by this check.
+//! credentials. The `Origin` header names the page. Browsers leave it out of some requests, for example for an
+//! image; then `Sec-Fetch-Site` still says whether the page is one of this server. Programs other than browsers
+//! send neither and are not stopped by this check.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,6 +14,9 @@ use thiserror::Error;
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
 
+/// Where the page behind a request is from, in the words of the browser.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+
 /// The rule of one gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origins {
@@ -21,6 +25,8 @@ pub(crate) struct Origins {
     /// Whether only this machine is served, without tokens: a client is allowed because it runs on this
     /// machine.
     local: bool,
+    /// Whether clients need no token. Only the browser then knows that a page of another site asks.
+    open: bool,
     others: Vec<Origin>,
 }
 
@@ -59,7 +65,7 @@ impl Origins {
     pub(crate) fn of(options: &GatewayOptions, is_open: bool, addresses: &[SocketAddr]) -> Self {
         let is_this_machine = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let local = is_open && addresses.iter().all(is_this_machine);
-        Self::new(options.tls.is_some(), local, &options.allowed_origins)
+        Self { open: is_open, ..Self::new(options.tls.is_some(), local, &options.allowed_origins) }
     }
 
     /// A text in `allowed` that is not an origin matches nothing.
@@ -69,7 +75,7 @@ impl Origins {
         allowed: impl IntoIterator<Item = S>,
     ) -> Self {
         let others = allowed.into_iter().filter_map(|text| Origin::parse(text.as_ref())).collect();
-        Self { secure, local, others }
+        Self { secure, local, open: local, others }
     }
 
     /// Allows a request without an origin, or whose origin is its own host, a loopback address or in the
@@ -80,7 +86,7 @@ impl Origins {
         let host = uri.authority().map(Authority::as_str).or(named);
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let page = match (origins.next(), origins.next()) {
-            (None, _) => Some(Page::Plain),
+            (None, _) => (!self.open || is_own_site(headers, host)).then_some(Page::Plain),
             (Some(origin), None) => self.page(origin, host),
             (Some(_), Some(_)) => None,
         };
@@ -173,6 +179,18 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host == "[::1]"
         || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether a request without an origin comes from no page, from a page of this server, or from a page of this
+/// machine. `same-site` includes pages of neighbouring hosts and ports, so it counts for this machine only.
+fn is_own_site(headers: &HeaderMap, host: Option<&str>) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    let is_this_machine = || host.and_then(split_host).is_some_and(|(host, _)| is_loopback(&host));
+    match (sites.next().map(HeaderValue::as_bytes), sites.next()) {
+        (None, _) | (Some(b"none" | b"same-origin"), None) => true,
+        (Some(b"same-site"), None) => is_this_machine(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -349,6 +367,38 @@ mod tests {
         assert!(!named(&rule(true, &["127.0.0.1:1", "[::1]:1"])));
         assert!(named(&rule(false, &["127.0.0.1:1"])), "a page has no token");
         assert!(named(&rule(true, &["127.0.0.1:1", "0.0.0.0:1"])), "with --insecure");
+    }
+
+    #[test]
+    fn pages_of_other_sites_do_not_reach_a_server_without_tokens() {
+        let asked = |origins: &Origins, host: &'static str, sites: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            for site in sites {
+                headers.append(SEC_FETCH_SITE, HeaderValue::from_static(site));
+            }
+            origins.check(&headers, &Uri::from_static("/export?topic=t")).is_ok()
+        };
+        let address = |text: &str| vec![text.parse::<SocketAddr>().unwrap()];
+        let rule = |is_open, text| Origins::of(&GatewayOptions::default(), is_open, &address(text));
+        for open in [rule(true, "127.0.0.1:1"), rule(true, "0.0.0.0:1")] {
+            for sites in [&[][..], &["none"], &["same-origin"], &["same-site"]] {
+                assert!(asked(&open, "localhost:1", sites), "{sites:?}");
+            }
+            for sites in [&["cross-site"][..], &["Cross-Site"], &[""], &["new-word"], &["none", "cross-site"]]
+            {
+                assert!(!asked(&open, "localhost:1", sites), "{sites:?}");
+            }
+            assert!(!asked(&open, "10.0.0.7:1", &["same-site"]), "another host of the same site");
+        }
+        // A page has no token to show.
+        assert!(asked(&rule(false, "0.0.0.0:1"), "bus.example.com", &["cross-site"]));
+        // The origin decides if there is one: this page is of this machine, though of another site.
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ORIGIN, HeaderValue::from_static("http://127.0.0.1:3000"));
+        headers.insert(header::HOST, HeaderValue::from_static("localhost:1"));
+        headers.insert(SEC_FETCH_SITE, HeaderValue::from_static("cross-site"));
+        assert!(rule(true, "127.0.0.1:1").check(&headers, &Uri::from_static("/ws")).is_ok());
     }
 
     #[test]

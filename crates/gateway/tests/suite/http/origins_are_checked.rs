@@ -34,6 +34,26 @@ async fn pages_from_elsewhere_are_refused() {
 }
 
 #[tokio::test]
+async fn pages_from_elsewhere_cannot_load_answers_without_cors_either() {
+    let world = World::with_options(options()).await;
+    let mut client = world.http().await;
+    client.send("POST", "/publish/a", &[], "1").await.json(200);
+    for path in ["/export?topic=a", "/replay?topic=a", "/health", "/stream/a"] {
+        let answer = client.send("GET", path, &[("sec-fetch-site", "cross-site")], "").await;
+        answer.refused(403, "forbidden_origin");
+    }
+    // A form of another page needs no CORS to send a body.
+    let form = [("sec-fetch-site", "cross-site"), ("content-type", "text/plain")];
+    client.send("POST", "/publish/a", &form, "2").await.refused(403, "forbidden_origin");
+    for site in ["none", "same-origin", "same-site"] {
+        let answer = client.send("GET", "/replay?topic=a", &[("sec-fetch-site", site)], "").await;
+        assert_eq!(answer.json(200)["count"], 1, "{site}");
+        assert_eq!(answer.headers["cross-origin-resource-policy"], "same-origin");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn scripts_of_an_allowed_origin_may_read_answers() {
     let world = World::with_options(options()).await;
     let mut client = world.http().await;
