@@ -148,7 +148,11 @@ impl Call {
         let session = token
             .zip(self.identity.clone())
             .map(|(token, identity)| AuthSession::known(&self.app.auth, token, self.seen, identity));
-        Reader { session, subject }
+        let clock = &self.app.clock;
+        let expires_ms = self.identity.as_ref().and_then(|identity| identity.expires_ms);
+        let left_ms = expires_ms.map(|at| u64::try_from(at.saturating_sub(clock.wall_ms())).unwrap_or(0));
+        let until_ms = left_ms.map(|left_ms| clock.monotonic_ms().saturating_add(left_ms));
+        Reader { session, subject, expires: expires_ms.zip(until_ms) }
     }
 
     /// What the client may see. Unlike the whole request, it can be shared while a handler waits.
@@ -279,6 +283,8 @@ impl Call {
 pub(super) struct Reader {
     session: Option<AuthSession>,
     subject: Subject,
+    /// When the token that began the answer expires, by its own time, and by the monotonic clock.
+    expires: Option<(i64, u64)>,
 }
 
 impl Reader {
@@ -289,10 +295,14 @@ impl Reader {
         known && session.identity.may(&Access::Subscribe(&self.subject, None))
     }
 
-    /// Whether its token has expired. An answer that has an end is still sent to its end.
+    /// Whether its token has expired, also if the wall clock was set forward or back. An answer that has an end
+    /// is still sent to its end.
     pub(super) fn is_expired(&self, app: &App) -> bool {
         let expires_ms = self.session.as_ref().and_then(|session| session.identity.expires_ms);
-        expires_ms.is_some_and(|expires_ms| app.clock.wall_ms() >= expires_ms)
+        let by_wall = expires_ms.is_some_and(|expires_ms| app.clock.wall_ms() >= expires_ms);
+        // A token may get another `expires` meanwhile.
+        let began = self.expires.filter(|(began_ms, _)| Some(*began_ms) == expires_ms);
+        by_wall || began.is_some_and(|(_, until_ms)| app.clock.monotonic_ms() >= until_ms)
     }
 }
 

@@ -186,6 +186,10 @@ impl Connection {
 impl Connection {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
+            // Before anything is read: no frame is handled after the end of its token.
+            if self.deadlines.is_expired(&*self.app.clock) {
+                self.give_up(UNKNOWN, "the token expired");
+            }
             let was_full = !self.may_write_more();
             let mut did = self.poll_recheck(cx);
             did |= self.poll_pending(cx);

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use promethean_model::Clock;
 use tokio::time::{Instant, Sleep};
 
 use crate::options::GatewayOptions;
@@ -45,8 +46,8 @@ pub(super) struct Deadlines {
     unwritten_since_ms: Option<u64>,
     /// The message that is not whole yet, and since when.
     unfinished: Option<(u64, u64)>,
-    /// When the token expires.
-    expires_at_ms: Option<u64>,
+    /// When the token expires, by its own time, and by the monotonic clock.
+    expires: Option<(i64, u64)>,
     /// How often to check whether tokens have changed, if nothing else wakes the connection.
     check_every_ms: Option<u64>,
     checked_at_ms: u64,
@@ -64,7 +65,7 @@ impl Deadlines {
             auth_until_ms: (!is_known).then_some(now_ms + options.auth_timeout_ms),
             unwritten_since_ms: None,
             unfinished: None,
-            expires_at_ms: None,
+            expires: None,
             check_every_ms: (!is_open).then_some(options.auth_check_every_ms.max(10).saturating_mul(2)),
             checked_at_ms: now_ms,
             sleep: None,
@@ -76,10 +77,22 @@ impl Deadlines {
         self.heard_at_ms = now_ms;
     }
 
-    /// The client showed a token, which is valid for so long.
-    pub(super) fn known(&mut self, now_ms: u64, for_ms: Option<u64>) {
+    /// The client showed a token, which expires at this time (epoch ms) if at all.
+    pub(super) fn known(&mut self, now_ms: u64, wall_ms: i64, expires_ms: Option<i64>) {
         self.auth_until_ms = None;
-        self.expires_at_ms = for_ms.map(|for_ms| now_ms.saturating_add(for_ms));
+        self.expires = expires_ms.map(|expires_ms| {
+            let for_ms = u64::try_from(expires_ms.saturating_sub(wall_ms)).unwrap_or(0);
+            let at_ms = now_ms.saturating_add(for_ms);
+            // A wall clock that was set back does not make the life of a token longer.
+            let before = self.expires.filter(|(before_ms, _)| *before_ms == expires_ms);
+            (expires_ms, before.map_or(at_ms, |(_, before_ms)| before_ms.min(at_ms)))
+        });
+    }
+
+    /// Whether the token has expired by one of the clocks: the wall clock may have been set forward or back.
+    pub(super) fn is_expired(&self, clock: &dyn Clock) -> bool {
+        let is_over = |(wall_ms, at_ms)| clock.wall_ms() >= wall_ms || clock.monotonic_ms() >= at_ms;
+        self.expires.is_some_and(is_over)
     }
 
     /// The client is a member of a partitioned group.
@@ -102,7 +115,7 @@ impl Deadlines {
     /// The connection closes: from now on only a client that does not read is due.
     pub(super) fn close(&mut self) {
         self.auth_until_ms = None;
-        self.expires_at_ms = None;
+        self.expires = None;
         self.unwritten_since_ms = None;
         self.unfinished = None;
         self.check_every_ms = None;
@@ -147,7 +160,7 @@ impl Deadlines {
         let unfinished = self
             .unfinished
             .map(|(_, since)| (Due::Unfinished, since.saturating_add(self.message_timeout_ms)));
-        let expired = self.expires_at_ms.map(|at| (Due::Expired, at));
+        let expired = self.expires.map(|(_, at)| (Due::Expired, at));
         let check =
             self.check_every_ms.map(|every| (Due::CheckToken, self.checked_at_ms.saturating_add(every)));
         [unknown, slow, unfinished, expired, check]

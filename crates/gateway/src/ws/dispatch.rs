@@ -126,9 +126,8 @@ impl Connection {
     /// have.
     pub(super) fn set_session(&mut self, session: AuthSession) {
         let identity = &session.identity;
-        let now_ms = self.app.clock.wall_ms();
-        let for_ms = identity.expires_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
-        self.deadlines.known(self.app.clock.monotonic_ms(), for_ms);
+        let clock = &self.app.clock;
+        self.deadlines.known(clock.monotonic_ms(), clock.wall_ms(), identity.expires_ms);
         if let Some(slot) = &self.slot {
             slot.keep();
         }

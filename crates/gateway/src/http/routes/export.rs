@@ -28,8 +28,9 @@ use crate::refusal::Refusal;
 /// A page that is read, rendered and sent at once: small enough to stay in the processor's cache.
 const PAGE_EVENTS: usize = 20_000;
 const PAGE_BYTES: usize = 256 << 10;
-/// Pages that wait for the client, at most.
-const CHUNKS_AHEAD: usize = 8;
+/// Pieces that wait for the client, at most. Together with the piece that waits for a place, and those that the
+/// connection holds, they are less than the 2 MiB that a client may still get after its token is revoked.
+const CHUNKS_AHEAD: usize = 4;
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     verb: Verb::Get,
@@ -159,9 +160,6 @@ impl Export {
                 () = self.writer.gone() => return Err(Stop),
                 () = self.app.stopping.cancelled() => return Err(Stop),
             };
-            if !self.reader.may_read_on().await {
-                return Err(Stop);
-            }
             match page {
                 Ok(None) => break,
                 Ok(Some(mut page)) => {
@@ -201,13 +199,17 @@ impl Export {
         self.forward(out).await
     }
 
-    async fn forward(&self, chunk: Vec<u8>) -> Result<(), Stop> {
+    async fn forward(&mut self, chunk: Vec<u8>) -> Result<(), Stop> {
         if chunk.is_empty() {
             return Ok(());
         }
         let mut rest = self.buffers.lend(chunk);
         // In pieces, each with the whole write timeout: a slow client is not a gone client.
         while !rest.is_empty() {
+            // A page can be one large event, so each piece is checked.
+            if !self.reader.may_read_on().await {
+                return Err(Stop);
+            }
             let piece = rest.split_to(rest.len().min(PAGE_BYTES));
             tokio::select! {
                 sent = self.writer.send(piece) => sent.map_err(|Gone| Stop)?,

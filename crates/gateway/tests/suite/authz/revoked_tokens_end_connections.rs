@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::jwt::KeySource;
 use promethean_gateway::auth::{
@@ -15,6 +19,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::super::ws::client::Client;
 use super::signed;
@@ -23,6 +28,8 @@ use crate::suite::world::{NOW, World, soon};
 
 const A: &str = "prom_a";
 const B: &str = "prom_b";
+/// Bytes that the server may send before the client reads.
+const WINDOW: u32 = 65_535;
 
 fn entry(token: &str, scopes: &str) -> StaticToken {
     let grants = Arc::new(Grants::parse(scopes.split_whitespace()).unwrap());
@@ -169,6 +176,48 @@ async fn an_export_ends_with_the_token_that_asked_for_it() {
         assert_eq!((is_whole, rest.len() < 24_000_000), (!revoked, revoked), "{} bytes", rest.len());
     }
     world.stop().await;
+}
+
+/// The bytes that a client still gets of an export after its token is revoked. It has read nothing before, and
+/// the window of HTTP/2 bounds what is on the network.
+async fn exported_after_revocation(payload_bytes: usize) -> usize {
+    let (world, tokens) = world(vec![entry(A, "admin"), entry(B, "admin")]).await;
+    let mut client = Client::connect(world.address(), Some(B)).await.unwrap();
+    let payload = "x".repeat(payload_bytes);
+    for _ in 0..8_000_000 / payload_bytes {
+        client.publish("t", json!(payload)).await;
+    }
+    let stream = TcpStream::connect(world.address()).await.unwrap();
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    let _driver = JoinSet::from_iter([async move { connection.await.unwrap_or_default() }]);
+    let request =
+        Request::get("http://localhost/export?topic=t").header("authorization", format!("Bearer {A}"));
+    let answer = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    // The server reads ahead as far as it may.
+    for _ in 0..20_000 {
+        tokio::task::yield_now().await;
+    }
+    tokens.replace(vec![entry(B, "admin")]);
+    let (mut body, mut bytes) = (answer.into_body(), 0);
+    let rest = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.into_data().map_or(0, |data| data.len());
+        }
+    };
+    soon("the export ends", rest).await;
+    world.stop().await;
+    bytes
+}
+
+#[tokio::test]
+async fn a_revoked_export_stops_within_two_mebibytes() {
+    for payload_bytes in [1_000, 100_000, 1_000_000] {
+        let bytes = exported_after_revocation(payload_bytes).await;
+        assert!(bytes <= (2 << 20) + WINDOW as usize, "{bytes} bytes with payloads of {payload_bytes}");
+    }
 }
 
 /// An authenticator whose answers a test controls. It accepts every token at first.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::{AuthError, Authenticator, Grants, Identity};
+use promethean_model::Clock;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Error;
@@ -100,6 +101,48 @@ async fn the_upgrade_may_carry_the_token() {
         Err(Error::Http(response)) => assert_eq!(response.status(), 401),
         other => panic!("{:?}", other.map(|_| ())),
     }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_its_token_whatever_the_wall_clock_does() {
+    let doorman = Arc::new(Doorman { turns: Semaphore::new(100) });
+    let options = GatewayOptions { auth_check_every_ms: 10, ..GatewayOptions::default() };
+    let world = World::with_auth(options, doorman).await;
+    let connect = async || Client::connect(world.address(), Some("short")).await.unwrap();
+    // Set back by an hour: the token lives no longer than it would have, even if it is shown again.
+    let (mut busy, mut shows_again) = (connect().await, connect().await);
+    world.clock.advance_wall(-3_600_000);
+    shows_again.ok(json!({"op": "AUTH", "token": "short"})).await;
+    world.clock.set_monotonic(world.clock.monotonic_ms() + 59_000);
+    busy.publish("t", json!(1)).await;
+    shows_again.publish("t", json!(2)).await;
+    world.clock.set_monotonic(world.clock.monotonic_ms() + 1_000);
+    for client in [&mut busy, &mut shows_again] {
+        client.send(json!({"op": "PUBLISH", "topic": "t", "payload": 3})).await;
+        assert_eq!(client.close_code().await, 4401);
+    }
+    // Set forward beyond the end: the token has expired at once, also for a client that is idle.
+    world.clock.set_wall(NOW);
+    let (mut busy, mut idle) = (connect().await, connect().await);
+    busy.publish("t", json!(4)).await;
+    world.clock.set_wall(NOW + 60_000);
+    busy.send(json!({"op": "PUBLISH", "topic": "t", "payload": 5})).await;
+    assert_eq!(busy.close_code().await, 4401);
+    let checks_again = async {
+        let code = idle.close_code();
+        tokio::pin!(code);
+        let mut often = tokio::time::interval(std::time::Duration::from_millis(5));
+        loop {
+            world.clock.set_monotonic(world.clock.monotonic_ms() + 5);
+            tokio::select! {
+                code = &mut code => return code,
+                _ = often.tick() => {}
+            }
+        }
+    };
+    assert_eq!(soon("the idle one is closed", checks_again).await, 4401);
+    assert_eq!(world.bus.end_of(&"t".parse().unwrap()).get(), 3, "no event of a token that had expired");
     world.stop().await;
 }
 
