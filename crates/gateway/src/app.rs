@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::{Audit, AuditRecord};
 use crate::auth::{Access, AuthError, AuthSession, Authenticator, Identity, Secret};
+use crate::http::stored_headers::StoredHeaders;
 use crate::listen::origin::Origins;
 use crate::metrics::{GatewayMetrics, UsageLimit};
 use crate::options::GatewayOptions;
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) options: GatewayOptions,
     /// Which web pages may connect.
     pub(crate) origins: Origins,
+    /// Which headers of requests become headers of events.
+    pub(crate) stored_headers: StoredHeaders,
     pub(crate) metrics: GatewayMetrics,
     /// The invalid tokens that each address has shown.
     pub(crate) failures: AuthFailures,

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, Inner};
 use crate::audit::Audit;
 use crate::auth::{Authenticator, Quota};
+use crate::http::stored_headers::StoredHeaders;
 use crate::http::table;
 use crate::listen::tls::TlsError;
 use crate::listen::{self, origin::Origins};
@@ -84,6 +85,7 @@ impl Gateway {
         let accounts = Accounts::new(if auth.is_open() { Quota::default() } else { options.quota });
         let token_bytes_max = (!auth.is_open()).then_some(options.token_receiving_bytes_max);
         let receiving = Receiving::new(&bus, options.receiving_bytes_max, token_bytes_max);
+        let stored_headers = StoredHeaders::new(options.stored_headers.as_deref());
         let inner = Inner {
             bus,
             projections,
@@ -91,6 +93,7 @@ impl Gateway {
             clock,
             options,
             origins,
+            stored_headers,
             metrics,
             failures,
             accounts,

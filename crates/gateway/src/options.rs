@@ -5,6 +5,7 @@ use promethean_model::TopicName;
 use promethean_model::limits::MESSAGE_BYTES_MAX_DEFAULT;
 
 use crate::auth::Quota;
+pub use crate::http::stored_headers::{HeaderNameError, check_stored_headers, is_credential};
 pub use crate::listen::origin::{OriginError, check_origins};
 pub use crate::listen::tls::{TlsError, TlsFiles};
 pub use crate::usage::failures::FailureLimit;
@@ -57,6 +58,9 @@ pub struct GatewayOptions {
     pub audit: Option<TopicName>,
     /// Origins of web pages that may connect, besides pages of this server and of this machine.
     pub allowed_origins: Vec<String>,
+    /// Headers of requests that become headers of events. Default: `x-*`, `t0`, `traceparent`, `tracestate` and
+    /// `content-type`, without those that look like a credential.
+    pub stored_headers: Option<Vec<String>>,
     /// Certificate and key, to serve over TLS only. Default: none.
     pub tls: Option<TlsFiles>,
 }
@@ -84,6 +88,7 @@ impl Default for GatewayOptions {
             quota: Quota::of_tokens(),
             audit: None,
             allowed_origins: Vec::new(),
+            stored_headers: None,
             tls: None,
         }
     }

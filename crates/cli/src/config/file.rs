@@ -20,6 +20,8 @@ pub(crate) struct File {
     pub(super) data: Option<PathBuf>,
     pub(super) store: Option<String>,
     pub(super) allowed_origins: Vec<String>,
+    /// Headers of requests that become headers of events; without it, the rule of the gateway.
+    pub(crate) stored_headers: Option<Vec<String>>,
     pub(super) auto_create_topics: Option<bool>,
     pub(super) auth: Option<AuthSection>,
     pub(super) tls: Option<TlsSection>,

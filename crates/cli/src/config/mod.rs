@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::Secret;
-use promethean_gateway::options::check_origins;
+use promethean_gateway::options::{check_origins, check_stored_headers};
 use promethean_model::TopicName;
 use promethean_projections::Declared;
 
@@ -129,6 +129,7 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
 /// Checks what the types of the keys do not.
 fn check(file: &File) -> Result<()> {
     check_origins(&file.allowed_origins).context("`allowed_origins`")?;
+    check_stored_headers(file.stored_headers.iter().flatten()).context("`stored_headers`")?;
     for (name, settings) in &file.topics {
         TopicName::parse_user(name.as_str()).with_context(|| format!("[topics.\"{name}\"]"))?;
         settings.validate().with_context(|| format!("[topics.\"{name}\"]"))?;

@@ -50,6 +50,7 @@ impl Config {
             audit: file.audit.as_ref().map(|audit| audit.topic.clone()),
             auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
             allowed_origins: file.allowed_origins.clone(),
+            stored_headers: file.stored_headers.clone(),
             tls: file.tls.as_ref().map(|tls| {
                 let files = TlsFiles::new(&tls.certificate, &tls.key);
                 TlsFiles { check_every_ms: ms(tls.check_every, files.check_every_ms), ..files }

@@ -116,6 +116,7 @@ fn wrong_values_are_refused_with_a_remedy() {
     refused("listen = []", &["`listen` names no address"]);
     refused("allowed_origins = [\"*\"]", &["`allowed_origins`", "`*` is not an origin"]);
     refused("[limits]\nconnections = 0", &["line 2", "nonzero"]);
+    refused("stored_headers = [\"x region\"]", &["`stored_headers`", "`x region`", "not the name"]);
     refused("[limits]\nreceiving_bytes = 1000", &["`receiving_bytes` is 1000", "16777216"]);
     refused("[limits.events]\nmessage_bytes_max = 100_000_000", &["`token_receiving_bytes`", "100000000"]);
     refused("[limits]\nping_every = \"0s\"", &["line 2", "give at least `1ms`"]);

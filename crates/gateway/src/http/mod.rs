@@ -8,6 +8,7 @@
 //! | `call`, `args`, `request_body` | what a handler gets: the client, the parameters, the body |
 //! | `routes` | the operations and their handlers, by subject |
 //! | `reply` | answers: JSON, and bodies that are written while they are made |
+//! | `stored_headers` | which headers of a request become headers of the event |
 //! | `etag` | entity tags |
 //! | `openapi` | the description of all operations |
 
@@ -21,6 +22,7 @@ mod param_type;
 mod reply;
 mod request_body;
 mod routes;
+pub(crate) mod stored_headers;
 pub(crate) mod table;
 
 use std::net::IpAddr;

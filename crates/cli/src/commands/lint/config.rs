@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use promethean_gateway::options::is_credential;
 use promethean_model::{Clock, SchemaRule, SystemClock, TopicName, TopicSettings};
 
 use super::finding::{LintFindings, LintRule};
@@ -28,6 +29,7 @@ pub(super) fn check(path: &Path, findings: &mut LintFindings) -> Result<Configur
     let configured = match &loaded {
         Ok(config) => {
             exposure(config, path, findings);
+            headers(config, path, findings);
             let options = config.bus_options();
             Configured { topics: config.file.topics.clone(), schemas: config.file.schemas.clone(), options }
         }
@@ -101,6 +103,16 @@ fn contradictions(settings: &TopicSettings, place: &str, findings: &mut LintFind
     {
         let what = "`schema` is `off`, so no payload is checked, and still `compat` or `undeclared` is set";
         findings.add(LintRule::SettingsContradict, place, what, "leave out `schema`, or the others");
+    }
+}
+
+/// Reports headers that look like credentials and would be stored with events.
+fn headers(config: &Config, path: &Path, findings: &mut LintFindings) {
+    for name in config.file.stored_headers.iter().flatten().filter(|name| is_credential(name)) {
+        let what = format!(
+            "`stored_headers` names `{name}`, which looks like a credential, and every consumer of the topic would read it"
+        );
+        findings.add(LintRule::HeaderCredential, path.display().to_string(), what, "leave it out");
     }
 }
 

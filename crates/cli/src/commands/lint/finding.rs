@@ -39,6 +39,7 @@ pub(super) enum LintRule {
     UpcasterMissing,
     FolderRefused,
     HeaderName,
+    HeaderCredential,
     TopicUnused,
     NotAllSeen,
 }
@@ -57,6 +58,7 @@ impl LintRule {
             | Self::SchemaUnregistered
             | Self::UpcasterMissing
             | Self::HeaderName
+            | Self::HeaderCredential
             | Self::TopicUnused
             | Self::NotAllSeen => LintSeverity::Warning,
             Self::ConfigInvalid

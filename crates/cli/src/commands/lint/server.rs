@@ -19,8 +19,8 @@ const TOPICS_MAX: usize = 100;
 /// Latest events of a topic that are checked.
 const EVENTS_MAX: u64 = 100;
 /// Headers with a standard meaning.
-const STANDARD: [&str; 6] =
-    ["baggage", "content-encoding", "content-type", "correlationId", "traceparent", "tracestate"];
+const STANDARD: [&str; 7] =
+    ["baggage", "content-encoding", "content-type", "correlationId", "t0", "traceparent", "tracestate"];
 
 /// The fields of a topic that the checks need.
 #[derive(Debug, Deserialize)]

@@ -1,6 +1,6 @@
 //! `/publish/{topic}`: one event.
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderValue, header};
 use promethean_bus::publish::Publish;
 use promethean_model::{EventId, Offset};
 
@@ -9,14 +9,16 @@ use crate::http::call::Call;
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, Reply};
+use crate::http::stored_headers::is_form;
 use crate::refusal::Refusal;
 
 pub(in crate::http) const OPERATIONS: &[Operation] = &[Operation {
     verb: Verb::Post,
     path: "/publish/{topic}",
     id: "publish",
-    summary: "Publish one event; the body is its payload. Of the request's headers only `x-*`, `content-type` and \
-              `traceparent` are stored, and none that looks like a credential.",
+    summary: "Publish one event; the body is its payload. Of the request's headers only `x-*`, `t0`, `traceparent`, \
+              `tracestate` and `content-type` are stored, and none that looks like a credential; the server's \
+              `stored_headers` may say otherwise.",
     params: &[
         Param::path("topic", ParamType::UserTopic, "the topic"),
         Param::header(
@@ -101,13 +103,15 @@ fn event<'b>(call: &Call, body: &'b [u8]) -> Result<Publish<'b>, Refusal> {
     if let Some(offset) = args.get("expected_key_offset") {
         event = event.expected_key_offset(offset.parse().ok().map(Offset));
     }
-    with_headers(event, &call.headers)
+    with_headers(event, call)
 }
 
-/// Adds the request's headers to the event. Only some names are stored, because clients and proxies add
-/// headers that do not belong to the event.
-fn with_headers<'b>(mut event: Publish<'b>, headers: &HeaderMap) -> Result<Publish<'b>, Refusal> {
-    for name in headers.keys().filter(|name| is_stored(name.as_str())) {
+/// Adds the headers of the request that are stored to the event.
+fn with_headers<'b>(mut event: Publish<'b>, call: &Call) -> Result<Publish<'b>, Refusal> {
+    let (headers, stored) = (&call.headers, &call.app.stored_headers);
+    let is_form = is_form(&call.media_type());
+    let names = headers.keys().filter(|name| stored.has(name.as_str()));
+    for name in names.filter(|name| !(is_form && **name == header::CONTENT_TYPE)) {
         let values: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
         let bad = |_| {
             let message = format!("header `{name}` has bytes that are not visible ASCII; encode them");
@@ -116,44 +120,4 @@ fn with_headers<'b>(mut event: Publish<'b>, headers: &HeaderMap) -> Result<Publi
         event = event.header(name.as_str(), values.map_err(bad)?.join(", "));
     }
     Ok(event)
-}
-
-/// Whether a header of the request becomes a header of the event. The name is in lower case.
-fn is_stored(name: &str) -> bool {
-    let secret =
-        ["auth", "token", "secret", "password", "api-key", "apikey", "cookie", "credential", "session"];
-    match name {
-        "content-type" | "traceparent" => true,
-        // These are fields of the event already.
-        "x-event-id" | "x-event-key" => false,
-        name => name.starts_with("x-") && !secret.iter().any(|word| name.contains(word)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_stored;
-
-    #[test]
-    fn credentials_are_never_stored() {
-        for name in ["x-region", "x-request-id", "content-type", "traceparent", "x-t0"] {
-            assert!(is_stored(name), "{name}");
-        }
-        for name in [
-            "authorization",
-            "cookie",
-            "host",
-            "user-agent",
-            "proxy-authorization",
-            "x-api-key",
-            "x-auth-token",
-            "x-csrf-token",
-            "x-amz-security-token",
-            "x-goog-iam-authorization-token",
-            "x-event-id",
-            "tracestate",
-        ] {
-            assert!(!is_stored(name), "{name}");
-        }
-    }
 }

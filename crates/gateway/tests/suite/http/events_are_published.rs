@@ -1,3 +1,4 @@
+use promethean_gateway::GatewayOptions;
 use serde_json::json;
 
 use crate::suite::world::{NOW, World};
@@ -36,6 +37,51 @@ async fn an_event_is_published_and_read_back_with_everything_it_was_given() {
                 "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
             "payload": {"order": 7}, "tags": ["x", "y"], "caused_by": [cause], "sid": "s"})
     );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn credentials_that_proxies_pass_on_are_not_stored() {
+    let world = World::new().await;
+    let mut client = world.http().await;
+    let headers = [
+        ("x-goog-iap-jwt-assertion", "hunter2"),
+        ("x-amzn-oidc-data", "hunter2"),
+        ("x-ms-client-principal", "hunter2"),
+        ("x-forwarded-client-cert", "hunter2"),
+        ("x-forwarded-for", "hunter2"),
+        ("x-user-pwd", "hunter2"),
+        ("tracestate", "a=b"),
+        ("t0", "5"),
+        ("x-region", "eu"),
+    ];
+    for media in ["application/x-www-form-urlencoded; charset=utf-8", "multipart/form-data; boundary=x"] {
+        let headers = [&headers[..], &[("content-type", media)]].concat();
+        client.send("POST", "/publish/a", &headers, "1").await.json(200);
+    }
+    let replayed = client.send("GET", "/replay?topic=a", &[], "").await;
+    assert!(!replayed.text().contains("hunter2"), "{}", replayed.text());
+    for event in replayed.json(200)["events"].as_array().unwrap() {
+        assert_eq!(event["headers"], json!({"tracestate": "a=b", "t0": "5", "x-region": "eu"}));
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_of_stored_headers_replaces_the_rule() {
+    let stored_headers = Some(vec!["X-Region".to_owned(), "x-forwarded-for".to_owned()]);
+    let world = World::with_options(GatewayOptions { stored_headers, ..GatewayOptions::default() }).await;
+    let mut client = world.http().await;
+    let headers = [
+        ("x-region", "eu"),
+        ("x-forwarded-for", "192.0.2.1"),
+        ("x-other", "1"),
+        ("content-type", "application/json"),
+    ];
+    client.send("POST", "/publish/a", &headers, "1").await.json(200);
+    let events = client.send("GET", "/replay?topic=a", &[], "").await.json(200);
+    let expected = json!({"x-region": "eu", "x-forwarded-for": "192.0.2.1"});
+    assert_eq!(events["events"][0]["headers"], expected);
     world.stop().await;
 }
 
