@@ -28,6 +28,15 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn sync_all(&self) -> io::Result<()>;
     /// The number of bytes that can still be written.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// The number of files that can still be created. Default: as many as asked for.
+    fn free_files(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+    /// Takes back the descriptors that the disk keeps in reserve and has given up for files. Returns whether
+    /// the reserve is whole.
+    fn restore_reserve(&self) -> bool {
+        true
+    }
     /// Takes the directory's exclusive lock, `WouldBlock` if another holder has it. Dropping the guard
     /// releases it.
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>>;

@@ -129,6 +129,14 @@ impl Disk for GateDisk {
         self.inner.free_bytes()
     }
 
+    fn free_files(&self) -> io::Result<u64> {
+        self.inner.free_files()
+    }
+
+    fn restore_reserve(&self) -> bool {
+        self.inner.restore_reserve()
+    }
+
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>> {
         self.inner.lock(path)
     }

@@ -81,6 +81,22 @@ impl FaultDisk {
         self.state().capacity = bytes;
     }
 
+    /// Files that there may be; `None` is no limit. Creating more fails with `ENOSPC`, as without inodes.
+    pub fn set_files_max(&self, files: Option<u64>) {
+        self.state().files_max = files;
+    }
+
+    /// Files that may be open at once; `None` is no limit. Opening more fails with `EMFILE`.
+    pub fn set_descriptors_max(&self, open: Option<usize>) {
+        self.state().descriptors_max = open;
+    }
+
+    /// Files that are open now.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.state().open_files()
+    }
+
     /// The last operations, oldest first, as `#number kind path: outcome`.
     #[must_use]
     pub fn trace(&self) -> Vec<String> {

@@ -102,8 +102,14 @@ pub enum Failure {
 impl Failure {
     /// The device failed.
     pub const EIO: Self = Self::Errno(5);
-    /// No space left on the device.
+    /// No space left on the device, or no inodes.
     pub const ENOSPC: Self = Self::Errno(28);
+    /// The quota is used up.
+    pub const EDQUOT: Self = Self::Errno(122);
+    /// The process has no descriptor left.
+    pub const EMFILE: Self = Self::Errno(24);
+    /// The system has no descriptor left.
+    pub const ENFILE: Self = Self::Errno(23);
 
     pub(super) fn error(self) -> io::Error {
         match self {

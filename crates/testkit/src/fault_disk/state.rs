@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::bytes::FileBytes;
-use super::faults::{Effect, OpKind, Rules, Stop};
+use super::faults::{Effect, Failure, OpKind, Rules, Stop};
 use super::names::{Entry, NameOp, Names, folder};
 use super::trace::{Call, Outcome, Trace};
 use crate::rng::SeededRng;
@@ -20,6 +20,8 @@ pub(super) struct DiskState {
     pub(super) names: Names,
     pub(super) locks: BTreeSet<String>,
     pub(super) capacity: Option<u64>,
+    pub(super) files_max: Option<u64>,
+    pub(super) descriptors_max: Option<usize>,
     pub(super) rules: Rules,
     pub(super) trace: Trace,
     /// Changing operations so far.
@@ -106,6 +108,9 @@ impl DiskState {
         if self.names.get(path).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        if self.free_files() == 0 {
+            return Err(Failure::ENOSPC.error());
+        }
         let file = self.add_file(path, Vec::new());
         self.names.change(NameOp::Create { path: path.to_owned(), file });
         Ok(file)
@@ -140,6 +145,22 @@ impl DiskState {
         self.lookup(path)?;
         self.names.change(NameOp::Remove { path: path.to_owned() });
         Ok(())
+    }
+
+    /// Files that can still be created.
+    pub(super) fn free_files(&self) -> u64 {
+        self.files_max.map_or(u64::MAX, |most| most.saturating_sub(self.names.files().count() as u64))
+    }
+
+    /// Handles that are open.
+    pub(super) fn open_files(&self) -> usize {
+        self.files.values().map(|file| file.handles).sum()
+    }
+
+    /// Fails if no further file may be open.
+    pub(super) fn need_descriptor(&self) -> io::Result<()> {
+        let full = self.descriptors_max.is_some_and(|most| self.open_files() >= most);
+        if full { Err(Failure::EMFILE.error()) } else { Ok(()) }
     }
 
     /// Forgets files without names and handles.

@@ -19,6 +19,7 @@ impl Disk for FaultDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let call = Call::on_path(OpKind::Create, path);
         let file = change(self.state(), &call, |state, _| {
+            state.need_descriptor()?;
             let file = state.create(path)?;
             state.file_mut(file)?.handles += 1;
             Ok(file)
@@ -30,6 +31,7 @@ impl Disk for FaultDisk {
         let mut state = self.state();
         state.admit(&Call::on_path(OpKind::Open, path))?;
         let file = state.lookup(path)?;
+        state.need_descriptor()?;
         state.file_mut(file)?.handles += 1;
         Ok(Arc::new(FaultFile { disk: self.clone(), file }))
     }
@@ -93,6 +95,10 @@ impl Disk for FaultDisk {
         let mut state = self.state();
         state.admit(&Call::on_path(OpKind::FreeBytes, ""))?;
         Ok(state.capacity.map_or(FREE_BYTES_DEFAULT, |capacity| capacity.saturating_sub(state.used())))
+    }
+
+    fn free_files(&self) -> io::Result<u64> {
+        Ok(self.state().free_files())
     }
 
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>> {
