@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::apply::Unsynced;
 use crate::core::{LogCore, ManifestState};
 use crate::error::MaintenanceError;
+use crate::file_io::WriteFailed;
 use crate::index::{IndexRun, MemTable};
 use crate::manifest::{Edit, TopicItem};
 use crate::planted::{self, Bug};
@@ -66,7 +67,7 @@ impl LogCore {
             let mut upkeep = lock(&self.upkeep);
             self.apply_tails(&mut upkeep.unsynced)
                 .map_err(|error| self.upkeep_failed("a segment", error, false))?;
-            self.room.notify_all();
+            self.announce_room();
         }
         if lock(&self.upkeep).has_pending()
             || self.journal_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes
@@ -176,6 +177,19 @@ impl LogCore {
         written.map_err(|(what, error)| self.upkeep_failed(what, error, false))?;
         let synced = self.sync_cut(cut, unsynced).map_err(failed("the checkpoint"));
         synced.map_err(|(what, error)| self.upkeep_failed(what, error, true))?;
+        let state_lsn = self.sync_state()?;
+        self.install(cut, state_lsn)?;
+        self.free_journal()?;
+        self.remove_dropped(cut);
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.announce_room();
+        self.raise(|flags| flags.merge = true);
+        Ok(())
+    }
+
+    /// Makes the state durable. Returns the LSN up to which it is.
+    fn sync_state(&self) -> Result<u64, MaintenanceError> {
+        let _step = self.counters.state_steps.enter(&*self.clock);
         // Read before the sync: redo that is applied between the two is not durable yet.
         let state_lsn = self
             .state
@@ -184,13 +198,7 @@ impl LogCore {
         if !planted::is(Bug::SkipStateSync) {
             self.state.sync().map_err(|error| self.fail(format!("syncing state failed: {error}")))?;
         }
-        self.install(cut, state_lsn)?;
-        self.free_journal()?;
-        self.remove_dropped(cut);
-        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.room.notify_all();
-        self.raise(|flags| flags.merge = true);
-        Ok(())
+        Ok(state_lsn)
     }
 
     /// Waits until everything below the cut is durable and applied to the state.
@@ -268,7 +276,7 @@ impl LogCore {
     /// Makes the checkpoint the one that recovery starts from.
     fn install(&self, cut: &mut CheckpointCut, state_lsn: u64) -> Result<(), MaintenanceError> {
         let journal_sequence = lock(&self.committer).journal.first_sequence_above(cut.lsn);
-        let runs = cut.runs.take().unwrap_or_default();
+        let runs = cut.runs.clone().unwrap_or_default();
         let mut manifest = lock(&self.manifest);
         let mut edit = Edit {
             checkpoint_lsn: cut.lsn,
@@ -289,13 +297,17 @@ impl LogCore {
             edit.dropped_segments = cut.dropped.iter().map(|dropped| dropped.meta.id).collect();
             manifest.manifest.append(&edit)
         };
-        result.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        if let Err(failed) = result {
+            // The cut stays as it was, for the next try.
+            (cut.items, cut.segments) = (edit.topics, edit.segments);
+            return Err(self.upkeep_failed("the manifest", failed.error, failed.syncing));
+        }
         // Only after the write: later edits repeat these numbers, so the numbers must be durable before.
         manifest.adopt(&edit);
-        cut.frozen = None;
+        (cut.frozen, cut.runs) = (None, None);
         self.index.install(runs, &[], true);
         drop(manifest);
-        self.drop_old_ghosts()
+        later(self.drop_old_ghosts())
     }
 
     fn add_everything(&self, edit: &mut Edit) {
@@ -304,8 +316,9 @@ impl LogCore {
 
     fn free_journal(&self) -> Result<(), MaintenanceError> {
         let needed_from = lock(&self.manifest).journal_sequence;
-        let freed = lock(&self.committer).journal.free_before(needed_from, SPARES_MAX);
-        freed.map_err(|error| self.fail(format!("removing a journal file failed: {error}")))
+        let (spares, freed) = lock(&self.committer).journal.free_before(needed_from, SPARES_MAX);
+        self.add_journal_room(spares);
+        later(freed.map_err(|error| self.upkeep_failed("the journal's folder", error, false)))
     }
 
     fn remove_dropped(&self, cut: &CheckpointCut) {
@@ -340,17 +353,6 @@ impl LogCore {
         }
     }
 
-    /// Turns a failure into an error. Work that ran out of space is tried again; every other failure stops
-    /// the writer.
-    pub(crate) fn upkeep_failed(&self, what: &str, error: io::Error, syncing: bool) -> MaintenanceError {
-        let no_space = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        if no_space && !syncing {
-            self.full.store(true, Ordering::Relaxed);
-            return MaintenanceError::NoSpace { what: what.to_owned() };
-        }
-        self.fail(format!("writing {what} failed: {error}"))
-    }
-
     /// Fails if the log has stopped writing. Every maintenance step that writes calls it first.
     pub(crate) fn check_writing(&self) -> Result<(), MaintenanceError> {
         match self.poison.reason() {
@@ -365,6 +367,14 @@ impl LogCore {
     }
 }
 
+/// Leaves work that lacks space or descriptors for the next checkpoint, which looks for it again.
+fn later(result: Result<(), MaintenanceError>) -> Result<(), MaintenanceError> {
+    match result {
+        Err(MaintenanceError::NoSpace { .. } | MaintenanceError::NoDescriptors { .. }) => Ok(()),
+        other => other,
+    }
+}
+
 impl ManifestState {
     fn adopt(&mut self, edit: &Edit) {
         self.checkpoint_lsn = edit.checkpoint_lsn;
@@ -375,7 +385,7 @@ impl ManifestState {
     }
 
     /// Writes an edit that concerns runs or sealed segments only.
-    pub(crate) fn append_edit(&mut self, change: impl FnOnce(&mut Edit)) -> io::Result<()> {
+    pub(crate) fn append_edit(&mut self, change: impl FnOnce(&mut Edit)) -> Result<(), WriteFailed> {
         let mut edit = self.edit();
         change(&mut edit);
         self.manifest.append(&edit)

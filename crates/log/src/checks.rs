@@ -12,6 +12,7 @@ use crate::batch::{BatchSlot, Expectation, LogBatch, PlacedRecord, TopicChange};
 use crate::core::LogCore;
 use crate::error::{AppendError, LogReadError};
 use crate::index::{EntryKind, EventIndex};
+use crate::lookup::Rebuild;
 use crate::record::{NewId, content_hash};
 use crate::sequencer::LogSequencer;
 use crate::topic::Topic;
@@ -100,6 +101,10 @@ impl LogCore {
                 NewId::Given(id) => self.find_known(&slot.topic, id, slot.id_hash).map_err(unreadable),
                 NewId::Minted(_) => Ok(None),
             };
+            if let Err(busy @ AppendError::Busy { .. }) = known {
+                // No event of the batch is decided before the index is whole.
+                return Err(busy);
+            }
             let found = known.map(|known| IdLookup { known, since });
             prior.ids.push(if batch.each { found } else { Ok(found?) });
         }
@@ -115,7 +120,7 @@ impl LogCore {
 
     fn find_known(&self, topic: &Topic, id: EventId, hash: u64) -> Result<Option<KnownEvent>, LogReadError> {
         let mut candidates = Vec::new();
-        self.with_index(|core| {
+        self.with_index(Rebuild::Later, |core| {
             candidates.clear();
             core.index.candidates(EntryKind::Id, topic.id(), hash, id.unix_ms(), &mut candidates)
         })?;
@@ -128,7 +133,8 @@ impl LogCore {
                 }
             }
         }
-        let ghost = self.with_index(|core| core.index.find_ghost(topic.id(), id.as_bytes()))?;
+        let ghost =
+            self.with_index(Rebuild::Later, |core| core.index.find_ghost(topic.id(), id.as_bytes()))?;
         Ok(ghost.map(|ghost| KnownEvent { offset: ghost.offset, ts: ghost.ts, content: ghost.content }))
     }
 
@@ -336,7 +342,10 @@ fn record_content(record: &[u8]) -> u64 {
 }
 
 fn unreadable(error: LogReadError) -> AppendError {
-    AppendError::Lookup { message: error.to_string() }
+    match error {
+        LogReadError::Rebuilding => AppendError::Busy { what: "rebuilding an index" },
+        other => AppendError::Lookup { message: other.to_string() },
+    }
 }
 
 #[cfg(test)]

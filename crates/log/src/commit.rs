@@ -72,7 +72,7 @@ impl LogCore {
     pub(crate) fn pump(&self, force_sync: bool) {
         let mut committer = lock(&self.committer);
         let group = lock(&self.sequencer).take_group();
-        self.room.notify_all();
+        self.announce_room();
         self.insert_entries(&group.inserts);
         let finished = self.commit_group(&mut committer, group, force_sync);
         drop(committer);
@@ -109,6 +109,7 @@ impl LogCore {
             let reason = reason.to_owned();
             return fail_all(group, |_| AppendError::Poisoned { reason: reason.clone() });
         }
+        let step = self.counters.journal_steps.enter(&*self.clock);
         let mut early = Vec::new();
         if planted::is(Bug::AckBeforeWrite) {
             early = take_waiters(&mut group, |waiter| waiter.redo.is_empty());
@@ -140,6 +141,7 @@ impl LogCore {
             finished.done.extend(early);
             return finished;
         }
+        drop(step);
         self.complete(committer, group, early)
     }
 
@@ -185,7 +187,10 @@ impl LogCore {
         if let Some(reason) = self.poison.reason() {
             return job.fail(reason);
         }
-        if let Err(error) = self.state.apply(&redo) {
+        let step = self.counters.state_steps.enter(&*self.clock);
+        let applied = self.state.apply(&redo);
+        drop(step);
+        if let Err(error) = applied {
             let reason = format!("applying state failed: {error}");
             self.stop_writing(reason.clone());
             return job.fail(&reason);
@@ -219,9 +224,11 @@ impl LogCore {
         let mut committer = lock(&self.committer);
         let mut sequencer = lock(&self.sequencer);
         let unsynced = sequencer.last_lsn() != committer.synced_lsn;
-        if !sequencer.group.spans.is_empty() || unsynced || self.poison.reason().is_some() {
+        let fits = sequencer.journal_room.fits(HEADER_BYTES as u64);
+        if !sequencer.group.spans.is_empty() || unsynced || !fits || self.poison.reason().is_some() {
             return;
         }
+        sequencer.journal_room.take(HEADER_BYTES as u64);
         let lsn = sequencer.next_lsn;
         sequencer.next_lsn += 1;
         drop(sequencer);

@@ -82,12 +82,16 @@ impl LogCore {
             sealed_segments(topic, self.hold_of(topic)).iter().filter(|meta| inputs.contains(meta)).count();
         if still_there != inputs.len() || !undisturbed {
             // Retention has removed a segment, or an unfinished checkpoint has noted the old segments.
-            outputs.iter().for_each(|meta| self.remove_segment(meta, false));
-            self.discard_runs(&ghosts);
+            self.abandon_compacted(&outputs, &ghosts);
             return Ok(());
         }
-        let synced = self.sync_compacted(&outputs, &ghosts);
-        synced.map_err(|error| self.fail(format!("syncing a compacted segment failed: {error}")))?;
+        if let Err(error) = self.sync_compacted(&outputs, &ghosts) {
+            let failed = self.upkeep_failed("a compacted segment", error, true);
+            if self.poison.reason().is_none() {
+                self.abandon_compacted(&outputs, &ghosts);
+            }
+            return Err(failed);
+        }
         let mut manifest = lock(&self.manifest);
         manifest.next_run = self.index.next_number();
         let written = manifest.append_edit(|edit| {
@@ -95,7 +99,13 @@ impl LogCore {
             edit.segments.clone_from(&outputs);
             edit.runs = ghosts.iter().map(|run| run_item(run.meta())).collect();
         });
-        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        if let Err(failed) = written {
+            let error = self.upkeep_failed("the manifest", failed.error, failed.syncing);
+            if self.poison.reason().is_none() {
+                self.abandon_compacted(&outputs, &ghosts);
+            }
+            return Err(error);
+        }
         self.index.install(ghosts, &[], false);
         {
             let mut state = topic.state();
@@ -108,6 +118,12 @@ impl LogCore {
         drop(upkeep);
         inputs.iter().for_each(|meta| self.remove_segment(meta, false));
         Ok(())
+    }
+
+    /// Removes what a compaction wrote: no manifest names it.
+    fn abandon_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<IndexRun>]) {
+        outputs.iter().for_each(|meta| self.remove_segment(meta, false));
+        self.discard_runs(ghosts);
     }
 
     fn sync_compacted(&self, outputs: &[SegmentMeta], ghosts: &[Arc<IndexRun>]) -> io::Result<()> {

@@ -18,8 +18,11 @@ use crate::log_clock::{LogClock, LogNotice};
 use crate::manifest::{Edit, Manifest};
 use crate::options::LogOptions;
 use crate::poison::{Poison, lock};
+use crate::room::RoomSignal;
 use crate::sequencer::LogSequencer;
+use crate::space::Space;
 use crate::state::StateSink;
+use crate::step_watch::StepWatch;
 use crate::topic::{Topic, TopicState};
 
 /// Is told when the durable end of a topic moves, and what an operator should know.
@@ -28,6 +31,10 @@ pub trait Observer: Send + Sync + 'static {
     fn durable_end_moved(&self, topic: &Topic, end: u64);
     /// Tells what an operator should know. It must not block.
     fn notice(&self, _notice: LogNotice) {}
+
+    /// Tells that a batch that was refused as busy may be taken now. The log's threads call it; it must not
+    /// block.
+    fn room_returned(&self) {}
 }
 
 /// An observer that ignores every call.
@@ -59,13 +66,13 @@ pub(crate) struct LogCore {
     pub(crate) sequencer: Mutex<LogSequencer>,
     /// Wakes the writer: the group has a frame.
     pub(crate) work: Condvar,
-    /// Wakes publishers: the queue has room.
-    pub(crate) room: Condvar,
+    /// Tells batches that were refused as busy that there may be room.
+    pub(crate) room: RoomSignal,
     pub(crate) progress: Mutex<LogProgress>,
     pub(crate) progressed: Condvar,
     pub(crate) catalog: RwLock<Catalog>,
     pub(crate) poison: Poison,
-    pub(crate) full: AtomicBool,
+    pub(crate) space: Space,
     /// Bytes in tails. Written by the sequencer and by threads that apply tails.
     pub(crate) tail_bytes: AtomicU64,
     /// Upkeep writes tails out when they reach this many bytes. Written by upkeep: tails that it left because
@@ -126,6 +133,8 @@ pub(crate) struct Signals {
 pub(crate) struct Flags {
     pub(crate) upkeep: bool,
     pub(crate) merge: bool,
+    /// A damaged run, to be replaced.
+    pub(crate) rebuild: Option<String>,
 }
 
 /// Figures for `health` and the benchmark.
@@ -140,6 +149,10 @@ pub(crate) struct Counters {
     pub(crate) opened_ms: AtomicU64,
     /// The leap of the wall clock at the last tick of upkeep.
     pub(crate) leap_ms: AtomicI64,
+    /// Writes and syncs of the journal that are under way.
+    pub(crate) journal_steps: StepWatch,
+    /// Calls of the state engine that are under way.
+    pub(crate) state_steps: StepWatch,
     /// Bytes in journal files that are not free. Written by the journal's writer.
     pub(crate) journal_live: Arc<AtomicU64>,
 }
@@ -210,7 +223,7 @@ impl LogCore {
         drop(lock(&self.sequencer));
         drop(lock(&self.progress));
         self.progressed.notify_all();
-        self.room.notify_all();
+        self.announce_room();
     }
 
     pub(crate) fn raise(&self, set: impl FnOnce(&mut Flags)) {

@@ -157,15 +157,17 @@ pub enum AppendError {
         /// The offset of that event.
         offset: u64,
     },
-    /// The disk is nearly full.
-    #[error(
-        "storage_full: {free} bytes are free, {reserve} are kept in reserve: free space, publishing then resumes"
-    )]
+    /// The disk is nearly full, or the last write found no space. The batch is not in the log.
+    #[error("storage_full: {reason}: free space, publishing then resumes")]
     StorageFull {
-        /// The free bytes.
-        free: u64,
-        /// The bytes kept in reserve.
-        reserve: u64,
+        /// What there is too little of.
+        reason: String,
+    },
+    /// The log cannot take the batch now, because earlier work is not done. The batch is not in the log.
+    #[error("busy: the log is busy with {what}: try again")]
+    Busy {
+        /// The work that the batch would have to wait for.
+        what: &'static str,
     },
     /// An earlier failure stopped the writer. The batch is not in the log.
     #[error("the log stopped writing ({reason}): restart the process")]
@@ -244,7 +246,26 @@ pub enum LogReadError {
         file: String,
         /// The error of the system.
         message: String,
+        /// The number of that error, if it has one.
+        os_error: Option<i32>,
     },
+    /// An index run is damaged and is being rebuilt. Only lookups for an append are refused so.
+    #[error("busy: an index is being rebuilt: try again")]
+    Rebuilding,
+}
+
+impl LogReadError {
+    pub(crate) fn of_io(action: &'static str, file: String, source: &io::Error) -> LogReadError {
+        LogReadError::Io { action, file, message: source.to_string(), os_error: source.raw_os_error() }
+    }
+
+    /// The error as an error of the system, for work that reads in order to write.
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            LogReadError::Io { os_error: Some(number), .. } => io::Error::from_raw_os_error(number),
+            other => io::Error::other(other),
+        }
+    }
 }
 
 /// Why a checkpoint, retention or compaction did not finish.
@@ -255,6 +276,12 @@ pub enum MaintenanceError {
     #[error("no space left for {what}: free space, it is tried again")]
     NoSpace {
         /// The file that could not be written.
+        what: String,
+    },
+    /// The process or the system has no file descriptor left; the work is tried again.
+    #[error("no file descriptor left for {what}: raise the limit of open files, it is tried again")]
+    NoDescriptors {
+        /// The file that could not be opened.
         what: String,
     },
     /// The log has stopped writing.
@@ -273,5 +300,5 @@ pub(crate) fn open_io(action: &'static str, file: &str) -> impl FnOnce(io::Error
 }
 
 pub(crate) fn read_io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> LogReadError {
-    move |source| LogReadError::Io { action, file: file.to_owned(), message: source.to_string() }
+    move |source| LogReadError::of_io(action, file.to_owned(), &source)
 }

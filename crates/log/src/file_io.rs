@@ -18,6 +18,25 @@ pub(crate) fn read_full(file: &dyn DiskFile, buf: &mut [u8], at: u64) -> io::Res
     Ok(done)
 }
 
+/// The failure of a step that writes and syncs. A write may be repeated; after a failed sync nothing may be
+/// written again.
+#[derive(Debug)]
+pub(crate) struct WriteFailed {
+    pub(crate) error: io::Error,
+    /// Whether bytes that were written may be lost.
+    pub(crate) syncing: bool,
+}
+
+impl WriteFailed {
+    pub(crate) fn writing(error: io::Error) -> WriteFailed {
+        WriteFailed { error, syncing: false }
+    }
+
+    pub(crate) fn syncing(error: io::Error) -> WriteFailed {
+        WriteFailed { error, syncing: true }
+    }
+}
+
 /// Writes all of `bytes` from position `at` on.
 pub(crate) fn write_all_at(file: &dyn DiskFile, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {

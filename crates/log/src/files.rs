@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::disk::{Disk, DiskFile};
 use crate::poison::lock;
 use crate::segment::SegmentId;
+use crate::space::Shortage;
 
 /// The two files of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,7 +42,7 @@ impl Files {
         if let Some(file) = self.cached((id, part)) {
             return Ok(file);
         }
-        let file = self.disk.open(&path(id, part))?;
+        let file = self.with_descriptors(|| self.disk.open(&path(id, part)))?;
         self.insert((id, part), Arc::clone(&file));
         Ok(file)
     }
@@ -49,9 +50,9 @@ impl Files {
     /// Creates an empty file; a leftover of the same name is emptied.
     pub(crate) fn create(&self, id: SegmentId, part: SegmentPart) -> io::Result<Arc<dyn DiskFile>> {
         let path = path(id, part);
-        let file = match self.disk.create(&path) {
+        let file = match self.with_descriptors(|| self.disk.create(&path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let file = self.disk.open(&path)?;
+                let file = self.with_descriptors(|| self.disk.open(&path))?;
                 file.set_len(0)?;
                 file
             }
@@ -59,6 +60,20 @@ impl Files {
         };
         self.insert((id, part), Arc::clone(&file));
         Ok(file)
+    }
+
+    /// Opens a file. If no descriptor is left, files that were not used for the longest time are closed first.
+    fn with_descriptors(
+        &self,
+        open: impl Fn() -> io::Result<Arc<dyn DiskFile>>,
+    ) -> io::Result<Arc<dyn DiskFile>> {
+        match open() {
+            Err(error) if Shortage::of(&error) == Some(Shortage::Descriptors) => {
+                lock(&self.open).close_oldest(self.most);
+                open()
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn forget(&self, id: SegmentId) {
@@ -82,13 +97,23 @@ impl Files {
         let now = open.clock;
         open.files.insert(key, (file, now));
         if open.files.len() > self.most {
-            // An eighth is closed at a time, so that most inserts need not search for the oldest.
-            let mut ages: Vec<u64> = open.files.values().map(|(_, used)| *used).collect();
-            let drop_count = (self.most / 8).max(1);
-            let (_, limit, _) = ages.select_nth_unstable(drop_count);
-            let limit = *limit;
-            open.files.retain(|_, (_, used)| *used >= limit);
+            open.close_oldest(self.most);
         }
+    }
+}
+
+impl OpenFiles {
+    /// Closes an eighth of the files at a time, so that most inserts need not search for the oldest.
+    fn close_oldest(&mut self, most: usize) {
+        let mut ages: Vec<u64> = self.files.values().map(|(_, used)| *used).collect();
+        let drop_count = (most / 8).max(1).min(ages.len());
+        if drop_count == ages.len() {
+            self.files.clear();
+            return;
+        }
+        let (_, limit, _) = ages.select_nth_unstable(drop_count);
+        let limit = *limit;
+        self.files.retain(|_, (_, used)| *used >= limit);
     }
 }
 

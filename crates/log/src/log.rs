@@ -54,6 +54,10 @@ pub struct LogHealth {
     pub poisoned: Option<String>,
     /// Whether publishing is refused for lack of space.
     pub full: bool,
+    /// Whether a file could not be opened for lack of descriptors, and none was opened since.
+    pub lacks_descriptors: bool,
+    /// The step that hangs, and for how many milliseconds.
+    pub hanging: Option<(&'static str, u64)>,
     /// The damage found so far.
     pub damage: Vec<LogDamage>,
     /// Syncs of the journal since the open.
@@ -145,20 +149,54 @@ impl Log {
     }
 
     /// Hands a batch over. After an error nothing has happened and `done` is not called; otherwise `done` is
-    /// called once, when the batch is durable (or written, for `Os`). Waits while too many bytes are queued.
+    /// called once, when the batch is durable (or written, for `Os`). Blocks while there is no room, for at
+    /// most `room_wait_ms`.
     pub fn submit(
         &self,
         batch: &LogBatch,
         durability: Durability,
         done: Completion,
     ) -> Result<(), AppendError> {
-        self.core().submit(batch, durability, done)?;
+        self.core().submit_patiently(batch, durability, done)?;
         self.drive();
         Ok(())
     }
 
+    /// As [`Log::submit`], for callers that must not block: without room the batch is refused with
+    /// [`AppendError::Busy`], and [`Observer::room_returned`] says when to try again.
+    pub fn try_submit(
+        &self,
+        batch: &LogBatch,
+        durability: Durability,
+        done: Completion,
+    ) -> Result<(), AppendError> {
+        self.core().submit(batch, durability, done).map_err(|(_, error)| error)?;
+        self.drive();
+        Ok(())
+    }
+
+    /// The refusal of a batch that has waited for room long enough; `what` is that of the last refusal.
+    pub fn no_room(&self, what: &'static str) -> AppendError {
+        self.core().no_room(what)
+    }
+
+    /// How long a batch may wait for room.
+    pub fn room_wait_ms(&self) -> u64 {
+        self.core().options.room_wait_ms
+    }
+
+    /// Refuses writes beside the journal while less than the reserve is free.
+    pub fn check_reserve(&self) -> Result<(), AppendError> {
+        self.core().check_reserve()
+    }
+
+    /// Whether a write found no space, and no write has succeeded since.
+    pub fn is_out_of_space(&self) -> bool {
+        self.core().space.is_spent()
+    }
+
     /// Hands several batches over in order, cheaper than one by one. Each batch stands alone. Every `done` is
-    /// called, also for refused batches.
+    /// called, also for refused batches. Blocks as [`Log::submit`] does.
     pub fn submit_all(&self, submissions: Vec<LogSubmission>) {
         self.core().submit_all(submissions);
         self.drive();
@@ -245,6 +283,7 @@ impl Log {
         // A caller of this method has set all holds before.
         self.core().holds.settle();
         self.core().look_at_space();
+        self.core().retry_after_shortage();
         if self.core().mark_expired() {
             self.core().checkpoint()?;
         }
@@ -269,7 +308,9 @@ impl Log {
         let core = self.core();
         LogHealth {
             poisoned: core.poison.reason().map(str::to_owned),
-            full: core.full.load(Ordering::Relaxed),
+            full: core.space.is_full(),
+            lacks_descriptors: core.space.lacks_descriptors(),
+            hanging: core.hanging(),
             damage: lock(&core.damage).clone(),
             syncs: core.counters.syncs.load(Ordering::Relaxed),
             checkpoints: core.counters.checkpoints.load(Ordering::Relaxed),
@@ -284,12 +325,21 @@ impl Log {
     /// Stops taking batches, makes everything durable and stops the threads.
     pub fn close(&self) -> Result<(), MaintenanceError> {
         lock(&self.core().sequencer).closed = true;
-        self.core().room.notify_all();
+        self.core().announce_room();
         self.core().pump(true);
         let result = self.core().checkpoint();
         self.core().write_mark();
         self.0.stop();
         result
+    }
+}
+
+impl LogCore {
+    /// The step that has been under way for too long.
+    fn hanging(&self) -> Option<(&'static str, u64)> {
+        let journal = self.counters.journal_steps.hangs_for_ms(&*self.clock);
+        let state = self.counters.state_steps.hangs_for_ms(&*self.clock);
+        journal.map(|ms| ("writing the journal", ms)).or_else(|| state.map(|ms| ("applying state", ms)))
     }
 }
 
@@ -304,7 +354,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         lock(&self.core.sequencer).closed = true;
-        self.core.room.notify_all();
+        self.core.announce_room();
         self.stop();
     }
 }

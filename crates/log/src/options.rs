@@ -22,7 +22,7 @@ pub struct LogOptions {
     /// Memory of the index for entries that are not in runs yet. Default: 64 MiB. Minimum: 4 KiB, maximum: 64
     /// GiB.
     pub index_bytes: u64,
-    /// Bytes that may wait for the writer; beyond that, publishers wait. Default: 16 MiB. Minimum: 1 KiB.
+    /// Bytes that may wait for the writer; beyond that, further batches wait for room. Default: 16 MiB. Minimum: 1 KiB.
     pub queue_bytes: usize,
     /// The most open segment files. Default: 512. Minimum: 8.
     pub open_files: usize,
@@ -30,6 +30,10 @@ pub struct LogOptions {
     pub topics: u32,
     /// Publishing stops while fewer bytes than this are free. Default: 256 MiB.
     pub reserve_bytes: u64,
+    /// Publishing stops while fewer files than this can be created. Default: 256.
+    pub reserve_files: u64,
+    /// How long a batch waits for earlier work before it is refused as busy. Default: 5 s.
+    pub room_wait_ms: u64,
     /// Longest time between the ack of an `os` batch and its sync. Default: 50 ms.
     pub os_sync_interval_ms: u64,
     /// How often retention and compaction look for work. Default: 1 s.
@@ -52,6 +56,8 @@ impl Default for LogOptions {
             open_files: 512,
             topics: 100_000,
             reserve_bytes: 256 * MIB,
+            reserve_files: 256,
+            room_wait_ms: 5000,
             os_sync_interval_ms: 50,
             maintenance_interval_ms: 1000,
             threads: true,

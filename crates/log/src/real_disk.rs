@@ -1,12 +1,15 @@
 //! The disk of the operating system: real files.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use crate::descriptors::DescriptorReserve;
 use crate::disk::{Disk, DiskFile};
+use crate::poison::lock;
 
 /// A directory of the operating system, readable by its owner alone.
 #[derive(Debug)]
@@ -14,6 +17,9 @@ pub struct RealDisk {
     root: PathBuf,
     /// Kept open, because the kernel reports an earlier write-back error once to each open file.
     root_file: File,
+    /// The folders that were synced, kept open so that a sync of them needs no descriptor.
+    folders: Mutex<HashMap<String, Arc<File>>>,
+    reserve: DescriptorReserve,
 }
 
 impl RealDisk {
@@ -22,7 +28,8 @@ impl RealDisk {
         let root = root.as_ref().to_path_buf();
         make_private_dir(&root)?;
         let root_file = File::open(&root)?;
-        Ok(RealDisk { root, root_file })
+        let reserve = DescriptorReserve::new(&root);
+        Ok(RealDisk { root, root_file, folders: Mutex::default(), reserve })
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -46,16 +53,17 @@ fn make_private_dir(path: &Path) -> io::Result<()> {
 
 impl Disk for RealDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile(Self::options().create_new(true).open(self.path(path))?)))
+        let file = self.reserve.open(|| Self::options().create_new(true).open(self.path(path)))?;
+        Ok(Arc::new(RealFile(file)))
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(RealFile(Self::options().open(self.path(path))?)))
+        Ok(Arc::new(RealFile(self.reserve.open(|| Self::options().open(self.path(path)))?)))
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(self.path(dir))? {
+        for entry in self.reserve.open(|| fs::read_dir(self.path(dir)))? {
             let entry = entry?;
             if entry.file_type()?.is_file()
                 && let Ok(name) = entry.file_name().into_string()
@@ -79,7 +87,16 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        File::open(self.path(dir))?.sync_all()
+        let known = lock(&self.folders).get(dir).cloned();
+        let folder = match known {
+            Some(folder) => folder,
+            None => {
+                let opened = Arc::new(self.reserve.open(|| File::open(self.path(dir)))?);
+                lock(&self.folders).insert(dir.to_owned(), Arc::clone(&opened));
+                opened
+            }
+        };
+        folder.sync_all()
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -89,6 +106,16 @@ impl Disk for RealDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.root)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn free_files(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.root)?;
+        // A file system without a fixed number of inodes reports none at all.
+        Ok(if stat.f_files == 0 { u64::MAX } else { stat.f_favail })
+    }
+
+    fn restore_reserve(&self) -> bool {
+        self.reserve.restore()
     }
 
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>> {

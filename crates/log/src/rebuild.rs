@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError, MaintenanceError};
-use crate::index::{DIR, EntryKind, IndexRun, Insert, MemTable, run_path};
+use crate::index::{DIR, EntryKind, IndexRun, IndexRunError, Insert, MemTable, run_path};
 use crate::poison::lock;
 use crate::runs::run_error;
 use crate::segment::SegmentMeta;
@@ -87,7 +87,12 @@ impl LogCore {
 fn unwritable(error: MaintenanceError) -> LogReadError {
     match error {
         MaintenanceError::Read(error) => error,
-        other => LogReadError::Io { action: "write", file: DIR.to_owned(), message: other.to_string() },
+        other => LogReadError::Io {
+            action: "write",
+            file: DIR.to_owned(),
+            message: other.to_string(),
+            os_error: None,
+        },
     }
 }
 
@@ -141,7 +146,12 @@ impl RunBuilder<'_> {
         if self.table.len() > 0 {
             self.table.age = self.age;
             self.age += 1;
-            self.runs.extend(self.core.index.spill(&self.table).map_err(run_error)?);
+            let spilled = self.core.index.spill(&self.table).inspect_err(|error| {
+                if let IndexRunError::Io { source, .. } = error {
+                    self.core.note_shortage(source);
+                }
+            });
+            self.runs.extend(spilled.map_err(run_error)?);
             self.table.clear();
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use crate::checkpoint::Upkeep;
@@ -22,8 +22,10 @@ use crate::planted::{self, Bug};
 use crate::poison::{Poison, lock};
 use crate::record;
 use crate::redo::Nameless;
+use crate::room::RoomSignal;
 use crate::segment::{self, SegmentId};
 use crate::sequencer::LogSequencer;
+use crate::space::Space;
 use crate::state::Redo;
 use crate::topic::{Segment, Topic, TopicState};
 
@@ -163,7 +165,8 @@ fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Manifes
         }
     }
     let edit = Edit { next_run: 1, ..Edit::default() };
-    let manifest = Manifest::write_new(disk, 1, &edit).map_err(open_io("write", "manifest"))?;
+    let written = Manifest::write_new(disk, 1, &edit).map_err(|failed| failed.error);
+    let manifest = written.map_err(open_io("write", "manifest"))?;
     let mut snapshot = ManifestSnapshot::default();
     snapshot.apply(edit);
     Ok((manifest, snapshot))
@@ -194,12 +197,12 @@ fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &Manif
         }),
         sequencer: Mutex::new(LogSequencer { next_lsn: lsn + 1, group_number: 1, ..LogSequencer::default() }),
         work: Condvar::new(),
-        room: Condvar::new(),
+        room: RoomSignal::default(),
         progress: Mutex::new(LogProgress::default()),
         progressed: Condvar::new(),
         catalog: RwLock::new(catalog_of(snapshot)),
         poison: Poison::default(),
-        full: AtomicBool::new(false),
+        space: Space::default(),
         tail_bytes: AtomicU64::new(0),
         tail_due: AtomicU64::new(options.tail_bytes),
         index_bytes: AtomicU64::new(0),
@@ -379,7 +382,9 @@ impl LogCore {
         let mut writer = JournalWriter::new(Arc::clone(&self.disk), file_bytes, found, live);
         writer.roll(last_lsn + 1).and_then(|()| writer.sync()).map_err(open_io("start", journal::DIR))?;
         *lock(&self.committer) = JournalCommitter::new(writer, last_lsn);
+        let journal_room = lock(&self.committer).journal.room();
         let mut sequencer = lock(&self.sequencer);
+        sequencer.journal_room = journal_room;
         sequencer.next_lsn = last_lsn + 1;
         sequencer.redo_lsn = redo_lsn;
         drop(sequencer);
@@ -393,7 +398,8 @@ impl LogCore {
         if manifest.journal_sequence == 0 {
             manifest.journal_sequence =
                 lock(&self.committer).journal.first_sequence_above(manifest.checkpoint_lsn);
-            manifest.append_edit(|_| {}).map_err(open_io("write", "manifest"))?;
+            let appended = manifest.append_edit(|_| {}).map_err(|failed| failed.error);
+            appended.map_err(open_io("write", "manifest"))?;
         }
         Ok(())
     }

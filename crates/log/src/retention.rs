@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::core::LogCore;
-use crate::error::MaintenanceError;
+use crate::error::{LogReadError, MaintenanceError};
 use crate::index::{EntryKind, GhostEntry, IndexRun};
 use crate::log_clock::{LogNotice, NEAR_MS};
 use crate::poison::lock;
@@ -120,7 +120,7 @@ impl LogCore {
             !self.holds.is_settled() && self.clock.monotonic_ms().saturating_sub(opened) < HOLDS_SET_MS
         };
         let hold = self.holds.lowest(topic.name()).or_else(|| unsettled().then_some(0))?;
-        (!self.full.load(Ordering::Relaxed)).then_some(hold)
+        (!self.space.is_full()).then_some(hold)
     }
 
     /// Hides events that policies no longer keep, and marks their topics for the next checkpoint. Returns
@@ -216,7 +216,7 @@ impl LogCore {
             }));
             Ok(())
         });
-        read.map_err(io::Error::other)?;
+        read.map_err(LogReadError::into_io)?;
         Ok(ghosts)
     }
 

@@ -51,14 +51,19 @@ impl LogCore {
         };
         for run in &added {
             let synced = run.file().sync().and_then(|()| self.disk.sync_dir(DIR));
-            synced.map_err(|error| self.fail(format!("syncing {} failed: {error}", run.path())))?;
+            if let Err(error) = synced {
+                let failed = self.upkeep_failed(&run.path(), error, true);
+                self.give_up_runs(&added);
+                return Err(failed);
+            }
         }
         self.install_runs(added, &task.numbers())?;
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 
-    /// Names durable runs in the manifest, makes them visible, and removes the runs that they replace.
+    /// Names durable runs in the manifest, makes them visible, and removes the runs that they replace. After
+    /// a failure the new runs are gone.
     pub(crate) fn install_runs(
         &self,
         added: Vec<Arc<IndexRun>>,
@@ -70,7 +75,11 @@ impl LogCore {
             edit.runs = added.iter().map(|run| run_item(run.meta())).collect();
             edit.dropped_runs = removed.to_vec();
         });
-        written.map_err(|error| self.fail(format!("writing the manifest failed: {error}")))?;
+        if let Err(failed) = written {
+            let error = self.upkeep_failed("the manifest", failed.error, failed.syncing);
+            self.give_up_runs(&added);
+            return Err(error);
+        }
         self.index.install(added, removed, false);
         drop(manifest);
         self.remove_run_files(removed.iter().copied());
@@ -89,6 +98,14 @@ impl LogCore {
     /// Removes the files of new runs that will not be installed.
     pub(crate) fn discard_runs(&self, runs: &[Arc<IndexRun>]) {
         self.remove_run_files(runs.iter().map(|run| run.meta().number));
+    }
+
+    /// Removes new runs after a failure that did not stop the log. A stopped log writes nothing, and an edit
+    /// whose sync failed may name the runs.
+    fn give_up_runs(&self, runs: &[Arc<IndexRun>]) {
+        if self.poison.reason().is_none() {
+            self.discard_runs(runs);
+        }
     }
 
     fn remove_run_files(&self, numbers: impl Iterator<Item = u64>) {
@@ -114,9 +131,7 @@ pub(crate) fn run_io(error: IndexRunError) -> io::Error {
 /// The error of a run as an error of reading.
 pub(crate) fn run_error(error: IndexRunError) -> LogReadError {
     match error {
-        IndexRunError::Io { file, source } => {
-            LogReadError::Io { action: "read", file, message: source.to_string() }
-        }
+        IndexRunError::Io { file, source } => LogReadError::of_io("read", file, &source),
         IndexRunError::Damaged { file, from_byte, to_byte, what } => LogReadError::CorruptRange(LogDamage {
             topic: None,
             file,

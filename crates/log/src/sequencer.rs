@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use promethean_model::{Durability, IgnorePoison};
+use promethean_model::Durability;
 
 use crate::batch::{
     BatchSlot, Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements, TopicChange,
@@ -18,6 +18,7 @@ use crate::log_clock::LogTimes;
 use crate::poison::lock;
 use crate::recent::Recent;
 use crate::record;
+use crate::room::{JournalRoom, Patience};
 use crate::topic::{RollRule, Topic};
 
 /// The next LSN and the open group. One lock guards it: batches are ordered by when they take the lock.
@@ -37,6 +38,10 @@ pub(crate) struct LogSequencer {
     pub(crate) closed: bool,
     /// Whether the writer sleeps and must be woken.
     pub(crate) writer_waits: bool,
+    /// The place in the journal for the next frames.
+    pub(crate) journal_room: JournalRoom,
+    /// Whether a batch had no place in the journal, so that the writer must make a file.
+    pub(crate) wants_file: bool,
     /// The index entries of the group that the writer has taken, until they are in the index.
     pub(crate) inserting: Arc<Vec<Insert>>,
     /// Lookups of the entries of the open group, and of `inserting`.
@@ -130,14 +135,33 @@ impl LogSequencer {
 
 impl LogCore {
     /// Puts batches into the open group in order, each with its own frame. Completes refused batches at once.
+    /// Waits for room, as `submit_patiently` does.
     pub(crate) fn submit_all(&self, submissions: Vec<LogSubmission>) {
         let mut held = None;
         let mut finished = Vec::new();
-        for LogSubmission { batch, durability, done } in submissions {
-            match self.submit_held(&mut held, &batch, durability, done) {
-                Ok(None) => {}
-                Ok(Some((done, receipt))) => finished.push((done, Ok(receipt))),
-                Err((done, error)) => finished.push((done, Err(error))),
+        for LogSubmission { batch, durability, mut done } in submissions {
+            let mut patience = Patience::new(self);
+            loop {
+                let seen = self.room.seen();
+                match self.submit_held(&mut held, &batch, durability, done) {
+                    Ok(None) => break,
+                    Ok(Some((done, receipt))) => {
+                        finished.push((done, Ok(receipt)));
+                        break;
+                    }
+                    Err((back, AppendError::Busy { what })) => {
+                        self.release(held.take());
+                        if let Err(error) = patience.wait(seen, what) {
+                            finished.push((back, Err(error)));
+                            break;
+                        }
+                        done = back;
+                    }
+                    Err((done, error)) => {
+                        finished.push((done, Err(error)));
+                        break;
+                    }
+                }
             }
         }
         self.release(held);
@@ -146,24 +170,21 @@ impl LogCore {
         }
     }
 
-    /// Refuses the batch or puts it into the open group. `done` is called only if this succeeds.
+    /// Refuses the batch or puts it into the open group, and waits for nothing. `done` is called only if this
+    /// succeeds.
     pub(crate) fn submit(
         &self,
         batch: &LogBatch,
         durability: Durability,
         done: Completion,
-    ) -> Result<(), AppendError> {
+    ) -> Result<(), (Completion, AppendError)> {
         let mut held = None;
         let result = self.submit_held(&mut held, batch, durability, done);
         self.release(held);
-        match result {
-            Ok(None) => Ok(()),
-            Ok(Some((done, receipt))) => {
-                done(Ok(receipt));
-                Ok(())
-            }
-            Err((_, error)) => Err(error),
+        if let Some((done, receipt)) = result? {
+            done(Ok(receipt));
         }
+        Ok(())
     }
 
     /// Gives the sequencer back and wakes the writer if it sleeps.
@@ -186,6 +207,10 @@ impl LogCore {
         let durability = if batch.redo.is_empty() { durability } else { Durability::Fsync };
         // Allocated here, before the lock is taken.
         let events = Placements::with_capacity(batch.slots.len());
+        if self.space.is_full() {
+            // Looking at the space may take a checkpoint.
+            self.release(held.take());
+        }
         let decided = self.check_alone(batch).and_then(|()| self.lock_and_decide(held, batch));
         let mut decision = match decided {
             Ok(decision) => decision,
@@ -210,12 +235,10 @@ impl LogCore {
             return Err(AppendError::TooLarge { what: "batch", size: size as usize, max: most as usize });
         }
         self.poison.check()?;
-        // The reserve is kept for state, with the events that belong to it.
-        let may_use_reserve = batch.is_empty() || !batch.redo.is_empty();
-        if may_use_reserve { Ok(()) } else { self.check_space() }
+        self.check_space(batch)
     }
 
-    /// Takes the lock unless it is held, waits for room, and decides the outcome of each event.
+    /// Takes the lock unless it is held, looks for room, and decides the outcome of each event.
     fn lock_and_decide<'a>(
         &'a self,
         held: &mut Option<MutexGuard<'a, LogSequencer>>,
@@ -228,15 +251,17 @@ impl LogCore {
             }
             let prior = self.look_up(batch)?;
             let mut sequencer = held.take().unwrap_or_else(|| lock(&self.sequencer));
-            while self.options.threads && !sequencer.closed && self.must_wait(&sequencer) {
-                if std::mem::take(&mut sequencer.writer_waits) {
-                    self.work.notify_one();
-                }
-                self.poison.check()?;
-                sequencer = self.room.wait(sequencer).ignore_poison();
-            }
             if sequencer.closed {
                 return Err(AppendError::Closed);
+            }
+            if let Some(what) = self.lacks_room(&mut sequencer, batch) {
+                self.release(Some(sequencer));
+                self.poison.check()?;
+                if self.options.threads {
+                    return Err(AppendError::Busy { what });
+                }
+                self.make_wanted_file()?;
+                continue;
             }
             let decision = prior.is_current(&self.index).then(|| self.decide(&mut sequencer, batch, &prior));
             *held = Some(sequencer);
@@ -244,15 +269,6 @@ impl LogCore {
                 return decision;
             }
         }
-    }
-
-    fn must_wait(&self, sequencer: &LogSequencer) -> bool {
-        const CHECKPOINTS_BEHIND: u64 = 4;
-        const TAILS_BEHIND: u64 = 4;
-        sequencer.group.bytes.len() > self.options.queue_bytes
-            || self.journal_bytes.load(Ordering::Relaxed) > self.options.checkpoint_bytes * CHECKPOINTS_BEHIND
-            || self.tail_bytes.load(Ordering::Relaxed) > self.options.tail_bytes * TAILS_BEHIND
-            || self.index_memory() > self.options.index_bytes * 3 / 4
     }
 
     /// Writes a batch into the open group as one frame. It cannot fail: all checks come before.
@@ -303,6 +319,8 @@ impl LogCore {
             frame::finish(frame, parts);
         }
         group.spans.push(FrameSpan { at: start, len: redo.end - start, lsn });
+        sequencer.journal_room.take((redo.end - start) as u64);
+        let group = &mut sequencer.group;
         group.wants_sync |= receipt.durability != Durability::Os;
         if !redo.is_empty() {
             group.has_redo = true;

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use crate::commit::{StateJob, complete_all};
 use crate::core::LogCore;
+use crate::error::AppendError;
 use crate::journal::writer::make_zeroed;
 use crate::poison::lock;
+use crate::space::Shortage;
 use promethean_model::IgnorePoison;
 
 /// The most groups whose redo waits for the state engine.
@@ -89,6 +91,8 @@ fn write_loop(core: &LogCore) {
         let waiting = wait_for_group(core);
         // Without frames, the interval of `os` batches has passed: sync them.
         core.pump(!waiting);
+        // The log remembers the failure, and batches without a place in the journal are refused.
+        let _ = core.make_wanted_file();
         if !waiting {
             continue;
         }
@@ -99,11 +103,12 @@ fn write_loop(core: &LogCore) {
     }
 }
 
-/// Waits for frames, or until an `os` batch must be synced. Returns whether there are frames.
+/// Waits for frames, for a batch that has no place in the journal, or until an `os` batch must be synced.
+/// Returns whether it was not the last.
 fn wait_for_group(core: &LogCore) -> bool {
     let unsynced = lock(&core.committer).has_unsynced();
     let mut sequencer = lock(&core.sequencer);
-    while sequencer.group.spans.is_empty() && !stopped(core) {
+    while sequencer.group.spans.is_empty() && !sequencer.wants_file && !stopped(core) {
         sequencer.writer_waits = true;
         if unsynced {
             let interval = Duration::from_millis(core.options.os_sync_interval_ms.max(1));
@@ -126,18 +131,19 @@ fn upkeep_loop(core: &LogCore) {
         if stopped(core) {
             return;
         }
-        core.prepare_spare();
-        // The log remembers failures: poison stops it, and work that lacked space is tried again at the next
-        // tick.
-        let _ = core.keep_up();
+        // The log remembers failures: poison stops it, and work that lacked space or descriptors is tried
+        // again at the next tick.
+        let _ = (core.make_spare(), core.keep_up());
         if !raised {
             core.look_at_space();
+            core.disk.restore_reserve();
+            core.retry_after_shortage();
             if core.mark_expired() {
                 let _ = core.checkpoint();
             }
             core.raise(|flags| flags.merge = true);
         }
-        core.room.notify_all();
+        core.announce_room();
     }
 }
 
@@ -158,11 +164,17 @@ fn wait_for_upkeep(core: &LogCore) -> bool {
 fn merge_loop(core: &LogCore) {
     while !stopped(core) {
         let mut flags = lock(&core.signals.flags);
-        while !flags.merge && !stopped(core) {
+        while !flags.merge && flags.rebuild.is_none() && !stopped(core) {
             flags = core.signals.raised.wait(flags).ignore_poison();
         }
         flags.merge = false;
+        let damaged = flags.rebuild.take();
         drop(flags);
+        if let Some(damaged) = damaged.filter(|_| !stopped(core)) {
+            // After a failure the next lookup finds the damage again.
+            let _ = core.rebuild_index(&damaged);
+            core.announce_room();
+        }
         while !stopped(core) && matches!(core.merge_runs(), Ok(true)) {}
         if !stopped(core) {
             // The log remembers failures, as above.
@@ -179,18 +191,38 @@ fn state_loop(core: &LogCore, jobs: &Receiver<StateJob>) {
 
 impl LogCore {
     /// Makes the next journal file before the writer needs it.
-    pub(crate) fn prepare_spare(&self) {
+    pub(crate) fn make_spare(&self) -> io::Result<()> {
         let number = {
             let mut committer = lock(&self.committer);
-            if !committer.journal.needs_spare() {
-                return;
+            if !committer.journal.needs_spare() || self.poison.reason().is_some() {
+                return Ok(());
             }
             committer.journal.reserve_number()
         };
-        // On failure there is no spare: the writer then makes the file itself, and reports an error if it
-        // cannot.
-        if make_zeroed(&*self.disk, number, self.options.journal_file_bytes).is_ok() {
-            lock(&self.committer).journal.add_spare(number);
+        let made = make_zeroed(&*self.disk, number, self.options.journal_file_bytes);
+        let spare = made.inspect_err(|error| self.note_shortage(error))?;
+        lock(&self.committer).journal.add_spare(spare);
+        self.add_journal_room(1);
+        Ok(())
+    }
+
+    /// Makes a journal file if a batch had no place. Without space or descriptors the batch is refused, and
+    /// upkeep tries again; any other failure stops all writing.
+    pub(crate) fn make_wanted_file(&self) -> Result<(), AppendError> {
+        if !std::mem::take(&mut lock(&self.sequencer).wants_file) {
+            return Ok(());
         }
+        let Err(error) = self.make_spare() else { return Ok(()) };
+        if Shortage::of(&error).is_none() {
+            self.stop_writing(format!("making a journal file failed: {error}"));
+            self.poison.check()?;
+        }
+        Err(self.no_room("making a journal file"))
+    }
+
+    /// Notes spares that the journal's writer has got.
+    pub(crate) fn add_journal_room(&self, spares: u64) {
+        lock(&self.sequencer).journal_room.spares += spares;
+        self.announce_room();
     }
 }

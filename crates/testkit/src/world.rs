@@ -269,6 +269,7 @@ pub fn small_files() -> embedded::Options {
     options.log.checkpoint_bytes = 2 << 20;
     options.log.segment_bytes = 8 << 10;
     options.log.reserve_bytes = 0;
+    options.log.reserve_files = 0;
     options
 }
 

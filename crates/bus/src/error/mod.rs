@@ -236,15 +236,11 @@ pub enum BusError {
         /// The damaged offsets.
         range: OffsetRange,
     },
-    /// The disk is nearly full.
-    #[error(
-        "storage is full ({free} bytes free, {reserve} kept in reserve); free some space or add retention, then try again"
-    )]
+    /// The disk is nearly full, or the last write found no space.
+    #[error("storage is full ({reason}); free some space or add retention, then try again")]
     StorageFull {
-        /// How many bytes are free.
-        free: u64,
-        /// How many bytes are reserved.
-        reserve: u64,
+        /// What there is too little of.
+        reason: String,
     },
     /// The disk or the state engine failed.
     #[error("storage failed: {reason}; see the server's log, and run `promethean verify`")]

@@ -142,7 +142,13 @@ async fn commit_together(commit: &Commit, all: Vec<QueuedBatch>) {
 
 /// Whether a refusal may have its cause in one batch only. False if anything may have been written.
 fn may_concern_one_batch(error: &CommitError) -> bool {
-    let concerns_all = matches!(error, CommitError::Closed | CommitError::Poisoned { .. });
+    let concerns_all = matches!(
+        error,
+        CommitError::Closed
+            | CommitError::Poisoned { .. }
+            | CommitError::StorageFull { .. }
+            | CommitError::Busy { .. }
+    );
     error.has_no_side_effects() && !concerns_all
 }
 

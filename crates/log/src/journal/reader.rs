@@ -8,7 +8,7 @@ use memchr::memmem;
 use super::forward_reader::ForwardReader;
 use super::frame::{self, FrameView};
 use super::renewal::renew;
-use super::writer::{FullFile, JournalFiles};
+use super::writer::{FullFile, JournalFiles, SpareFile};
 use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, file_number};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogDamage, LogOpenError, open_io};
@@ -80,16 +80,17 @@ pub(crate) fn read_journal(
             sequence,
             last_lsn: end.last_lsn,
             file_bytes: source.header.file_bytes,
+            file: Arc::clone(&source.file),
         });
     }
     reject_headless(disk, &listing.headless, &mut end)?;
-    reject_erased(disk, &end)?;
+    reject_erased(&end)?;
     Ok(end)
 }
 
 struct Listing {
     live: Vec<SourceFile>,
-    spares: Vec<u32>,
+    spares: Vec<SpareFile>,
     /// Files whose header is neither valid nor empty.
     headless: Vec<u32>,
     next_number: u32,
@@ -117,7 +118,9 @@ fn list_files(disk: &dyn Disk, first_sequence: u64, file_bytes: u64) -> Result<L
             }
             None if sector.iter().any(|byte| *byte != 0) => listing.headless.push(number),
             // The file is used up, or was never used.
-            _ if file.len().map_err(open_io("stat", &path))? == file_bytes => listing.spares.push(number),
+            _ if file.len().map_err(open_io("stat", &path))? == file_bytes => {
+                listing.spares.push(SpareFile { number, file });
+            }
             _ => disk.remove(&path).map_err(open_io("remove", &path))?,
         }
     }
@@ -336,11 +339,10 @@ fn header_damage(file: String, what: &'static str) -> LogOpenError {
 
 /// Refuses a spare that holds the first frame of the next sequence: the file was in use and its header was
 /// erased.
-fn reject_erased(disk: &dyn Disk, end: &JournalEnd) -> Result<(), LogOpenError> {
+fn reject_erased(end: &JournalEnd) -> Result<(), LogOpenError> {
     let salt = frame::salt(end.found.next_sequence);
-    for number in &end.found.spares {
+    for SpareFile { number, file } in &end.found.spares {
         let path = file_name(*number);
-        let file = disk.open(&path).map_err(open_io("open", &path))?;
         let first = file.read_vec_at(FRAMES_AT, frame::HEADER_BYTES).map_err(open_io("read", &path))?;
         if frame::claimed_end(&first, 0, salt).is_some() {
             return Err(header_damage(path, "the header of a journal file in use was erased"));

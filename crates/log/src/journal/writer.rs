@@ -10,6 +10,7 @@ use super::{DIR, FRAMES_AT, FileHeader, UNFINISHED, file_name, frame};
 use crate::disk::{Disk, DiskFile};
 use crate::file_io::write_all_at;
 use crate::planted::{self, Bug};
+use crate::room::JournalRoom;
 
 const ZEROS_BYTES: usize = 1024 * 1024;
 
@@ -29,7 +30,8 @@ pub(crate) struct JournalWriter {
     current: Option<CurrentFile>,
     /// Full files, oldest first, until a checkpoint frees them.
     full: VecDeque<FullFile>,
-    spares: Vec<u32>,
+    /// Empty files, open already: starting one needs neither space nor a descriptor.
+    spares: Vec<SpareFile>,
     next_number: u32,
     next_sequence: u64,
     /// Bytes in files that are not free. Atomic, so that `health` need not wait for a write or a sync.
@@ -46,12 +48,21 @@ struct CurrentFile {
     last_lsn: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// A full file. It stays open, so that it can be used again when no descriptor is left.
+#[derive(Debug)]
 pub(crate) struct FullFile {
     pub(crate) number: u32,
     pub(crate) sequence: u64,
     pub(crate) last_lsn: u64,
     pub(crate) file_bytes: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+}
+
+/// A file that can be written from its start.
+#[derive(Debug)]
+pub(crate) struct SpareFile {
+    pub(crate) number: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
 }
 
 impl JournalWriter {
@@ -130,12 +141,10 @@ impl JournalWriter {
     /// Starts a new file. The old file is synced first, so that a file with a successor is complete.
     pub(crate) fn roll(&mut self, base_lsn: u64) -> io::Result<()> {
         self.sync()?;
-        let number = match self.spares.pop() {
-            Some(number) => number,
+        let SpareFile { number, file } = match self.spares.pop() {
+            Some(spare) => spare,
             None => self.make_file()?,
         };
-        let name = file_name(number);
-        let file = self.disk.open(&name)?;
         let header = FileHeader { sequence: self.next_sequence, base_lsn, file_bytes: self.file_bytes };
         write_all_at(&*file, &header.encode(), 0)?;
         // A checkpoint may name this file as the journal's start before its first frame is synced.
@@ -145,12 +154,12 @@ impl JournalWriter {
         let next =
             CurrentFile { number, file, header, salt, pos: FRAMES_AT, last_lsn: base_lsn.saturating_sub(1) };
         if let Some(old) = self.current.replace(next) {
-            let (number, last_lsn) = (old.number, old.last_lsn);
             self.full.push_back(FullFile {
-                number,
+                number: old.number,
                 sequence: old.header.sequence,
-                last_lsn,
+                last_lsn: old.last_lsn,
                 file_bytes: old.header.file_bytes,
+                file: old.file,
             });
         }
         self.note_live_bytes();
@@ -169,14 +178,22 @@ impl JournalWriter {
         number
     }
 
-    pub(crate) fn add_spare(&mut self, number: u32) {
-        self.spares.push(number);
+    pub(crate) fn add_spare(&mut self, spare: SpareFile) {
+        self.spares.push(spare);
     }
 
-    fn make_file(&mut self) -> io::Result<u32> {
+    /// The place for frames that come after the written ones.
+    pub(crate) fn room(&self) -> JournalRoom {
+        JournalRoom {
+            left: self.current.as_ref().map_or(0, |current| self.file_bytes.saturating_sub(current.pos)),
+            spares: self.spares.len() as u64,
+            each: JournalWriter::frame_bytes_max(self.file_bytes),
+        }
+    }
+
+    fn make_file(&mut self) -> io::Result<SpareFile> {
         let number = self.reserve_number();
-        make_zeroed(&*self.disk, number, self.file_bytes)?;
-        Ok(number)
+        make_zeroed(&*self.disk, number, self.file_bytes)
     }
 
     /// The sequence of the oldest file that holds a frame above `lsn`, or of the next file if no file does.
@@ -188,18 +205,20 @@ impl JournalWriter {
 
     /// Recycles files with a sequence below `sequence`, the start of the journal in the durable manifest. The
     /// file that the manifest names stays, even if all its frames are below the checkpoint: recovery looks
-    /// for it. Files beyond `spares_max` spares are removed.
-    pub(crate) fn free_before(&mut self, sequence: u64, spares_max: usize) -> io::Result<()> {
-        while let Some(file) = self.full.front().copied().filter(|file| file.sequence < sequence) {
+    /// for it. Files beyond `spares_max` spares are removed. Returns how many spares were added.
+    pub(crate) fn free_before(&mut self, sequence: u64, spares_max: usize) -> (u64, io::Result<()>) {
+        let mut added = 0;
+        while let Some(file) = self.full.pop_front_if(|file| file.sequence < sequence) {
             if self.spares.len() < spares_max && file.file_bytes == self.file_bytes {
-                self.spares.push(file.number);
-            } else {
-                self.disk.remove(&file_name(file.number))?;
+                self.spares.push(SpareFile { number: file.number, file: file.file });
+                added += 1;
+            } else if let Err(error) = self.disk.remove(&file_name(file.number)) {
+                self.full.push_front(file);
+                return (added, Err(error));
             }
-            self.full.pop_front();
         }
         self.note_live_bytes();
-        Ok(())
+        (added, Ok(()))
     }
 
     fn note_live_bytes(&self) {
@@ -213,28 +232,31 @@ impl JournalWriter {
 #[derive(Debug, Default)]
 pub(crate) struct JournalFiles {
     pub(crate) full: VecDeque<FullFile>,
-    pub(crate) spares: Vec<u32>,
+    pub(crate) spares: Vec<SpareFile>,
     pub(crate) next_number: u32,
     pub(crate) next_sequence: u64,
 }
 
 /// Makes a zero-filled file and its name durable, so that later syncs of it change no metadata. The file gets
 /// its name last, so that a journal file that is too short is known to be damaged.
-pub(crate) fn make_zeroed(disk: &dyn Disk, number: u32, file_bytes: u64) -> io::Result<()> {
+pub(crate) fn make_zeroed(disk: &dyn Disk, number: u32, file_bytes: u64) -> io::Result<SpareFile> {
     let name = file_name(number);
     let unfinished = format!("{name}{UNFINISHED}");
-    let result = fill_zeroed(disk, &unfinished, file_bytes).and_then(|()| {
+    let result = fill_zeroed(disk, &unfinished, file_bytes).and_then(|file| {
         disk.rename(&unfinished, &name)?;
-        if planted::is(Bug::SkipDirSync) { Ok(()) } else { disk.sync_dir(DIR) }
+        if !planted::is(Bug::SkipDirSync) {
+            disk.sync_dir(DIR)?;
+        }
+        Ok(SpareFile { number, file })
     });
     if result.is_err() {
-        // If the file cannot be removed now, recovery removes it.
-        let _ = disk.remove(&unfinished);
+        // If a file cannot be removed now, recovery removes it or uses it as a spare.
+        let _ = (disk.remove(&unfinished), disk.remove(&name));
     }
     result
 }
 
-fn fill_zeroed(disk: &dyn Disk, name: &str, file_bytes: u64) -> io::Result<()> {
+fn fill_zeroed(disk: &dyn Disk, name: &str, file_bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.create(name)?;
     let zeros = vec![0; ZEROS_BYTES.min(file_bytes as usize)];
     let mut at = 0;
@@ -243,7 +265,8 @@ fn fill_zeroed(disk: &dyn Disk, name: &str, file_bytes: u64) -> io::Result<()> {
         write_all_at(&*file, zeros.get(..count as usize).unwrap_or_default(), at)?;
         at += count;
     }
-    file.sync()
+    file.sync()?;
+    Ok(file)
 }
 
 fn frames_that_fit(frames: &[FrameSpan], room: u64) -> usize {

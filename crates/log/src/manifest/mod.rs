@@ -10,7 +10,7 @@ pub(crate) use edit::{Edit, ManifestSnapshot, RunItem, TopicItem};
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogDamage, LogOpenError, open_io};
-use crate::file_io::write_all_at;
+use crate::file_io::{WriteFailed, write_all_at};
 use crate::planted::{self, Bug};
 
 const PATH: &str = "manifest";
@@ -33,19 +33,27 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Writes a new manifest that holds only `edit`, in place of an older manifest.
-    pub(crate) fn write_new(disk: &Arc<dyn Disk>, sequence: u64, edit: &Edit) -> io::Result<Manifest> {
+    pub(crate) fn write_new(
+        disk: &Arc<dyn Disk>,
+        sequence: u64,
+        edit: &Edit,
+    ) -> Result<Manifest, WriteFailed> {
         match disk.remove(TMP) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(WriteFailed::writing(error));
+            }
             _ => {}
         }
-        let file = disk.create(TMP)?;
+        let file = disk.create(TMP).map_err(WriteFailed::writing)?;
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&frame_edit(edit, sequence));
-        write_all_at(&*file, &bytes, 0)?;
-        file.sync()?;
-        disk.rename(TMP, PATH)?;
+        write_all_at(&*file, &bytes, 0).map_err(WriteFailed::writing)?;
+        file.sync().map_err(WriteFailed::syncing)?;
+        disk.rename(TMP, PATH).map_err(WriteFailed::writing)?;
         if !planted::is(Bug::SkipDirSync) {
-            disk.sync_dir("")?;
+            // The name may be the new file's already, so no error of this step is tried again.
+            let synced = disk.sync_dir("").map_err(io::Error::other);
+            synced.map_err(WriteFailed::syncing)?;
         }
         let len = bytes.len() as u64;
         Ok(Manifest { disk: Arc::clone(disk), file, sequence, len, first_len: len })
@@ -96,18 +104,19 @@ impl Manifest {
         self.len > (self.first_len * 2).max(REWRITE_BYTES_MIN)
     }
 
-    /// Makes an edit durable. After an error the caller must stop all writing.
-    pub(crate) fn append(&mut self, edit: &Edit) -> io::Result<()> {
+    /// Makes an edit durable. An edit that was only partly written is not valid, and the next edit is written
+    /// over it.
+    pub(crate) fn append(&mut self, edit: &Edit) -> Result<(), WriteFailed> {
         let bytes = frame_edit(edit, self.sequence + 1);
-        write_all_at(&*self.file, &bytes, self.len)?;
-        self.file.sync()?;
+        write_all_at(&*self.file, &bytes, self.len).map_err(WriteFailed::writing)?;
+        self.file.sync().map_err(WriteFailed::syncing)?;
         self.sequence += 1;
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     /// Replaces the file by one that holds only `everything`.
-    pub(crate) fn rewrite(&mut self, everything: &Edit) -> io::Result<()> {
+    pub(crate) fn rewrite(&mut self, everything: &Edit) -> Result<(), WriteFailed> {
         *self = Manifest::write_new(&self.disk, self.sequence + 1, everything)?;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One file per behaviour; `world` and `simulation` are what they share.
 
+mod busy_batches_are_told_when_to_try_again;
 mod clock_jumps_lose_nothing;
 mod coinciding_faults_lose_nothing;
 mod damage_is_noticed;
@@ -13,6 +14,7 @@ mod planted_bugs_are_caught;
 mod power_cuts_lose_nothing;
 mod power_cuts_with_threads_lose_nothing;
 mod reports_name_the_damage;
+mod shortages_pass_without_a_restart;
 mod simulation;
 mod slow_syncs_delay_no_reader;
 mod works_when_nothing_fails;

@@ -205,6 +205,7 @@ impl Simulation {
                 AppendError::UnknownOutcome { .. }
                 | AppendError::Poisoned { .. }
                 | AppendError::StorageFull { .. }
+                | AppendError::Busy { .. }
                 | AppendError::Lookup { .. },
             ) => true,
             Err(error) => panic!("repeating {sent:?} failed: {error}"),

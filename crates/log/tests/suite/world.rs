@@ -19,6 +19,7 @@ pub(super) fn small() -> LogOptions {
         index_bytes: 64 * 1024,
         open_files: 8,
         reserve_bytes: 0,
+        reserve_files: 0,
         threads: false,
         ..LogOptions::default()
     }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use promethean_log::{AppendError, LogBatch, Topic};
 use promethean_model::{Durability, TopicName};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::commit::{new_event, placed, unheard};
+use super::commit::{LogOutcome, new_event, placed, unheard};
 use super::error::commit_error;
 use super::open_store::OpenStore;
+use super::room::RoomWait;
 use crate::port::{AppendEvent, Appended, CommitError, Turn};
 use crate::state::plan;
 
@@ -32,15 +34,14 @@ impl OpenStore {
             Ok(prepared) => prepared,
             Err(error) => return vec![Err(error); count],
         };
-        let (done, outcome) = self.completion(&permit);
-        let submitted = self.log.submit(&encoded, durability, done);
+        let submitted = self.submit_each(&encoded, durability, &permit).await;
         drop((encoded, permit, turn));
         let accepted = match submitted {
-            Ok(()) => match outcome.await.map_err(unheard) {
+            Ok(outcome) => match outcome.await.map_err(unheard) {
                 Ok(result) => result.map_err(commit_error),
                 Err(error) => Err(error),
             },
-            Err(error) => Err(commit_error(error)),
+            Err(error) => Err(error),
         };
         let appended = |outcome: Result<promethean_log::PlacedRecord, AppendError>| {
             let there = |place| Appended { placed: placed(&place), durability: Some(durability) };
@@ -52,15 +53,31 @@ impl OpenStore {
         }
     }
 
+    /// Hands encoded events to the log, and waits for room if there is none.
+    async fn submit_each(
+        &self,
+        encoded: &LogBatch,
+        durability: Durability,
+        permit: &Arc<OwnedSemaphorePermit>,
+    ) -> Result<LogOutcome, CommitError> {
+        let mut room = RoomWait::new(self);
+        loop {
+            let (done, outcome) = self.completion(permit);
+            match self.log.try_submit(encoded, durability, done) {
+                Ok(()) => return Ok(outcome),
+                Err(AppendError::Busy { what }) => room.wait(what).await?,
+                Err(error) => return Err(commit_error(error)),
+            }
+        }
+    }
+
     /// Encodes the events. Returns the refused events by their index.
     async fn prepare_each(
         &self,
         events: Vec<AppendEvent>,
         asked: Option<Durability>,
-    ) -> Result<
-        (LogBatch, Vec<(usize, CommitError)>, Durability, Arc<tokio::sync::OwnedSemaphorePermit>),
-        CommitError,
-    > {
+    ) -> Result<(LogBatch, Vec<(usize, CommitError)>, Durability, Arc<OwnedSemaphorePermit>), CommitError>
+    {
         let durability = self.offered(asked)?;
         let bytes: usize = events.iter().map(|event| RECORD_BYTES + event.bytes()).sum();
         let permit = Arc::new(self.admit(bytes).await?);

@@ -3,17 +3,20 @@
 //! A batch without state goes straight to the log. A batch with state is checked against the coming state and handed over
 //! under the sequencer, so that it is applied to the state it was checked against. No step under the sequencer waits for
 //! a disk: the log accepts or refuses at once and writes later; the engine reads a few keys, nearly always from memory.
+//! A batch that the log refuses as busy waits outside of the sequencer, for a bounded time.
 
 use std::sync::Arc;
 
 use promethean_log::{AppendError, Completion, LogBatch, LogReceipt, NewEvent, NewId, Topic};
 use promethean_model::{Durability, Offset, TopicName};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::error::commit_error;
 use super::open_store::{OpenStore, Sequencer};
 use super::overlay::ComingState;
 use super::redo;
+use super::room::RoomWait;
 use crate::port::{AppendEvent, Batch, Class, CommitError, EventIdSource, Placed, Receipt, StateOp, Turn};
 use crate::state::{Writes, plan};
 
@@ -45,7 +48,7 @@ impl OpenStore {
         let permit = Arc::new(self.admit(batch.bytes()).await?);
         let submission = Submission { batch, durability, permit };
         if submission.batch.state.is_empty() {
-            let outcome = self.hand_over(&submission, None)?;
+            let outcome = self.place(&submission).await?;
             drop(turn);
             return receive(outcome).await;
         }
@@ -53,12 +56,40 @@ impl OpenStore {
             let store = Arc::clone(self);
             return super::blocking(move || store.commit_with_follow_up(&submission)).await?;
         }
-        let mut sequencer = self.sequencer.lock().await;
-        let outcome = self.submit_with_state(&mut sequencer, &submission)?;
-        drop((sequencer, turn));
+        let outcome = self.place_with_state(&submission).await?;
+        drop(turn);
         match outcome {
             Some(outcome) => receive(outcome).await,
             None => Ok(Receipt { events: Vec::new(), durability: Some(durability) }),
+        }
+    }
+
+    /// Hands a batch without state to the log, and waits for room if there is none.
+    async fn place(&self, submission: &Submission) -> Result<LogOutcome, CommitError> {
+        let mut room = RoomWait::new(self);
+        loop {
+            match self.hand_over(submission, None) {
+                Err(CommitError::Busy { what }) => room.wait(what).await?,
+                placed => return placed,
+            }
+        }
+    }
+
+    /// Checks a batch with state and hands it to the log. While it waits for room, other batches may change the state,
+    /// so each try checks it again. `None`: the batch changes nothing.
+    pub(super) async fn place_with_state(
+        &self,
+        submission: &Submission,
+    ) -> Result<Option<LogOutcome>, CommitError> {
+        let mut room = RoomWait::new(self);
+        loop {
+            let mut sequencer = self.lock_sequencer().await?;
+            let placed = self.submit_with_state(&mut sequencer, submission);
+            drop(sequencer);
+            match placed {
+                Err(CommitError::Busy { what }) => room.wait(what).await?,
+                placed => return placed,
+            }
         }
     }
 
@@ -82,7 +113,7 @@ impl OpenStore {
         let coming = ComingState::new(&self.overlay, &self.engine);
         let context = plan::PlanContext { view: &coming, topics: self };
         let writes = plan::plan(batch.class, &batch.state, &context)?;
-        self.submit_writes(sequencer, submission, writes)
+        self.submit_writes(sequencer, submission, &Arc::new(writes))
     }
 
     /// Hands over a batch whose state changes are these writes.
@@ -90,7 +121,7 @@ impl OpenStore {
         &self,
         sequencer: &mut Sequencer,
         submission: &Submission,
-        writes: Writes,
+        writes: &Arc<Writes>,
     ) -> Result<Option<LogOutcome>, CommitError> {
         let batch = &submission.batch;
         if writes.is_empty() {
@@ -99,8 +130,8 @@ impl OpenStore {
             return rest.then(|| self.hand_over(submission, None)).transpose();
         }
         let ticket = sequencer.ticket();
-        let outcome = self.hand_over(submission, Some(&redo::encode(ticket, &writes)))?;
-        self.overlay.add(ticket, Arc::new(writes));
+        let outcome = self.hand_over(submission, Some(&redo::encode(ticket, writes)))?;
+        self.overlay.add(ticket, Arc::clone(writes));
         Ok(Some(outcome))
     }
 
@@ -125,7 +156,7 @@ impl OpenStore {
 
     fn submit(&self, encoded: &LogBatch, submission: &Submission) -> Result<LogOutcome, AppendError> {
         let (done, outcome) = self.completion(&submission.permit);
-        self.log.submit(encoded, submission.durability, done)?;
+        self.log.try_submit(encoded, submission.durability, done)?;
         Ok(outcome)
     }
 
@@ -215,9 +246,7 @@ impl OpenStore {
     /// Commits and makes the changes of topics that follow, on a thread that may block. A caller that drops its future
     /// stops neither.
     fn commit_with_follow_up(&self, submission: &Submission) -> Result<Receipt, CommitError> {
-        let mut sequencer = self.sequencer.blocking_lock();
-        let outcome = self.submit_with_state(&mut sequencer, submission)?;
-        drop(sequencer);
+        let outcome = Handle::current().block_on(self.place_with_state(submission))?;
         let receipt = match outcome {
             Some(outcome) => received(outcome.blocking_recv())?,
             None => Receipt { events: Vec::new(), durability: Some(submission.durability) },

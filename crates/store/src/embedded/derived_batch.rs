@@ -2,13 +2,16 @@
 //!
 //! They always run on the blocking pool: the engine may hold a writer back for 100 ms while it flushes.
 
+use super::error::commit_error;
 use super::open_store::OpenStore;
 use super::overlay::ComingState;
 use crate::port::{Class, CommitError, StateOp};
 use crate::state::{View, Writes, plan};
 
 impl OpenStore {
+    /// Writes a batch, unless less than the reserve is free: the engine stops for good when it finds no space.
     pub(super) fn commit_derived(&self, ops: &[StateOp]) -> Result<(), CommitError> {
+        self.log.check_reserve().map_err(commit_error)?;
         self.write_derived(|view| {
             let context = plan::PlanContext { view, topics: self };
             plan::plan(Class::Derived, ops, &context)
@@ -24,8 +27,13 @@ impl OpenStore {
         plan::plan(Class::Derived, ops, &context).map(drop)
     }
 
-    /// Removes a bounded number of expired entries; returns whether there are more.
+    /// Removes a bounded number of expired entries; returns whether there are more. It may use the reserve, because it
+    /// makes space.
     pub(super) fn sweep(&self, now_ms: i64) -> Result<bool, CommitError> {
+        const WHAT: &str = "waiting for space";
+        if self.log.is_out_of_space() {
+            return Err(commit_error(self.log.no_room(WHAT)));
+        }
         let mut more = false;
         self.write_derived(|view| {
             let piece = plan::sweep::piece(view, now_ms)?;
@@ -55,6 +63,7 @@ impl OpenStore {
                     self.overlay.fail(&fault.to_string());
                     CommitError::UnknownOutcome { reason: fault.to_string() }
                 };
+                let _step = self.derived_steps.enter(&*self.clock);
                 return if writes.is_empty() { Ok(()) } else { self.engine.write(writes).map_err(unknown) };
             }
             drop(sequencer);

@@ -94,7 +94,8 @@ pub(super) fn commit_error(error: AppendError) -> CommitError {
         AppendError::IdConflict { topic: name, id, offset } => {
             topic(&name).map(|topic| CommitError::IdConflict { topic, id, offset: Offset(offset) })
         }
-        AppendError::StorageFull { free, reserve } => Ok(CommitError::StorageFull { free, reserve }),
+        AppendError::StorageFull { reason } => Ok(CommitError::StorageFull { reason }),
+        AppendError::Busy { what } => Ok(CommitError::Busy { what }),
         AppendError::Poisoned { reason } => Ok(CommitError::Poisoned { reason }),
         AppendError::UnknownOutcome { reason } => Ok(CommitError::UnknownOutcome { reason }),
         AppendError::TooLarge { what, size, max } => {

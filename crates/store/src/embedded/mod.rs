@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `open_store` | the parts of an open store |
 //! | `commit`, `append` | durable batches; events appended one by one |
+//! | `room` | how batches wait for the log |
 //! | `derived_batch` | batches that skip the journal |
 //! | `overlay` | writes that the log has accepted and the engine has not applied yet |
 //! | `sink`, `redo` | how the log hands state to the engine |
@@ -28,6 +29,7 @@ mod open_store;
 mod options;
 mod overlay;
 mod redo;
+mod room;
 mod sink;
 mod state_folder;
 mod state_journal;
@@ -40,12 +42,12 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
 use promethean_log::disk::Disk;
-use promethean_log::{Log, OpenArgs, RealDisk, RecoveryReport};
+use promethean_log::{Log, OpenArgs, RealDisk, RecoveryReport, StepWatch};
 use promethean_model::{Clock, Durability, GroupName, IgnorePoison, Offset, TopicName};
-use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot, watch};
 
 pub use self::error::OpenError;
-use self::open_store::{HubObserver, OpenStore, ReleaseSignal, Sequencer};
+use self::open_store::{LogObserver, OpenStore, ReleaseSignal, Sequencer};
 pub use self::options::Options;
 use self::overlay::Overlay;
 use self::sink::Sink;
@@ -166,12 +168,13 @@ fn open(
 ) -> Result<(EmbeddedStore, RecoveryReport), OpenError> {
     let hub = Arc::new(WatchHub::default());
     let overlay = Arc::new(Overlay::default());
+    let room = Arc::new(watch::Sender::new(()));
     let sink = Arc::new(Sink::new(dir.join(STATE_DIR), options.clone(), Arc::clone(&overlay)));
     let args = OpenArgs {
         disk,
-        clock,
+        clock: Arc::clone(&clock),
         state: Arc::clone(&sink) as _,
-        observer: Arc::new(HubObserver(Arc::clone(&hub))),
+        observer: Arc::new(LogObserver { hub: Arc::clone(&hub), room: Arc::clone(&room) }),
         options: options.log,
     };
     let (log, report) =
@@ -190,6 +193,9 @@ fn open(
         admission: Arc::new(Semaphore::new(options.inflight_bytes_max as usize)),
         inflight_bytes_max: options.inflight_bytes_max,
         durability: options.durability,
+        room,
+        clock,
+        derived_steps: StepWatch::default(),
         policies: Mutex::default(),
         topic_changes: Mutex::default(),
         _released: ReleaseSignal(Some(sender)),
@@ -271,14 +277,9 @@ impl Store for EmbeddedStore {
 
     fn health(&self) -> Health {
         let Ok(store) = self.opened() else {
-            return Health { refusing: Some("closed".to_owned()), damage: Vec::new() };
+            return Health { refusing: Some("closed".to_owned()), ..Health::default() };
         };
-        let health = store.log.health();
-        let full = || health.full.then(|| "storage is full".to_owned());
-        Health {
-            refusing: health.poisoned.clone().or_else(|| store.overlay.failure()).or_else(full),
-            damage: health.damage.iter().filter_map(error::damage).collect(),
-        }
+        store.health()
     }
 
     async fn close(&self) {

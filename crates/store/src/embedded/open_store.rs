@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use promethean_log::{Log, LogNotice, Observer, Topic};
-use promethean_model::{Durability, Offset, TopicName};
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use promethean_log::{Log, LogNotice, Observer, StepWatch, Topic};
+use promethean_model::{Clock, Durability, Offset, TopicName};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot, watch};
 
 use super::engine::Engine;
+use super::error::damage;
 use super::overlay::Overlay;
-use crate::port::CommitError;
+use crate::port::Health;
 use crate::state::plan::TopicLookup;
 use crate::watch::WatchHub;
 
@@ -25,6 +26,11 @@ pub(super) struct OpenStore {
     pub(super) admission: Arc<Semaphore>,
     pub(super) inflight_bytes_max: u32,
     pub(super) durability: Durability,
+    /// Changes when the log may take batches that it refused as busy.
+    pub(super) room: Arc<watch::Sender<()>>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Derived batches that are being written.
+    pub(super) derived_steps: StepWatch,
     /// Held while the settings of a topic are read and given to the log, see `push_policy_to`.
     pub(super) policies: Mutex<()>,
     /// Held while a noted change of a topic is made in the log, see `carry_out`.
@@ -53,12 +59,20 @@ impl Sequencer {
 }
 
 impl OpenStore {
-    /// Waits until a batch of this many bytes may be handed to the log. A batch larger than the bound waits until no
-    /// other batch is on its way.
-    pub(super) async fn admit(&self, bytes: usize) -> Result<OwnedSemaphorePermit, CommitError> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.inflight_bytes_max);
-        let admission = Arc::clone(&self.admission);
-        admission.acquire_many_owned(bytes).await.map_err(|_| CommitError::Closed)
+    /// The condition of the log and of the engine.
+    pub(super) fn health(&self) -> Health {
+        let log = self.log.health();
+        let full = || log.full.then(|| "storage is full".to_owned());
+        let derived =
+            || self.derived_steps.hangs_for_ms(&*self.clock).map(|ms| ("writing derived state", ms));
+        let hangs = log.hanging.or_else(derived);
+        let hangs = hangs.map(|(what, ms)| format!("{what} has taken {} s so far", ms / 1000));
+        let descriptors = || log.lacks_descriptors.then(|| "no file descriptor is left".to_owned());
+        Health {
+            refusing: log.poisoned.or_else(|| self.overlay.failure()).or_else(full),
+            degraded: hangs.or_else(descriptors),
+            damage: log.damage.iter().filter_map(damage).collect(),
+        }
     }
 
     /// Refuses further batches and makes all accepted batches durable.
@@ -93,12 +107,19 @@ impl Drop for ReleaseSignal {
     }
 }
 
-/// Passes moves of durable ends from the log to the watch hub.
-pub(super) struct HubObserver(pub(super) Arc<WatchHub>);
+/// Passes moves of durable ends from the log to the watch hub, and room to the batches that wait for it.
+pub(super) struct LogObserver {
+    pub(super) hub: Arc<WatchHub>,
+    pub(super) room: Arc<watch::Sender<()>>,
+}
 
-impl Observer for HubObserver {
+impl Observer for LogObserver {
     fn durable_end_moved(&self, topic: &Topic, end: u64) {
-        self.0.moved(topic.name(), Offset(end));
+        self.hub.moved(topic.name(), Offset(end));
+    }
+
+    fn room_returned(&self) {
+        self.room.send_replace(());
     }
 
     fn notice(&self, notice: LogNotice) {

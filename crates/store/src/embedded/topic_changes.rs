@@ -3,13 +3,17 @@
 //! The state notes such a change first, as a topic intent; the log makes it in a second step. A crash between the two is
 //! made good at the next open.
 
+use std::sync::Arc;
+
 use promethean_log::{Topic, TopicPolicy};
 use promethean_model::{Durability, IgnorePoison, TopicName, TopicSettings};
+use tokio::runtime::Handle;
 
-use super::commit::{Submission, own_batch, received};
+use super::commit::{LogOutcome, Submission, own_batch, received};
 use super::error::{OpenError, commit_error};
 use super::open_store::OpenStore;
 use super::overlay::ComingState;
+use super::room::RoomWait;
 use crate::port::{Batch, CommitError, SettingsOp, StateOp, TopicOp};
 use crate::state::keys::topic_intent::{self, TopicIntent};
 use crate::state::{Space, StateFault, Writes, read};
@@ -62,19 +66,37 @@ impl OpenStore {
         let permit = self.admission.clone().try_acquire_many_owned(0);
         let permit = permit.map_err(|_| CommitError::Closed)?.into();
         let submission = Submission { batch: own_batch(), durability: Durability::Fsync, permit };
-        let mut sequencer = self.sequencer.blocking_lock();
-        let coming = ComingState::new(&self.overlay, &self.engine);
-        if read::topic_intent(&coming, name)? != Some(made) {
-            return Ok(());
-        }
-        let mut writes = Writes::default();
-        writes.set(Space::Meta, topic_intent::key(name), None);
-        let outcome = self.submit_writes(&mut sequencer, &submission, writes)?;
-        drop(sequencer);
+        let outcome = Handle::current().block_on(self.place_removal(&submission, name, made))?;
         if let Some(outcome) = outcome {
             received(outcome.blocking_recv())?;
         }
         Ok(())
+    }
+
+    /// Hands the removal of a note to the log, unless another note has replaced it. Waits for room if there is none.
+    async fn place_removal(
+        &self,
+        submission: &Submission,
+        name: &TopicName,
+        made: TopicIntent,
+    ) -> Result<Option<LogOutcome>, CommitError> {
+        let mut writes = Writes::default();
+        writes.set(Space::Meta, topic_intent::key(name), None);
+        let writes = Arc::new(writes);
+        let mut room = RoomWait::new(self);
+        loop {
+            let mut sequencer = self.lock_sequencer().await?;
+            let coming = ComingState::new(&self.overlay, &self.engine);
+            if read::topic_intent(&coming, name)? != Some(made) {
+                return Ok(None);
+            }
+            let placed = self.submit_writes(&mut sequencer, submission, &writes);
+            drop(sequencer);
+            match placed {
+                Err(CommitError::Busy { what }) => room.wait(what).await?,
+                placed => return placed,
+            }
+        }
     }
 
     /// Checks the state against the log and finishes the changes of topics that a crash interrupted.

@@ -97,7 +97,7 @@ fn check_room(inner: &Inner, options: &Options, batch: &Batch) -> Result<(), Com
     let used = inner.event_bytes;
     if !batch.events.is_empty() && used + batch.bytes() as u64 > options.event_bytes_max {
         let free = options.event_bytes_max.saturating_sub(used);
-        return Err(CommitError::StorageFull { free, reserve: 0 });
+        return Err(CommitError::StorageFull { reason: format!("{free} bytes are free") });
     }
     let mut new: Vec<_> = batch
         .events

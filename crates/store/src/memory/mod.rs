@@ -230,7 +230,7 @@ impl Store for MemoryStore {
 
     fn health(&self) -> Health {
         let refusing = self.lock().closed.then(|| "closed".to_owned());
-        Health { refusing, damage: Vec::new() }
+        Health { refusing, ..Health::default() }
     }
 
     async fn close(&self) {

@@ -268,15 +268,17 @@ pub enum CommitError {
         /// The durabilities that the store offers.
         offered: &'static str,
     },
-    /// The disk is nearly full.
-    #[error(
-        "storage is full ({free} bytes free, {reserve} kept in reserve); free some space or add retention, then try again"
-    )]
+    /// The disk is nearly full, or the last write found no space.
+    #[error("storage is full ({reason}); free some space or add retention, then try again")]
     StorageFull {
-        /// Bytes left.
-        free: u64,
-        /// Bytes kept back.
-        reserve: u64,
+        /// What there is too little of.
+        reason: String,
+    },
+    /// The store cannot take the batch now, because earlier work is not done. The batch was not written.
+    #[error("the store is busy with {what}; try again")]
+    Busy {
+        /// The work that the batch would have to wait for.
+        what: &'static str,
     },
     /// An earlier failure stopped all writing.
     #[error("writing stopped after a failure ({reason}); check the disk and restart the server")]
@@ -328,6 +330,7 @@ impl CommitError {
             Self::NotDerivable { .. } => "not_derivable",
             Self::NotOffered { .. } => "not_offered",
             Self::StorageFull { .. } => "storage_full",
+            Self::Busy { .. } => "busy",
             Self::Poisoned { .. } => "poisoned",
             Self::UnknownOutcome { .. } => "unknown_outcome",
             Self::Storage { .. } => "storage_failed",
@@ -345,6 +348,7 @@ impl CommitError {
         matches!(
             self,
             Self::StorageFull { .. }
+                | Self::Busy { .. }
                 | Self::UnknownOutcome { .. }
                 | Self::Poisoned { .. }
                 | Self::Closed

@@ -138,6 +138,9 @@ pub struct Placed {
 pub struct Health {
     /// Why the store refuses batches: it is full, poisoned or closed. Reads still work. `None`: it accepts batches.
     pub refusing: Option<String>,
+    /// Why the store answers late or refuses some requests as busy: a step hangs, or descriptors are missing. `None`: it
+    /// works as it should.
+    pub degraded: Option<String>,
     /// Ranges of events that cannot be read.
     pub damage: Vec<Damage>,
 }

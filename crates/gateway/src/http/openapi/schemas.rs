@@ -349,7 +349,9 @@ fn server() -> Value {
     let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
     let count = json!({"type": "integer", "minimum": 0});
     let damage = object(json!({"topic": text, "range": {"type": "object"}}), json!({}));
-    let store = object(json!({"refusing": or_null(text.clone()), "damage": list(damage)}), json!({}));
+    let store =
+        json!({"refusing": or_null(text.clone()), "degraded": or_null(text.clone()), "damage": list(damage)});
+    let store = object(store, json!({}));
     let unfinished = object(json!({"group": text, "topic": text, "reason": text}), json!({}));
     let index = ["name", "version", "websocket", "openapi", "health", "metrics"];
     let index: Map<String, Value> = index.into_iter().map(|name| (name.to_owned(), text.clone())).collect();
@@ -357,7 +359,7 @@ fn server() -> Value {
     let mark = json!({"topic": text, "group": text, "id": ParamType::Id.schema(), "seen": {"const": true}});
     json!({
         "Index": object(index.into(), json!({})),
-        "Health": object(json!({"status": status, "writable": flag, "damaged_ranges": count,
+        "Health": object(json!({"status": status, "writable": flag, "slow": flag, "damaged_ranges": count,
             "projectors_halted": count, "retention_waits": count, "topics_scarce": flag}), json!({})),
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(

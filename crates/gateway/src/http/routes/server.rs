@@ -100,13 +100,14 @@ async fn index(_: &mut Call) -> Reply {
 
 /// Needs no token, so it names neither topics nor files.
 async fn health(call: &mut Call) -> Reply {
-    let Health { refusing, damage } = call.app.bus.health();
+    let Health { refusing, degraded, damage } = call.app.bus.health();
     let Alarms { halted, waits, .. } = Alarms::now(call);
     let scarce = call.app.topics_are_scarce();
-    let is_ok = refusing.is_none() && damage.is_empty() && halted == 0 && waits == 0 && !scarce;
-    let status = if is_ok { "ok" } else { "degraded" };
-    reply::json(&json!({"status": status, "writable": refusing.is_none(), "damaged_ranges": damage.len(),
-        "projectors_halted": halted, "retention_waits": waits, "topics_scarce": scarce}))
+    let is_sound = refusing.is_none() && degraded.is_none() && damage.is_empty();
+    let status = if is_sound && halted == 0 && waits == 0 && !scarce { "ok" } else { "degraded" };
+    reply::json(&json!({"status": status, "writable": refusing.is_none(), "slow": degraded.is_some(),
+        "damaged_ranges": damage.len(), "projectors_halted": halted, "retention_waits": waits,
+        "topics_scarce": scarce}))
 }
 
 /// Problems of projectors that need a person.
@@ -169,10 +170,13 @@ async fn ops(call: &mut Call) -> Reply {
     if call.may(&Access::Admin)
         && let Value::Object(fields) = &mut page
     {
-        let Health { refusing, damage } = call.app.bus.health();
+        let Health { refusing, degraded, damage } = call.app.bus.health();
         let damage: Vec<Value> =
             damage.iter().map(|part| json!({"topic": part.topic, "range": part.range})).collect();
-        fields.insert("store".to_owned(), json!({"refusing": refusing, "damage": damage}));
+        fields.insert(
+            "store".to_owned(),
+            json!({"refusing": refusing, "degraded": degraded, "damage": damage}),
+        );
         let unfinished = call.app.bus.unfinished_deletions();
         let unfinished: Vec<Value> = unfinished
             .iter()

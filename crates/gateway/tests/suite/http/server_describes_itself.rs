@@ -7,7 +7,8 @@ async fn health_ready_and_the_index() {
     let world = World::new().await;
     assert_eq!(
         world.get("/health").await.json(200),
-        json!({"status": "ok", "writable": true, "damaged_ranges": 0, "projectors_halted": 0, "retention_waits": 0, "topics_scarce": false})
+        json!({"status": "ok", "writable": true, "slow": false, "damaged_ranges": 0, "projectors_halted": 0,
+            "retention_waits": 0, "topics_scarce": false})
     );
     assert_eq!(world.get("/ready").await.json(200), json!({"ready": true}));
     assert_eq!(world.get("/").await.json(200)["name"], "promethean");
