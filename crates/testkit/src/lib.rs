@@ -13,6 +13,7 @@
 //! - [`conformance`]: what every store must do.
 //! - [`names`]: names from text.
 //! - [`rng`]: seeded randomness; everything above draws from it and from nothing else.
+//! - [`seeds`]: which seeds a suite of random runs takes, fresh ones in CI.
 #![expect(clippy::indexing_slicing, reason = "a wrong index in test support must fail the test that uses it")]
 
 pub mod conformance;
@@ -25,6 +26,7 @@ pub mod manual_clock;
 pub mod names;
 pub mod patience;
 pub mod rng;
+pub mod seeds;
 pub mod torn_folder;
 pub mod world;
 
@@ -39,5 +41,6 @@ pub use patience::{soon, starts_waiting, until, until_some};
 /// The stores, for tests of crates that see them only through the bus.
 pub use promethean_store as store;
 pub use rng::SeededRng;
+pub use seeds::seeds;
 pub use torn_folder::SyncedFolder;
 pub use world::{StoreKind, World};
