@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use promethean_model::{Offset, OffsetRange, StoredEvent, partition_of};
 
-use crate::effect::Attempts;
+use crate::effect::{Attempts, LetterRef};
 
 /// Tells whether a group wants an event.
 pub type EventTest = Box<dyn Fn(&StoredEvent) -> bool + Send>;
@@ -129,9 +129,11 @@ pub struct SavedProgress {
     /// The failed attempts of events that are not finished, or are redriven.
     pub attempts: Vec<Attempts>,
     /// Dead letters whose events are being delivered again.
-    pub redriven: Vec<Offset>,
+    pub redriven: Vec<LetterRef>,
+    /// Dead letters that are open although their events are not finished, because a seek could not close them.
+    pub unclosed: Vec<LetterRef>,
     /// Dead letters that were redriven and whose event is gone.
-    pub reopened: Vec<Offset>,
+    pub reopened: Vec<LetterRef>,
     /// Whether the group is paused.
     pub paused: bool,
     /// The serial of the first lease. It must be above every serial of an earlier machine whose members may

@@ -56,14 +56,35 @@ pub struct Progress {
     /// Events whose failed attempts are to be deleted.
     pub forget: Vec<Offset>,
     /// Events that become dead letters; `floor` and `finished` count them as finished already.
-    pub dead: Vec<Attempts>,
-    /// Redriven dead letters to close: their events are finished.
-    pub redriven: Vec<Offset>,
+    pub dead: Vec<DeadEvent>,
+    /// Redriven dead letters to close: their events are finished, or are delivered anyway. A letter that was
+    /// redriven more often than the machine knows stays as it is.
+    pub redriven: Vec<LetterRef>,
     /// Redriven dead letters to open again: their events were gone before they could be delivered.
     pub reopened: Vec<Offset>,
     /// The target of a seek. Deletes all failed attempts of the claim. Closes the dead letters from here on,
     /// except those whose event is gone: they stay open.
     pub seek: Option<Offset>,
+}
+
+/// One open dead letter in the state in which the machine knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LetterRef {
+    /// The offset of the event.
+    pub offset: Offset,
+    /// How often the letter was redriven to the group. A letter with a higher number is newer: the user has
+    /// redriven it since.
+    pub redrives: u32,
+}
+
+/// An event that becomes a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadEvent {
+    /// The failed attempts of the event.
+    pub attempts: Attempts,
+    /// How often the letter of the event was redriven before it died, as far as the machine knows. If the
+    /// letter was redriven more often, the event died before the last redrive: it is delivered again.
+    pub redrives: u32,
 }
 
 /// The failed attempts of one event that is not finished.

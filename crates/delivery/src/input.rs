@@ -3,6 +3,7 @@
 use promethean_model::{Offset, StoredEvent};
 
 use crate::credit::Allowance;
+use crate::effect::LetterRef;
 
 /// Both clocks, read once per step. Deadlines within a process use the monotonic clock; persisted times use
 /// the wall clock.
@@ -155,14 +156,14 @@ pub enum Input {
     },
     /// Deliver the events of these dead letters again, with no failed attempts. The owner has persisted the
     /// redrive.
-    Redrive(Vec<Offset>),
+    Redrive(Vec<LetterRef>),
     /// The `Commit` with this token is durable.
     Committed(u64),
     /// The `Commit` that is out is durable, but some dead letters that it closes are still open. Comes before
     /// its `Committed`.
     Unclosed {
-        /// The offsets of their events.
-        letters: Vec<Offset>,
+        /// The letters as the commit found them.
+        letters: Vec<LetterRef>,
         /// When to close them again, monotonic.
         retry_at_ms: u64,
     },

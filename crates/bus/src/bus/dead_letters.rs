@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_delivery::Input;
+use promethean_delivery::{Input, LetterRef};
 use promethean_model::{GroupName, Offset, TopicName};
 use tokio::sync::oneshot;
 
@@ -89,7 +89,7 @@ impl Bus {
 
     /// Tells the owner which events to deliver again. An owner that works already is told whatever its options are. An
     /// owner that starts from now on reads the rows itself, so a message that cannot be sent is no failure.
-    fn owner_teller(&self, wanted: WantedOwner) -> Box<dyn Fn(Vec<Offset>) + Send + Sync> {
+    fn owner_teller(&self, wanted: WantedOwner) -> Box<dyn Fn(Vec<LetterRef>) + Send + Sync> {
         let groups = Arc::clone(&self.groups);
         Box::new(move |redriven| {
             let message = OwnerMessage::Tell(Input::Redrive(redriven));

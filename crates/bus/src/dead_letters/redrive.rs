@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promethean_delivery::Filter;
+use promethean_delivery::{Filter, LetterRef};
 use promethean_model::{EventMeta, GroupName, Offset, TopicName};
 use promethean_store::port::{AppendEvent, Batch, EventIdSource, RowOp, StoredEvent, Table};
 
@@ -38,7 +38,7 @@ pub(crate) struct Redrive {
     pub(crate) group: GroupName,
     pub(crate) action: RedriveAction,
     /// Tells the group's owner which events it must deliver again. Called when the redrive is durable.
-    pub(crate) tell_owner: Box<dyn Fn(Vec<Offset>) + Send + Sync>,
+    pub(crate) tell_owner: Box<dyn Fn(Vec<LetterRef>) + Send + Sync>,
     pub(crate) report: LetterReport,
 }
 
@@ -47,8 +47,8 @@ pub(crate) struct Redrive {
 struct RedriveStep {
     batch: Batch,
     bytes: usize,
-    /// Events that the owner must deliver again.
-    redriven: Vec<Offset>,
+    /// Letters whose events the owner must deliver again.
+    redriven: Vec<LetterRef>,
     done: LetterReport,
     closed: i64,
 }
@@ -195,8 +195,9 @@ impl Redrive {
                     return Ok(());
                 }
                 step.done.redriven += 1;
-                step.redriven.push(offset);
-                let value = row.redriven().encode();
+                let row = row.redriven();
+                step.redriven.push(LetterRef { offset, redrives: row.redrives });
+                let value = row.encode();
                 step.batch.state.push(RowOp::Put { table, key, value, must_be_new: false }.into());
                 return Ok(());
             }

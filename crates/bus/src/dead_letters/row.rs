@@ -61,6 +61,14 @@ impl LetterRow {
         self
     }
 
+    /// The row of an event that died although it is being redriven. The redrive came after the death, so it goes
+    /// on.
+    #[must_use]
+    pub const fn kept_redriving(mut self) -> Self {
+        self.redriving = true;
+        self
+    }
+
     /// The row after a redrive that failed.
     #[must_use]
     pub const fn reopened(mut self) -> Self {

@@ -1,6 +1,6 @@
 //! Closing the letters that a commit of progress settles.
 
-use promethean_delivery::Progress;
+use promethean_delivery::{LetterRef, Progress};
 use promethean_model::Offset;
 use promethean_store::port::{StateOp, Table};
 use tracing::warn;
@@ -19,7 +19,8 @@ pub(super) fn are_changed(progress: &Progress) -> bool {
 /// Finds the open letters that are settled: their redriven event is finished, or an earlier durable seek
 /// delivers their event again. They are settled before this commit as well as after it, so letters beyond the
 /// bound of the commit are closed here at once, before the cursor passes their events: a finished event with
-/// an open letter would count as dead. Returns the rest, for the commit to close.
+/// an open letter would count as dead. Returns the rest, for the commit to close. A letter that was redriven
+/// since the machine decided on it stays open: its event is delivered once more.
 pub(super) async fn close_settled(
     groups: &Groups,
     owner: &ClaimOwner,
@@ -28,9 +29,10 @@ pub(super) async fn close_settled(
 ) -> Result<Vec<Offset>, BusError> {
     let mut settled = Vec::new();
     // Letters at or after the offset of a seek are closed by the seek.
-    for offset in progress.redriven.iter().filter(|offset| progress.seek.is_none_or(|to| **offset < to)) {
-        if letter_at(groups, owner, *offset).await?.is_some() {
-            settled.push(*offset);
+    for known in progress.redriven.iter().filter(|known| progress.seek.is_none_or(|to| known.offset < to)) {
+        let row = letter_at(groups, owner, known.offset).await?;
+        if row.is_some_and(|row| row.redrives <= known.redrives) {
+            settled.push(known.offset);
         }
     }
     let last = settled.split_off(settled.len().saturating_sub(STEP));
@@ -51,7 +53,7 @@ pub(super) async fn closed_by_seek(
     owner: &ClaimOwner,
     seek: Option<Offset>,
     rows: &mut Rows<'_>,
-) -> Result<Vec<Offset>, BusError> {
+) -> Result<Vec<LetterRef>, BusError> {
     let Some(to) = seek else { return Ok(Vec::new()) };
     let mut above = Vec::new();
     each_row_from(groups, owner, Table::DeadLetters, to, |key, value| {
@@ -62,7 +64,8 @@ pub(super) async fn closed_by_seek(
     let there = existing(groups, owner, above.iter().map(|(offset, _)| *offset).collect()).await?;
     let gone = above.iter().filter(|(offset, row)| row.redriving && there.binary_search(offset).is_err());
     gone.for_each(|(offset, row)| rows.put(Table::DeadLetters, *offset, row.reopened().encode()));
-    Ok(there)
+    above.retain(|(offset, _)| there.binary_search(offset).is_ok());
+    Ok(above.into_iter().map(|(offset, row)| LetterRef { offset, redrives: row.redrives }).collect())
 }
 
 /// Closes letters after the commit of their seek, and returns the letters that it could not close. After a crash
@@ -70,12 +73,13 @@ pub(super) async fn closed_by_seek(
 pub(super) async fn close_later(
     groups: &Groups,
     owner: &ClaimOwner,
-    mut later: &[Offset],
+    mut later: &[LetterRef],
     cursor: &StateOp,
-) -> Result<Vec<Offset>, BusError> {
+) -> Result<Vec<LetterRef>, BusError> {
     while !later.is_empty() {
         let (step, rest) = later.split_at(later.len().min(STEP));
-        match close(groups, owner, step, cursor).await {
+        let offsets: Vec<Offset> = step.iter().map(|letter| letter.offset).collect();
+        match close(groups, owner, &offsets, cursor).await {
             Ok(()) => later = rest,
             Err(error) if error.is_final() => return Err(error),
             Err(error) => {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use promethean_delivery::{
-    Attempts, Input, Machine, MachineBounds, MachineConfig, SavedProgress, Scope, decode_finished,
+    Attempts, Input, LetterRef, Machine, MachineBounds, MachineConfig, SavedProgress, Scope, decode_finished,
 };
 use promethean_model::{Offset, OffsetRange, SystemSuffix};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, Table};
@@ -63,6 +63,7 @@ pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) ->
         floor: cursor.floor,
         attempts: attempts(groups, owner).await?,
         redriven: letters.redriven,
+        unclosed: letters.unclosed,
         reopened: letters.reopened,
         finished,
         paused,
@@ -99,11 +100,12 @@ async fn attempts(groups: &Groups, owner: &ClaimOwner) -> Result<Vec<Attempts>, 
 /// The events with open letters that an owner must handle at its start.
 #[derive(Default)]
 struct Letters {
-    /// Events to deliver: redriven ones, and ones that a seek delivers again but whose letter it did not get
-    /// to close.
-    redriven: Vec<Offset>,
+    /// Letters whose events are redriven.
+    redriven: Vec<LetterRef>,
+    /// Letters whose events a seek delivers again, but that it did not get to close.
+    unclosed: Vec<LetterRef>,
     /// Redriven letters whose event is gone: they become open again.
-    reopened: Vec<Offset>,
+    reopened: Vec<LetterRef>,
 }
 
 async fn letters(
@@ -121,22 +123,24 @@ async fn letters(
     };
     let (mut letters, mut unfinished) = (Letters::default(), Vec::new());
     each_row(groups, owner, Table::DeadLetters, |key, value| {
-        let redriving = LetterRow::decode(value)?.redriving;
+        let row = LetterRow::decode(value)?;
+        let letter = LetterRef { offset: key.offset, redrives: row.redrives };
         match is_finished(key.offset) {
-            true if redriving => letters.redriven.push(key.offset),
+            true if row.redriving => letters.redriven.push(letter),
             true => {}
-            false => unfinished.push((key.offset, redriving)),
+            false => unfinished.push((letter, row.redriving)),
         }
         Ok(())
     })
     .await?;
-    let there = existing(groups, owner, unfinished.iter().map(|(offset, _)| *offset).collect()).await?;
-    for (offset, redriving) in unfinished {
+    let there = existing(groups, owner, unfinished.iter().map(|(letter, _)| letter.offset).collect()).await?;
+    for (letter, redriving) in unfinished {
         // If the event is gone, its letter stays, as the only trace of it.
-        match there.binary_search(&offset) {
-            Ok(_) => letters.redriven.push(offset),
-            Err(_) if redriving => letters.reopened.push(offset),
-            Err(_) => {}
+        match (there.binary_search(&letter.offset), redriving) {
+            (Ok(_), true) => letters.redriven.push(letter),
+            (Ok(_), false) => letters.unclosed.push(letter),
+            (Err(_), true) => letters.reopened.push(letter),
+            (Err(_), false) => {}
         }
     }
     Ok(letters)

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use promethean_delivery::{Attempts, Progress, encode_finished};
-use promethean_model::Offset;
+use promethean_delivery::{DeadEvent, LetterRef, Progress, encode_finished};
+use promethean_model::{EventId, Offset};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp, StoredEvent, Table};
 
 use super::load::each_row;
@@ -29,7 +29,7 @@ pub(super) struct CommitOutcome {
 #[derive(Debug)]
 pub(super) enum Committed {
     /// It is durable. These letters must still be closed.
-    All(Vec<Offset>),
+    All(Vec<LetterRef>),
     /// Nothing is durable: together its letters are too large. The next commit may have this many.
     Split(usize),
 }
@@ -129,21 +129,22 @@ async fn commit_batch(
     }
     progress.forget.iter().for_each(|offset| rows.delete(Table::Attempts, *offset));
     let (first, later) = closed_by_seek.split_at(closed_by_seek.len().min(STEP));
-    settled.iter().chain(first).for_each(|offset| rows.delete(Table::DeadLetters, *offset));
-    opened -= (settled.len() + first.len()) as i64;
+    let first = first.iter().map(|letter| letter.offset);
+    let closed: Vec<Offset> = settled.into_iter().chain(first).collect();
+    closed.iter().for_each(|offset| rows.delete(Table::DeadLetters, *offset));
+    opened -= closed.len() as i64;
     for offset in &progress.reopened {
         if let Some(row) = letter_at(groups, owner, *offset).await? {
             rows.put(Table::DeadLetters, *offset, row.reopened().encode());
         }
     }
-    for (n, attempts) in progress.dead.iter().enumerate() {
-        let before = letter_at(groups, owner, attempts.offset).await?;
-        let redrives = before.map_or(0, |row| row.redrives);
+    for (n, dead) in progress.dead.iter().enumerate() {
+        let before = letter_at(groups, owner, dead.attempts.offset).await?;
         let (is_buried, is_gone) = if post {
-            bury(groups, owner, attempts, before, &mut batch, &mut rows).await?
+            bury(groups, owner, dead, before, &mut batch, &mut rows).await?
         } else {
-            rows.delete(Table::Attempts, attempts.offset);
-            rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
+            rows.delete(Table::Attempts, dead.attempts.offset);
+            rows.bury(dead, before, None);
             (true, false)
         };
         if n > 0 && batch.bytes() > LETTERS_BYTES_MAX {
@@ -224,31 +225,30 @@ fn cursor(owner: &ClaimOwner, epoch: u64, progress: &Progress) -> StateOp {
 async fn bury(
     groups: &Groups,
     owner: &ClaimOwner,
-    attempts: &Attempts,
+    dead: &DeadEvent,
     before: Option<LetterRow>,
     batch: &mut Batch,
     rows: &mut Rows<'_>,
 ) -> Result<(bool, bool), BusError> {
-    let redrives = before.map_or(0, |row| row.redrives);
-    rows.delete(Table::Attempts, attempts.offset);
-    match event_at(groups, owner, attempts.offset).await {
+    let offset = dead.attempts.offset;
+    rows.delete(Table::Attempts, offset);
+    match event_at(groups, owner, offset).await {
         // Other events must not wait for an unreadable event. Its row in the table of dead letters keeps it
         // visible.
         Err(BusError::CorruptRange { .. }) => {
-            rows.put(Table::DeadLetters, attempts.offset, LetterRow::open(None, attempts, redrives).encode());
+            rows.bury(dead, before, None);
             Ok((true, false))
         }
         Err(error) => Err(error),
         Ok(Some(event)) => {
-            let (letter, row) = dead_letters::post(&owner.group, &event, attempts, redrives)?;
+            let (letter, row) = dead_letters::post(&owner.group, &event, &dead.attempts, dead.redrives)?;
             batch.events.extend(letter);
-            rows.put(Table::DeadLetters, attempts.offset, row.encode());
+            rows.bury(dead, before, row.letter);
             Ok((true, false))
         }
         Ok(None) => {
             if let Some(before) = before {
-                let row = LetterRow::open(before.letter, attempts, redrives);
-                rows.put(Table::DeadLetters, attempts.offset, row.encode());
+                rows.bury(dead, Some(before), before.letter);
             }
             Ok((before.is_some(), true))
         }
@@ -284,6 +284,16 @@ impl Rows<'_> {
     pub(super) fn put(&mut self, table: Table, offset: Offset, value: Vec<u8>) {
         let key = EventKey::encode(&self.owner.group, &self.owner.topic, offset);
         self.ops.push(RowOp::Put { table, key, value, must_be_new: false }.into());
+    }
+
+    /// Puts the row of an event that died. A redrive that came after the death goes on: the owner has the
+    /// message about it, or finds it in the row after a crash.
+    fn bury(&mut self, dead: &DeadEvent, before: Option<LetterRow>, letter: Option<EventId>) {
+        let redrives = before.map_or(dead.redrives, |row| row.redrives);
+        let row = LetterRow::open(letter, &dead.attempts, redrives);
+        let goes_on = before.is_some_and(|row| row.redriving && row.redrives > dead.redrives);
+        let row = if goes_on { row.kept_redriving() } else { row };
+        self.put(Table::DeadLetters, dead.attempts.offset, row.encode());
     }
 
     pub(super) fn delete(&mut self, table: Table, offset: Offset) {

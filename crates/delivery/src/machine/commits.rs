@@ -5,7 +5,7 @@ use promethean_model::Offset;
 use super::Machine;
 use super::uncommitted::Uncommitted;
 use super::unfinished::Stage;
-use crate::effect::{Attempts, Effect, Progress};
+use crate::effect::{Attempts, Effect, LetterRef, Progress};
 use crate::input::Now;
 
 /// The commit that is out, and the last one.
@@ -45,6 +45,13 @@ impl Commits {
     pub(super) fn has_seek(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.changes.seek.is_some())
     }
+
+    /// Notes that an event is finished whose redrive the commit that is out may hold.
+    pub(super) fn serve(&mut self, offset: Offset) {
+        if let Some(pending) = &mut self.pending {
+            pending.changes.serve(offset);
+        }
+    }
 }
 
 impl Machine {
@@ -70,9 +77,9 @@ impl Machine {
             finished,
             failed,
             forget: changes.forget.iter().copied().collect(),
-            dead: changes.dead.values().map(|dead| dead.attempts).collect(),
-            redriven: changes.redriven.iter().copied().collect(),
-            reopened: changes.reopened.iter().copied().collect(),
+            dead: changes.sent_dead(),
+            redriven: changes.sent_closing(),
+            reopened: changes.sent_reopened(),
             seek: changes.seek,
         }));
         self.commits.pending = Some(Box::new(PendingCommit { token, floor, changes }));
@@ -96,26 +103,29 @@ impl Machine {
     }
 
     /// Handles a refused commit: its changes are uncommitted again.
-    pub(super) fn commit_failed(&mut self, token: u64, retry_at_ms: u64) {
+    pub(super) fn commit_failed(&mut self, token: u64, retry_at_ms: u64, now: Now) {
         let Some(pending) = self.commits.pending.take_if(|pending| pending.token == token) else { return };
-        self.uncommitted.take_back(pending.changes);
+        let passed = self.uncommitted.take_back(pending.changes);
+        self.redrive(&passed, now);
         self.commits.retry_at_ms = retry_at_ms;
     }
 
     /// Handles a commit with too many dead letters: its changes are uncommitted again, and the next commit has
     /// fewer of the letters. The others follow in later commits.
-    pub(super) fn commit_split(&mut self, token: u64, letters: usize) {
+    pub(super) fn commit_split(&mut self, token: u64, letters: usize, now: Now) {
         let Some(pending) = self.commits.pending.take_if(|pending| pending.token == token) else { return };
-        debug_assert!(letters < pending.changes.dead.len(), "a split that makes nothing smaller");
-        self.uncommitted.take_back(pending.changes);
+        debug_assert!(letters < pending.changes.sent_dead().len(), "a split that makes nothing smaller");
+        let passed = self.uncommitted.take_back(pending.changes);
+        self.redrive(&passed, now);
         self.commits.letters_max = Some(letters);
     }
 
-    /// Notes that dead letters are still to be closed, except those whose event died again: they stay open.
-    pub(super) fn unclosed(&mut self, letters: &[Offset], retry_at_ms: u64) {
-        for offset in letters {
-            if !self.uncommitted.dead.contains_key(offset) {
-                self.uncommitted.note_redriven(*offset);
+    /// Notes that dead letters are still to be closed, except those that were redriven since.
+    pub(super) fn unclosed(&mut self, letters: &[LetterRef], retry_at_ms: u64) {
+        for letter in letters {
+            let redriven = self.unfinished.get(letter.offset).and_then(|entry| entry.redriven);
+            if redriven.is_none_or(|redrives| redrives < letter.redrives) {
+                self.uncommitted.note_closing(*letter);
             }
         }
         self.commits.retry_at_ms = retry_at_ms;

@@ -112,7 +112,8 @@ impl Machine {
             config,
         };
         machine.redrive(&saved.redriven, now);
-        saved.reopened.iter().for_each(|offset| machine.uncommitted.note_reopened(*offset));
+        saved.unclosed.iter().for_each(|letter| machine.uncommitted.note_closing(*letter));
+        saved.reopened.iter().for_each(|letter| machine.uncommitted.note_reopened(*letter));
         machine.drop_orphans();
         machine
     }
@@ -138,11 +139,11 @@ impl Machine {
             Input::Pause(member) => self.pause(member, true),
             Input::Resume(member) => self.pause(member, false),
             Input::Assign { owners, lost } => self.assign(owners, &lost, now, effects),
-            Input::Seek { to, reply } => self.seek(to, reply, effects),
-            Input::Redrive(offsets) => self.redrive(&offsets, now),
+            Input::Seek { to, reply } => self.seek(to, reply, now, effects),
+            Input::Redrive(letters) => self.redrive(&letters, now),
             Input::Committed(token) => self.committed(token, now, effects),
-            Input::CommitSplit { token, letters } => self.commit_split(token, letters),
-            Input::CommitFailed { token, retry_at_ms } => self.commit_failed(token, retry_at_ms),
+            Input::CommitSplit { token, letters } => self.commit_split(token, letters, now),
+            Input::CommitFailed { token, retry_at_ms } => self.commit_failed(token, retry_at_ms, now),
             Input::Unclosed { letters, retry_at_ms } => self.unclosed(&letters, retry_at_ms),
             Input::Hold(held) => self.held = held,
             Input::Credit | Input::Tick => {}

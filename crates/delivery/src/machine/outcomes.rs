@@ -4,9 +4,9 @@ use promethean_model::{Offset, OffsetRange};
 
 use super::Machine;
 use super::backoff::backoff_ms;
-use super::uncommitted::DeadEvent;
+use super::uncommitted::UncommittedDeath;
 use super::unfinished::Stage;
-use crate::effect::{Attempts, Failure};
+use crate::effect::{Attempts, Failure, LetterRef};
 use crate::input::Now;
 
 impl Machine {
@@ -23,10 +23,12 @@ impl Machine {
             self.uncommitted.note_forget(offset);
         }
         self.uncommitted.acked = true;
-        if entry.redriven {
-            self.uncommitted.note_redriven(offset);
+        if let Some(redrives) = entry.redriven {
+            self.uncommitted.note_served(LetterRef { offset, redrives });
             return;
         }
+        self.uncommitted.serve(offset);
+        self.commits.serve(offset);
         self.finished.add(offset);
         if let Some(next) = self.key_queues.leave(entry.key, offset.0) {
             let next = Offset(next);
@@ -39,14 +41,14 @@ impl Machine {
     /// Removes an event that is gone from the topic. A redriven one keeps its dead letter open, which is all
     /// that is left of it.
     pub(super) fn lose(&mut self, offset: Offset) {
-        if !self.unfinished.get(offset).is_some_and(|entry| entry.redriven) {
+        let Some(redrives) = self.unfinished.get(offset).and_then(|entry| entry.redriven) else {
             return self.finish(offset);
-        }
+        };
         self.unfinished.remove(offset);
         if self.failures.remove(&offset).is_some() {
             self.uncommitted.note_forget(offset);
         }
-        self.uncommitted.note_reopened(offset);
+        self.uncommitted.note_reopened(LetterRef { offset, redrives });
     }
 
     /// Finishes offsets that hold no event, or an event the group does not want; returns how many were not
@@ -83,7 +85,11 @@ impl Machine {
         };
         if self.config.dead_letters && failed >= self.config.max_attempts {
             self.finish(offset);
-            self.uncommitted.note_dead(offset, DeadEvent { attempts, redriven });
+            self.uncommitted.note_dead(UncommittedDeath {
+                attempts,
+                redrives: redriven.unwrap_or(0),
+                beside_cursor: redriven.is_some(),
+            });
             return;
         }
         self.give_back(stage);

@@ -124,7 +124,7 @@ impl Machine {
             }
         }
         if !must_wait {
-            self.add_unfinished(offset, UnfinishedEvent { key, partition, failed, redriven: false, stage });
+            self.add_unfinished(offset, UnfinishedEvent { key, partition, failed, redriven: None, stage });
         }
         !must_wait
     }

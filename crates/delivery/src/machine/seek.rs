@@ -5,33 +5,42 @@ use promethean_model::Offset;
 use super::Machine;
 use super::finished::FinishedRanges;
 use super::unfinished::{PARTITION_UNKNOWN, Stage, UnfinishedEvent};
-use crate::effect::Effect;
+use crate::effect::{Effect, LetterRef};
 use crate::input::{Now, ReplyNo};
 
 impl Machine {
     /// Moves the cursor: every offset below `to` is finished, none above. The commit closes the dead letters
     /// from `to` on, redriven ones included. Nothing is delivered until it is durable.
-    pub(super) fn seek(&mut self, to: Offset, reply: ReplyNo, effects: &mut Vec<Effect>) {
+    pub(super) fn seek(&mut self, to: Offset, reply: ReplyNo, now: Now, effects: &mut Vec<Effect>) {
         let scope = self.config.scope.range;
         let to = to.clamp(scope.start, scope.end);
         self.revoke_where(effects, |_, _, _| true);
         self.uncommitted.note_seek(to);
         self.uncommitted.replies.push((reply, 0));
-        self.unfinished.reset_below(to);
+        for letter in self.unfinished.reset_below(to) {
+            self.uncommitted.note_asked(letter);
+        }
         self.key_queues.clear();
         self.failures.clear();
         self.finished = FinishedRanges::below(to);
         self.scan = to;
         self.reads.abandon();
+        let passed = self.uncommitted.take_asked_below(to);
+        self.redrive(&passed, now);
     }
 
     /// Delivers finished events again. An event that is not finished is delivered anyway, so its dead letter
     /// is closed.
-    pub(super) fn redrive(&mut self, offsets: &[Offset], now: Now) {
-        for offset in offsets.iter().copied().filter(|offset| self.config.scope.range.contains(*offset)) {
+    pub(super) fn redrive(&mut self, letters: &[LetterRef], now: Now) {
+        for letter in letters.iter().copied().filter(|it| self.config.scope.range.contains(it.offset)) {
+            let LetterRef { offset, redrives } = letter;
             match self.unfinished.get(offset) {
-                Some(entry) if entry.redriven => {}
+                Some(entry) if entry.redriven.is_some() => {
+                    self.unfinished
+                        .change(offset, |entry| entry.redriven = entry.redriven.max(Some(redrives)));
+                }
                 None if self.finished.contains(offset) => {
+                    self.uncommitted.drop_closing(offset);
                     let (failed, stage) = self.recorded_attempts(offset, now);
                     self.unfinished.insert(
                         offset,
@@ -39,12 +48,12 @@ impl Machine {
                             key: None,
                             partition: PARTITION_UNKNOWN,
                             failed,
-                            redriven: true,
+                            redriven: Some(redrives),
                             stage,
                         },
                     );
                 }
-                _ => self.uncommitted.note_redriven(offset),
+                _ => self.uncommitted.note_asked(letter),
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use promethean_model::Offset;
 
+use crate::effect::LetterRef;
 use crate::input::MemberNo;
 
 /// The partition of a redriven event that was not read yet.
@@ -16,8 +17,8 @@ pub(super) struct UnfinishedEvent {
     pub(super) partition: u32,
     /// How many attempts failed.
     pub(super) failed: u32,
-    /// Whether it is redriven: for the cursor and for the order of keys it is finished.
-    pub(super) redriven: bool,
+    /// If it is redriven, how often: for the cursor and for the order of keys it is finished.
+    pub(super) redriven: Option<u32>,
     pub(super) stage: Stage,
 }
 
@@ -117,13 +118,20 @@ impl UnfinishedEvents {
     }
 
     /// Removes all events except the redriven ones below `to`, which are ready again with no failed attempts.
-    pub(super) fn reset_below(&mut self, to: Offset) {
-        let kept = std::mem::take(self);
-        for (offset, entry) in kept.entries {
-            if entry.redriven && offset < to.0 {
-                self.insert(Offset(offset), UnfinishedEvent { failed: 0, stage: Stage::Ready, ..entry });
+    /// Returns the redriven events from `to` on.
+    pub(super) fn reset_below(&mut self, to: Offset) -> Vec<LetterRef> {
+        let before = std::mem::take(self);
+        let mut removed = Vec::new();
+        for (offset, entry) in before.entries {
+            let Some(redrives) = entry.redriven else { continue };
+            let offset = Offset(offset);
+            if offset < to {
+                self.insert(offset, UnfinishedEvent { failed: 0, stage: Stage::Ready, ..entry });
+            } else {
+                removed.push(LetterRef { offset, redrives });
             }
         }
+        removed
     }
 
     /// The partitions that have ready events, with the offsets of the events.
@@ -162,7 +170,7 @@ impl UnfinishedEvents {
             Stage::Blocked => self.blocked += 1,
             Stage::Ready => _ = self.ready.entry(entry.partition).or_default().insert(offset),
         }
-        self.redriven += usize::from(entry.redriven);
+        self.redriven += usize::from(entry.redriven.is_some());
         self.waiting += usize::from(waits(entry));
     }
 
@@ -181,11 +189,11 @@ impl UnfinishedEvents {
                 }
             }
         }
-        self.redriven -= usize::from(entry.redriven);
+        self.redriven -= usize::from(entry.redriven.is_some());
         self.waiting -= usize::from(waits(entry));
     }
 }
 
 const fn waits(entry: &UnfinishedEvent) -> bool {
-    !entry.redriven && !matches!(entry.stage, Stage::Leased(_))
+    entry.redriven.is_none() && !matches!(entry.stage, Stage::Leased(_))
 }

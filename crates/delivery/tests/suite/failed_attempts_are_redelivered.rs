@@ -54,7 +54,7 @@ fn a_failure_is_durable_before_the_next_attempt_and_the_last_one_is_a_letter() {
     driven.nack(ONE, lease, None);
     let progress = driven.commit();
     assert_eq!(
-        (progress.dead[0].failed, progress.floor, &progress.forget[..]),
+        (progress.dead[0].attempts.failed, progress.floor, &progress.forget[..]),
         (3, Offset(1), &[Offset(0)][..])
     );
     assert_eq!(driven.reason(), Some(Reason::CaughtUp));
@@ -79,7 +79,7 @@ fn letters_are_spread_over_commits_and_the_answer_comes_with_the_last() {
     for (dead, floor, finished) in [(&[0, 1][..], 2, 0), (&[2, 3], 4, 1), (&[4], 6, 0)] {
         assert!(driven.replies.is_empty());
         let progress = driven.commit();
-        assert_eq!(progress.dead.iter().map(|row| row.offset.0).collect::<Vec<_>>(), dead);
+        assert_eq!(progress.dead.iter().map(|row| row.attempts.offset.0).collect::<Vec<_>>(), dead);
         assert_eq!((progress.floor, progress.finished.len()), (Offset(floor), finished));
     }
     assert_eq!(driven.replies, [(1, 0), (2, 0)]);

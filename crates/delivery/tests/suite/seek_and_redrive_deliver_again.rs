@@ -1,11 +1,15 @@
 //! A seek and a redrive deliver events again.
 
-use promethean_delivery::{Input, MachineConfig, MemberNo, Order, ReplyNo, SavedProgress};
+use promethean_delivery::{Input, LetterRef, MachineConfig, MemberNo, Order, ReplyNo, SavedProgress};
 use promethean_model::Offset;
 
 use super::driven_machine::DrivenMachine;
 
 const ONE: MemberNo = MemberNo(1);
+
+fn letter(offset: u64) -> LetterRef {
+    LetterRef { offset: Offset(offset), redrives: 1 }
+}
 
 fn keyed() -> MachineConfig {
     MachineConfig { order: Order::Key, ..MachineConfig::new() }
@@ -31,7 +35,7 @@ fn a_seek_ends_leases_and_holds_delivery_until_it_is_durable() {
 
 #[test]
 fn a_redriven_letter_is_delivered_beside_the_cursor_and_closed_or_dead_again() {
-    let saved = SavedProgress { floor: Offset(3), redriven: vec![Offset(0)], ..SavedProgress::default() };
+    let saved = SavedProgress { floor: Offset(3), redriven: vec![letter(0)], ..SavedProgress::default() };
     let mut driven =
         DrivenMachine::with_saved(MachineConfig { max_attempts: 1, ..keyed() }, &[Some("a"); 4], saved);
     driven.join(ONE, 9);
@@ -40,11 +44,11 @@ fn a_redriven_letter_is_delivered_beside_the_cursor_and_closed_or_dead_again() {
     assert_eq!(leases.iter().map(|l| l.offset.0).collect::<Vec<_>>(), [0, 3], "it blocks nothing");
     driven.ack(ONE, &leases[..1], 1);
     let progress = driven.commit();
-    assert_eq!((progress.redriven, progress.floor), (vec![Offset(0)], Offset(3)));
-    driven.step(Input::Redrive(vec![Offset(1), Offset(3)]));
-    assert_eq!(driven.commit().redriven, [Offset(3)], "not finished: delivered anyway");
+    assert_eq!((progress.redriven, progress.floor), (vec![letter(0)], Offset(3)));
+    driven.step(Input::Redrive(vec![letter(1), letter(3)]));
+    assert_eq!(driven.commit().redriven, [letter(3)], "not finished: delivered anyway");
     let lease = driven.leases()[0];
     driven.nack(ONE, lease, None);
     let progress = driven.commit();
-    assert_eq!((progress.dead[0].offset, progress.redriven.len()), (Offset(1), 0));
+    assert_eq!((progress.dead[0].attempts.offset, progress.redriven.len()), (Offset(1), 0));
 }

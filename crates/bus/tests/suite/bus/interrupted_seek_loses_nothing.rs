@@ -34,14 +34,15 @@ fn counted(world: &World) -> i64 {
     world.bus.metrics().group(&topic("a"), &group("g")).dead_letters.get()
 }
 
-/// The commit of the letter is on its way when the seek comes; later it becomes durable or is refused.
+/// The commit of the letter is on its way when the seek comes; later it becomes durable or is refused, or it is durable
+/// and the owner does not know it yet.
 async fn what_dies_as_a_seek_comes_is_delivered_and_no_letter(kind: StoreKind) {
-    for refused in [false, true] {
+    for (when, refused) in [(When::Before, false), (When::Before, true), (When::After, false)] {
         let (world, store) = World::gated(kind).await;
         world.fill("a", 0..2).await;
         let mut member = world.subscribe(attempts(request("a", "g"), 1)).await;
         let leases = take(&mut member, 2).await;
-        let gate = store.hold(When::Before, |batch| !batch.events.is_empty());
+        let gate = store.hold(when, |batch| !batch.events.is_empty());
         let (of, by) = (topic("a"), group("g"));
         let nack = member.nack(&leases[..1], Some(0));
         let seek = world.bus.seek(&of, &by, StartPosition::Earliest, false);

@@ -19,6 +19,7 @@ mod partitions_move_between_members;
 mod patterns_follow_new_topics;
 mod publishes_are_accepted_once;
 mod reads_need_no_group;
+mod redrives_outlive_seeks_and_deaths;
 mod refusals_have_codes;
 mod seek_moves_the_cursor;
 mod subscriptions_end_with_their_topic;

@@ -4,6 +4,13 @@ use super::*;
 
 impl Sim {
     pub(super) fn act(&mut self) {
+        // Messages come in order, so a message about a redrive is seldom overtaken.
+        if !self.reference.mail.is_empty() && self.rng.chance(40) {
+            self.deliver_mail();
+        }
+        if self.options.restless && self.rng.chance(12) {
+            return if self.rng.chance(70) { self.redrive() } else { self.seek() };
+        }
         match self.rng.range(0..100) {
             0..12 => self.publish(),
             12..20 => self.announce(),
@@ -78,59 +85,13 @@ impl Sim {
             .collect();
         let next = if there.len() == limit { there[limit - 1] + 1 } else { self.reference.log.len() as u64 };
         let events = there.iter().map(|o| self.reference.log[*o as usize].stored.clone()).collect();
-        // A read of known events tells nothing new; the machine ignores an answer from before a seek.
-        if from >= self.machine.status().scanned.0 && !self.abandoned {
+        // A read of known events tells nothing new, nor does one of an event that was finished before the restart: it is
+        // redriven. The machine ignores an answer from before a seek.
+        let finished = self.restored.iter().any(|range| range.contains(Offset(from)));
+        if from >= self.machine.status().scanned.0 && !finished && !self.abandoned {
             self.reference.end = self.reference.end.max(next);
         }
         self.step(Input::Page { request, events, next: Offset(next), expired }, Vec::new(), Vec::new());
-    }
-
-    pub(super) fn answer_commit(&mut self) {
-        let Some(token) = self.reference.sent.as_ref().map(|sent| sent.progress.token) else { return };
-        if self.rng.chance(15) {
-            let retry_at_ms = self.now.monotonic_ms + self.rng.range(0..50);
-            self.retry_until = self.retry_until.max(retry_at_ms);
-            self.reference.commit_failed();
-            return self.step(Input::CommitFailed { token, retry_at_ms }, Vec::new(), Vec::new());
-        }
-        let dead = self.reference.sent.as_ref().map_or(0, |sent| sent.dead.len());
-        if dead > 1 && self.rng.chance(30) {
-            // Together the letters are too large.
-            self.letters = self.rng.range(1..dead as u64) as usize;
-            self.reference.commit_failed();
-            let input = Input::CommitSplit { token, letters: self.letters };
-            return self.step(input, Vec::new(), Vec::new());
-        }
-        self.letters = self.options.bounds.letters;
-        let before: Vec<u64> =
-            (0..self.reference.log.len() as u64).filter(|o| self.reference.store.has(*o)).collect();
-        let (sent, closed) = self.reference.committed();
-        assert!(
-            sent.seek.is_some() || before.iter().all(|o| self.reference.store.has(*o)),
-            "a commit undid another"
-        );
-        self.reference.judge_rows(&sent);
-        if let Some(to) = sent.seek {
-            self.leave_unclosed(closed.into_iter().filter(|(offset, _)| *offset >= to).collect());
-        }
-        let answers = sent.replies.iter().map(|waiting| (waiting.reply, waiting.stale)).collect();
-        self.step(Input::Committed(token), Vec::new(), answers);
-    }
-
-    /// Leaves some dead letters of a seek open: the owner closes them in several steps, and the store may
-    /// fail in between.
-    fn leave_unclosed(&mut self, mut closed: Vec<(u64, bool)>) {
-        if closed.is_empty() || !self.rng.chance(30) {
-            return;
-        }
-        let left = closed.split_off(self.rng.range(0..closed.len() as u64) as usize);
-        self.reference.unclosed(&left);
-        let retry_at_ms = self.now.monotonic_ms + self.rng.range(1..50);
-        self.retry_until = self.retry_until.max(retry_at_ms);
-        let letters = left.into_iter().map(|(offset, _)| Offset(offset)).collect();
-        self.reference.sought = true;
-        self.step(Input::Unclosed { letters, retry_at_ms }, Vec::new(), Vec::new());
-        self.reference.sought = false;
     }
 
     fn some_member(&mut self) -> Option<MemberNo> {
@@ -363,18 +324,6 @@ impl Sim {
         self.step(Input::Assign { owners, lost }, revoked, Vec::new());
     }
 
-    fn redrive(&mut self) {
-        let letters = self.reference.store.letters.iter();
-        // The owner does not redrive a letter that is about to be closed.
-        let open = letters.filter(|(offset, redriving)| !**redriving && !self.reference.is_closing(**offset));
-        let open: Vec<u64> = open.map(|(offset, _)| *offset).collect();
-        let some: Vec<u64> = open.into_iter().filter(|_| self.rng.chance(50)).collect();
-        for offset in &some {
-            self.reference.redrive(*offset);
-        }
-        self.step(Input::Redrive(some.into_iter().map(Offset).collect()), Vec::new(), Vec::new());
-    }
-
     /// Removes events as compaction or retention does.
     fn remove(&mut self) {
         let len = self.reference.log.len() as u64;
@@ -398,25 +347,11 @@ impl Sim {
         }
     }
 
-    fn seek(&mut self) {
-        let len = self.reference.log.len() as u64;
-        let to = self.rng.range(0..len + 3);
-        self.next_reply += 1;
-        let reply = ReplyNo(self.next_reply);
-        let leases = self.reference.leases.iter();
-        let revoked = leases
-            .map(|(o, lease)| (lease.member, LeaseRef { offset: Offset(*o), serial: lease.serial }))
-            .collect();
-        self.reference.seek(to);
-        self.reference.pend_replies.push(Waiting { reply, stale: 0, acked: Vec::new() });
-        self.abandoned = true;
-        self.step(Input::Seek { to: Offset(to), reply }, revoked, Vec::new());
-    }
-
     fn restart(&mut self) {
         self.reference.crash();
         self.read = None;
         self.letters = self.options.bounds.letters;
+        self.restored.clone_from(&self.reference.store.finished);
         self.reference.paused = false;
         self.gone_unnoticed = true;
         let saved =

@@ -16,6 +16,7 @@ impl Sim {
             let status = self.machine.status();
             let busy = self.read.is_some() || self.reference.sent.is_some();
             let settled = self.machine.is_settled() && self.reference.pend_replies.is_empty();
+            self.deliver_mail();
             if status.lag == 0 && status.redriven == 0 && !busy && settled {
                 break;
             }
@@ -48,9 +49,14 @@ impl Sim {
             assert_eq!(member.allowance.credit.free(), member.allowance.credit.max());
         }
         assert!(
-            reference.store.letters.values().all(|redriving| !redriving),
+            reference.store.letters.values().all(|letter| !letter.redriving),
             "a redriven letter is open still"
         );
+        let mut open = reference.store.letters.keys().filter(|offset| reference.exists(**offset));
+        let acked = open.find(|offset| reference.acked.contains(offset));
+        assert_eq!(acked, None, "an event is acked, and its letter is open");
+        let owed: Vec<&u64> = reference.owed.keys().filter(|offset| reference.exists(**offset)).collect();
+        assert!(owed.is_empty(), "redrives that were not served: {owed:?}");
         let behind = OffsetRange::new(Offset(reference.store.floor), Offset(end)).len();
         assert!(
             behind < self.options.bounds.page as u64

@@ -1,10 +1,12 @@
 //! A simple reference of delivery: plain maps that follow the inputs of a machine. All effects of the machine
 //! are judged by them. The reference does not scan, bound, batch or index anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use promethean_delivery::{Allowance, Attempts, LeaseRef, MemberNo, Order, Progress, ReplyNo, SavedProgress};
-use promethean_model::{Offset, OffsetRange, StoredEvent};
+use promethean_delivery::{Allowance, LeaseRef, LetterRef, MemberNo, Order, Progress, ReplyNo};
+use promethean_model::StoredEvent;
+
+use super::store::{Letter, Store};
 
 pub(super) struct Event {
     pub(super) stored: StoredEvent,
@@ -42,87 +44,6 @@ pub(super) struct Member {
     pub(super) unwritten: Vec<LeaseRef>,
 }
 
-/// The durable state.
-#[derive(Default)]
-pub(super) struct Store {
-    pub(super) floor: u64,
-    pub(super) finished: Vec<OffsetRange>,
-    pub(super) attempts: BTreeMap<u64, Attempts>,
-    /// Open dead letters, and whether each is being redriven.
-    pub(super) letters: BTreeMap<u64, bool>,
-    /// Dead letters that are open only because closing them failed. Their events may die again.
-    unclosed: BTreeSet<u64>,
-}
-
-impl Store {
-    pub(super) fn has(&self, offset: u64) -> bool {
-        offset < self.floor || self.finished.iter().any(|range| range.contains(Offset(offset)))
-    }
-
-    /// Applies a commit; returns the dead letters it closed, as they were.
-    fn apply(&mut self, progress: &Progress, exists: impl Fn(u64) -> bool) -> Vec<(u64, bool)> {
-        self.floor = progress.floor.0;
-        self.finished.clone_from(&progress.finished);
-        if progress.seek.is_some() {
-            self.attempts.clear();
-        }
-        for offset in &progress.forget {
-            self.attempts.remove(&offset.0);
-        }
-        for row in &progress.failed {
-            self.attempts.insert(row.offset.0, *row);
-        }
-        for letter in &progress.dead {
-            let before = self.letters.insert(letter.offset.0, false);
-            let unclosed = self.unclosed.remove(&letter.offset.0);
-            assert!(before != Some(false) || unclosed, "{} died twice", letter.offset);
-        }
-        let mut closed: Vec<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
-        if let Some(to) = progress.seek {
-            assert!(progress.dead.iter().all(|dead| dead.offset < to), "dead, and delivered again");
-            for (offset, redriving) in self.letters.range_mut(to.0..) {
-                if exists(*offset) {
-                    closed.push(*offset);
-                } else {
-                    // The event is gone: its dead letter stays open.
-                    *redriving = false;
-                    self.unclosed.remove(offset);
-                }
-            }
-        }
-        self.unclosed.retain(|offset| !closed.contains(offset));
-        let closed = closed.into_iter().filter_map(|offset| Some((offset, self.letters.remove(&offset)?)));
-        let closed = closed.collect();
-        for offset in &progress.reopened {
-            if let Some(redriving) = self.letters.get_mut(&offset.0) {
-                *redriving = false;
-            }
-        }
-        assert!(
-            self.unclosed.iter().all(|offset| !self.has(*offset)),
-            "finished, and a letter that looks open"
-        );
-        closed
-    }
-
-    pub(super) fn saved_progress(&self, first_serial: u64, exists: impl Fn(u64) -> bool) -> SavedProgress {
-        let unclosed = |o: &u64| !self.has(*o) && exists(*o);
-        let lost = |o: &u64| !self.has(*o) && !exists(*o);
-        let redriven =
-            self.letters.iter().filter(|(o, redriving)| **redriving && self.has(**o) || unclosed(o));
-        let reopened = self.letters.iter().filter(|(o, redriving)| **redriving && lost(o));
-        SavedProgress {
-            floor: Offset(self.floor),
-            finished: self.finished.clone(),
-            attempts: self.attempts.values().copied().collect(),
-            redriven: redriven.map(|(o, _)| Offset(*o)).collect(),
-            reopened: reopened.map(|(o, _)| Offset(*o)).collect(),
-            paused: false,
-            first_serial,
-        }
-    }
-}
-
 pub(super) struct Waiting {
     pub(super) reply: ReplyNo,
     pub(super) stale: usize,
@@ -141,7 +62,30 @@ pub(super) struct Sent {
     pub(super) replies: Vec<Waiting>,
     pub(super) seek: Option<u64>,
     pub(super) seek_since: Option<u64>,
+    /// All changes of letters, those that the commit leaves to its seek included.
+    pub(super) letters: LetterChanges,
+    /// Whether it is durable, which the machine does not know yet. Holds the letters that it could not close.
+    pub(super) applied: Option<Vec<LetterRef>>,
+    /// Redrives whose event was delivered and is finished or dead by this commit.
+    pub(super) serves: BTreeSet<u64>,
+}
+
+/// Changes of dead letters that are not durable.
+#[derive(Default)]
+pub(super) struct LetterChanges {
+    /// Attempts of events that died, and whether the cursor counted the event as finished before.
     pub(super) dead: BTreeMap<u64, (u32, bool)>,
+    pub(super) closing: BTreeSet<u64>,
+    /// Redriven events that are delivered anyway.
+    pub(super) asked: BTreeSet<u64>,
+}
+
+impl LetterChanges {
+    fn serve(&mut self, offset: u64) {
+        if self.asked.remove(&offset) {
+            self.closing.insert(offset);
+        }
+    }
 }
 
 pub(super) struct Reference {
@@ -158,6 +102,8 @@ pub(super) struct Reference {
     /// Events acked or dead since the last seek, durable or not.
     pub(super) done: BTreeSet<u64>,
     pub(super) extras: BTreeSet<u64>,
+    /// Events that did not die the last time that they were finished.
+    pub(super) acked: BTreeSet<u64>,
     pub(super) leases: BTreeMap<u64, Lease>,
     pub(super) failed: BTreeMap<u64, Failed>,
     pub(super) members: BTreeMap<MemberNo, Member>,
@@ -168,11 +114,15 @@ pub(super) struct Reference {
     /// Whether a seek is durable and the machine does not know it yet.
     pub(super) sought: bool,
     pub(super) pend_failed: BTreeSet<u64>,
-    pub(super) pend_dead: BTreeMap<u64, (u32, bool)>,
-    pub(super) pend_redriven: BTreeSet<u64>,
+    pub(super) pend_letters: LetterChanges,
     pub(super) pend_replies: Vec<Waiting>,
     pub(super) sent: Option<Sent>,
     pub(super) store: Store,
+    /// Redrives that were answered and are not served yet, and whether their event was delivered since. A crash
+    /// must not lose them.
+    pub(super) owed: BTreeMap<u64, bool>,
+    /// Messages about redrives that the machine does not have yet.
+    pub(super) mail: VecDeque<Vec<LetterRef>>,
 }
 
 impl Reference {
@@ -204,14 +154,19 @@ impl Reference {
 
     pub(super) fn finish(&mut self, offset: u64) {
         let extra = self.extras.remove(&offset);
+        self.acked.insert(offset);
         self.end_lease(offset);
         self.failed.remove(&offset);
         if extra {
-            self.pend_dead.remove(&offset);
-            self.pend_redriven.insert(offset);
+            self.pend_letters.dead.remove(&offset);
+            self.pend_letters.closing.insert(offset);
         } else {
             self.undone.remove(&offset);
             self.done.insert(offset);
+            self.pend_letters.serve(offset);
+            if let Some(sent) = &mut self.sent {
+                sent.letters.serve(offset);
+            }
         }
     }
 
@@ -225,9 +180,11 @@ impl Reference {
         let count = failed.count;
         if self.dead_letters && count >= self.max_attempts {
             let extra = self.extras.contains(&offset);
+            let first = self.pend_letters.dead.get(&offset).is_none_or(|(_, extra)| *extra);
             self.finish(offset);
-            self.pend_redriven.remove(&offset);
-            self.pend_dead.insert(offset, (count, extra));
+            self.acked.remove(&offset);
+            self.pend_letters.closing.remove(&offset);
+            self.pend_letters.dead.insert(offset, (count, extra && first));
         } else {
             self.pend_failed.insert(offset);
             self.end_lease(offset);
@@ -250,39 +207,76 @@ impl Reference {
         }
         self.failed.clear();
         self.pend_failed.clear();
-        self.extras.split_off(&to);
-        self.pend_dead.split_off(&to);
-        self.pend_redriven.split_off(&to);
+        for offset in self.extras.split_off(&to) {
+            self.pend_letters.closing.remove(&offset);
+            self.pend_letters.asked.insert(offset);
+        }
         self.pend_replies.iter_mut().for_each(|waiting| waiting.undo_from(to));
         self.done.clear();
         self.undone = (to..self.log.len() as u64).filter(|o| self.is_wanted(*o)).collect();
-        self.seeking = Some(self.seeking.map_or(to, |before| before.min(to)));
+        self.seeking = Some(to);
         if let Some(sent) = &mut self.sent {
-            sent.seek_since = Some(sent.seek_since.map_or(to, |before| before.min(to)));
+            sent.seek_since = Some(to);
         }
+        let above = self.pend_letters.asked.split_off(&to);
+        let passed = std::mem::replace(&mut self.pend_letters.asked, above);
+        passed.into_iter().for_each(|offset| self.redriven(offset));
     }
 
-    pub(super) fn redrive(&mut self, offset: u64) {
-        self.store.letters.insert(offset, true);
+    /// Follows the machine when it hears of a redrive.
+    pub(super) fn redriven(&mut self, offset: u64) {
+        if self.extras.contains(&offset) {
+            return;
+        }
+        self.pend_letters.closing.remove(&offset);
         if self.undone.contains(&offset) {
-            self.pend_redriven.insert(offset);
+            self.pend_letters.asked.insert(offset);
         } else if self.exists(offset) {
             self.extras.insert(offset);
         }
+        // An event that a member holds is served by what becomes of that lease.
+        let leased = self.leases.contains_key(&offset);
+        self.owed.entry(offset).and_modify(|delivered| *delivered |= leased);
     }
 
-    /// Makes the commit that is out durable; returns it with the dead letters it closed, as they were.
-    pub(super) fn committed(&mut self) -> (Sent, Vec<(u64, bool)>) {
+    /// Makes the commit that is out durable; returns the dead letters it closed, as they were.
+    pub(super) fn apply(&mut self) -> Vec<(u64, Letter)> {
         let sent = self.sent.take().unwrap();
         let mut store = std::mem::take(&mut self.store);
         let closed = store.apply(&sent.progress, |offset| self.exists(offset));
         self.store = store;
+        let closed_now: BTreeSet<u64> = closed.iter().map(|(offset, _)| *offset).collect();
+        for offset in self.owed.keys().copied().collect::<Vec<_>>() {
+            // The letter of an event that is not finished is closed: from now on the event is like any other.
+            let ordinary = closed_now.contains(&offset) && self.is_wanted(offset) && !self.store.has(offset);
+            let sought = sent.seek.is_some_and(|to| offset >= to);
+            if ordinary || sought || sent.serves.contains(&offset) {
+                self.owed.remove(&offset);
+            }
+        }
+        self.sent = Some(sent);
+        self.judge_owed();
+        closed
+    }
+
+    /// Checks that a crash would not lose a redrive: its event is not finished, or its letter says so.
+    fn judge_owed(&self) {
+        for offset in self.owed.keys().filter(|offset| self.exists(**offset)) {
+            let redriving = self.store.letters.get(offset).is_some_and(|letter| letter.redriving);
+            let wanted = self.is_wanted(*offset) && !self.store.has(*offset);
+            assert!(redriving || wanted, "the redrive of {offset} would be lost by a crash");
+        }
+    }
+
+    /// Follows the machine when it hears that the commit is durable.
+    pub(super) fn committed(&mut self) -> Sent {
+        let sent = self.sent.take().unwrap();
         for row in &sent.progress.failed {
             if let Some(failed) = self.failed.get_mut(&row.offset.0).filter(|_| sent.seek_since.is_none()) {
                 failed.committed = row.failed;
             }
         }
-        (sent, closed)
+        sent
     }
 
     /// Whether a seek is not durable yet; until then nothing may be delivered.
@@ -290,45 +284,54 @@ impl Reference {
         self.sought || self.seeking.is_some() || self.sent.as_ref().is_some_and(|sent| sent.seek.is_some())
     }
 
-    pub(super) fn is_closing(&self, letter: u64) -> bool {
-        let by_seek = |seek: Option<u64>| seek.is_some_and(|to| letter >= to);
-        let by_sent = |sent: &Sent| by_seek(sent.seek) || sent.progress.redriven.contains(&Offset(letter));
-        self.pend_redriven.contains(&letter)
-            || by_seek(self.seeking)
-            || self.sent.as_ref().is_some_and(by_sent)
-    }
-
-    /// Opens dead letters again that the last commit could not close.
-    pub(super) fn unclosed(&mut self, letters: &[(u64, bool)]) {
+    /// Opens dead letters again that the commit which is out could not close.
+    pub(super) fn leave_open(&mut self, letters: &[(u64, Letter)]) {
         self.store.letters.extend(letters.iter().copied());
         // A letter below a later seek is an ordinary open letter again.
         let delivered = letters.iter().map(|(offset, _)| *offset).filter(|offset| !self.store.has(*offset));
         self.store.unclosed.extend(delivered.collect::<Vec<_>>());
-        let died_again = &self.pend_dead;
-        self.pend_redriven
-            .extend(letters.iter().map(|(offset, _)| *offset).filter(|o| !died_again.contains_key(o)));
+    }
+
+    /// Follows the machine when it hears of dead letters that a commit could not close.
+    pub(super) fn unclosed(&mut self, letters: &[LetterRef]) {
+        for offset in letters.iter().map(|letter| letter.offset.0) {
+            let LetterChanges { dead, closing, asked } = &mut self.pend_letters;
+            // The event died again, or its letter was redriven since.
+            if !dead.contains_key(&offset) && !asked.contains(&offset) && !self.extras.contains(&offset) {
+                closing.insert(offset);
+            }
+        }
     }
 
     pub(super) fn commit_failed(&mut self) {
         let mut sent = self.sent.take().unwrap();
-        let mut redriven: BTreeSet<u64> = sent.progress.redriven.iter().map(|offset| offset.0).collect();
-        let mut dead = sent.dead;
+        let older = &mut sent.letters;
+        let mut passed = BTreeSet::new();
         match sent.seek_since {
             Some(to) => {
-                dead.split_off(&to);
-                redriven.split_off(&to);
                 sent.replies.iter_mut().for_each(|waiting| waiting.undo_from(to));
+                let above = older.asked.split_off(&to);
+                passed = std::mem::replace(&mut older.asked, above);
             }
             None => self.pend_failed.extend(sent.progress.failed.iter().map(|row| row.offset.0)),
         }
         // Of two changes of the same dead letter the newer one wins.
-        redriven.retain(|offset| !self.pend_dead.contains_key(offset));
-        dead.retain(|offset, _| !self.pend_redriven.contains(offset) && !self.pend_dead.contains_key(offset));
-        self.pend_redriven.extend(redriven);
-        self.pend_dead.extend(dead);
+        let newer = &mut self.pend_letters;
+        for (offset, dead) in std::mem::take(&mut older.dead) {
+            if !newer.closing.contains(&offset) {
+                newer.dead.entry(offset).or_insert(dead).1 &= dead.1;
+            }
+        }
+        older.closing.retain(|offset| !newer.dead.contains_key(offset) && !newer.asked.contains(offset));
+        newer.closing.append(&mut older.closing);
+        let is_dead =
+            |offset: &u64| newer.dead.contains_key(offset) && sent.seek_since.is_none_or(|to| *offset < to);
+        older.asked.retain(|offset| !is_dead(offset) && !newer.closing.contains(offset));
+        newer.asked.append(&mut older.asked);
         let newer = std::mem::take(&mut self.pend_replies);
         self.pend_replies = sent.replies.into_iter().chain(newer).collect();
-        self.seeking = [self.seeking, sent.seek].into_iter().flatten().min();
+        self.seeking = self.seeking.or(sent.seek);
+        passed.into_iter().for_each(|offset| self.redriven(offset));
     }
 
     /// Forgets everything that a crash loses.
@@ -336,8 +339,8 @@ impl Reference {
         self.members.clear();
         self.leases.clear();
         self.pend_failed.clear();
-        self.pend_dead.clear();
-        self.pend_redriven.clear();
+        self.pend_letters = LetterChanges::default();
+        self.mail.clear();
         self.pend_replies.clear();
         self.sent = None;
         self.seeking = None;
@@ -350,13 +353,15 @@ impl Reference {
         let mut unclosed = std::mem::take(&mut self.store.unclosed);
         unclosed.retain(|offset| self.exists(*offset));
         self.store.unclosed = unclosed;
-        for (offset, redriving) in self.store.letters.clone() {
-            if redriving {
-                self.redrive(offset);
+        self.judge_owed();
+        for (offset, letter) in self.store.letters.clone() {
+            if letter.redriving {
+                self.redriven(offset);
             } else if self.undone.contains(&offset) {
-                self.pend_redriven.insert(offset);
+                self.pend_letters.closing.insert(offset);
             }
         }
+        self.owed.values_mut().for_each(|delivered| *delivered = false);
         let rows = self.store.attempts.iter();
         self.failed = rows
             .map(|(o, r)| (*o, Failed { count: r.failed, committed: r.failed, ..Failed::default() }))

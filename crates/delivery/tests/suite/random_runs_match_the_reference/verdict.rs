@@ -8,7 +8,7 @@ use promethean_delivery::{
 };
 use promethean_model::Offset;
 
-use super::reference::{Lease, Member, Reference, Sent};
+use super::reference::{Lease, LetterChanges, Member, Reference, Sent};
 
 impl Reference {
     pub(super) fn judge_delivery(&mut self, to: MemberNo, delivery: &Delivery, now: Now) {
@@ -37,6 +37,7 @@ impl Reference {
         }
         let lease = Lease { member: to, serial: delivery.lease.serial, deadline: None };
         self.leases.insert(offset, lease);
+        self.owed.entry(offset).and_modify(|delivered| *delivered = true);
         let held = self.leases.values().filter(|lease| lease.member == to).count();
         let member = self.members.get_mut(&to).unwrap();
         assert!(!member.paused && held <= member.allowance.credit.max(), "{to:?} got more than it takes");
@@ -55,8 +56,11 @@ impl Reference {
             assert_eq!(self.undone.range(range.start.0..range.end.0).next(), None, "{range} is not finished");
         }
         let has = |offset: u64| progress.finished.iter().any(|range| range.contains(Offset(offset)));
+        // The seek delivers the events from its target on again.
+        let to = self.seeking.unwrap_or(u64::MAX);
+        let below = || self.pend_letters.dead.range(..to);
         let later: BTreeMap<u64, (u32, bool)> =
-            self.pend_dead.iter().skip(letters).map(|(offset, dead)| (*offset, *dead)).collect();
+            below().skip(letters).map(|(offset, dead)| (*offset, *dead)).collect();
         for offset in self.done.range(floor.0..) {
             assert_ne!(
                 has(*offset),
@@ -79,35 +83,45 @@ impl Reference {
             );
             (failed.due, failed.exact) = (Some(failed.at + delay), true);
         }
-        let dead: Vec<(u64, u32)> = progress.dead.iter().map(|row| (row.offset.0, row.failed)).collect();
+        let dead: Vec<(u64, u32)> =
+            progress.dead.iter().map(|dead| (dead.attempts.offset.0, dead.attempts.failed)).collect();
         let expected: Vec<(u64, u32)> =
-            self.pend_dead.iter().take(letters).map(|(offset, (count, _))| (*offset, *count)).collect();
+            below().take(letters).map(|(offset, (count, _))| (*offset, *count)).collect();
         assert_eq!(dead, expected, "dead letters");
-        let redriven: BTreeSet<u64> = progress.redriven.iter().map(|offset| offset.0).collect();
-        for offset in redriven.symmetric_difference(&self.pend_redriven) {
+        let closed = self.judge_closed(&progress, to);
+        assert_eq!(progress.seek.map(|to| to.0), self.seeking);
+        self.pend_failed.clear();
+        // A reply may be about any of the dead events, so all replies wait for the last of them.
+        let replies = if later.is_empty() { std::mem::take(&mut self.pend_replies) } else { Vec::new() };
+        let mut letters = std::mem::take(&mut self.pend_letters);
+        letters.dead.retain(|offset, _| !later.contains_key(offset));
+        self.pend_letters.dead = later;
+        let settled = dead.into_iter().map(|(offset, _)| offset).chain(closed);
+        let serves = settled.filter(|offset| self.owed.get(offset) == Some(&true)).collect();
+        let seek = self.seeking.take();
+        self.sent = Some(Sent { replies, seek, seek_since: None, letters, applied: None, serves, progress });
+    }
+
+    /// Checks the letters that a commit closes and opens again. `to` is the target of its seek.
+    fn judge_closed(&mut self, progress: &Progress, to: u64) -> BTreeSet<u64> {
+        let redriven: BTreeSet<u64> = progress.redriven.iter().map(|letter| letter.offset.0).collect();
+        assert_eq!(redriven.len(), progress.redriven.len(), "a letter is closed twice");
+        let LetterChanges { dead, closing, asked } = &self.pend_letters;
+        let expected: BTreeSet<u64> = closing.union(asked).copied().filter(|offset| *offset < to).collect();
+        for offset in redriven.symmetric_difference(&expected) {
             // The event was removed while it was leased.
             assert!(redriven.contains(offset) && !self.exists(*offset), "redriven {offset}");
         }
         for offset in &progress.reopened {
             assert!(!self.exists(offset.0), "the letter of {offset} stays open though its event is there");
             assert!(!redriven.contains(&offset.0), "the letter of {offset} is open and closed");
-            assert!(!self.pend_dead.contains_key(&offset.0), "the letter of {offset} is opened twice");
+            assert!(!dead.contains_key(&offset.0), "the letter of {offset} is opened twice");
             self.extras.remove(&offset.0);
         }
         for offset in &redriven {
-            assert!(
-                !self.pend_dead.contains_key(offset),
-                "the letter of {offset} is opened and closed at once"
-            );
-            self.extras.remove(offset);
+            assert!(!dead.contains_key(offset), "the letter of {offset} is opened and closed at once");
         }
-        assert_eq!(progress.seek.map(|to| to.0), self.seeking);
-        self.pend_failed.clear();
-        self.pend_redriven.clear();
-        // A reply may be about any of the dead events, so all replies wait for the last of them.
-        let replies = if later.is_empty() { std::mem::take(&mut self.pend_replies) } else { Vec::new() };
-        let dead = std::mem::replace(&mut self.pend_dead, later).into_iter().take(letters).collect();
-        self.sent = Some(Sent { replies, seek: self.seeking.take(), seek_since: None, dead, progress });
+        redriven
     }
 
     /// Checks that a commit leaves failed attempts only of events that are not finished, and that replies
@@ -117,8 +131,9 @@ impl Reference {
             let gone = !self.exists(*offset);
             let later = sent.seek_since.is_some()
                 || self.done.contains(offset)
-                || self.pend_redriven.contains(offset)
-                || self.pend_dead.contains_key(offset);
+                || self.pend_letters.closing.contains(offset)
+                || self.pend_letters.asked.contains(offset)
+                || self.pend_letters.dead.contains_key(offset);
             let failed = self.failed.get(offset);
             assert!(gone || later || failed.is_some_and(|f| f.count >= row.failed), "left {row:?}");
         }
