@@ -1,0 +1,404 @@
+/**
+ * The connection of a client: it opens, shows the token, notices when the server is gone, and opens again.
+ * @module
+ */
+
+import { diagnose, unreachable } from "./address.js";
+import { backoffMs, waitFor } from "./backoff.js";
+import { PrometheanError, refusal } from "./errors.js";
+import { decode, encode } from "./frames.js";
+import { Socket, socketClass } from "./socket.js";
+import { readToken, renewAfterMs } from "./token.js";
+
+/** Refused tokens in a row after which the client gives up, if the token comes from a function. */
+const TOKEN_TRIES_MAX = 5;
+/** A connection that lived this long was a good one: the next wait is short again. */
+const GOOD_AFTER_MS = 2_000;
+/** Close codes of the server. */
+const TOKEN_OVER = 4401;
+const TOO_MANY = 4429;
+const TOO_MANY_WAIT_MS = 3_000;
+/** How long the server may take to answer a goodbye. */
+const GOODBYE_MS = 1_000;
+
+/**
+ * @typedef {"idle" | "connecting" | "open" | "closed"} ConnectionState
+ */
+
+/**
+ * What happens to the answer of a frame.
+ * @typedef {object} Waiter
+ * @property {(frame: import("./types.js").ServerFrame) => void} reply
+ * @property {(error: PrometheanError) => void} lost The connection ended before the answer came.
+ */
+
+/**
+ * What a connection tells its owner.
+ * @typedef {object} ConnectionEvents
+ * @property {() => void} up
+ * @property {(error: PrometheanError, closeCode: number) => void} down
+ * @property {(frame: import("./types.js").ServerFrame) => void} frame A frame that answers no waiter.
+ * @property {(error: PrometheanError) => void} failed The client has given up for good.
+ * @property {(error: Error) => void} error
+ * @property {(state: ConnectionState, error?: Error) => void} state
+ */
+
+/**
+ * @typedef {object} ConnectionOptions
+ * @property {import("./types.js").Token} [token] The token, or a function that returns it.
+ * @property {any} [WebSocket] The WebSocket class to use instead of the platform's.
+ * @property {number} [openTimeoutMs] The longest time to open a connection (10000).
+ * @property {number} [pingEveryMs] After this silence the client asks whether the server is there (10000).
+ * @property {number} [pingTimeoutMs] If nothing comes for this long after that, the connection is given up (10000).
+ * @property {number} [reconnectMinMs] The first wait before a new connection (100).
+ * @property {number} [reconnectMaxMs] The longest such wait (10000).
+ */
+
+export class Connection {
+  /**
+   * @param {{ws: string, http: string}} address
+   * @param {ConnectionOptions} options
+   * @param {ConnectionEvents} events
+   */
+  constructor(address, options, events) {
+    this.address = address;
+    this.options = { openTimeoutMs: 10_000, pingEveryMs: 10_000, pingTimeoutMs: 10_000, ...options };
+    this.events = events;
+    /** @type {ConnectionState} */
+    this.state = "idle";
+    /** Why the client gave up, or why the last connection failed. @type {PrometheanError | undefined} */
+    this.failure = undefined;
+    /** @private @type {Map<unknown, Waiter>} */
+    this.waiters = new Map();
+    /** @private @type {Set<{up: () => void, fail: (error: Error) => void}>} */
+    this.watchers = new Set();
+    /** @private @type {Socket | undefined} */
+    this.socket = undefined;
+    /** @private */
+    this.corr = 0;
+    /** @private Connections that failed in a row. */
+    this.tries = 0;
+    /** @private */
+    this.tokensRefused = 0;
+    /** @private */
+    this.openedAt = 0;
+    /** @private */
+    this.heardAt = 0;
+    /** @private */
+    this.pingedAt = 0;
+    /** @private @type {any} */
+    this.watchTimer = undefined;
+    /** @private @type {any} */
+    this.retryTimer = undefined;
+    /** @private @type {any} */
+    this.renewTimer = undefined;
+  }
+
+  /** Begins to connect, if that has not begun. */
+  start() {
+    if (this.state === "idle") this.attempt();
+  }
+
+  /**
+   * Waits until the connection is open. Rejects if the client gave up, or if a cause is found that waiting does not
+   * cure.
+   * @param {import("./types.js").WaitOptions} [limits]
+   * @returns {Promise<void>}
+   */
+  whenOpen({ signal, timeoutMs = 15_000 } = {}) {
+    this.start();
+    if (this.state === "open") return Promise.resolve();
+    if (this.state === "closed") return Promise.reject(this.overError());
+    const late = () => this.failure ?? unreachable(this.address, `no answer within ${timeoutMs} ms`);
+    return waitFor((resolve, reject) => {
+      const watcher = { up: resolve, fail: reject };
+      this.watchers.add(watcher);
+      return () => this.watchers.delete(watcher);
+    }, { signal, timeoutMs, late });
+  }
+
+  /** The number that marks the next frame. */
+  nextCorr() {
+    return ++this.corr;
+  }
+
+  /**
+   * Sends a frame whose answer goes to `waiter`. The connection must be open.
+   * @param {string} text
+   * @param {unknown} corr
+   * @param {Waiter} waiter
+   */
+  send(text, corr, waiter) {
+    this.waiters.set(corr, waiter);
+    this.socket?.send(text);
+  }
+
+  /**
+   * Sends a frame and waits for its answer. Rejects with the server's refusal, or if the connection ends.
+   * @param {string} op
+   * @param {Record<string, unknown>} fields
+   * @param {import("./types.js").WaitOptions} [limits]
+   * @returns {Promise<import("./types.js").ServerFrame>}
+   */
+  request(op, fields, { signal, timeoutMs = 30_000 } = {}) {
+    if (this.state !== "open" && op !== "AUTH") {
+      const message = `${op} needs a connection, and there is none now; wait for \`connect()\` and try again`;
+      return Promise.reject(this.state === "closed" ? this.overError() : new PrometheanError("disconnected", message, { sideEffects: false, cause: this.failure }));
+    }
+    const corr = this.nextCorr();
+    const late = () => new PrometheanError("timeout", `the server did not answer ${op} within ${timeoutMs} ms; try again`);
+    return waitFor((resolve, reject) => {
+      this.send(encode(op, { ...fields, corr }), corr, {
+        reply: (frame) => (frame.op === "ERR" ? reject(refusal(frame)) : resolve(frame)),
+        lost: reject,
+      });
+    }, { signal, timeoutMs, late });
+  }
+
+  /** Shows a token on the open connection, for example one that allows more. */
+  async renewToken() {
+    const token = await readToken(this.options.token);
+    if (this.state !== "open") return;
+    await this.request("AUTH", { token });
+    this.planRenewal(token);
+  }
+
+  /**
+   * Ends the connection for good.
+   * @param {PrometheanError} [failure] Why, if this is not the owner's wish.
+   */
+  close(failure) {
+    if (this.state === "closed") return;
+    this.failure = failure;
+    this.setState("closed", failure);
+    clearTimeout(this.retryTimer);
+    this.stopTimers();
+    for (const watcher of [...this.watchers]) watcher.fail(this.overError());
+    const { socket } = this;
+    socket?.close();
+    // A server that does not answer the goodbye must not keep the process alive.
+    if (socket) this.retryTimer = setTimeout(() => socket.abandon("closed"), GOODBYE_MS);
+    if (failure) this.events.failed(failure);
+  }
+
+  /** The error of a call on a client that is over. */
+  overError() {
+    return this.failure ?? new PrometheanError("client_closed", "the client is closed; create a new one");
+  }
+
+  /**
+   * @private
+   * @param {ConnectionState} state
+   * @param {Error} [error]
+   */
+  setState(state, error) {
+    if (this.state === state) return;
+    this.state = state;
+    this.events.state(state, error);
+  }
+
+  /** @private */
+  async attempt() {
+    this.setState("connecting");
+    let token;
+    let WebSocketClass;
+    try {
+      WebSocketClass = await socketClass(this.options.WebSocket);
+    } catch (error) {
+      return this.close(/** @type {PrometheanError} */ (error));
+    }
+    try {
+      token = await readToken(this.options.token);
+    } catch (cause) {
+      const failure = new PrometheanError("bad_token", `the function for the token failed: ${cause}`, { cause });
+      return this.retry(failure, 0);
+    }
+    // The client may have been closed while the token was fetched.
+    if (this.isOver()) return;
+    try {
+      this.open(WebSocketClass, token);
+    } catch (cause) {
+      this.close(new PrometheanError("bad_url", `a WebSocket to ${this.address.ws} cannot be made: ${cause}`, { cause }));
+    }
+  }
+
+  /** @private */
+  isOver() {
+    return this.state === "closed";
+  }
+
+  /**
+   * @private
+   * @param {any} WebSocketClass
+   * @param {string | undefined} token
+   */
+  open(WebSocketClass, token) {
+    const { openTimeoutMs } = this.options;
+    /** @type {PrometheanError | undefined} */
+    let refused;
+    let isHeard = false;
+    const timer = setTimeout(() => socket.abandon(`no answer within ${openTimeoutMs} ms`), openTimeoutMs);
+    const socket = new Socket(WebSocketClass, this.address.ws, {
+      open: () => {
+        isHeard = true;
+        this.request("AUTH", { token }, { timeoutMs: openTimeoutMs }).then(() => {
+          clearTimeout(timer);
+          this.opened(token);
+        }, (error) => {
+          if (error.code === "disconnected") return;
+          refused = error;
+          socket.abandon(error.message);
+        });
+      },
+      message: (text) => this.receive(text),
+      close: (code, reason, cause) => {
+        clearTimeout(timer);
+        this.ended(code, reason, { cause, refused, isHeard });
+      },
+    });
+    this.socket = socket;
+  }
+
+  /**
+   * @private
+   * @param {string | undefined} token
+   */
+  opened(token) {
+    if (this.isOver()) return;
+    this.openedAt = this.heardAt = performance.now();
+    this.tokensRefused = 0;
+    this.failure = undefined;
+    this.planRenewal(token);
+    this.watch();
+    this.setState("open");
+    this.events.up();
+    for (const watcher of [...this.watchers]) watcher.up();
+  }
+
+  /**
+   * @private
+   * @param {string} text
+   */
+  receive(text) {
+    this.heardAt = performance.now();
+    let frame;
+    try {
+      frame = decode(text);
+    } catch (error) {
+      return this.events.error(/** @type {Error} */ (error));
+    }
+    const waiter = frame.corr === undefined ? undefined : this.waiters.get(frame.corr);
+    if (!waiter) return this.events.frame(frame);
+    this.waiters.delete(frame.corr);
+    waiter.reply(frame);
+  }
+
+  /**
+   * @private
+   * @param {number} code
+   * @param {string} reason
+   * @param {{cause: any, refused: PrometheanError | undefined, isHeard: boolean}} how
+   */
+  ended(code, reason, { cause, refused, isHeard }) {
+    this.socket = undefined;
+    clearTimeout(this.retryTimer);
+    this.stopTimers();
+    const wasOpen = this.openedAt > 0;
+    if (wasOpen && performance.now() - this.openedAt > GOOD_AFTER_MS) this.tries = 0;
+    this.openedAt = 0;
+    const why = reason || cause?.message || `code ${code}`;
+    const lost = new PrometheanError("disconnected", `the connection to ${this.address.ws} ended: ${why}`, { cause, closeCode: code });
+    const waiters = [...this.waiters.values()];
+    this.waiters.clear();
+    for (const waiter of waiters) waiter.lost(lost);
+    if (wasOpen) this.events.down(lost, code);
+    if (this.isOver()) return;
+    const failure = refused ?? (isHeard ? lost : unreachable(this.address, reason || cause));
+    this.retry(failure, code);
+    if (!isHeard && this.tries === 1) this.findCause(cause);
+  }
+
+  /**
+   * Tries again later, unless only the user can help.
+   * @private
+   * @param {PrometheanError} failure
+   * @param {number} code
+   */
+  retry(failure, code) {
+    this.tries++;
+    this.failure = failure;
+    if (failure.code === "bad_token" || failure.code === "unauthorized") {
+      this.tokensRefused++;
+      if (typeof this.options.token !== "function" || this.tokensRefused >= TOKEN_TRIES_MAX) return this.close(failure);
+    }
+    this.setState("connecting", failure);
+    const atLeast = code === TOO_MANY || failure.code === "rate_limited" ? failure.retryAfterMs ?? TOO_MANY_WAIT_MS : 0;
+    // A token that is over is replaced at once.
+    const isFirst = code === TOKEN_OVER && this.tries === 1;
+    const wait = isFirst ? 0 : backoffMs(this.tries - 1, this.options.reconnectMinMs, this.options.reconnectMaxMs);
+    clearTimeout(this.retryTimer);
+    this.retryTimer = setTimeout(() => !this.isOver() && this.attempt(), Math.max(wait, atLeast));
+  }
+
+  /**
+   * @private
+   * @param {any} cause
+   */
+  async findCause(cause) {
+    const failure = await diagnose(this.address, cause);
+    if (this.state !== "connecting") return;
+    this.failure = failure;
+    this.events.error(failure);
+    if (failure.isRetryable) return;
+    for (const watcher of [...this.watchers]) watcher.fail(failure);
+  }
+
+  /**
+   * Asks a silent server whether it is there, and gives a connection up that answers nothing.
+   * @private
+   */
+  watch() {
+    const { pingEveryMs, pingTimeoutMs } = this.options;
+    const every = Math.min(pingEveryMs, pingTimeoutMs) / 2;
+    let lastTick = performance.now();
+    this.pingedAt = 0;
+    this.watchTimer = setInterval(() => {
+      const now = performance.now();
+      // A process that did not run has not looked for answers either.
+      const isLate = now - lastTick > 2 * every + 1_000;
+      lastTick = now;
+      if (now - this.heardAt < pingEveryMs) {
+        this.pingedAt = 0;
+      } else if (this.pingedAt === 0 || isLate) {
+        this.pingedAt = now;
+        // Servers without this op refuse it, which answers the question too.
+        this.send(encode("PING", { corr: "ping" }), "ping", { reply() {}, lost() {} });
+      } else if (now - this.pingedAt >= pingTimeoutMs) {
+        this.socket?.abandon(`no answer for ${Math.round(now - this.heardAt)} ms`);
+      }
+    }, every);
+  }
+
+  /**
+   * @private
+   * @param {string | undefined} token
+   */
+  planRenewal(token) {
+    clearTimeout(this.renewTimer);
+    if (typeof this.options.token !== "function") return;
+    const after = renewAfterMs(token, Date.now());
+    if (after === undefined) return;
+    this.renewTimer = setTimeout(() => {
+      this.renewToken().catch((error) => {
+        this.events.error(error);
+        this.planRenewal(token);
+      });
+    }, after);
+  }
+
+  /** @private */
+  stopTimers() {
+    clearInterval(this.watchTimer);
+    clearTimeout(this.renewTimer);
+  }
+}

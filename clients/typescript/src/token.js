@@ -1,0 +1,36 @@
+/**
+ * The token of a client and the time at which it must be renewed.
+ * @module
+ */
+
+/** A token is renewed this long before its end, or after half of its life if that is later. */
+const RENEW_BEFORE_MS = 90_000;
+/** Timers take no more. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/**
+ * Reads the token from an option.
+ * @param {import("./types.js").Token | undefined} token
+ * @returns {Promise<string | undefined>}
+ */
+export async function readToken(token) {
+  return typeof token === "function" ? token() : token;
+}
+
+/**
+ * How long to wait before a token must be renewed, if the token is a JWT with an end.
+ * @param {string | undefined} token
+ * @param {number} nowMs
+ * @returns {number | undefined}
+ */
+export function renewAfterMs(token, nowMs) {
+  const body = token?.split(".")[1];
+  if (!body) return undefined;
+  try {
+    const { exp } = JSON.parse(atob(body.replace(/-/g, "+").replace(/_/g, "/")));
+    const leftMs = exp * 1000 - nowMs;
+    return Number.isFinite(leftMs) ? Math.min(TIMER_MS_MAX, Math.max(500, leftMs / 2, leftMs - RENEW_BEFORE_MS)) : undefined;
+  } catch {
+    return undefined;
+  }
+}
