@@ -17,6 +17,9 @@ const UNKNOWN_OUTCOME = new Set(["disconnected", "internal", "storage_failed", "
  * that the client found itself. The message says what to do.
  */
 export class PrometheanError extends Error {
+  /** Whether the call may have had its effect. */
+  #sideEffects;
+
   /**
    * @param {string} code A stable word for programs.
    * @param {string} message What is wrong and what to do.
@@ -33,8 +36,7 @@ export class PrometheanError extends Error {
     this.retryAfterMs = retryAfterMs;
     /** Further fields of the answer. */
     this.details = rest;
-    /** @private */
-    this.sideEffects = sideEffects ?? UNKNOWN_OUTCOME.has(code);
+    this.#sideEffects = sideEffects ?? UNKNOWN_OUTCOME.has(code);
   }
 
   /** The message, under the name that it has in `ERR` frames. */
@@ -49,7 +51,7 @@ export class PrometheanError extends Error {
 
   /** Whether the call surely changed nothing. If not, try again only with the same ids. */
   get hasNoSideEffects() {
-    return !this.sideEffects;
+    return !this.#sideEffects;
   }
 }
 

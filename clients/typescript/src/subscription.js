@@ -101,9 +101,9 @@ export class Subscription {
     });
   }
 
-  /** How many events this member has that are not finished. */
+  /** How many events this member has that are not finished; acks count until the server has answered them. */
   get inFlight() {
-    return this.held.size;
+    return this.held.size + this.acks.pending;
   }
 
   /**
@@ -140,6 +140,7 @@ export class Subscription {
    */
   async seek(to) {
     await this.ready;
+    this.acks.flush();
     const { op, corr, ...report } = await this.ask("SEEK", { opts: to });
     return /** @type {any} */ (report);
   }

@@ -1,0 +1,79 @@
+// A proxy between client and server that misbehaves as it is told.
+
+import { connect, createServer } from "node:net";
+
+export class Proxy {
+  /** @param {number} port The port of the server. */
+  constructor(port) {
+    this.target = port;
+    this.pairs = new Set();
+    /** Added to the way of every byte. */
+    this.delayMs = 0;
+    this.isBlackHole = false;
+    this.isRefusing = false;
+    this.accepted = 0;
+  }
+
+  async start() {
+    this.listener = createServer({ allowHalfOpen: true }, (client) => this.accept(client));
+    await new Promise((resolve) => this.listener.listen(0, "127.0.0.1", resolve));
+    this.url = `ws://127.0.0.1:${this.listener.address().port}`;
+    return this;
+  }
+
+  accept(client) {
+    this.accepted++;
+    if (this.isRefusing) return void client.destroy();
+    const server = connect({ port: this.target, host: "127.0.0.1", allowHalfOpen: true });
+    const pair = { client, server };
+    this.pairs.add(pair);
+    const drop = () => {
+      this.pairs.delete(pair);
+      client.destroy();
+      server.destroy();
+    };
+    for (const [from, to] of [[client, server], [server, client]]) {
+      from.on("data", (data) => this.later(() => this.isBlackHole || to.destroyed || to.write(data)));
+      from.on("end", () => this.later(() => this.isBlackHole || to.end()));
+      from.on("error", drop);
+      from.on("close", () => this.isBlackHole || drop());
+    }
+  }
+
+  later(call) {
+    if (this.delayMs === 0) call();
+    else setTimeout(call, this.delayMs);
+  }
+
+  /** Cuts all connections with a reset. */
+  cut() {
+    for (const { client, server } of this.pairs) {
+      client.resetAndDestroy();
+      server.destroy();
+    }
+    this.pairs.clear();
+  }
+
+  /** Ends only the direction from the server to the client. */
+  halfClose() {
+    for (const { client } of this.pairs) client.end();
+  }
+
+  /** Keeps connections open and passes nothing on. */
+  blackHole(isOn) {
+    this.isBlackHole = isOn;
+    if (!isOn) this.cut();
+  }
+
+  async stop() {
+    this.cut();
+    await new Promise((resolve) => this.listener.close(resolve));
+  }
+}
+
+/** Starts a proxy that ends with the test. */
+export async function startProxy(t, server) {
+  const proxy = await new Proxy(server.port).start();
+  t.after(() => proxy.stop());
+  return proxy;
+}
