@@ -193,7 +193,7 @@ export class Client {
   }
 
   /** Closes the client at the end of an `await using` block. */
-  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+  [Symbol.asyncDispose]() {
     return this.close();
   }
 

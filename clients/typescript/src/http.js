@@ -98,7 +98,7 @@ function search(query) {
  */
 function noAnswer(base, method, cause) {
   const page = globalThis.document && globalThis.location?.origin;
-  const why = cause?.cause?.code ?? reasonOf(cause);
+  const why = cause?.cause?.code ?? reasonOf(cause?.cause ?? cause);
   const hint = page && !base.startsWith(page)
     ? `the browser hides why; check that the server runs, and that \`allowed_origins\` in its configuration has "${page}"`
     : "check that the server runs there and that the URL is right";

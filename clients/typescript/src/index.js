@@ -3,6 +3,24 @@
  * @module
  */
 
+/**
+ * @template [T=any]
+ * @typedef {import("./types.js").BusEvent<T>} BusEvent
+ */
+/** @typedef {import("./client.js").ClientOptions} ClientOptions */
+/** @typedef {import("./exactly_once.js").DedupeStore} DedupeStore */
+/** @typedef {import("./types.js").EventToPublish} EventToPublish */
+/**
+ * @template [T=any]
+ * @typedef {import("./subscription.js").Handler<T>} Handler
+ */
+/** @typedef {import("./types.js").PublishOptions} PublishOptions */
+/** @typedef {import("./types.js").Published} Published */
+/** @typedef {import("./types.js").PublishedBatch} PublishedBatch */
+/** @typedef {import("./types.js").Rebalance} Rebalance */
+/** @typedef {import("./types.js").SubscribeOptions} SubscribeOptions */
+/** @typedef {import("./types.js").Token} Token */
+
 export { Client } from "./client.js";
 export { Topic } from "./topic.js";
 export { EventClient, PromClient } from "./event_client.js";

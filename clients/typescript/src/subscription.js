@@ -169,7 +169,7 @@ export class Subscription {
   }
 
   /** Closes the subscription at the end of an `await using` block. */
-  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+  [Symbol.asyncDispose]() {
     return this.close();
   }
 

@@ -11,7 +11,7 @@ const KILLS = Number(process.env.KILLS ?? 10);
 /** How often the proxy misbehaves. */
 const CUTS = Number(process.env.CUTS ?? 20);
 /** A quick judgement of silent connections. */
-const QUICK = { pingEveryMs: 300, pingTimeoutMs: 300, reconnectMaxMs: 200 };
+const QUICK = { openTimeoutMs: 1_000, pingEveryMs: 300, pingTimeoutMs: 300, reconnectMaxMs: 200 };
 
 /** Publishes and handles events until it is stopped, and knows what must be there. */
 class Ledger {

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Admin, Client, PrometheanError, adviceFor } from "../src/index.js";
 import { clientOf } from "./support/client.js";
-import { startServer } from "./support/server.js";
+import { freePort, startServer } from "./support/server.js";
 import { until } from "./support/wait.js";
 
 const NARROW = "test-token";
@@ -28,10 +28,11 @@ test("a URL without a scheme, or with another one, is refused at once with an ex
 });
 
 test("a server that is not there is named with its address and the reason", async (t) => {
-  const client = clientOf(t, "ws://127.0.0.1:1");
+  const port = await freePort();
+  const client = clientOf(t, `ws://127.0.0.1:${port}`);
   await assert.rejects(client.connect({ timeoutMs: 500 }), (error) => {
     assert.equal(error.code, "unreachable");
-    assert.match(error.message, /ws:\/\/127\.0\.0\.1:1\/.*check that the server runs/);
+    assert.match(error.message, new RegExp(`ws://127.0.0.1:${port}/: ECONNREFUSED; check that the server runs`));
     assert.equal(error.isRetryable, true);
     return true;
   });

@@ -84,7 +84,8 @@ export async function startServer(t, options) {
   return server;
 }
 
-function freePort() {
+/** A port on which no server listens. */
+export function freePort() {
   return new Promise((resolve) => {
     const listener = createServer().listen(0, "127.0.0.1", () => {
       const { port } = listener.address();

@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MemoryDedupe, Reader, ServerDedupe, deriveId, exactlyOnce, producedId, transform, warmUp } from "../src/index.js";
+import { xxh3 } from "../src/xxh3.js";
+import { clientOf } from "./support/client.js";
+import { startServer } from "./support/server.js";
+import { sleep, until } from "./support/wait.js";
+
+const COMPACTED = '[[compactors]]\ntopic = "t"\nevery = "1s"\n';
+
+for (const [name, storeOf] of [["the server", (client) => new ServerDedupe(client)], ["memory", () => new MemoryDedupe()]]) {
+  test(`marks in ${name} keep a handler from running twice`, async (t) => {
+    const client = clientOf(t, await startServer(t));
+    await client.publishMany([1, 2, 3].map((payload) => ({ topic: "t", payload })));
+    const store = storeOf(client);
+    const handled = [];
+    const handler = exactlyOnce(store, async (event) => void handled.push(event.payload));
+    const subscription = await client.subscribe("t", "g", handler, { from: "earliest" });
+    await until(() => handled.length === 3 && subscription.inFlight === 0);
+    await subscription.seek({ from: "earliest" });
+    await client.publish("t", 4);
+    await until(() => handled.length >= 4);
+    assert.deepEqual(handled, [1, 2, 3, 4]);
+  });
+}
+
+test("a store with a transaction of its own decides alone", async (t) => {
+  const client = clientOf(t, await startServer(t));
+  const done = new Map();
+  const store = {
+    seen: () => assert.fail("not asked"),
+    mark: () => assert.fail("not asked"),
+    once: async (topic, group, id, work) => {
+      if (done.has(id)) return;
+      await work();
+      done.set(id, [topic, group]);
+    },
+  };
+  let runs = 0;
+  const subscription = await client.subscribe("t", "g", exactlyOnce(store, () => void runs++), { from: "earliest" });
+  await client.publish("t", 1);
+  await until(() => runs === 1 && subscription.inFlight === 0);
+  await subscription.seek({ from: "earliest" });
+  await until(() => subscription.inFlight === 0);
+  assert.equal(runs, 1);
+  assert.deepEqual([...done.values()], [["t", "g"]]);
+});
+
+test("a transform publishes each product once, through kills of the server", async (t) => {
+  const server = await startServer(t, { isDurable: true });
+  const client = clientOf(t, server);
+  await transform(client, "in", "g", async (event) => {
+    await sleep(1);
+    return [{ topic: "out", payload: event.payload * 10 }, { topic: "log", payload: event.payload, opts: { key: "k" } }];
+  }, { from: "earliest", concurrency: 4 });
+  for (let kill = 0; kill < 3; kill++) {
+    for (let n = 0; n < 100; n++) client.publish("in", kill * 100 + n);
+    await sleep(30);
+    await server.kill();
+    await server.start();
+  }
+  const outputs = async () => {
+    const all = [];
+    for await (const event of new Reader(server.url).replay("out")) all.push(event);
+    return all;
+  };
+  await until(async () => (await outputs()).length >= 300);
+  const all = await outputs();
+  assert.deepEqual(all.map((event) => event.payload).sort((a, b) => a - b), Array.from({ length: 300 }, (_, n) => n * 10));
+  assert.equal(all[0].caused_by.length, 1);
+});
+
+test("derived ids are those of the server", () => {
+  const bytes = (text) => new TextEncoder().encode(text);
+  assert.equal(deriveId(bytes("processes.txn"), bytes("process.state/7/0")), "1a3155d8-7782-8486-ba6e-69e9bd5f8cfe");
+  const ids = new Set([["g", "t", 0], ["h", "t", 0], ["g", "u", 0], ["g", "t", 1]].map(([group, topic, n]) => producedId(group, topic, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", n)));
+  assert.equal(ids.size, 4);
+  // Reference values of XXH3 for inputs of each kind of length.
+  const input = (length) => Uint8Array.from({ length }, (_, at) => (at * 131 + 7 * length) & 255);
+  for (const [length, hash] of [
+    [17, "0169e48eb78211d1ae01eff7866f4ae5"],
+    [32, "88fa9c7b0959ded04917378d6380ec99"],
+    [33, "356030543764f03638dc587162c31436"],
+    [64, "3af797a43244687f377e51e1df9dd4ec"],
+    [65, "21a6b477d20a7bae1f72e81aace6306c"],
+    [96, "4396203c183ea21f3741338b4f9858cb"],
+    [97, "674e48b24fe8018274e941738dddda0c"],
+    [128, "e77a7ad746f899280027fee5b316f5e3"],
+    [129, "ee5c618e636df0303d543b6160dcb175"],
+    [160, "e40463aedf799070316c9342f710b46c"],
+    [240, "e819610f616272ec2d2253ecbbb6c6fc"],
+    [241, "d8397601244a873b4bddf45e258b6299"],
+    [1024, "4fc91d9d8c936539bd7c43cd9a89cb69"],
+    [1025, "621af7b8277effa466c4487c41e127a7"],
+    [1026, "2e564e869baaf099a8f001935bfb42cf"],
+    [2049, "9d5d5fbfe401ce28581cd184fd9b76c5"],
+    [3000, "3591cd32200e1e18c4d2def9765aec1b"],
+  ]) assert.equal(xxh3(input(length)).toString(16).padStart(32, "0"), hash, `${length} bytes`);
+});
+
+test("a warm-up begins with the snapshots and goes on without a gap", async (t) => {
+  const server = await startServer(t, { config: COMPACTED });
+  const client = clientOf(t, server);
+  for (let n = 0; n < 30; n++) await client.publish("t", { n }, { key: `k${n % 3}` });
+  await client.publish("t", null, { key: "k0" });
+  const reader = new Reader(client);
+  await until(async () => {
+    const last = await reader.latestByKey("t.snapshot", ["k0", "k1", "k2"]);
+    return last.k0?.payload.payload === null && last.k1?.payload.payload.n === 28 && last.k2?.payload.payload.n === 29;
+  });
+  await client.publish("t", { n: 100 }, { key: "k1" });
+  const warm = await warmUp(client, "t");
+  assert.deepEqual([...warm.state.keys()].sort(), ["k1", "k2"]);
+  const state = new Map([...warm.state].map(([key, { payload }]) => [key, payload.n]));
+  const abort = new AbortController();
+  await client.publish("t", { n: 101 }, { key: "k3" });
+  for await (const event of warm.follow({ signal: abort.signal })) {
+    state.set(event.key, event.payload.n);
+    if (event.payload.n === 101) break;
+  }
+  assert.deepEqual([...state].sort(), [["k1", 100], ["k2", 29], ["k3", 101]]);
+  const handled = [];
+  await warm.subscribe("g", (event) => void handled.push(event.payload.n));
+  await until(() => handled.includes(101));
+  assert.ok(handled.includes(100) || warm.state.get("k1").payload.n === 100);
+});
+
+test("a warm-up of a topic without snapshots begins with its first event", async (t) => {
+  const client = clientOf(t, await startServer(t));
+  await client.publish("t", 1, { key: "k" });
+  const warm = await warmUp(client, "t");
+  assert.equal(warm.offset, 0);
+  for await (const event of warm.follow()) {
+    assert.equal(event.payload, 1);
+    break;
+  }
+});

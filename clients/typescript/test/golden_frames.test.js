@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { PrometheanError } from "../src/index.js";
+import { refusal } from "../src/errors.js";
+import { SERVER_OPS, decode, encode, encodeBatch, encodePayload, encodePublish } from "../src/frames.js";
+import { socketClass } from "../src/socket.js";
+import { startServer } from "./support/server.js";
+import { clientOf } from "./support/client.js";
+import { until } from "./support/wait.js";
+
+const golden = (name) => readFileSync(new URL(`../../../fixtures/protocol/${name}.jsonl`, import.meta.url), "utf8").trim().split("\n");
+
+/** Encodes the content of a golden frame with the functions that the client sends frames with. */
+function encodeAgain({ op, ...fields }) {
+  const { topic, payload, events, opts, corr } = fields;
+  if (op !== "PUBLISH") return encode(op, fields);
+  return events ? encodeBatch(events, corr, topic) : encodePublish(topic, encodePayload(payload), opts, corr);
+}
+
+test("frames that the client encodes are the golden ones", () => {
+  for (const line of golden("client")) {
+    const frame = JSON.parse(line);
+    // Numbers keep their value, not their zeros: 1.50 and 1.5 are the same JSON number.
+    assert.equal(encodeAgain(frame), JSON.stringify(frame));
+  }
+});
+
+test("the server understands every frame that the client encodes", async (t) => {
+  const server = await startServer(t);
+  const socket = new (await socketClass())(server.url);
+  t.after(() => socket.close());
+  await new Promise((resolve) => (socket.onopen = resolve));
+  const answers = new Map();
+  socket.onmessage = ({ data }) => {
+    const frame = decode(data);
+    if (frame.corr !== undefined) answers.set(frame.corr, frame);
+  };
+  const frames = golden("client").map((line) => JSON.parse(line));
+  frames.forEach((frame, at) => socket.send(encodeAgain({ ...frame, corr: at })));
+  await until(() => answers.size === frames.length, { what: "every frame is answered" });
+  for (const [at, { code, msg }] of answers) {
+    assert.equal(["bad_json", "bad_request", "unknown_op"].includes(code), false, `${golden("client")[at]}: ${msg}`);
+  }
+});
+
+test("golden frames of the server decode to their content and are written the same", () => {
+  for (const line of golden("server")) {
+    const frame = decode(line);
+    assert.equal(JSON.stringify(frame), JSON.stringify(JSON.parse(line)));
+  }
+  assert.deepEqual(new Set(golden("server").map((line) => JSON.parse(line).op)), new Set(SERVER_OPS));
+});
+
+test("an ERR becomes an error with its code, its wait and its further fields", () => {
+  const error = refusal(decode('{"op":"ERR","code":"rate_limited","msg":"too fast; wait \\"a bit\\"","retry_after_ms":20,"corr":"2","limit":5}'));
+  assert.deepEqual([error.code, error.msg, error.retryAfterMs, error.details], ["rate_limited", 'too fast; wait "a bit"', 20, { limit: 5 }]);
+  assert.ok(error instanceof PrometheanError && error.isRetryable && error.hasNoSideEffects);
+});
+
+test("unknown fields are ignored, unknown ops and broken frames are reported, and the client goes on", async (t) => {
+  const server = await startServer(t);
+  const client = clientOf(t, server);
+  const events = [];
+  await client.subscribe("t", "g", (event) => void events.push(event));
+  const receive = (text) => client.connection.receive(text);
+  receive('{"op":"EVENT","topic":"t","group":"g","new":1,"event":{"id":"017f22e2-79b0-7cc3-98c4-dc0c0c07398f","ts":1,"topic":"t","offset":7,"payload":5,"colour":"red"},"ctx":{"attempt":2,"ack_deadline_ms":30000,"more":true}}');
+  assert.equal(events[0].payload, 5);
+  receive('{"op":"DANCE","corr":1}');
+  receive("{");
+  receive("[]");
+  assert.deepEqual(client.errors.map((error) => error.code), ["unknown_op", "bad_json", "unknown_op"]);
+  assert.match(client.errors[0].message, /DANCE/);
+  await client.publish("t", 1);
+});
