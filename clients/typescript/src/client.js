@@ -182,7 +182,7 @@ export class Client {
    */
   async close({ signal, timeoutMs = 30_000 } = {}) {
     const timeout = AbortSignal.timeout(timeoutMs);
-    const publishes = this.publisher.finish(signal ? AbortSignal.any([signal, timeout]) : timeout);
+    const publishes = this.publisher.drain(signal ? AbortSignal.any([signal, timeout]) : timeout);
     const subscriptions = [...this.subscriptions.values()].map((subscription) => subscription.close({ timeoutMs, ...(signal && { signal }) }));
     const results = await Promise.allSettled([publishes, ...subscriptions]);
     const unsent = this.publisher.pending;

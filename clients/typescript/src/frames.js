@@ -46,7 +46,8 @@ export function encode(op, fields) {
 export function encodePublish(topic, payload, opts, corr) {
   let text = `{"op":"PUBLISH","topic":${JSON.stringify(topic)},"payload":${payload}`;
   if (opts !== undefined) text += `,"opts":${JSON.stringify(opts)}`;
-  return corr === undefined ? `${text}}` : `${text},"corr":${JSON.stringify(corr)}}`;
+  if (corr !== undefined) text += `,"corr":${JSON.stringify(corr)}`;
+  return `${text}}`;
 }
 
 /**

@@ -65,7 +65,7 @@ test("the package installs and runs in a clean folder", { timeout: 120_000 }, as
     import { Client, type Published } from "@promethean/client";
     export const published: Promise<Published> = new Client("ws://x").publish("t", 1);
   `);
-  const flags = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2023,esnext.disposable,dom", "--types", ""];
+  const flags = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2023,esnext.disposable,dom"];
   await run(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), ...flags, "main.ts"], { cwd: folder });
 });
 
