@@ -12,6 +12,8 @@ import { readToken, renewAfterMs } from "./token.js";
 
 /** Refused tokens in a row after which the client gives up, if the token comes from a function. */
 const TOKEN_TRIES_MAX = 5;
+/** How often the reason is looked for while the server cannot be reached, in tries. */
+const DIAGNOSE_EVERY = 10;
 /** A connection that lived this long was a good one: the next wait is short again. */
 const GOOD_AFTER_MS = 2_000;
 /** Close codes of the server. */
@@ -68,6 +70,8 @@ export class Connection {
     this.state = "idle";
     /** Why the client gave up, or why the last connection failed. @type {PrometheanError | undefined} */
     this.failure = undefined;
+    /** @private Why the server cannot be reached, as far as it was found out. @type {PrometheanError | undefined} */
+    this.diagnosis = undefined;
     /** @private @type {Map<unknown, Waiter>} */
     this.waiters = new Map();
     /** @private @type {Set<{up: () => void, fail: (error: Error) => void}>} */
@@ -267,7 +271,7 @@ export class Connection {
     if (this.isOver()) return;
     this.openedAt = this.heardAt = performance.now();
     this.tokensRefused = 0;
-    this.failure = undefined;
+    this.failure = this.diagnosis = undefined;
     this.planRenewal(token);
     this.watch();
     this.setState("open");
@@ -313,9 +317,9 @@ export class Connection {
     for (const waiter of waiters) waiter.lost(lost);
     if (wasOpen) this.events.down(lost, code);
     if (this.isOver()) return;
-    const failure = refused ?? (isHeard ? lost : unreachable(this.address, reason || cause));
+    const failure = refused ?? (isHeard ? lost : (this.diagnosis ?? unreachable(this.address, reason || cause)));
     this.retry(failure, code);
-    if (!isHeard && this.tries === 1) this.findCause(cause);
+    if (!isHeard && this.tries % DIAGNOSE_EVERY === 1) this.findCause(cause);
   }
 
   /**
@@ -347,7 +351,7 @@ export class Connection {
   async findCause(cause) {
     const failure = await diagnose(this.address, cause);
     if (this.state !== "connecting") return;
-    this.failure = failure;
+    this.failure = this.diagnosis = failure;
     this.events.error(failure);
     if (failure.isRetryable) return;
     for (const watcher of [...this.watchers]) watcher.fail(failure);

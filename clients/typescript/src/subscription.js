@@ -10,7 +10,7 @@ import { Extender } from "./extender.js";
 import { Lease, lostError } from "./lease.js";
 
 /** Refusals of a `SUBSCRIBE` after which the client itself tries again. */
-const TRY_AGAIN = new Set(["auth_unavailable", "busy", "closed", "disconnected", "rate_limited", "timeout", "topic_deleted"]);
+const TRY_AGAIN = new Set(["auth_unavailable", "busy", "closed", "rate_limited", "timeout", "topic_deleted"]);
 /** The most events that are remembered because their handler is done and their ack may be lost. */
 const FINISHED_MAX = 10_000;
 const HOUR_MS = 3_600_000;
@@ -74,6 +74,8 @@ export class Subscription {
     this.retryTimer = undefined;
     /** @private */
     this.tries = 0;
+    /** @private Grows with each `SUBSCRIBE` and each lost connection: an answer of an earlier epoch is too late. */
+    this.epoch = 0;
     /** @private */
     this.acks = new Acks(connection, this.target, {
       unknown: (acks) => handler && acks.forEach(({ lease }) => this.remember(lease)),
@@ -254,12 +256,17 @@ export class Subscription {
   /** @internal The connection is open: subscribes, for the first time or again. */
   up() {
     if (this.state === "closing" || this.state === "ended" || this.connection.state !== "open") return;
-    const batch = { batch: true, opts: this.opts };
-    this.ask("SUBSCRIBE", batch).then(() => this.subscribed(), (error) => this.refused(error));
+    const epoch = ++this.epoch;
+    const isCurrent = () => epoch === this.epoch;
+    this.ask("SUBSCRIBE", { batch: true, opts: this.opts }).then(
+      () => isCurrent() && this.subscribed(),
+      (error) => isCurrent() && this.refused(error),
+    );
   }
 
   /** @internal The connection ended: the server has taken all leases back. */
   down() {
+    this.epoch++;
     clearTimeout(this.retryTimer);
     for (const lease of this.queue) this.held.delete(this.keyOf(lease.event));
     this.queue = [];
@@ -319,6 +326,8 @@ export class Subscription {
    * @param {PrometheanError} error
    */
   refused(error) {
+    // The answer to an earlier try was too slow: the server has this subscription.
+    if (error.code === "already_subscribed" && this.tries > 0) return this.subscribed();
     if (!TRY_AGAIN.has(error.code)) return this.end(error);
     clearTimeout(this.retryTimer);
     this.retryTimer = setTimeout(() => this.up(), error.retryAfterMs ?? backoffMs(++this.tries));

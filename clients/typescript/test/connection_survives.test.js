@@ -172,3 +172,23 @@ test("a client that is created before its server works when the server comes", a
   await Promise.all([publish, subscribed]);
   await until(() => got.length === 1);
 });
+
+test("a connection that ends while SUBSCRIBE waits for its answer leaves one subscription", async (t) => {
+  const server = await startServer(t);
+  const proxy = await startProxy(t, server);
+  const client = clientOf(t, proxy.url);
+  await client.connect();
+  const got = [];
+  for (let round = 0; round < 5; round++) {
+    proxy.delayMs = 40;
+    const subscribed = client.subscribe("t", `g${round}`, (event) => void got.push(event.payload), { from: "earliest" });
+    await sleep(60);
+    proxy.cut();
+    proxy.delayMs = 0;
+    await subscribed;
+  }
+  await client.publish("t", 1);
+  await until(() => got.length === 5);
+  assert.deepEqual(client.errors, []);
+  assert.equal(client.subscriptions.size, 5);
+});
