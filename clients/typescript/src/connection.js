@@ -7,8 +7,9 @@ import { diagnose, unreachable } from "./address.js";
 import { backoffMs, waitFor } from "./backoff.js";
 import { PrometheanError, refusal } from "./errors.js";
 import { decode, encode } from "./frames.js";
+import { Keepalive } from "./keepalive.js";
 import { Socket, socketClass } from "./socket.js";
-import { readToken, renewAfterMs } from "./token.js";
+import { Renewal, readToken } from "./token.js";
 
 /** Refused tokens in a row after which the client gives up, if the token comes from a function. */
 const TOKEN_TRIES_MAX = 5;
@@ -86,16 +87,21 @@ export class Connection {
     this.tokensRefused = 0;
     /** @private */
     this.openedAt = 0;
-    /** @private */
-    this.heardAt = 0;
-    /** @private */
-    this.pingedAt = 0;
-    /** @private @type {any} */
-    this.watchTimer = undefined;
     /** @private @type {any} */
     this.retryTimer = undefined;
-    /** @private @type {any} */
-    this.renewTimer = undefined;
+    // Servers without this op refuse it, which answers the question too.
+    const ping = () => this.send(encode("PING", { corr: "ping" }), "ping", { reply() {}, lost() {} });
+    /** @private */
+    this.keepalive = new Keepalive(this.options, ping, (silentMs) => this.socket?.abandon(`no answer for ${silentMs} ms`));
+    /** @private */
+    this.renewal = new Renewal(options.token, async () => {
+      try {
+        await this.renewToken();
+      } catch (error) {
+        events.error(/** @type {Error} */ (error));
+        throw error;
+      }
+    });
   }
 
   /** Begins to connect, if that has not begun. */
@@ -146,8 +152,9 @@ export class Connection {
    */
   request(op, fields, { signal, timeoutMs = 30_000 } = {}) {
     if (this.state !== "open" && op !== "AUTH") {
+      if (this.state === "closed") return Promise.reject(this.overError());
       const message = `${op} needs a connection, and there is none now; wait for \`connect()\` and try again`;
-      return Promise.reject(this.state === "closed" ? this.overError() : new PrometheanError("disconnected", message, { sideEffects: false, cause: this.failure }));
+      return Promise.reject(new PrometheanError("disconnected", message, { sideEffects: false, cause: this.failure }));
     }
     const corr = this.nextCorr();
     const late = () => new PrometheanError("timeout", `the server did not answer ${op} within ${timeoutMs} ms; try again`);
@@ -164,7 +171,7 @@ export class Connection {
     const token = await readToken(this.options.token);
     if (this.state !== "open") return;
     await this.request("AUTH", { token });
-    this.planRenewal(token);
+    this.renewal.plan(token);
   }
 
   /**
@@ -269,11 +276,11 @@ export class Connection {
    */
   opened(token) {
     if (this.isOver()) return;
-    this.openedAt = this.heardAt = performance.now();
+    this.openedAt = performance.now();
     this.tokensRefused = 0;
     this.failure = this.diagnosis = undefined;
-    this.planRenewal(token);
-    this.watch();
+    this.renewal.plan(token);
+    this.keepalive.start();
     this.setState("open");
     this.events.up();
     for (const watcher of [...this.watchers]) watcher.up();
@@ -284,7 +291,7 @@ export class Connection {
    * @param {string} text
    */
   receive(text) {
-    this.heardAt = performance.now();
+    this.keepalive.heardAt = performance.now();
     let frame;
     try {
       frame = decode(text);
@@ -357,52 +364,9 @@ export class Connection {
     for (const watcher of [...this.watchers]) watcher.fail(failure);
   }
 
-  /**
-   * Asks a silent server whether it is there, and gives a connection up that answers nothing.
-   * @private
-   */
-  watch() {
-    const { pingEveryMs, pingTimeoutMs } = this.options;
-    const every = Math.min(pingEveryMs, pingTimeoutMs) / 2;
-    let lastTick = performance.now();
-    this.pingedAt = 0;
-    this.watchTimer = setInterval(() => {
-      const now = performance.now();
-      // A process that did not run has not looked for answers either.
-      const isLate = now - lastTick > 2 * every + 1_000;
-      lastTick = now;
-      if (now - this.heardAt < pingEveryMs) {
-        this.pingedAt = 0;
-      } else if (this.pingedAt === 0 || isLate) {
-        this.pingedAt = now;
-        // Servers without this op refuse it, which answers the question too.
-        this.send(encode("PING", { corr: "ping" }), "ping", { reply() {}, lost() {} });
-      } else if (now - this.pingedAt >= pingTimeoutMs) {
-        this.socket?.abandon(`no answer for ${Math.round(now - this.heardAt)} ms`);
-      }
-    }, every);
-  }
-
-  /**
-   * @private
-   * @param {string | undefined} token
-   */
-  planRenewal(token) {
-    clearTimeout(this.renewTimer);
-    if (typeof this.options.token !== "function") return;
-    const after = renewAfterMs(token, Date.now());
-    if (after === undefined) return;
-    this.renewTimer = setTimeout(() => {
-      this.renewToken().catch((error) => {
-        this.events.error(error);
-        this.planRenewal(token);
-      });
-    }, after);
-  }
-
   /** @private */
   stopTimers() {
-    clearInterval(this.watchTimer);
-    clearTimeout(this.renewTimer);
+    this.keepalive.stop();
+    this.renewal.stop();
   }
 }

@@ -8,6 +8,8 @@ import { backoffMs, waitFor } from "./backoff.js";
 import { PrometheanError, refusal } from "./errors.js";
 import { encodeBatch, encodePayload, encodePublish } from "./frames.js";
 import { newId } from "./id.js";
+import { Outbox } from "./outbox.js";
+import { PublishEntry, answerOf } from "./publish_entry.js";
 
 /** Refusals after which the client itself tries again. */
 const TRY_AGAIN = new Set(["auth_unavailable", "busy", "closed", "rate_limited", "unknown_outcome"]);
@@ -24,43 +26,6 @@ const MESSAGE_TOO_LONG = 1009;
  * @property {number} [publishTimeoutMs] How long a publish is tried (60000).
  */
 
-/** One `PUBLISH` frame that is not answered yet. It waits for its own answer. */
-class Entry {
-  /**
-   * @param {Publisher} publisher
-   * @param {number} corr
-   * @param {string} text
-   * @param {string} first The id of its first event.
-   * @param {number} overdueAt
-   * @param {(answer: any) => void} resolve
-   * @param {(error: unknown) => void} reject
-   */
-  constructor(publisher, corr, text, first, overdueAt, resolve, reject) {
-    this.publisher = publisher;
-    this.corr = corr;
-    this.text = text;
-    this.first = first;
-    this.overdueAt = overdueAt;
-    this.resolve = resolve;
-    this.reject = reject;
-    /** Whether it was sent at least once: then it may have been published. */
-    this.isSent = false;
-    this.isDone = false;
-    /** How often the server asked to try again. */
-    this.tries = 0;
-    /** The last such answer, until the frame is sent again. @type {PrometheanError | undefined} */
-    this.refusal = undefined;
-  }
-
-  /** @param {import("./types.js").ServerFrame} frame */
-  reply(frame) {
-    this.publisher.answered(this, frame);
-  }
-
-  /** The publisher sends it again on the next connection. */
-  lost() {}
-}
-
 export class Publisher {
   /**
    * @param {import("./connection.js").Connection} connection
@@ -71,14 +36,8 @@ export class Publisher {
     this.connection = connection;
     /** @private */
     this.limits = { maxOutstanding, maxQueued, maxQueuedBytes, publishTimeoutMs };
-    /** @private Sent and not answered, in the order of sending. @type {Map<number, Entry>} */
-    this.outstanding = new Map();
-    /** @private Not sent on this connection. @type {Entry[]} */
-    this.queue = [];
-    /** @private The queue begins here; what is before has left. */
-    this.head = 0;
     /** @private */
-    this.bytes = 0;
+    this.outbox = new Outbox();
     /** @private @type {Set<() => void>} */
     this.watchers = new Set();
     /** @private @type {any} */
@@ -91,7 +50,7 @@ export class Publisher {
 
   /** How many publishes have no answer yet. */
   get pending() {
-    return this.outstanding.size + this.queue.length - this.head;
+    return this.outbox.pending;
   }
 
   /**
@@ -124,7 +83,9 @@ export class Publisher {
    */
   publishMany(events, { signal, timeoutMs } = {}) {
     try {
-      const items = events.map(({ topic, payload, opts }) => ({ topic: nameOf(topic), payload, opts: { ...opts, id: opts?.id ?? newId() } }));
+      const items = events.map(({ topic, payload, opts }) => {
+        return { topic: nameOf(topic), payload, opts: { ...opts, id: opts?.id ?? newId() } };
+      });
       return this.add((corr) => encodeBatch(items, corr), items[0]?.opts.id ?? "", signal, timeoutMs);
     } catch (error) {
       return Promise.reject(error);
@@ -136,7 +97,8 @@ export class Publisher {
    * @param {import("./types.js").WaitOptions} [options]
    */
   async room({ signal } = {}) {
-    await this.until(() => this.outstanding.size < this.limits.maxOutstanding && this.queue.length === this.head, signal);
+    const { outbox, limits } = this;
+    await this.until(() => outbox.outstanding.size < limits.maxOutstanding && outbox.queued === 0, signal);
   }
 
   /**
@@ -158,16 +120,16 @@ export class Publisher {
    * @param {number} closeCode
    */
   down(closeCode) {
-    const unanswered = [...this.outstanding.values()].filter((entry) => !entry.isDone);
-    this.outstanding.clear();
-    if (closeCode === MESSAGE_TOO_LONG && unanswered.length > 0) {
+    const { outbox } = this;
+    const sent = [...outbox.outstanding.values()].filter((entry) => !entry.isDone);
+    if (closeCode === MESSAGE_TOO_LONG && sent.length > 0) {
       // Sent again, the frame that was too long would end every connection.
-      const longest = unanswered.reduce((a, b) => (b.text.length > a.text.length ? b : a));
-      const error = new PrometheanError("too_large", "the server closed the connection because a message is too long; send less at once");
-      if (this.finish(longest)) longest.reject(error);
+      const longest = sent.reduce((a, b) => (b.text.length > a.text.length ? b : a));
+      const message = "the server closed the connection because a message is too long; send less at once";
+      if (outbox.finish(longest)) longest.reject(new PrometheanError("too_large", message));
     }
-    this.queue = [...unanswered.filter((entry) => !entry.isDone), ...this.queue.slice(this.head)];
-    this.head = 0;
+    outbox.putAllBack();
+    this.notify();
   }
 
   /**
@@ -177,41 +139,39 @@ export class Publisher {
   fail(error) {
     clearInterval(this.sweepTimer);
     clearTimeout(this.pauseTimer);
-    const entries = [...this.outstanding.values(), ...this.queue.slice(this.head)];
-    this.outstanding.clear();
-    this.queue = [];
-    this.head = 0;
-    for (const entry of entries) if (this.finish(entry)) entry.reject(ofEntry(error.code, error.message, entry, error));
+    for (const entry of this.outbox.clear()) {
+      if (this.outbox.finish(entry)) entry.reject(entry.error(error.code, error.message, error));
+    }
     this.notify();
   }
 
   /**
    * @private
    * @param {(corr: number) => string} encode
-   * @param {string} first
+   * @param {string} id The id of the first event.
    * @param {AbortSignal} [signal]
    * @param {number} [timeoutMs]
    * @returns {Promise<any>}
    */
-  add(encode, first, signal, timeoutMs = this.limits.publishTimeoutMs) {
-    if (this.isClosing || this.connection.state === "closed") throw this.connection.overError();
+  add(encode, id, signal, timeoutMs = this.limits.publishTimeoutMs) {
+    const { connection, outbox } = this;
+    if (this.isClosing || connection.state === "closed") throw connection.overError();
     if (signal?.aborted) throw signal.reason;
-    const { maxQueued, maxQueuedBytes } = this.limits;
-    if (this.queue.length - this.head >= maxQueued || this.bytes > maxQueuedBytes) {
+    if (outbox.queued >= this.limits.maxQueued || outbox.size > this.limits.maxQueuedBytes) {
       const message = `${this.pending} publishes wait for the server; await each publish, or await \`room()\` before the next`;
       throw new PrometheanError("outbox_full", message);
     }
-    const corr = this.connection.nextCorr();
+    const corr = connection.nextCorr();
     const text = encode(corr);
     if (text.length > MESSAGE_BYTES_MAX) {
       throw new PrometheanError("too_large", `the frame has ${text.length} characters, more than 16 MiB; send less at once`);
     }
-    this.connection.start();
+    connection.start();
     this.sweepTimer ??= setInterval(() => this.sweep(), SWEEP_MS);
+    const overdueAt = performance.now() + timeoutMs;
     return new Promise((resolve, reject) => {
-      const entry = new Entry(this, corr, text, first, performance.now() + timeoutMs, resolve, reject);
-      this.bytes += text.length;
-      this.queue.push(entry);
+      const entry = new PublishEntry(this, { corr, text, id, overdueAt }, resolve, reject);
+      outbox.push(entry);
       if (signal) this.watchAbort(entry, signal);
       this.flush();
     });
@@ -219,7 +179,7 @@ export class Publisher {
 
   /**
    * @private
-   * @param {Entry} entry
+   * @param {PublishEntry} entry
    * @param {AbortSignal} signal
    */
   watchAbort(entry, signal) {
@@ -232,34 +192,28 @@ export class Publisher {
 
   /** @private Sends what may be sent. */
   flush() {
-    const { connection, outstanding, queue } = this;
+    const { connection, outbox } = this;
     if (connection.state !== "open" || this.pauseTimer !== undefined) return;
-    while (this.head < queue.length && outstanding.size < this.limits.maxOutstanding) {
-      const entry = queue[this.head++];
+    while (outbox.outstanding.size < this.limits.maxOutstanding) {
+      const entry = outbox.next();
+      if (!entry) return;
       entry.isSent = true;
       entry.refusal = undefined;
-      outstanding.set(entry.corr, entry);
       connection.send(entry.text, entry.corr, entry);
-    }
-    if (this.head === queue.length) {
-      queue.length = this.head = 0;
-    } else if (this.head > 1024 && this.head * 2 > queue.length) {
-      queue.splice(0, this.head);
-      this.head = 0;
     }
   }
 
   /**
    * @internal
-   * @param {Entry} entry
+   * @param {PublishEntry} entry
    * @param {import("./types.js").ServerFrame} frame
    */
   answered(entry, frame) {
-    this.outstanding.delete(entry.corr);
+    this.outbox.outstanding.delete(entry.corr);
     // A caller that stopped waiting gets no answer; its frame only kept its place.
     if (!entry.isDone) {
       if (frame.op === "ERR") this.refused(entry, refusal(frame));
-      else if (this.finish(entry)) entry.resolve(answerOf(frame));
+      else if (this.outbox.finish(entry)) entry.resolve(answerOf(frame));
     }
     this.flush();
     this.notify();
@@ -267,76 +221,56 @@ export class Publisher {
 
   /**
    * @private
-   * @param {Entry} entry
+   * @param {PublishEntry} entry
    * @param {PrometheanError} error
    */
   refused(entry, error) {
     // A batch over the limit is refused without a time to wait: it never fits.
     const isFinal = !TRY_AGAIN.has(error.code) || (error.code === "rate_limited" && error.retryAfterMs === undefined);
     if (isFinal) {
-      if (this.finish(entry)) entry.reject(error);
+      if (this.outbox.finish(entry)) entry.reject(error);
       return;
     }
     entry.tries++;
     entry.refusal = error;
-    // The queue stays in the order of the publishes.
-    const rest = this.queue.slice(this.head);
-    const at = rest.findIndex((other) => other.corr > entry.corr);
-    rest.splice(at < 0 ? rest.length : at, 0, entry);
-    this.queue = rest;
-    this.head = 0;
-    const wait = error.retryAfterMs ?? backoffMs(entry.tries);
+    this.outbox.putBack(entry);
     this.pauseTimer ??= setTimeout(() => {
       this.pauseTimer = undefined;
       this.flush();
-    }, Math.max(1, wait));
+    }, Math.max(1, error.retryAfterMs ?? backoffMs(entry.tries)));
   }
 
   /**
-   * Ends the wait of a publish without an answer.
+   * Ends the wait of a publish without an answer. A sent frame stays outstanding, because its answer will come.
    * @private
-   * @param {Entry} entry
+   * @param {PublishEntry} entry
    * @param {unknown} error
    */
   drop(entry, error) {
-    if (this.finish(entry)) entry.reject(error);
-    // A sent frame stays outstanding, because its answer will come.
-    const at = this.queue.indexOf(entry, this.head);
-    if (at >= 0) this.queue.splice(at, 1);
+    if (this.outbox.finish(entry)) entry.reject(error);
+    this.outbox.remove(entry);
     this.notify();
   }
 
-  /**
-   * Marks an entry as done; false if it was done already.
-   * @private
-   * @param {Entry} entry
-   */
-  finish(entry) {
-    if (entry.isDone) return false;
-    entry.isDone = true;
-    this.bytes -= entry.text.length;
-    return true;
-  }
-
-  /** @private */
-  notify() {
-    if (this.watchers.size > 0) for (const watcher of [...this.watchers]) watcher();
-  }
-
-  /** @private */
+  /** @private Ends publishes whose time is over. */
   sweep() {
+    const { connection } = this;
     if (this.pending === 0) {
       clearInterval(this.sweepTimer);
       this.sweepTimer = undefined;
       return;
     }
     const now = performance.now();
-    const { connection } = this;
     const why = connection.state === "open" ? "the server did not answer in time" : (connection.failure?.message ?? "there is no connection");
-    for (const entry of [...this.outstanding.values(), ...this.queue.slice(this.head)]) {
+    for (const entry of this.outbox.all()) {
       if (entry.overdueAt > now || entry.isDone) continue;
-      this.drop(entry, entry.refusal ?? ofEntry("timeout", `the publish was given up: ${why}`, entry, connection.failure));
+      this.drop(entry, entry.refusal ?? entry.error("timeout", `the publish was given up: ${why}`, connection.failure));
     }
+  }
+
+  /** @private */
+  notify() {
+    if (this.watchers.size > 0) for (const watcher of [...this.watchers]) watcher();
   }
 
   /**
@@ -355,39 +289,11 @@ export class Publisher {
 }
 
 /**
- * The error of a publish that ends without an answer. It names the id, so that the caller can try again with it.
- * @param {string} code
- * @param {string} message
- * @param {Entry} entry
- * @param {unknown} cause
- */
-function ofEntry(code, message, { first: id, isSent }, cause) {
-  const outcome = isSent ? `it may have been published; try again with id ${id}` : "it was not sent";
-  return new PrometheanError(code, `${message}; ${outcome}`, { id, sideEffects: isSent, cause });
-}
-
-/**
- * The answer in an `OK` frame. Answers to one event, the most frequent, are copied field by field, which is fastest.
- * @param {import("./types.js").ServerFrame} frame
- */
-function answerOf(frame) {
-  if (frame.count !== undefined) {
-    const { op, corr, ...batch } = frame;
-    return batch;
-  }
-  const { id, topic, offset, ts, durability, partition, duplicate } = frame;
-  /** @type {import("./types.js").Published} */
-  const published = { id, topic, offset, ts, durability };
-  if (partition !== undefined) published.partition = partition;
-  if (duplicate !== undefined) published.duplicate = duplicate;
-  return published;
-}
-
-/**
  * @param {unknown} topic
  * @returns {string}
  */
 function nameOf(topic) {
   if (typeof topic === "string") return topic;
-  throw new PrometheanError("bad_name", `the topic is ${topic === null ? "null" : typeof topic}; give its name, for example "orders.placed"`);
+  const kind = topic === null ? "null" : typeof topic;
+  throw new PrometheanError("bad_name", `the topic is ${kind}; give its name, for example "orders.placed"`);
 }

@@ -7,17 +7,24 @@ import { Acks } from "./acks.js";
 import { backoffMs, waitFor } from "./backoff.js";
 import { PrometheanError, reasonOf } from "./errors.js";
 import { Extender } from "./extender.js";
-import { Lease, lostError } from "./lease.js";
+import { HandlerPool } from "./handler_pool.js";
+import { lostError } from "./lease.js";
+import { LeaseTable } from "./lease_table.js";
 
 /** Refusals of a `SUBSCRIBE` after which the client itself tries again. */
 const TRY_AGAIN = new Set(["auth_unavailable", "busy", "closed", "rate_limited", "timeout", "topic_deleted"]);
-/** The most events that are remembered because their handler is done and their ack may be lost. */
-const FINISHED_MAX = 10_000;
+/** Errors that say that the server has no such subscription. */
+const GONE = new Set(["disconnected", "not_subscribed", "client_closed"]);
 const HOUR_MS = 3_600_000;
 
 /**
  * @template [T=any]
- * @typedef {(event: import("./types.js").BusEvent<T>, lease: Lease<T>) => unknown} Handler
+ * @typedef {import("./lease.js").Lease<T>} Lease
+ */
+
+/**
+ * @template [T=any]
+ * @typedef {import("./handler_pool.js").Handler<T>} Handler
  */
 
 /**
@@ -27,12 +34,13 @@ const HOUR_MS = 3_600_000;
  */
 export class Subscription {
   /**
+   * @internal
    * @param {import("./connection.js").Connection} connection
    * @param {string} topic
    * @param {string} group
    * @param {import("./types.js").SubscribeOptions} options
-   * @param {Handler<T>} [handler]
-   * @param {{ended: () => void}} [owner]
+   * @param {Handler<T> | undefined} handler
+   * @param {{ended: () => void}} owner
    */
   constructor(connection, topic, group, options, handler, owner) {
     const { concurrency = 1, autoExtend = true, maxLeaseMs = HOUR_MS, signal, onRebalance, onError, ...opts } = options;
@@ -43,25 +51,19 @@ export class Subscription {
     /** @private */
     this.connection = connection;
     /** @private */
-    this.handler = handler;
-    /** @private */
     this.owner = owner;
-    /** @private */
+    /** @private What the server is asked for. */
     this.opts = opts;
     /** @private */
-    this.concurrency = concurrency;
-    /** @private */
-    this.onRebalance = onRebalance;
-    /** @private */
-    this.onError = onError;
-    /** @private Leases that are not settled, by event. @type {Map<string, Lease<T>>} */
-    this.held = new Map();
-    /** @private Leases that nobody has taken. @type {Lease<T>[]} */
-    this.queue = [];
-    /** @private Events whose handler is done but whose ack has no answer. @type {Set<string>} */
-    this.finished = new Set();
-    /** @private */
-    this.running = 0;
+    this.events = { onRebalance, onError };
+    /** @private @type {LeaseTable<T>} */
+    this.leases = new LeaseTable(topic);
+    /** @private @type {HandlerPool<T> | undefined} */
+    this.pool = handler && new HandlerPool(handler, concurrency, {
+      next: () => (this.isPaused || this.state === "closing" ? undefined : this.leases.queue.shift()),
+      done: (lease) => this.done(lease),
+      failed: (lease, error) => this.failed(lease, error),
+    });
     /** @private */
     this.isPaused = false;
     /** @private @type {"starting" | "active" | "closing" | "ended"} */
@@ -77,14 +79,14 @@ export class Subscription {
     /** @private Grows with each `SUBSCRIBE` and each lost connection: an answer of an earlier epoch is too late. */
     this.epoch = 0;
     /** @private */
-    this.acks = new Acks(connection, this.target, {
-      unknown: (acks) => handler && acks.forEach(({ lease }) => this.remember(lease)),
-      stale: () => handler && this.report(lostError()),
+    this.acks = new Acks(connection, { topic, group }, {
+      unknown: (acks) => this.pool && acks.forEach(({ lease }) => this.leases.remember(lease)),
+      stale: () => this.pool && this.report(lostError()),
       answered: () => this.state === "closing" && this.notify(),
     });
     /** @private */
     this.extender = autoExtend
-      ? new Extender(() => this.held.values(), (ids, extend_ms) => this.ask("MODACK", { ids, extend_ms }), maxLeaseMs)
+      ? new Extender(() => this.leases.held.values(), (ids, extend_ms) => this.ask("MODACK", { ids, extend_ms }), maxLeaseMs)
       : undefined;
     /** @private */
     this.signal = signal;
@@ -105,7 +107,7 @@ export class Subscription {
 
   /** How many events this member has that are not finished; acks count until the server has answered them. */
   get inFlight() {
-    return this.held.size + this.acks.pending;
+    return this.leases.held.size + this.acks.pending;
   }
 
   /**
@@ -117,9 +119,7 @@ export class Subscription {
   async fetch({ max, waitMs = 1000, signal } = {}) {
     await this.ready;
     const frame = await this.ask("FETCH", { max, wait_ms: waitMs }, { signal, timeoutMs: waitMs + 15_000 });
-    const leases = this.accept(frame.events);
-    this.queue = [];
-    return leases;
+    return this.accept(frame.events);
   }
 
   /** Stops deliveries until `resume`. Handlers that run are not interrupted. */
@@ -132,7 +132,7 @@ export class Subscription {
   async resume() {
     this.isPaused = false;
     if (this.state === "active") await this.ask("RESUME");
-    this.pump();
+    this.pool?.pump();
   }
 
   /**
@@ -156,13 +156,14 @@ export class Subscription {
     if (this.state === "ended") return;
     this.state = "closing";
     this.notify();
-    const late = () => new PrometheanError("timeout", `handlers of \`${this.topic}\` in \`${this.group}\` still ran; their events are given back`);
-    const isIdle = () => (this.handler ? this.running === 0 : this.held.size === this.queue.length);
+    const message = `handlers of \`${this.topic}\` in \`${this.group}\` still ran; their events are given back`;
+    const limits = { signal, timeoutMs, late: () => new PrometheanError("timeout", message) };
+    const isIdle = () => (this.pool ? this.pool.running : this.leases.taken) === 0;
     let failure;
     try {
-      await this.until(() => isIdle() || this.isOver(), { signal, timeoutMs, late });
+      await this.until(() => isIdle() || this.isOver(), limits);
       this.acks.flush();
-      await this.until(() => this.acks.pending === 0 || this.isOver(), { signal, timeoutMs, late });
+      await this.until(() => this.acks.pending === 0 || this.isOver(), limits);
     } catch (error) {
       failure = error;
     }
@@ -180,21 +181,19 @@ export class Subscription {
    * @returns {AsyncGenerator<Lease<T>, void, void>}
    */
   async *[Symbol.asyncIterator]() {
-    if (this.handler) throw new PrometheanError("bad_use", "this subscription has a handler; remove the handler to loop over leases");
+    if (this.pool) throw new PrometheanError("bad_use", "this subscription has a handler; remove the handler to loop over leases");
+    const isOpen = () => this.state === "starting" || this.state === "active";
     try {
       while (true) {
-        await this.until(() => this.state === "ended" || this.state === "closing" || this.queue.length > 0);
-        const lease = this.state === "active" || this.state === "starting" ? this.queue.shift() : undefined;
-        if (lease) {
-          yield lease;
-        } else if (this.state !== "active" && this.state !== "starting") {
-          if (this.failure) throw this.failure;
-          return;
-        }
+        await this.until(() => !isOpen() || this.leases.queue.length > 0);
+        if (!isOpen()) break;
+        const lease = this.leases.queue.shift();
+        if (lease) yield lease;
       }
+      if (this.failure) throw this.failure;
     } finally {
       this.acks.flush();
-      await this.leave();
+      if (isOpen()) await this.leave();
     }
   }
 
@@ -205,17 +204,9 @@ export class Subscription {
    */
   ack(lease) {
     if (lease.state === "settled") return Promise.resolve();
-    if (lease.state === "lost") {
-      this.forget(lease);
-      return Promise.reject(lostError());
-    }
-    this.settle(lease);
+    if (!this.take(lease)) return Promise.reject(lostError());
     // The answer to several acks does not tell which lease was over, so one that seems over goes alone.
-    if (lease.until < performance.now()) {
-      return this.ask("ACK", { id: lease.event.id }).then((frame) => {
-        if (frame.stale) throw lostError();
-      });
-    }
+    if (lease.until < performance.now()) return this.settleAlone("ACK", lease);
     return new Promise((resolve, reject) => this.acks.add({ lease, resolve, reject }));
   }
 
@@ -226,13 +217,8 @@ export class Subscription {
    */
   async nack(lease, { delayMs, reason } = {}) {
     if (lease.state === "settled") return;
-    if (lease.state === "lost") {
-      this.forget(lease);
-      throw lostError();
-    }
-    this.settle(lease);
-    const { stale } = await this.ask("NACK", { id: lease.event.id, delay_ms: delayMs, reason });
-    if (stale) throw lostError();
+    if (!this.take(lease)) throw lostError();
+    await this.settleAlone("NACK", lease, { delay_ms: delayMs, reason });
   }
 
   /**
@@ -240,17 +226,18 @@ export class Subscription {
    * @param {Lease<T>} lease
    * @param {number} [ms]
    */
-  async extend(lease, ms) {
+  async extend(lease, ms = lease.ack_deadline_ms) {
     if (lease.state !== "held") throw lostError();
     const sentAt = performance.now();
-    const lasts = ms ?? lease.ack_deadline_ms;
-    const { stale } = await this.ask("MODACK", { id: lease.event.id, extend_ms: lasts }).catch((error) => {
-      if (error.code === "unknown_id") return { stale: true };
-      throw error;
-    });
-    if (!stale) return void (lease.until = sentAt + lasts);
-    lease.lose();
-    throw lostError();
+    try {
+      await this.settleAlone("MODACK", lease, { extend_ms: ms });
+      lease.until = sentAt + ms;
+    } catch (error) {
+      const isLost = error instanceof PrometheanError && ["unknown_id", "lease_lost"].includes(error.code);
+      if (!isLost) throw error;
+      lease.lose();
+      throw lostError();
+    }
   }
 
   /** @internal The connection is open: subscribes, for the first time or again. */
@@ -268,9 +255,7 @@ export class Subscription {
   down() {
     this.epoch++;
     clearTimeout(this.retryTimer);
-    for (const lease of this.queue) this.held.delete(this.keyOf(lease.event));
-    this.queue = [];
-    for (const lease of this.held.values()) lease.lose();
+    this.leases.lose();
     this.notify();
   }
 
@@ -281,10 +266,10 @@ export class Subscription {
   receive(frame) {
     if (frame.op === "REBALANCE") {
       const { epoch, assigned, revoked } = frame;
-      return this.onRebalance?.({ epoch, assigned, revoked });
+      return this.events.onRebalance?.({ epoch, assigned, revoked });
     }
-    this.accept(frame.op === "EVENT" ? [frame] : frame.events);
-    this.pump();
+    this.leases.queue.push(...this.accept(frame.op === "EVENT" ? [/** @type {any} */ (frame)] : frame.events));
+    this.pool?.pump();
     this.notify();
   }
 
@@ -300,17 +285,10 @@ export class Subscription {
     clearTimeout(this.retryTimer);
     this.signal?.removeEventListener("abort", this.abort);
     this.extender?.stop();
-    for (const lease of this.held.values()) lease.lose();
-    this.held.clear();
-    this.queue = [];
-    this.owner?.ended();
+    this.leases.clear();
+    this.owner.ended();
     this.notify();
     if (failure) this.report(failure);
-  }
-
-  /** @private */
-  get target() {
-    return { topic: this.topic, group: this.group };
   }
 
   /** @private */
@@ -334,118 +312,70 @@ export class Subscription {
   }
 
   /**
-   * Takes deliveries over. An event whose handler still runs under a lost lease continues under the new one; an event
-   * whose handler is done is acked again.
    * @private
-   * @param {{event: import("./types.js").BusEvent<T>, ctx: {attempt: number, ack_deadline_ms: number}}[]} items
+   * @param {import("./lease_table.js").Delivery<T>[]} deliveries
    * @returns {Lease<T>[]} The new leases.
    */
-  accept(items) {
-    const leases = [];
+  accept(deliveries) {
     const isManual = this.opts.manualAck !== false;
-    for (const { event, ctx } of items) {
-      const key = this.keyOf(event);
-      const earlier = this.held.get(key);
-      if (earlier && this.extender) {
-        earlier.renew(ctx);
-        continue;
-      }
-      earlier?.lose();
-      const lease = new Lease(this, event, ctx);
-      if (this.finished.size > 0 && this.finished.delete(key)) {
-        this.acks.add({ lease });
-        continue;
-      }
-      if (isManual) this.held.set(key, lease);
-      else lease.state = "settled";
-      leases.push(lease);
-      this.queue.push(lease);
-    }
-    if (isManual && items.length > 0) this.extender?.arrived(items[0].ctx.ack_deadline_ms);
-    return leases;
-  }
-
-  /** @private Starts handlers, up to the concurrency. */
-  pump() {
-    const { handler } = this;
-    if (!handler) return;
-    while (this.running < this.concurrency && !this.isPaused && this.state !== "closing") {
-      const lease = this.queue.shift();
-      if (!lease) return;
-      this.running++;
-      let result;
-      try {
-        result = handler(lease.event, lease);
-      } catch (error) {
-        this.failed(lease, error);
-        continue;
-      }
-      if (typeof (/** @type {any} */ (result)?.then) !== "function") this.done(lease);
-      else Promise.resolve(result).then(() => this.done(lease), (error) => this.failed(lease, error)).then(() => this.pump());
-    }
+    const { fresh, finished } = this.leases.accept(this, deliveries, { isManual, isExtended: this.extender !== undefined });
+    for (const lease of finished) this.acks.add({ lease });
+    if (isManual && deliveries.length > 0) this.extender?.arrived(deliveries[0].ctx.ack_deadline_ms);
+    return fresh;
   }
 
   /**
+   * A handler is done.
    * @private
    * @param {Lease<T>} lease
    */
   done(lease) {
-    this.running--;
     if (lease.state === "held") {
-      this.settle(lease);
+      this.leases.settle(lease);
       this.acks.add({ lease });
     } else if (lease.state === "lost") {
-      this.remember(lease);
+      this.leases.remember(lease);
     }
     if (this.state === "closing") this.notify();
   }
 
   /**
+   * A handler has thrown.
    * @private
    * @param {Lease<T>} lease
    * @param {unknown} error
    */
   failed(lease, error) {
-    this.running--;
     this.report(error instanceof Error ? error : new Error(String(error)), lease.event);
-    if (lease.state === "held") {
-      const delayMs = /** @type {any} */ (error)?.delayMs;
-      this.nack(lease, { reason: reasonOf(error), delayMs: typeof delayMs === "number" ? delayMs : undefined }).catch(() => {});
-    } else {
-      this.forget(lease);
-    }
+    const delayMs = /** @type {any} */ (error)?.delayMs;
+    const how = { reason: reasonOf(error), ...(typeof delayMs === "number" && { delayMs }) };
+    // An event whose lease is lost comes again without this.
+    this.nack(lease, how).catch(() => {});
     if (this.state === "closing") this.notify();
   }
 
   /**
-   * Remembers that the handler of an event is done, so that the event is only acked when it comes again.
+   * Takes a lease out of the table to settle it; false if the lease is lost.
    * @private
    * @param {Lease<T>} lease
    */
-  remember(lease) {
-    this.forget(lease);
-    this.finished.add(this.keyOf(lease.event));
-    if (this.finished.size > FINISHED_MAX) this.finished.delete(this.finished.values().next().value ?? "");
-  }
-
-  /**
-   * @private
-   * @param {Lease<T>} lease
-   */
-  settle(lease) {
-    lease.state = "settled";
-    this.forget(lease);
-  }
-
-  /**
-   * @private
-   * @param {Lease<T>} lease
-   */
-  forget(lease) {
-    const key = this.keyOf(lease.event);
-    // The event may have come again under another lease.
-    if (this.held.get(key) === lease) this.held.delete(key);
+  take(lease) {
+    const isHeld = lease.state === "held";
+    if (isHeld) this.leases.settle(lease);
+    else this.leases.forget(lease);
     if (this.state === "closing") this.notify();
+    return isHeld;
+  }
+
+  /**
+   * @private
+   * @param {string} op
+   * @param {Lease<T>} lease
+   * @param {Record<string, unknown>} [fields]
+   */
+  async settleAlone(op, lease, fields) {
+    const { stale } = await this.ask(op, { id: lease.event.id, ...fields });
+    if (stale) throw lostError();
   }
 
   /** @private Gives all events back and ends. */
@@ -453,7 +383,7 @@ export class Subscription {
     try {
       if (this.connection.state === "open") await this.ask("UNSUBSCRIBE");
     } catch (error) {
-      if (!isGone(error)) this.report(/** @type {Error} */ (error));
+      if (!(error instanceof PrometheanError && GONE.has(error.code))) this.report(/** @type {Error} */ (error));
     } finally {
       this.end();
     }
@@ -462,15 +392,6 @@ export class Subscription {
   /** @private Whether there is no server to wait for. */
   isOver() {
     return this.state === "ended" || this.connection.state === "closed";
-  }
-
-  /**
-   * Topics of one pattern can have events with the same id.
-   * @private
-   * @param {import("./types.js").BusEvent<T>} event
-   */
-  keyOf(event) {
-    return event.topic === this.topic ? event.id : `${event.topic} ${event.id}`;
   }
 
   /**
@@ -489,7 +410,7 @@ export class Subscription {
    * @param {import("./types.js").BusEvent<T>} [event]
    */
   report(error, event) {
-    this.onError?.(error, event);
+    this.events.onError?.(error, event);
   }
 
   /** @private */
@@ -510,12 +431,4 @@ export class Subscription {
       return () => this.watchers.delete(look);
     }, limits);
   }
-}
-
-/**
- * Whether an error says that the server has no such subscription, which is what `close` wants.
- * @param {unknown} error
- */
-function isGone(error) {
-  return error instanceof PrometheanError && ["disconnected", "not_subscribed", "client_closed"].includes(error.code);
 }

@@ -17,6 +17,36 @@ export async function readToken(token) {
   return typeof token === "function" ? token() : token;
 }
 
+/** Renews a token before it expires, if it comes from a function. A renewal that fails is tried again. */
+export class Renewal {
+  /**
+   * @param {import("./types.js").Token | undefined} source
+   * @param {() => Promise<void>} renew
+   */
+  constructor(source, renew) {
+    /** @private */
+    this.isPossible = typeof source === "function";
+    /** @private */
+    this.renew = renew;
+    /** @private @type {any} */
+    this.timer = undefined;
+  }
+
+  /**
+   * Plans the renewal of a token that is in use now.
+   * @param {string | undefined} token
+   */
+  plan(token) {
+    this.stop();
+    const after = this.isPossible ? renewAfterMs(token, Date.now()) : undefined;
+    if (after !== undefined) this.timer = setTimeout(() => this.renew().catch(() => this.plan(token)), after);
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+  }
+}
+
 /**
  * How long to wait before a token must be renewed, if the token is a JWT with an end.
  * @param {string | undefined} token
@@ -29,8 +59,10 @@ export function renewAfterMs(token, nowMs) {
   try {
     const { exp } = JSON.parse(atob(body.replace(/-/g, "+").replace(/_/g, "/")));
     const leftMs = exp * 1000 - nowMs;
-    return Number.isFinite(leftMs) ? Math.min(TIMER_MS_MAX, Math.max(500, leftMs / 2, leftMs - RENEW_BEFORE_MS)) : undefined;
+    if (!Number.isFinite(leftMs)) return undefined;
+    return Math.min(TIMER_MS_MAX, Math.max(500, leftMs / 2, leftMs - RENEW_BEFORE_MS));
   } catch {
+    // Not a JWT: the server knows when it ends.
     return undefined;
   }
 }

@@ -36,9 +36,9 @@ test("a token from a function is renewed on the live connection before it expire
 test("a token that expires because it was not renewed is replaced by a new connection", async (t) => {
   const server = await startServer(t, { config: SIGNED });
   let tokens = 0;
-  // Not a number that the client can read, so it cannot plan ahead: the first token ends while it is used.
+  // The client does not plan ahead here, so the first token ends while it is used.
   const client = clientOf(t, server, { token: () => (tokens++ === 0 ? signed(1) : signed(60)) });
-  client.connection.planRenewal = () => {};
+  client.connection.renewal.plan = () => {};
   const got = [];
   await client.subscribe("t", "g", (event) => void got.push(event.payload), { from: "earliest" });
   await until(() => tokens >= 2, { timeoutMs: 10_000 });
