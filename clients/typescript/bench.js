@@ -26,9 +26,11 @@ const client = await new Client(positionals[0] ?? "ws://127.0.0.1:8090", options
 
 async function publishAll(count) {
   let left = count;
-  await Promise.all(Array.from({ length: outstanding }, async () => {
-    while (left-- > 0) await client.publish(topic, payload);
-  }));
+  await Promise.all(
+    Array.from({ length: outstanding }, async () => {
+      while (left-- > 0) await client.publish(topic, payload);
+    }),
+  );
 }
 
 async function measure(what, count, work) {
@@ -36,7 +38,9 @@ async function measure(what, count, work) {
   await work();
   const seconds = (performance.now() - began) / 1_000;
   const rss_mb = Math.round(process.memoryUsage().rss / 1e6);
-  console.log(JSON.stringify({ what, node: process.version, socket, count, per_second: Math.round(count / seconds), rss_mb }));
+  console.log(
+    JSON.stringify({ what, node: process.version, socket, count, per_second: Math.round(count / seconds), rss_mb }),
+  );
 }
 
 await publishAll(Math.min(events, 20_000));

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up and runs all tests of the TypeScript client, on Node 20 with the package `ws` and on a current Node with its own
-# WebSocket. Needs the binary of the server in PROMETHEAN_BIN, and npm. Installs Chromium where it is missing, as root.
+# Sets up and runs all tests of the TypeScript client, on Node 20 with the package `ws` and on a current Node with its
+# own WebSocket. Needs the binary of the server in PROMETHEAN_BIN, and npm. Installs Chromium where it is missing, as
+# root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -41,7 +42,8 @@ prepare() {
   fi
 }
 
-check_types() {
+check_source() {
+  node_modules/.bin/prettier --config package.json --log-level warn --check src test bench.js "../../examples/**/*.js"
   node_modules/.bin/tsc -p .
   node_modules/.bin/tsc -p test/types
 }
@@ -56,7 +58,7 @@ run_tests() {
 }
 
 prepare
-check_types
+check_source
 # Browsers have a WebSocket of their own: one Node is enough to drive them.
 last=${nodes[${#nodes[@]} - 1]}
 for node in "${nodes[@]}"; do

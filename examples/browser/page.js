@@ -13,8 +13,18 @@ function show(process) {
   const row = document.getElementById(id) ?? rows.appendChild(Object.assign(document.createElement("tr"), { id }));
   row.className = process.status;
   const seen = new Date(process.last_seen_ts).toLocaleTimeString();
-  const texts = [process.processId, process.status, `${process.cpu_pct.toFixed(1)} %`, `${process.mem_mb.toFixed(0)} MB`, seen];
-  row.replaceChildren(...texts.map((text, column) => Object.assign(document.createElement("td"), { textContent: text, className: column > 1 ? "number" : "" })));
+  const texts = [
+    process.processId,
+    process.status,
+    `${process.cpu_pct.toFixed(1)} %`,
+    `${process.mem_mb.toFixed(0)} MB`,
+    seen,
+  ];
+  row.replaceChildren(
+    ...texts.map((text, column) =>
+      Object.assign(document.createElement("td"), { textContent: text, className: column > 1 ? "number" : "" }),
+    ),
+  );
   rows.append(...[...rows.children].sort((a, b) => a.id.localeCompare(b.id)));
 }
 

@@ -25,7 +25,10 @@ function fileOf(path) {
 /** What the bus gets of a request: its own path and host, and the token. */
 function forBus({ url, headers }) {
   const { authorization, ...rest } = headers;
-  return { path: url.slice("/bus".length) || "/", headers: { ...rest, host: bus.host, ...(token && { authorization: `Bearer ${token}` }) } };
+  return {
+    path: url.slice("/bus".length) || "/",
+    headers: { ...rest, host: bus.host, ...(token && { authorization: `Bearer ${token}` }) },
+  };
 }
 
 const server = createServer(async (asked, answer) => {
@@ -36,7 +39,7 @@ const server = createServer(async (asked, answer) => {
       answer.writeHead(got.statusCode, got.headers);
       got.pipe(answer);
     });
-    passed.on("error", () => answer.headersSent ? answer.destroy() : answer.writeHead(502).end());
+    passed.on("error", () => (answer.headersSent ? answer.destroy() : answer.writeHead(502).end()));
     answer.on("close", () => passed.destroy());
     passed.end();
     return;
@@ -44,7 +47,9 @@ const server = createServer(async (asked, answer) => {
   const file = fileOf(pathname);
   const content = file && (await readFile(file).catch(() => undefined));
   if (!content) return void answer.writeHead(404).end("not found");
-  answer.writeHead(200, { "content-type": TYPES[file.pathname.split(".").pop()], "cache-control": "no-cache" }).end(content);
+  answer
+    .writeHead(200, { "content-type": TYPES[file.pathname.split(".").pop()], "cache-control": "no-cache" })
+    .end(content);
 });
 
 // The WebSocket of the page.

@@ -1,4 +1,5 @@
-// A service that reports itself to the bus and raises an alarm for each process that went silent. Start a bus, then this:
+// A service that reports itself to the bus and raises an alarm for each process that went silent. Start a bus, then
+// this:
 //
 //   promethean dev
 //   node examples/node-service/service.js
@@ -24,18 +25,34 @@ async function beat() {
   const { user, system } = process.cpuUsage(lastCpu);
   lastCpu = process.cpuUsage();
   await heartbeats.publish({
-    pid: process.pid, name: "node-service", host: hostname(), cpu_pct: (user + system) / 10_000, mem_mb: process.memoryUsage().rss / 1e6,
+    pid: process.pid,
+    name: "node-service",
+    host: hostname(),
+    cpu_pct: (user + system) / 10_000,
+    mem_mb: process.memoryUsage().rss / 1e6,
   });
 }
 const timer = setInterval(() => beat().catch((error) => console.error(error.message)), 1_000);
 
 // Each alarm is published exactly once, also if the service or the server dies in between: its id is derived from the
 // event that it is about.
-await transform(client, "process.state", "alarms", (event) => {
-  if (event.payload?.status !== "stale") return [];
-  console.log(`alarm: ${event.key} is silent`);
-  return [{ topic: "alarm.raised", payload: { process: event.key, last_seen_ts: event.payload.last_seen_ts }, opts: { key: event.key } }];
-}, { from: "latest", concurrency: 16 });
+await transform(
+  client,
+  "process.state",
+  "alarms",
+  (event) => {
+    if (event.payload?.status !== "stale") return [];
+    console.log(`alarm: ${event.key} is silent`);
+    return [
+      {
+        topic: "alarm.raised",
+        payload: { process: event.key, last_seen_ts: event.payload.last_seen_ts },
+        opts: { key: event.key },
+      },
+    ];
+  },
+  { from: "latest", concurrency: 16 },
+);
 console.log("watching process.state");
 
 // Everything that is under way is finished before the process ends.

@@ -35,8 +35,9 @@ export class Acks {
   /**
    * @param {import("./connection.js").Connection} connection
    * @param {{topic: string, group: string}} target
-   * @param {{unknown: (acks: Ack[]) => void, stale: (acks: Ack[]) => void, answered: () => void}} events
-   *   `unknown`: the connection ended before the answer. `stale`: at least one of the leases was over.
+   * @param {{unknown: (acks: Ack[]) => void, failed: (error: Error) => void, answered: () => void}} events
+   *   `unknown`: the connection ended before the answer. `failed`: the acks were refused, or at least one of the
+   *   leases was over.
    */
   constructor(connection, target, events) {
     /** @private */
@@ -85,11 +86,10 @@ export class Acks {
     this.connection.send(text, corr, {
       reply: (frame) => {
         this.unanswered -= acks.length;
-        if (frame.op === "ERR") {
-          rejectAll(acks, refusal(frame));
-        } else if (frame.stale) {
-          this.events.stale(acks);
-          rejectAll(acks, lostError());
+        if (frame.op === "ERR" || frame.stale) {
+          const error = frame.op === "ERR" ? refusal(frame) : lostError();
+          this.events.failed(error);
+          rejectAll(acks, error);
         } else {
           for (const ack of acks) ack.resolve?.();
         }

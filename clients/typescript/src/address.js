@@ -24,7 +24,10 @@ export function addressOf(url) {
   const secure = { "ws:": false, "http:": false, "wss:": true, "https:": true }[parsed.protocol];
   if (secure === undefined || !parsed.host) throw wrong(text);
   if (parsed.username || parsed.password || parsed.search || parsed.hash) {
-    throw new PrometheanError("bad_url", `the URL ${text} has more than scheme, host and path; give the token as an option`);
+    throw new PrometheanError(
+      "bad_url",
+      `the URL ${text} has more than scheme, host and path; give the token as an option`,
+    );
   }
   const path = parsed.pathname.replace(/\/(ws)?$/, "");
   const rest = `${secure ? "s" : ""}://${parsed.host}${path}`;
@@ -50,9 +53,13 @@ export async function diagnose(address, cause) {
   const page = globalThis.document && globalThis.location?.origin;
   try {
     const signal = AbortSignal.timeout(PROBE_MS);
-    const answer = await fetch(`${address.http}/health`, page ? { mode: "no-cors", cache: "no-store", signal } : { signal });
+    const answer = await fetch(
+      `${address.http}/health`,
+      page ? { mode: "no-cors", cache: "no-store", signal } : { signal },
+    );
     if (page) {
-      const message = `the server at ${address.http} answers but refused the WebSocket of this page; the likely cause is ` +
+      const message =
+        `the server at ${address.http} answers but refused the WebSocket of this page; the likely cause is ` +
         `the page's origin ${page}: add "${page}" to \`allowed_origins\` in the server's configuration`;
       return new PrometheanError("forbidden_origin", message, { cause });
     }

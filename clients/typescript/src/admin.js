@@ -106,7 +106,12 @@ export class Admin {
    * @param {{version?: number} & CallOptions} [options]
    */
   validate(topic, payload, { version, signal } = {}) {
-    return this.http.json(["schemas", topic, "validate"], { method: "POST", json: payload, query: { version }, signal });
+    return this.http.json(["schemas", topic, "validate"], {
+      method: "POST",
+      json: payload,
+      query: { version },
+      signal,
+    });
   }
 
   /**
@@ -147,7 +152,12 @@ export class Admin {
    * @param {CallOptions} [options]
    */
   seek(topic, group, { from, ...to }, { signal } = {}) {
-    return this.http.json(["groups", group, "seek"], { method: "POST", query: { topic }, json: { to: from, ...to }, signal });
+    return this.http.json(["groups", group, "seek"], {
+      method: "POST",
+      query: { topic },
+      json: { to: from, ...to },
+      signal,
+    });
   }
 
   /**

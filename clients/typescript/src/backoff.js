@@ -22,10 +22,13 @@ export function backoffMs(tries, minMs = 100, maxMs = 10_000) {
  * @returns {Promise<void>}
  */
 export function sleep(ms, signal) {
-  return waitFor((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    return () => clearTimeout(timer);
-  }, { signal });
+  return waitFor(
+    (resolve) => {
+      const timer = setTimeout(resolve, ms);
+      return () => clearTimeout(timer);
+    },
+    { signal },
+  );
 }
 
 /**

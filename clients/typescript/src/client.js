@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * The client: one connection with its publishes and subscriptions.
  * @module
@@ -12,11 +13,15 @@ import { Topic } from "./topic.js";
 
 /**
  * @typedef {object} ClientEvents
- * @property {(state: import("./connection.js").ConnectionState, error?: Error) => void} [onState] Called when the connection opens, is lost or ends.
- * @property {(error: Error) => void} [onError] Called for failures that no call reports. Writes to the console if left out.
+ * @property {(state: import("./connection.js").ConnectionState, error?: Error) => void} [onState] Called when the
+ *   connection opens, is lost or ends.
+ * @property {(error: Error) => void} [onError] Called for failures that no call reports. Writes to the console if left
+ *   out.
  */
 
-/** @typedef {import("./connection.js").ConnectionOptions & import("./publisher.js").PublisherOptions & ClientEvents} ClientOptions */
+/** @typedef {import("./connection.js").ConnectionOptions} ConnectionOptions */
+/** @typedef {import("./publisher.js").PublisherOptions} PublisherOptions */
+/** @typedef {ConnectionOptions & PublisherOptions & ClientEvents} ClientOptions */
 
 /**
  * A client of one server. It connects when it is first used, and again whenever the connection is lost.
@@ -111,7 +116,9 @@ export class Client {
     const subscription = this.add(topic, group, options, handler);
     let timer;
     const late = new Promise((_, reject) => {
-      const error = () => this.connection.failure ?? new PrometheanError("timeout", `the server did not answer SUBSCRIBE within ${timeoutMs} ms`);
+      const error = () =>
+        this.connection.failure ??
+        new PrometheanError("timeout", `the server did not answer SUBSCRIBE within ${timeoutMs} ms`);
       timer = setTimeout(() => reject(error()), timeoutMs);
     });
     try {
@@ -145,7 +152,8 @@ export class Client {
    */
   async unsubscribe(topic, group, limits) {
     const subscription = this.subscriptions.get(`${topic} ${group}`);
-    if (!subscription) throw new PrometheanError("not_subscribed", `this client has no subscription to \`${topic}\` in \`${group}\``);
+    if (!subscription)
+      throw new PrometheanError("not_subscribed", `this client has no subscription to \`${topic}\` in \`${group}\``);
     await subscription.close(limits);
   }
 
@@ -183,12 +191,15 @@ export class Client {
   async close({ signal, timeoutMs = 30_000 } = {}) {
     const timeout = AbortSignal.timeout(timeoutMs);
     const publishes = this.publisher.drain(signal ? AbortSignal.any([signal, timeout]) : timeout);
-    const subscriptions = [...this.subscriptions.values()].map((subscription) => subscription.close({ timeoutMs, ...(signal && { signal }) }));
+    const subscriptions = [...this.subscriptions.values()].map((subscription) =>
+      subscription.close({ timeoutMs, ...(signal && { signal }) }),
+    );
     const results = await Promise.allSettled([publishes, ...subscriptions]);
     const unsent = this.publisher.pending;
     this.publisher.fail(new PrometheanError("client_closed", "the client was closed before the server answered"));
     this.connection.close();
-    if (unsent > 0) throw new PrometheanError("timeout", `${unsent} publishes had no answer when the client was closed`);
+    if (unsent > 0)
+      throw new PrometheanError("timeout", `${unsent} publishes had no answer when the client was closed`);
     for (const result of results) if (result.status === "rejected") throw result.reason;
   }
 
@@ -208,7 +219,9 @@ export class Client {
     if (this.state === "closed") throw this.connection.overError();
     const key = `${topic} ${group}`;
     if (this.subscriptions.has(key)) {
-      const message = `this client has a subscription to \`${topic}\` in \`${group}\`; raise its \`concurrency\`, use another group, or create a second client`;
+      const message =
+        `this client has a subscription to \`${topic}\` in \`${group}\`; ` +
+        "raise its `concurrency`, use another group, or create a second client";
       throw new PrometheanError("already_subscribed", message);
     }
     this.connection.start();
@@ -262,7 +275,8 @@ export class Client {
   refused(frame, named) {
     const error = refusal(frame);
     // Servers that do not name it in fields name it in the message.
-    const isMeant = (/** @type {Subscription} */ { topic, group }) => error.message.includes(`\`${topic}\` in \`${group}\``) || error.message.includes(`subscribe:${topic}\``);
+    const isMeant = (/** @type {Subscription} */ { topic, group }) =>
+      error.message.includes(`\`${topic}\` in \`${group}\``) || error.message.includes(`subscribe:${topic}\``);
     const ended = named ? [named] : [...this.subscriptions.values()].filter(isMeant);
     for (const subscription of ended) subscription.end(error);
     if (ended.length === 0) this.onError(error);

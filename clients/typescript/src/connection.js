@@ -92,7 +92,9 @@ export class Connection {
     // Servers without this op refuse it, which answers the question too.
     const ping = () => this.send(encode("PING", { corr: "ping" }), "ping", { reply() {}, lost() {} });
     /** @private */
-    this.keepalive = new Keepalive(this.options, ping, (silentMs) => this.socket?.abandon(`no answer for ${silentMs} ms`));
+    this.keepalive = new Keepalive(this.options, ping, (silentMs) =>
+      this.socket?.abandon(`no answer for ${silentMs} ms`),
+    );
     /** @private */
     this.renewal = new Renewal(options.token, async () => {
       try {
@@ -120,11 +122,14 @@ export class Connection {
     if (this.state === "open") return Promise.resolve();
     if (this.state === "closed") return Promise.reject(this.overError());
     const late = () => this.failure ?? unreachable(this.address, `no answer within ${timeoutMs} ms`);
-    return waitFor((resolve, reject) => {
-      const watcher = { up: resolve, fail: reject };
-      this.watchers.add(watcher);
-      return () => this.watchers.delete(watcher);
-    }, { signal, timeoutMs, late });
+    return waitFor(
+      (resolve, reject) => {
+        const watcher = { up: resolve, fail: reject };
+        this.watchers.add(watcher);
+        return () => this.watchers.delete(watcher);
+      },
+      { signal, timeoutMs, late },
+    );
   }
 
   /** The number that marks the next frame. */
@@ -157,13 +162,17 @@ export class Connection {
       return Promise.reject(new PrometheanError("disconnected", message, { sideEffects: false, cause: this.failure }));
     }
     const corr = this.nextCorr();
-    const late = () => new PrometheanError("timeout", `the server did not answer ${op} within ${timeoutMs} ms; try again`);
-    return waitFor((resolve, reject) => {
-      this.send(encode(op, { ...fields, corr }), corr, {
-        reply: (frame) => (frame.op === "ERR" ? reject(refusal(frame)) : resolve(frame)),
-        lost: reject,
-      });
-    }, { signal, timeoutMs, late });
+    const late = () =>
+      new PrometheanError("timeout", `the server did not answer ${op} within ${timeoutMs} ms; try again`);
+    return waitFor(
+      (resolve, reject) => {
+        this.send(encode(op, { ...fields, corr }), corr, {
+          reply: (frame) => (frame.op === "ERR" ? reject(refusal(frame)) : resolve(frame)),
+          lost: reject,
+        });
+      },
+      { signal, timeoutMs, late },
+    );
   }
 
   /** Shows a token on the open connection, for example one that allows more. */
@@ -229,7 +238,9 @@ export class Connection {
     try {
       this.open(WebSocketClass, token);
     } catch (cause) {
-      this.close(new PrometheanError("bad_url", `a WebSocket to ${this.address.ws} cannot be made: ${cause}`, { cause }));
+      this.close(
+        new PrometheanError("bad_url", `a WebSocket to ${this.address.ws} cannot be made: ${cause}`, { cause }),
+      );
     }
   }
 
@@ -252,14 +263,17 @@ export class Connection {
     const socket = new Socket(WebSocketClass, this.address.ws, {
       open: () => {
         isHeard = true;
-        this.request("AUTH", { token }, { timeoutMs: openTimeoutMs }).then(() => {
-          clearTimeout(timer);
-          this.opened(token);
-        }, (error) => {
-          if (error.code === "disconnected") return;
-          refused = error;
-          socket.abandon(error.message);
-        });
+        this.request("AUTH", { token }, { timeoutMs: openTimeoutMs }).then(
+          () => {
+            clearTimeout(timer);
+            this.opened(token);
+          },
+          (error) => {
+            if (error.code === "disconnected") return;
+            refused = error;
+            socket.abandon(error.message);
+          },
+        );
       },
       message: (text) => this.receive(text),
       close: (code, reason, cause) => {
@@ -318,7 +332,10 @@ export class Connection {
     if (wasOpen && performance.now() - this.openedAt > GOOD_AFTER_MS) this.tries = 0;
     this.openedAt = 0;
     const why = reason || cause?.message || `code ${code}`;
-    const lost = new PrometheanError("disconnected", `the connection to ${this.address.ws} ended: ${why}`, { cause, closeCode: code });
+    const lost = new PrometheanError("disconnected", `the connection to ${this.address.ws} ended: ${why}`, {
+      cause,
+      closeCode: code,
+    });
     const waiters = [...this.waiters.values()];
     this.waiters.clear();
     for (const waiter of waiters) waiter.lost(lost);
@@ -343,7 +360,8 @@ export class Connection {
       if (typeof this.options.token !== "function" || this.tokensRefused >= TOKEN_TRIES_MAX) return this.close(failure);
     }
     this.setState("connecting", failure);
-    const atLeast = code === TOO_MANY || failure.code === "rate_limited" ? failure.retryAfterMs ?? TOO_MANY_WAIT_MS : 0;
+    const atLeast =
+      code === TOO_MANY || failure.code === "rate_limited" ? (failure.retryAfterMs ?? TOO_MANY_WAIT_MS) : 0;
     // A token that is over is replaced at once.
     const isFirst = code === TOKEN_OVER && this.tries === 1;
     const wait = isFirst ? 0 : backoffMs(this.tries - 1, this.options.reconnectMinMs, this.options.reconnectMaxMs);

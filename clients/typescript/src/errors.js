@@ -5,8 +5,19 @@
 
 /** Codes of failures that may pass by themselves: the same call can work later. */
 const RETRYABLE = new Set([
-  "auth_unavailable", "busy", "closed", "disconnected", "fenced", "outbox_full", "rate_limited", "storage_full",
-  "timeout", "too_many_connections", "topic_deleted", "unknown_outcome", "unreachable",
+  "auth_unavailable",
+  "busy",
+  "closed",
+  "disconnected",
+  "fenced",
+  "outbox_full",
+  "rate_limited",
+  "storage_full",
+  "timeout",
+  "too_many_connections",
+  "topic_deleted",
+  "unknown_outcome",
+  "unreachable",
 ]);
 
 /** Codes of failures after which the call may have had its effect all the same. */

@@ -13,14 +13,16 @@ const MEMORY_MAX = 100_000;
  * Remembers handled events. A store that can run the work and the mark in one transaction of its own has `once`, which
  * then replaces `seen` and `mark`: only such a store makes an effect happen once even if the process dies in between.
  * @typedef {object} DedupeStore
- * @property {(topic: string, group: string, id: string) => Promise<boolean> | boolean} seen Whether the event is marked.
+ * @property {(topic: string, group: string, id: string) => Promise<boolean> | boolean} seen Whether the event is
+ *   marked.
  * @property {(topic: string, group: string, id: string, ttlMs: number) => Promise<void> | void} mark Marks the event.
- * @property {(topic: string, group: string, id: string, work: () => Promise<void>) => Promise<void>} [once] Runs `work` and
- *   marks the event in one transaction, or does nothing if the event is marked.
+ * @property {(topic: string, group: string, id: string, work: () => Promise<void>) => Promise<void>} [once] Runs `work`
+ *   and marks the event in one transaction, or does nothing if the event is marked.
  */
 
 /**
- * Makes a handler that handles each event once: marked events are passed over, and an event is marked after its handler.
+ * Makes a handler that handles each event once: marked events are passed over, and an event is marked after its
+ * handler.
  * @template [T=any]
  * @param {DedupeStore} store
  * @param {import("./subscription.js").Handler<T>} handler

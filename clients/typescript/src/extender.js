@@ -65,7 +65,8 @@ export class Extender {
     const extendMs = isHidden() ? Math.max(lastsMs, HIDDEN_MS) : lastsMs;
     const due = [];
     for (const lease of this.leases()) {
-      if (lease.isHeld && lease.until - now < (extendMs * 2) / 3 && now - lease.since < this.maxLeaseMs) due.push(lease);
+      if (lease.isHeld && lease.until - now < (extendMs * 2) / 3 && now - lease.since < this.maxLeaseMs)
+        due.push(lease);
     }
     for (let at = 0; at < due.length; at += BATCH_MAX) this.extend(due.slice(at, at + BATCH_MAX), extendMs);
   }
@@ -78,7 +79,10 @@ export class Extender {
   async extend(leases, extendMs) {
     const sentAt = performance.now();
     try {
-      await this.send(leases.map((lease) => lease.event.id), Math.round(extendMs));
+      await this.send(
+        leases.map((lease) => lease.event.id),
+        Math.round(extendMs),
+      );
       for (const lease of leases) lease.until = sentAt + extendMs;
     } catch (error) {
       if (!(error instanceof PrometheanError) || error.code !== "unknown_id") return;

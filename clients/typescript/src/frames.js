@@ -77,11 +77,16 @@ export function encodePayload(payload) {
   try {
     text = JSON.stringify(payload);
   } catch (cause) {
-    throw new PrometheanError("bad_payload", `the payload cannot be JSON: ${reasonOf(cause)}; convert it first`, { cause });
+    throw new PrometheanError("bad_payload", `the payload cannot be JSON: ${reasonOf(cause)}; convert it first`, {
+      cause,
+    });
   }
   if (text === undefined) {
     const kind = typeof payload;
-    throw new PrometheanError("bad_payload", `the payload is ${kind}, which JSON does not have; use null for a tombstone`);
+    throw new PrometheanError(
+      "bad_payload",
+      `the payload is ${kind}, which JSON does not have; use null for a tombstone`,
+    );
   }
   return text;
 }

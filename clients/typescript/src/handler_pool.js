@@ -56,7 +56,10 @@ export class HandlerPool {
     // A handler that returns no promise is done: waiting for it would cost a turn for each event.
     if (typeof (/** @type {any} */ (result)?.then) !== "function") return this.end(lease);
     Promise.resolve(result)
-      .then(() => this.end(lease), (error) => this.end(lease, error, true))
+      .then(
+        () => this.end(lease),
+        (error) => this.end(lease, error, true),
+      )
       .then(() => this.pump());
   }
 

@@ -27,8 +27,8 @@ import { readToken } from "./token.js";
 /** Requests to one server. */
 export class Http {
   /**
-   * @param {{address: {http: string}, token?: import("./types.js").Token | undefined} | string | URL} server A client, or
-   *   the URL of the server.
+   * @param {{address: {http: string}, token?: import("./types.js").Token | undefined} | string | URL} server A client,
+   *   or the URL of the server.
    * @param {HttpOptions} [options]
    */
   constructor(server, options = {}) {
@@ -57,7 +57,12 @@ export class Http {
     const url = `${this.base}/${path.map(encodeURIComponent).join("/")}${search(query)}`;
     let response;
     try {
-      response = await this.fetch(url, { method, headers: all, ...(body !== undefined && { body }), ...(signal && { signal }) });
+      response = await this.fetch(url, {
+        method,
+        headers: all,
+        ...(body !== undefined && { body }),
+        ...(signal && { signal }),
+      });
     } catch (cause) {
       if (signal?.aborted) throw signal.reason;
       throw noAnswer(this.base, method, cause);
@@ -99,9 +104,13 @@ function search(query) {
 function noAnswer(base, method, cause) {
   const page = globalThis.document && globalThis.location?.origin;
   const why = cause?.cause?.code ?? reasonOf(cause?.cause ?? cause);
-  const hint = page && !base.startsWith(page)
-    ? `the browser hides why; check that the server runs, and that \`allowed_origins\` in its configuration has "${page}"`
-    : "check that the server runs there and that the URL is right";
+  const hint =
+    page && !base.startsWith(page)
+      ? `the browser hides why; check that the server runs, and that its \`allowed_origins\` have "${page}"`
+      : "check that the server runs there and that the URL is right";
   // A request that only reads changes nothing, whether it arrived or not.
-  return new PrometheanError("unreachable", `no answer from ${base}: ${why}; ${hint}`, { cause, sideEffects: method !== "GET" && method !== "HEAD" });
+  return new PrometheanError("unreachable", `no answer from ${base}: ${why}; ${hint}`, {
+    cause,
+    sideEffects: method !== "GET" && method !== "HEAD",
+  });
 }

@@ -29,9 +29,19 @@ export function newId() {
   }
   const at = used;
   used += ID_BYTES;
-  return head +
-    HEX[0x70 | (pool[at] & 0x0f)] + HEX[pool[at + 1]] + "-" +
-    HEX[0x80 | (pool[at + 2] & 0x3f)] + HEX[pool[at + 3]] + "-" +
-    HEX[pool[at + 4]] + HEX[pool[at + 5]] + HEX[pool[at + 6]] +
-    HEX[pool[at + 7]] + HEX[pool[at + 8]] + HEX[pool[at + 9]];
+  return (
+    head +
+    HEX[0x70 | (pool[at] & 0x0f)] +
+    HEX[pool[at + 1]] +
+    "-" +
+    HEX[0x80 | (pool[at + 2] & 0x3f)] +
+    HEX[pool[at + 3]] +
+    "-" +
+    HEX[pool[at + 4]] +
+    HEX[pool[at + 5]] +
+    HEX[pool[at + 6]] +
+    HEX[pool[at + 7]] +
+    HEX[pool[at + 8]] +
+    HEX[pool[at + 9]]
+  );
 }

@@ -97,6 +97,8 @@ export class Lease {
 
 /** The error of a lease that is over. */
 export function lostError() {
-  return new PrometheanError("lease_lost",
-    "the lease of the event is over, so the event is delivered again; finish sooner, or raise `ackTimeoutMs`");
+  return new PrometheanError(
+    "lease_lost",
+    "the lease of the event is over, so the event is delivered again; finish sooner, or raise `ackTimeoutMs`",
+  );
 }

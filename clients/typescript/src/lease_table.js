@@ -36,7 +36,8 @@ export class LeaseTable {
    * @param {import("./subscription.js").Subscription<T>} subscription
    * @param {Delivery<T>[]} deliveries
    * @param {{isManual: boolean, isExtended: boolean}} how `isManual`: the client acks.
-   * @returns {{fresh: Lease<T>[], finished: Lease<T>[]}} The new leases, and those whose event is done and needs only an ack.
+   * @returns {{fresh: Lease<T>[], finished: Lease<T>[]}} The new leases, and those whose event is done and needs only
+   *   an ack.
    */
   accept(subscription, deliveries, { isManual, isExtended }) {
     const fresh = [];

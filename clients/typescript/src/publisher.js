@@ -31,7 +31,10 @@ export class Publisher {
    * @param {import("./connection.js").Connection} connection
    * @param {PublisherOptions} options
    */
-  constructor(connection, { maxOutstanding = 1024, maxQueued = 10_000, maxQueuedBytes = 64 << 20, publishTimeoutMs = 60_000 }) {
+  constructor(
+    connection,
+    { maxOutstanding = 1024, maxQueued = 10_000, maxQueuedBytes = 64 << 20, publishTimeoutMs = 60_000 },
+  ) {
     /** @private */
     this.connection = connection;
     /** @private */
@@ -158,13 +161,16 @@ export class Publisher {
     if (this.isClosing || connection.state === "closed") throw connection.overError();
     if (signal?.aborted) throw signal.reason;
     if (outbox.queued >= this.limits.maxQueued || outbox.size > this.limits.maxQueuedBytes) {
-      const message = `${this.pending} publishes wait for the server; await each publish, or await \`room()\` before the next`;
+      const message = `${this.pending} publishes wait for the server; await each one, or await \`room()\` before the next`;
       throw new PrometheanError("outbox_full", message);
     }
     const corr = connection.nextCorr();
     const text = encode(corr);
     if (text.length > MESSAGE_BYTES_MAX) {
-      throw new PrometheanError("too_large", `the frame has ${text.length} characters, more than 16 MiB; send less at once`);
+      throw new PrometheanError(
+        "too_large",
+        `the frame has ${text.length} characters, more than 16 MiB; send less at once`,
+      );
     }
     connection.start();
     this.sweepTimer ??= setInterval(() => this.sweep(), SWEEP_MS);
@@ -234,10 +240,13 @@ export class Publisher {
     entry.tries++;
     entry.refusal = error;
     this.outbox.putBack(entry);
-    this.pauseTimer ??= setTimeout(() => {
-      this.pauseTimer = undefined;
-      this.flush();
-    }, Math.max(1, error.retryAfterMs ?? backoffMs(entry.tries)));
+    this.pauseTimer ??= setTimeout(
+      () => {
+        this.pauseTimer = undefined;
+        this.flush();
+      },
+      Math.max(1, error.retryAfterMs ?? backoffMs(entry.tries)),
+    );
   }
 
   /**
@@ -261,7 +270,10 @@ export class Publisher {
       return;
     }
     const now = performance.now();
-    const why = connection.state === "open" ? "the server did not answer in time" : (connection.failure?.message ?? "there is no connection");
+    const why =
+      connection.state === "open"
+        ? "the server did not answer in time"
+        : (connection.failure?.message ?? "there is no connection");
     for (const entry of this.outbox.all()) {
       if (entry.overdueAt > now || entry.isDone) continue;
       this.drop(entry, entry.refusal ?? entry.error("timeout", `the publish was given up: ${why}`, connection.failure));
@@ -280,11 +292,14 @@ export class Publisher {
    */
   async until(isTrue, signal) {
     if (isTrue()) return;
-    await waitFor((resolve) => {
-      const look = () => isTrue() && resolve();
-      this.watchers.add(look);
-      return () => this.watchers.delete(look);
-    }, { signal });
+    await waitFor(
+      (resolve) => {
+        const look = () => isTrue() && resolve();
+        this.watchers.add(look);
+        return () => this.watchers.delete(look);
+      },
+      { signal },
+    );
   }
 }
 

@@ -29,7 +29,8 @@ export class Reader {
    * The events of a topic up to its present end, page by page, beginning with the first or where `from` says.
    * @template [T=any]
    * @param {string} topic
-   * @param {import("./types.js").StartOptions & {limit?: number, normalize?: boolean, signal?: AbortSignal}} [options] `limit` is the size of a page.
+   * @param {import("./types.js").StartOptions & {limit?: number, normalize?: boolean, signal?: AbortSignal}} [options]
+   *   `limit` is the size of a page.
    * @returns {AsyncGenerator<import("./types.js").BusEvent<T>, void, void>}
    */
   async *replay(topic, { signal, normalize, ...start } = {}) {
@@ -214,7 +215,10 @@ async function withTimeout(promise, signal) {
   /** @type {any} */
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new PrometheanError("disconnected", `the server was silent for ${SILENCE_MS} ms`)), SILENCE_MS);
+    timer = setTimeout(
+      () => reject(new PrometheanError("disconnected", `the server was silent for ${SILENCE_MS} ms`)),
+      SILENCE_MS,
+    );
   });
   try {
     return await Promise.race([promise, /** @type {Promise<never>} */ (late)]);

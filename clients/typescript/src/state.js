@@ -72,7 +72,10 @@ export class State {
   async *list(where = {}, { collection, limit = 100, signal } = {}) {
     let offset = 0;
     while (true) {
-      const page = await this.http.json([...within(collection), "list"], { query: { ...where, offset, limit }, signal });
+      const page = await this.http.json([...within(collection), "list"], {
+        query: { ...where, offset, limit },
+        signal,
+      });
       yield* page.items;
       // A page of large documents ends early, so only an empty page is the last.
       if (page.items.length === 0) return;
@@ -100,7 +103,12 @@ export class State {
    * @returns {AsyncGenerator<any, void, void>}
    */
   collectionDiff(collection, from, to, options) {
-    return this.pages("differences", ["collections", collection, "diff"], { from: moment(from), to: moment(to) }, options);
+    return this.pages(
+      "differences",
+      ["collections", collection, "diff"],
+      { from: moment(from), to: moment(to) },
+      options,
+    );
   }
 
   /**

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * A subscription: leases as they come, for a handler, a loop or a fetch.
  * @module
@@ -16,6 +17,8 @@ const TRY_AGAIN = new Set(["auth_unavailable", "busy", "closed", "rate_limited",
 /** Errors that say that the server has no such subscription. */
 const GONE = new Set(["disconnected", "not_subscribed", "client_closed"]);
 const HOUR_MS = 3_600_000;
+/** The most events of a fetch that names no number. */
+const FETCH_MAX = 100;
 
 /**
  * @template [T=any]
@@ -59,11 +62,13 @@ export class Subscription {
     /** @private @type {LeaseTable<T>} */
     this.leases = new LeaseTable(topic);
     /** @private @type {HandlerPool<T> | undefined} */
-    this.pool = handler && new HandlerPool(handler, concurrency, {
-      next: () => (this.isPaused || this.state === "closing" ? undefined : this.leases.queue.shift()),
-      done: (lease) => this.done(lease),
-      failed: (lease, error) => this.failed(lease, error),
-    });
+    this.pool =
+      handler &&
+      new HandlerPool(handler, concurrency, {
+        next: () => (this.isPaused || this.state === "closing" ? undefined : this.leases.queue.shift()),
+        done: (lease) => this.done(lease),
+        failed: (lease, error) => this.failed(lease, error),
+      });
     /** @private */
     this.isPaused = false;
     /** @private @type {"starting" | "active" | "closing" | "ended"} */
@@ -79,14 +84,22 @@ export class Subscription {
     /** @private Grows with each `SUBSCRIBE` and each lost connection: an answer of an earlier epoch is too late. */
     this.epoch = 0;
     /** @private */
-    this.acks = new Acks(connection, { topic, group }, {
-      unknown: (acks) => this.pool && acks.forEach(({ lease }) => this.leases.remember(lease)),
-      stale: () => this.pool && this.report(lostError()),
-      answered: () => this.state === "closing" && this.notify(),
-    });
+    this.acks = new Acks(
+      connection,
+      { topic, group },
+      {
+        unknown: (acks) => this.pool && acks.forEach(({ lease }) => this.leases.remember(lease)),
+        failed: (error) => this.pool && this.report(error),
+        answered: () => this.state === "closing" && this.notify(),
+      },
+    );
     /** @private */
     this.extender = autoExtend
-      ? new Extender(() => this.leases.held.values(), (ids, extend_ms) => this.ask("MODACK", { ids, extend_ms }), maxLeaseMs)
+      ? new Extender(
+          () => this.leases.held.values(),
+          (ids, extend_ms) => this.ask("MODACK", { ids, extend_ms }),
+          maxLeaseMs,
+        )
       : undefined;
     /** @private */
     this.signal = signal;
@@ -118,8 +131,22 @@ export class Subscription {
    */
   async fetch({ max, waitMs = 1000, signal } = {}) {
     await this.ready;
-    const frame = await this.ask("FETCH", { max, wait_ms: waitMs }, { signal, timeoutMs: waitMs + 15_000 });
-    return this.accept(frame.events);
+    signal?.throwIfAborted();
+    if (this.leases.queue.length > 0) return this.leases.queue.splice(0, max ?? FETCH_MAX);
+    const asked = this.ask("FETCH", { max, wait_ms: waitMs }, { timeoutMs: waitMs + 15_000 });
+    return waitFor(
+      (resolve, reject) => {
+        let isAwaited = true;
+        asked.then((frame) => {
+          const leases = this.accept(frame.events);
+          // Events that come after an abort are for the next call.
+          if (isAwaited) resolve(leases);
+          else this.leases.queue.push(...leases);
+        }, reject);
+        return () => void (isAwaited = false);
+      },
+      { signal },
+    );
   }
 
   /** Stops deliveries until `resume`. Handlers that run are not interrupted. */
@@ -181,7 +208,8 @@ export class Subscription {
    * @returns {AsyncGenerator<Lease<T>, void, void>}
    */
   async *[Symbol.asyncIterator]() {
-    if (this.pool) throw new PrometheanError("bad_use", "this subscription has a handler; remove the handler to loop over leases");
+    if (this.pool)
+      throw new PrometheanError("bad_use", "this subscription has a handler; remove the handler to loop over leases");
     const isOpen = () => this.state === "starting" || this.state === "active";
     try {
       while (true) {
@@ -280,6 +308,8 @@ export class Subscription {
    */
   end(failure) {
     if (this.state === "ended") return;
+    // Before that, `ready` rejects; a loop throws.
+    const isUnheard = this.pool && this.state === "active";
     this.state = "ended";
     this.failure = failure;
     clearTimeout(this.retryTimer);
@@ -288,7 +318,7 @@ export class Subscription {
     this.leases.clear();
     this.owner.ended();
     this.notify();
-    if (failure) this.report(failure);
+    if (failure && isUnheard) this.report(failure);
   }
 
   /** @private */
@@ -318,7 +348,10 @@ export class Subscription {
    */
   accept(deliveries) {
     const isManual = this.opts.manualAck !== false;
-    const { fresh, finished } = this.leases.accept(this, deliveries, { isManual, isExtended: this.extender !== undefined });
+    const { fresh, finished } = this.leases.accept(this, deliveries, {
+      isManual,
+      isExtended: this.extender !== undefined,
+    });
     for (const lease of finished) this.acks.add({ lease });
     if (isManual && deliveries.length > 0) this.extender?.arrived(deliveries[0].ctx.ack_deadline_ms);
     return fresh;

@@ -36,7 +36,10 @@ export class Topic {
    * @returns {Promise<import("./types.js").PublishedBatch>}
    */
   publishMany(payloads, options) {
-    return this.client.publishMany(payloads.map((payload) => ({ topic: this.name, payload })), options);
+    return this.client.publishMany(
+      payloads.map((payload) => ({ topic: this.name, payload })),
+      options,
+    );
   }
 
   /**

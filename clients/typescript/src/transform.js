@@ -26,13 +26,18 @@ import { producedId } from "./derived_id.js";
  * @returns {Promise<import("./subscription.js").Subscription<T>>}
  */
 export function transform(client, topic, group, fn, options) {
-  return client.subscribe(topic, group, async (event, lease) => {
-    const products = await fn(event, lease);
-    if (products.length === 0) return;
-    const events = products.map(({ topic: to, payload, opts }, n) => {
-      const id = producedId(group, event.topic, event.id, n);
-      return { topic: to, payload, opts: { caused_by: [event.id], ...opts, id } };
-    });
-    await client.publishMany(events, { signal: lease.signal });
-  }, options);
+  return client.subscribe(
+    topic,
+    group,
+    async (event, lease) => {
+      const products = await fn(event, lease);
+      if (products.length === 0) return;
+      const events = products.map(({ topic: to, payload, opts }, n) => {
+        const id = producedId(group, event.topic, event.id, n);
+        return { topic: to, payload, opts: { caused_by: [event.id], ...opts, id } };
+      });
+      await client.publishMany(events, { signal: lease.signal });
+    },
+    options,
+  );
 }

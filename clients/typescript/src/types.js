@@ -32,7 +32,8 @@
  * @property {string} [sid] The publisher's session.
  * @property {number} [partition] A label for routing.
  * @property {number} [expected_offset] Publish only if the topic's next offset is this one.
- * @property {number | null} [expected_key_offset] Publish only if the key's latest event has this offset; `null`: if the key has no event.
+ * @property {number | null} [expected_key_offset] Publish only if the key's latest event has this offset; `null`:
+ *   if the key has no event.
  */
 
 /**
@@ -116,7 +117,8 @@
  * @property {number} [maxLeaseMs] The longest time that a lease is kept that way (1 hour).
  * @property {AbortSignal} [signal] Closes the subscription.
  * @property {(change: Rebalance) => void} [onRebalance] Called when the partitions of this member change.
- * @property {(error: Error, event?: BusEvent) => void} [onError] Called when a handler throws, when an ack comes too late, and when the subscription ends.
+ * @property {(error: Error, event?: BusEvent) => void} [onError] Called when a handler throws, when an ack comes too
+ *   late, and when the subscription ends.
  */
 
 /** @typedef {StartOptions & GroupOptions & HandlerOptions} SubscribeOptions */

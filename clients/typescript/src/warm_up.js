@@ -53,7 +53,11 @@ export class WarmUp {
    * @returns {AsyncGenerator<import("./types.js").BusEvent<T>, void, void>}
    */
   async *follow({ signal } = {}) {
-    for await (const event of this.reader.follow(this.topic, { from: "offset", offset: this.offset, ...(signal && { signal }) })) {
+    for await (const event of this.reader.follow(this.topic, {
+      from: "offset",
+      offset: this.offset,
+      ...(signal && { signal }),
+    })) {
       if (!this.contains(event)) yield event;
     }
   }
@@ -65,7 +69,8 @@ export class WarmUp {
    * @param {import("./types.js").SubscribeOptions} [options]
    */
   subscribe(group, handler, options) {
-    const passing = (/** @type {any} */ event, /** @type {any} */ lease) => (this.contains(event) ? undefined : handler(event, lease));
+    const passing = (/** @type {any} */ event, /** @type {any} */ lease) =>
+      this.contains(event) ? undefined : handler(event, lease);
     return this.client.subscribe(this.topic, group, passing, { ...options, from: "offset", offset: this.offset });
   }
 

@@ -5,19 +5,29 @@
 
 const MASK = (1n << 64n) - 1n;
 const PRIME32 = [0x9e3779b1n, 0x85ebca77n, 0xc2b2ae3dn];
-const PRIME64 = [0x9e3779b185ebca87n, 0xc2b2ae3d27d4eb4fn, 0x165667b19e3779f9n, 0x85ebca77c2b2ae63n, 0x27d4eb2f165667c5n];
+const PRIME64 = [
+  0x9e3779b185ebca87n,
+  0xc2b2ae3d27d4eb4fn,
+  0x165667b19e3779f9n,
+  0x85ebca77c2b2ae63n,
+  0x27d4eb2f165667c5n,
+];
 const AVALANCHE = 0x165667919e3779f9n;
 const STRIPE_BYTES = 64;
 const BLOCK_STRIPES = 16;
 const SECRET_BYTES = 192;
 
-const SECRET = view(Uint8Array.from(
-  ("b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e" +
-    "e03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8fa763fe39c343ff9dcbbc7c70b4f1d8a" +
-    "51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8f" +
-    "f8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e").match(/../g) ?? [],
-  (byte) => parseInt(byte, 16),
-));
+const SECRET = view(
+  Uint8Array.from(
+    (
+      "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e" +
+      "e03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8a8fa763fe39c343ff9dcbbc7c70b4f1d8a" +
+      "51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8f" +
+      "f8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
+    ).match(/../g) ?? [],
+    (byte) => parseInt(byte, 16),
+  ),
+);
 
 /**
  * Hashes bytes.

@@ -22,11 +22,20 @@ async function openPage(t, server, { host = "127.0.0.1", options = {} } = {}) {
   const page = await browser.newPage();
   t.after(() => page.close());
   await page.goto(`http://${host}:${pages.port}/`);
-  await page.evaluate(async (url, given) => {
-    globalThis.lib = await import("/src/index.js");
-    globalThis.errors = [];
-    globalThis.client = new lib.Client(url, { reconnectMinMs: 20, reconnectMaxMs: 300, onError: (error) => errors.push(error.message), ...given });
-  }, server.url, options);
+  await page.evaluate(
+    async (url, given) => {
+      globalThis.lib = await import("/src/index.js");
+      globalThis.errors = [];
+      globalThis.client = new lib.Client(url, {
+        reconnectMinMs: 20,
+        reconnectMaxMs: 300,
+        onError: (error) => errors.push(error.message),
+        ...given,
+      });
+    },
+    server.url,
+    options,
+  );
   return page;
 }
 
@@ -54,7 +63,9 @@ test("EventClient works in a page", async (t) => {
   const got = await page.evaluate(async (url) => {
     const small = new lib.EventClient(url, "devtoken");
     const events = [];
-    await small.subscribe("t", "g", (event, ctx) => void events.push([event.payload, ctx.attempt]), { from: "earliest" });
+    await small.subscribe("t", "g", (event, ctx) => void events.push([event.payload, ctx.attempt]), {
+      from: "earliest",
+    });
     await small.publish("t", 1);
     while (events.length < 1) await new Promise((resolve) => setTimeout(resolve, 5));
     await small.close();
@@ -88,10 +99,15 @@ test("a page keeps its leases while it is hidden and its timers run once a minut
     globalThis.attempts = [];
     globalThis.ticks = [];
     setInterval(() => ticks.push(document.visibilityState), 250);
-    await client.subscribe("t", "g", async (event, lease) => {
-      attempts.push([event.payload, lease.attempt]);
-      await new Promise((resolve) => (globalThis.release = resolve));
-    }, { from: "earliest", ackTimeoutMs: 2_000 });
+    await client.subscribe(
+      "t",
+      "g",
+      async (event, lease) => {
+        attempts.push([event.payload, lease.attempt]);
+        await new Promise((resolve) => (globalThis.release = resolve));
+      },
+      { from: "earliest", ackTimeoutMs: 2_000 },
+    );
     await client.publish("t", "before");
   });
   await until(() => page.evaluate(() => attempts.length === 1));
@@ -111,18 +127,29 @@ test("a page keeps its leases while it is hidden and its timers run once a minut
   await until(() => page.evaluate(() => attempts.length === 2));
   await page.evaluate(() => release());
   await until(async () => (await new Admin(server.url).lag("t", "g")).lag === 0);
-  assert.deepEqual(await page.evaluate(() => attempts), [["before", 1], ["hidden", 1]]);
+  assert.deepEqual(await page.evaluate(() => attempts), [
+    ["before", 1],
+    ["hidden", 1],
+  ]);
   assert.deepEqual(await page.evaluate(() => errors), []);
 });
 
 test("a page of an origin that is not allowed is told its origin and the setting", async (t) => {
   const server = await startServer(t);
   const page = await openPage(t, server, { host: "other.test" });
-  const error = await page.evaluate(() => client.connect().then(() => undefined, ({ code, message }) => ({ code, message })));
+  const error = await page.evaluate(() =>
+    client.connect().then(
+      () => undefined,
+      ({ code, message }) => ({ code, message }),
+    ),
+  );
   assert.equal(error.code, "forbidden_origin");
   assert.ok(error.message.includes(`http://other.test:${pages.port}`), error.message);
   assert.match(error.message, /allowed_origins/);
-  const http = await page.evaluate((url) => new lib.Admin(url).groups().catch(({ code, message }) => ({ code, message })), server.http);
+  const http = await page.evaluate(
+    (url) => new lib.Admin(url).groups().catch(({ code, message }) => ({ code, message })),
+    server.http,
+  );
   assert.equal(http.code, "unreachable");
   assert.match(http.message, /allowed_origins/);
 });
@@ -141,7 +168,9 @@ test("a server that is away is named in a page", async (t) => {
   const server = await startServer(t);
   await server.kill();
   const page = await openPage(t, server);
-  const error = await page.evaluate(() => client.connect({ timeoutMs: 1_000 }).catch(({ code, message }) => ({ code, message })));
+  const error = await page.evaluate(() =>
+    client.connect({ timeoutMs: 1_000 }).catch(({ code, message }) => ({ code, message })),
+  );
   assert.equal(error.code, "unreachable");
   assert.match(error.message, /cannot reach ws:\/\/127/);
 });

@@ -24,9 +24,14 @@ class Ledger {
   }
 
   start() {
-    this.consuming = this.consumer.subscribe("ledger", "g", (event) => {
-      this.handled.set(event.payload, (this.handled.get(event.payload) ?? 0) + 1);
-    }, { from: "earliest", concurrency: 8 });
+    this.consuming = this.consumer.subscribe(
+      "ledger",
+      "g",
+      (event) => {
+        this.handled.set(event.payload, (this.handled.get(event.payload) ?? 0) + 1);
+      },
+      { from: "earliest", concurrency: 8 },
+    );
     this.publishing = Promise.all(Array.from({ length: 8 }, (_, lane) => this.lane(lane)));
   }
 
@@ -72,7 +77,9 @@ test(`nothing confirmed is lost or doubled when the server is killed ${KILLS} ti
     await until(() => ledger.confirmed.size > before, { what: "publishing goes on" });
   }
   const count = await ledger.check(server.url);
-  t.diagnostic(`${count} events, ${[...ledger.handled.values()].filter((times) => times > 1).length} handled more than once`);
+  t.diagnostic(
+    `${count} events, ${[...ledger.handled.values()].filter((times) => times > 1).length} handled more than once`,
+  );
 });
 
 test(`nothing is lost or doubled behind a proxy that misbehaves ${CUTS} times`, async (t) => {
@@ -181,7 +188,9 @@ test("a connection that ends while SUBSCRIBE waits for its answer leaves one sub
   const got = [];
   for (let round = 0; round < 5; round++) {
     proxy.delayMs = 40;
-    const subscribed = client.subscribe("t", `g${round}`, (event) => void got.push(event.payload), { from: "earliest" });
+    const subscribed = client.subscribe("t", `g${round}`, (event) => void got.push(event.payload), {
+      from: "earliest",
+    });
     await sleep(60);
     proxy.cut();
     proxy.delayMs = 0;

@@ -16,11 +16,19 @@ test("a handler gets each event once, in order, and each is acked", async (t) =>
   const client = clientOf(t, server);
   await publishNumbers(client, "t", 500);
   const got = [];
-  await client.subscribe("t", "g", async (event, lease) => {
-    got.push([event.payload, lease.attempt]);
-  }, EARLIEST);
+  await client.subscribe(
+    "t",
+    "g",
+    async (event, lease) => {
+      got.push([event.payload, lease.attempt]);
+    },
+    EARLIEST,
+  );
   await until(async () => got.length >= 500 && (await new Admin(server.url).lag("t", "g")).lag === 0);
-  assert.deepEqual(got, Array.from({ length: 500 }, (_, n) => [n, 1]));
+  assert.deepEqual(
+    got,
+    Array.from({ length: 500 }, (_, n) => [n, 1]),
+  );
 });
 
 test("a handler that throws gets the event again, with its reason in the dead letter at last", async (t) => {
@@ -29,11 +37,16 @@ test("a handler that throws gets the event again, with its reason in the dead le
   const admin = new Admin(server.url);
   await publishNumbers(client, "t", 2);
   const attempts = [];
-  const subscription = await client.subscribe("t", "g", (event, lease) => {
-    if (event.payload === 1) return;
-    attempts.push(lease.attempt);
-    throw Object.assign(new Error("no stock"), { delayMs: 1 });
-  }, { ...EARLIEST, maxAttempts: 3 });
+  const subscription = await client.subscribe(
+    "t",
+    "g",
+    (event, lease) => {
+      if (event.payload === 1) return;
+      attempts.push(lease.attempt);
+      throw Object.assign(new Error("no stock"), { delayMs: 1 });
+    },
+    { ...EARLIEST, maxAttempts: 3 },
+  );
   const letters = [];
   await until(async () => {
     letters.length = 0;
@@ -63,12 +76,17 @@ test("handlers run up to the concurrency", async (t) => {
   let running = 0;
   let most = 0;
   let done = 0;
-  await client.subscribe("t", "g", async () => {
-    most = Math.max(most, ++running);
-    await sleep(5);
-    running--;
-    done++;
-  }, { ...EARLIEST, concurrency: 7 });
+  await client.subscribe(
+    "t",
+    "g",
+    async () => {
+      most = Math.max(most, ++running);
+      await sleep(5);
+      running--;
+      done++;
+    },
+    { ...EARLIEST, concurrency: 7 },
+  );
   await until(() => done === 40);
   assert.equal(most, 7);
 });
@@ -87,7 +105,12 @@ test("a loop gets leases to ack, nack and extend", async (t) => {
     }
     if (seen.length === 4) break;
   }
-  assert.deepEqual(seen, [[0, 1], [1, 1], [2, 1], [1, 2]]);
+  assert.deepEqual(seen, [
+    [0, 1],
+    [1, 1],
+    [2, 1],
+    [1, 2],
+  ]);
   assert.equal(client.subscriptions.size, 0, "leaving the loop ends the subscription");
 });
 
@@ -113,7 +136,12 @@ test("patterns deliver all their topics; the same id may be in two", async (t) =
   await client.publish("p.b", "b", { id });
   await client.publish("q.c", "c");
   const got = [];
-  const subscription = await client.subscribe("p.*", "g", (event) => void got.push(`${event.topic} ${event.payload}`), EARLIEST);
+  const subscription = await client.subscribe(
+    "p.*",
+    "g",
+    (event) => void got.push(`${event.topic} ${event.payload}`),
+    EARLIEST,
+  );
   await until(() => got.length === 2);
   await client.publish("p.new", "late");
   await until(() => got.length === 3);
@@ -136,16 +164,25 @@ test("with order by key, an event waits for the earlier events of its key", asyn
   const got = { k0: [], k1: [], k2: [] };
   const running = new Set();
   let done = 0;
-  await client.subscribe("t", "g", async (event) => {
-    assert.equal(running.has(event.key), false);
-    running.add(event.key);
-    await sleep(1);
-    running.delete(event.key);
-    got[event.key].push(event.payload);
-    done++;
-  }, { ...EARLIEST, order: "key", concurrency: 10 });
+  await client.subscribe(
+    "t",
+    "g",
+    async (event) => {
+      assert.equal(running.has(event.key), false);
+      running.add(event.key);
+      await sleep(1);
+      running.delete(event.key);
+      got[event.key].push(event.payload);
+      done++;
+    },
+    { ...EARLIEST, order: "key", concurrency: 10 },
+  );
   await until(() => done === 60);
-  for (const list of Object.values(got)) assert.deepEqual(list, [...list].sort((a, b) => a - b));
+  for (const list of Object.values(got))
+    assert.deepEqual(
+      list,
+      [...list].sort((a, b) => a - b),
+    );
 });
 
 test("pause stops deliveries and resume starts them", async (t) => {
@@ -167,7 +204,10 @@ test("fetch asks for events", async (t) => {
   await publishNumbers(client, "t", 5);
   const subscription = client.leases("t", "g", { ...EARLIEST, pull: true });
   const two = await subscription.fetch({ max: 2 });
-  assert.deepEqual(two.map((lease) => lease.event.payload), [0, 1]);
+  assert.deepEqual(
+    two.map((lease) => lease.event.payload),
+    [0, 1],
+  );
   await Promise.all(two.map((lease) => lease.ack()));
   const rest = await subscription.fetch({ max: 10 });
   assert.equal(rest.length, 3);
@@ -180,13 +220,35 @@ test("fetch asks for events", async (t) => {
   await lease.ack();
 });
 
+test("events of a fetch that was aborted are for the next one", async (t) => {
+  const client = clientOf(t, await startServer(t));
+  const subscription = client.leases("t", "g", { ...EARLIEST, pull: true });
+  await subscription.ready;
+  const abort = new AbortController();
+  const aborted = assert.rejects(subscription.fetch({ waitMs: 10_000, signal: abort.signal }), { message: "enough" });
+  await sleep(50);
+  abort.abort(new Error("enough"));
+  await aborted;
+  await client.publish("t", 1);
+  await until(() => subscription.inFlight === 1);
+  const [lease] = await subscription.fetch();
+  assert.deepEqual([lease.event.payload, lease.attempt], [1, 1]);
+  await lease.ack();
+});
+
 test("seek moves a group, and a dry run only tells", async (t) => {
   const client = clientOf(t, await startServer(t));
   await publishNumbers(client, "t", 4);
   const got = [];
   const subscription = await client.subscribe("t", "g", (event) => void got.push(event.payload), EARLIEST);
   await until(() => got.length === 4 && subscription.inFlight === 0);
-  assert.deepEqual(await subscription.seek({ from: "offset", offset: 2, dryRun: true }), { from: 4, to: 2, replayed: 2, skipped: 0, applied: false });
+  assert.deepEqual(await subscription.seek({ from: "offset", offset: 2, dryRun: true }), {
+    from: 4,
+    to: 2,
+    replayed: 2,
+    skipped: 0,
+    applied: false,
+  });
   await subscription.seek({ from: "offset", offset: 2 });
   await until(() => got.length === 6);
   assert.deepEqual(got, [0, 1, 2, 3, 2, 3]);
@@ -206,13 +268,16 @@ test("members of a partitioned group are told their partitions and share the key
   const [one, two] = [clientOf(t, server), clientOf(t, server)];
   const partitions = { one: new Set(), two: new Set() };
   const keys = { one: new Set(), two: new Set() };
-  const join = (client, name) => client.subscribe("t", "g", (event) => void keys[name].add(event.key), {
-    ...EARLIEST, partitions: 8, memberId: name,
-    onRebalance: ({ assigned, revoked }) => {
-      for (const lost of revoked) partitions[name].delete(lost);
-      for (const got of assigned) partitions[name].add(got);
-    },
-  });
+  const join = (client, name) =>
+    client.subscribe("t", "g", (event) => void keys[name].add(event.key), {
+      ...EARLIEST,
+      partitions: 8,
+      memberId: name,
+      onRebalance: ({ assigned, revoked }) => {
+        for (const lost of revoked) partitions[name].delete(lost);
+        for (const got of assigned) partitions[name].add(got);
+      },
+    });
   await join(one, "one");
   await until(() => partitions.one.size === 8);
   await join(two, "two");
@@ -239,9 +304,12 @@ test("a deleted topic ends its subscriptions", async (t) => {
   const server = await startServer(t);
   const client = clientOf(t, server);
   await client.publish("t", 1);
-  const rejected = assert.rejects(async () => {
-    for await (const lease of client.leases("t", "g", EARLIEST)) await lease.ack();
-  }, (error) => ["topic_deleted", "unknown_topic"].includes(error.code));
+  const rejected = assert.rejects(
+    async () => {
+      for await (const lease of client.leases("t", "g", EARLIEST)) await lease.ack();
+    },
+    (error) => ["topic_deleted", "unknown_topic"].includes(error.code),
+  );
   await sleep(50);
   await new Admin(server.url).deleteTopic("t");
   await rejected;

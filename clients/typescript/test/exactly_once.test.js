@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MemoryDedupe, Reader, ServerDedupe, deriveId, exactlyOnce, producedId, transform, warmUp } from "../src/index.js";
+import {
+  MemoryDedupe,
+  Reader,
+  ServerDedupe,
+  deriveId,
+  exactlyOnce,
+  producedId,
+  transform,
+  warmUp,
+} from "../src/index.js";
 import { xxh3 } from "../src/xxh3.js";
 import { clientOf } from "./support/client.js";
 import { startServer } from "./support/server.js";
@@ -8,7 +17,10 @@ import { sleep, until } from "./support/wait.js";
 
 const COMPACTED = '[[compactors]]\ntopic = "t"\nevery = "1s"\n';
 
-for (const [name, storeOf] of [["the server", (client) => new ServerDedupe(client)], ["memory", () => new MemoryDedupe()]]) {
+for (const [name, storeOf] of [
+  ["the server", (client) => new ServerDedupe(client)],
+  ["memory", () => new MemoryDedupe()],
+]) {
   test(`marks in ${name} keep a handler from running twice`, async (t) => {
     const client = clientOf(t, await startServer(t));
     await client.publishMany([1, 2, 3].map((payload) => ({ topic: "t", payload })));
@@ -37,7 +49,12 @@ test("a store with a transaction of its own decides alone", async (t) => {
     },
   };
   let runs = 0;
-  const subscription = await client.subscribe("t", "g", exactlyOnce(store, () => void runs++), { from: "earliest" });
+  const subscription = await client.subscribe(
+    "t",
+    "g",
+    exactlyOnce(store, () => void runs++),
+    { from: "earliest" },
+  );
   await client.publish("t", 1);
   await until(() => runs === 1 && subscription.inFlight === 0);
   await subscription.seek({ from: "earliest" });
@@ -49,10 +66,19 @@ test("a store with a transaction of its own decides alone", async (t) => {
 test("a transform publishes each product once, through kills of the server", async (t) => {
   const server = await startServer(t, { isDurable: true });
   const client = clientOf(t, server);
-  await transform(client, "in", "g", async (event) => {
-    await sleep(1);
-    return [{ topic: "out", payload: event.payload * 10 }, { topic: "log", payload: event.payload, opts: { key: "k" } }];
-  }, { from: "earliest", concurrency: 4 });
+  await transform(
+    client,
+    "in",
+    "g",
+    async (event) => {
+      await sleep(1);
+      return [
+        { topic: "out", payload: event.payload * 10 },
+        { topic: "log", payload: event.payload, opts: { key: "k" } },
+      ];
+    },
+    { from: "earliest", concurrency: 4 },
+  );
   for (let kill = 0; kill < 3; kill++) {
     for (let n = 0; n < 100; n++) client.publish("in", kill * 100 + n);
     await sleep(30);
@@ -66,14 +92,24 @@ test("a transform publishes each product once, through kills of the server", asy
   };
   await until(async () => (await outputs()).length >= 300);
   const all = await outputs();
-  assert.deepEqual(all.map((event) => event.payload).sort((a, b) => a - b), Array.from({ length: 300 }, (_, n) => n * 10));
+  assert.deepEqual(
+    all.map((event) => event.payload).sort((a, b) => a - b),
+    Array.from({ length: 300 }, (_, n) => n * 10),
+  );
   assert.equal(all[0].caused_by.length, 1);
 });
 
 test("derived ids are those of the server", () => {
   const bytes = (text) => new TextEncoder().encode(text);
   assert.equal(deriveId(bytes("processes.txn"), bytes("process.state/7/0")), "1a3155d8-7782-8486-ba6e-69e9bd5f8cfe");
-  const ids = new Set([["g", "t", 0], ["h", "t", 0], ["g", "u", 0], ["g", "t", 1]].map(([group, topic, n]) => producedId(group, topic, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", n)));
+  const ids = new Set(
+    [
+      ["g", "t", 0],
+      ["h", "t", 0],
+      ["g", "u", 0],
+      ["g", "t", 1],
+    ].map(([group, topic, n]) => producedId(group, topic, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", n)),
+  );
   assert.equal(ids.size, 4);
   // Reference values of XXH3 for inputs of each kind of length.
   const input = (length) => Uint8Array.from({ length }, (_, at) => (at * 131 + 7 * length) & 255);
@@ -95,7 +131,8 @@ test("derived ids are those of the server", () => {
     [1026, "2e564e869baaf099a8f001935bfb42cf"],
     [2049, "9d5d5fbfe401ce28581cd184fd9b76c5"],
     [3000, "3591cd32200e1e18c4d2def9765aec1b"],
-  ]) assert.equal(xxh3(input(length)).toString(16).padStart(32, "0"), hash, `${length} bytes`);
+  ])
+    assert.equal(xxh3(input(length)).toString(16).padStart(32, "0"), hash, `${length} bytes`);
 });
 
 test("a warm-up begins with the snapshots and goes on without a gap", async (t) => {
@@ -118,7 +155,11 @@ test("a warm-up begins with the snapshots and goes on without a gap", async (t) 
     state.set(event.key, event.payload.n);
     if (event.payload.n === 101) break;
   }
-  assert.deepEqual([...state].sort(), [["k1", 100], ["k2", 29], ["k3", 101]]);
+  assert.deepEqual([...state].sort(), [
+    ["k1", 100],
+    ["k2", 29],
+    ["k3", 101],
+  ]);
   const handled = [];
   await warm.subscribe("g", (event) => void handled.push(event.payload.n));
   await until(() => handled.includes(101));

@@ -10,11 +10,16 @@ import { startServer } from "./support/server.js";
 import { until } from "./support/wait.js";
 
 const EXAMPLES = new URL("../../../examples/", import.meta.url);
-const CONFIG = readFileSync(new URL("processes.toml", EXAMPLES), "utf8").replace('"schemas"', `"${fileURLToPath(new URL("schemas", EXAMPLES))}"`);
+const CONFIG = readFileSync(new URL("processes.toml", EXAMPLES), "utf8").replace(
+  '"schemas"',
+  `"${fileURLToPath(new URL("schemas", EXAMPLES))}"`,
+);
 
 /** Runs an example as a user does; `lines` has what it prints. */
 function run(t, path, env) {
-  const child = spawn(process.execPath, [fileURLToPath(new URL(path, EXAMPLES))], { env: { PATH: process.env.PATH, ...env } });
+  const child = spawn(process.execPath, [fileURLToPath(new URL(path, EXAMPLES))], {
+    env: { PATH: process.env.PATH, ...env },
+  });
   const lines = [];
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
   createInterface({ input: child.stderr }).on("line", (line) => lines.push(line));
@@ -26,7 +31,9 @@ function run(t, path, env) {
 test("the page shows the state of processes as it changes", async (t) => {
   const server = await startServer(t, { config: CONFIG });
   const example = run(t, "browser/server.js", { PROMETHEAN_URL: server.http, PORT: "0" });
-  const line = await until(() => example.lines.find((text) => text.startsWith("open ")), { what: "the page is served" });
+  const line = await until(() => example.lines.find((text) => text.startsWith("open ")), {
+    what: "the page is served",
+  });
   const browser = await startBrowser();
   t.after(() => browser.close());
   const client = await new Client(server.url).connect();
@@ -38,7 +45,9 @@ test("the page shows the state of processes as it changes", async (t) => {
   page.on("pageerror", (error) => problems.push(error));
   await page.goto(line.split(" ")[1]);
   const rows = () => page.$$eval("#processes tr", (all) => all.map((row) => row.innerText.split("\t")));
-  await until(async () => (await rows()).some(([id, status, cpu]) => id === "local:stt:1" && status === "alive" && cpu === "12.5 %"));
+  await until(async () =>
+    (await rows()).some(([id, status, cpu]) => id === "local:stt:1" && status === "alive" && cpu === "12.5 %"),
+  );
   await client.publish("heartbeat.received", { ...heartbeat, cpu_pct: 50 });
   await until(async () => (await rows()).some(([id, , cpu]) => id === "local:stt:1" && cpu === "50.0 %"));
   await until(async () => (await rows()).some(([id]) => id.includes(":page:")), { what: "the page reports itself" });
@@ -58,14 +67,30 @@ test("the service reports itself, raises an alarm once, and closes cleanly", asy
     for await (const event of reader.replay(topic)) all.push(event);
     return all;
   };
-  await until(async () => (await events("process.state")).some(({ payload }) => payload.name === "node-service" && payload.status === "alive"));
-  const stale = { processId: "h:n:1", name: "n", host: "h", pid: 1, cpu_pct: 1, mem_mb: 1, last_seen_ts: 5, status: "stale" };
+  await until(async () =>
+    (await events("process.state")).some(
+      ({ payload }) => payload.name === "node-service" && payload.status === "alive",
+    ),
+  );
+  const stale = {
+    processId: "h:n:1",
+    name: "n",
+    host: "h",
+    pid: 1,
+    cpu_pct: 1,
+    mem_mb: 1,
+    last_seen_ts: 5,
+    status: "stale",
+  };
   await client.publish("process.state", stale, { key: "h:n:1" });
   const alarms = await until(async () => {
     const all = await events("alarm.raised");
     return all.length > 0 && all;
   });
-  assert.deepEqual(alarms.map(({ payload }) => payload), [{ process: "h:n:1", last_seen_ts: 5 }]);
+  assert.deepEqual(
+    alarms.map(({ payload }) => payload),
+    [{ process: "h:n:1", last_seen_ts: 5 }],
+  );
   example.child.kill("SIGTERM");
   assert.equal(await example.exit, 0, example.lines.join("\n"));
   assert.equal(example.lines.at(-1), "closed");

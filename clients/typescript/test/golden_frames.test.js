@@ -9,7 +9,10 @@ import { startServer } from "./support/server.js";
 import { clientOf } from "./support/client.js";
 import { until } from "./support/wait.js";
 
-const golden = (name) => readFileSync(new URL(`../../../fixtures/protocol/${name}.jsonl`, import.meta.url), "utf8").trim().split("\n");
+const golden = (name) =>
+  readFileSync(new URL(`../../../fixtures/protocol/${name}.jsonl`, import.meta.url), "utf8")
+    .trim()
+    .split("\n");
 
 /** Encodes the content of a golden frame with the functions that the client sends frames with. */
 function encodeAgain({ op, ...fields }) {
@@ -53,8 +56,15 @@ test("golden frames of the server decode to their content and are written the sa
 });
 
 test("an ERR becomes an error with its code, its wait and its further fields", () => {
-  const error = refusal(decode('{"op":"ERR","code":"rate_limited","msg":"too fast; wait \\"a bit\\"","retry_after_ms":20,"corr":"2","limit":5}'));
-  assert.deepEqual([error.code, error.msg, error.retryAfterMs, error.details], ["rate_limited", 'too fast; wait "a bit"', 20, { limit: 5 }]);
+  const error = refusal(
+    decode(
+      '{"op":"ERR","code":"rate_limited","msg":"too fast; wait \\"a bit\\"","retry_after_ms":20,"corr":"2","limit":5}',
+    ),
+  );
+  assert.deepEqual(
+    [error.code, error.msg, error.retryAfterMs, error.details],
+    ["rate_limited", 'too fast; wait "a bit"', 20, { limit: 5 }],
+  );
   assert.ok(error instanceof PrometheanError && error.isRetryable && error.hasNoSideEffects);
 });
 
@@ -64,12 +74,17 @@ test("unknown fields are ignored, unknown ops and broken frames are reported, an
   const events = [];
   await client.subscribe("t", "g", (event) => void events.push(event));
   const receive = (text) => client.connection.receive(text);
-  receive('{"op":"EVENT","topic":"t","group":"g","new":1,"event":{"id":"017f22e2-79b0-7cc3-98c4-dc0c0c07398f","ts":1,"topic":"t","offset":7,"payload":5,"colour":"red"},"ctx":{"attempt":2,"ack_deadline_ms":30000,"more":true}}');
+  receive(
+    '{"op":"EVENT","topic":"t","group":"g","new":1,"event":{"id":"017f22e2-79b0-7cc3-98c4-dc0c0c07398f","ts":1,"topic":"t","offset":7,"payload":5,"colour":"red"},"ctx":{"attempt":2,"ack_deadline_ms":30000,"more":true}}',
+  );
   assert.equal(events[0].payload, 5);
   receive('{"op":"DANCE","corr":1}');
   receive("{");
   receive("[]");
-  assert.deepEqual(client.errors.map((error) => error.code), ["unknown_op", "bad_json", "unknown_op"]);
+  assert.deepEqual(
+    client.errors.map((error) => error.code),
+    ["unknown_op", "bad_json", "unknown_op"],
+  );
   assert.match(client.errors[0].message, /DANCE/);
   await client.publish("t", 1);
 });

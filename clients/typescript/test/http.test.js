@@ -6,7 +6,10 @@ import { clientOf } from "./support/client.js";
 import { freePort, startServer } from "./support/server.js";
 import { sleep, until } from "./support/wait.js";
 
-const EXAMPLE = readFileSync(new URL("../../../examples/processes.toml", import.meta.url), "utf8").replace(/^schemas = .*$/m, "");
+const EXAMPLE = readFileSync(new URL("../../../examples/processes.toml", import.meta.url), "utf8").replace(
+  /^schemas = .*$/m,
+  "",
+);
 const HEARTBEAT = { pid: 7, name: "stt", host: "local", cpu_pct: 1, mem_mb: 2 };
 
 test("state: documents, lists, ETags, and earlier times", async (t) => {
@@ -19,12 +22,17 @@ test("state: documents, lists, ETags, and earlier times", async (t) => {
   assert.equal(document.status, "alive");
   const first = await state.documentIfChanged("local:stt:7", undefined, { collection: "processes" });
   assert.equal(first.isChanged, true);
-  assert.deepEqual(await state.documentIfChanged("local:stt:7", first.etag, { collection: "processes" }), { isChanged: false });
+  assert.deepEqual(await state.documentIfChanged("local:stt:7", first.etag, { collection: "processes" }), {
+    isChanged: false,
+  });
   for (let pid = 10; pid < 15; pid++) await client.publish("heartbeat.received", { ...HEARTBEAT, pid });
   await until(() => state.document("local:stt:14"));
   const pids = [];
   for await (const { pid } of state.list({ status: "alive" }, { limit: 2 })) pids.push(pid);
-  assert.deepEqual(pids.sort((a, b) => a - b), [7, 10, 11, 12, 13, 14]);
+  assert.deepEqual(
+    pids.sort((a, b) => a - b),
+    [7, 10, 11, 12, 13, 14],
+  );
   assert.equal((await state.ofKey("process.state", "local:stt:7")).state.pid, 7);
   assert.equal(await state.ofKey("process.state", "local:stt:7", { at: document._ts - 1_000 }), undefined);
   assert.equal(await state.ofKey("process.state", "none"), undefined);
@@ -110,7 +118,11 @@ test("administration: topics, schemas, groups", async (t) => {
 
 test("a server that is away is named, and an abort ends a request", async (t) => {
   const admin = new Admin(`http://127.0.0.1:${await freePort()}`);
-  await assert.rejects(admin.topic("t"), { code: "unreachable", message: /127\.0\.0\.1:\d+: ECONNREFUSED/, hasNoSideEffects: true });
+  await assert.rejects(admin.topic("t"), {
+    code: "unreachable",
+    message: /127\.0\.0\.1:\d+: ECONNREFUSED/,
+    hasNoSideEffects: true,
+  });
   await assert.rejects(admin.deleteTopic("t"), { code: "unreachable", hasNoSideEffects: false });
   await assert.rejects(admin.topic("t", { signal: AbortSignal.abort(new Error("no")) }), { message: "no" });
 });

@@ -13,12 +13,20 @@ test("a handler that is longer than its lease keeps the event, and so do events 
   const client = clientOf(t, server);
   await client.publishMany([1, 2].map((payload) => ({ topic: "t", payload })));
   const attempts = [];
-  await client.subscribe("t", "g", async (event, lease) => {
-    attempts.push([event.payload, lease.attempt]);
-    await sleep(1_800);
-  }, SHORT);
+  await client.subscribe(
+    "t",
+    "g",
+    async (event, lease) => {
+      attempts.push([event.payload, lease.attempt]);
+      await sleep(1_800);
+    },
+    SHORT,
+  );
   await until(async () => attempts.length === 2 && (await new Admin(server.url).lag("t", "g")).lag === 0);
-  assert.deepEqual(attempts, [[1, 1], [2, 1]]);
+  assert.deepEqual(attempts, [
+    [1, 1],
+    [2, 1],
+  ]);
   assert.deepEqual(client.errors, []);
 });
 
@@ -34,7 +42,10 @@ test("an ack after the end of the lease is refused with a name, and the event co
       break;
     }
   }
-  assert.deepEqual(leases.map((lease) => lease.attempt), [1, 2]);
+  assert.deepEqual(
+    leases.map((lease) => lease.attempt),
+    [1, 2],
+  );
   assert.equal(leases[0].isHeld, false);
 });
 
@@ -54,10 +65,15 @@ test("maxLeaseMs ends the extension of a forgotten lease", async (t) => {
   const client = clientOf(t, await startServer(t));
   await client.publish("t", 1);
   const attempts = [];
-  await client.subscribe("t", "g", (event, lease) => {
-    attempts.push(lease.attempt);
-    return new Promise(() => {});
-  }, { ...SHORT, maxLeaseMs: 500, maxAttempts: 1 });
+  await client.subscribe(
+    "t",
+    "g",
+    (event, lease) => {
+      attempts.push(lease.attempt);
+      return new Promise(() => {});
+    },
+    { ...SHORT, maxLeaseMs: 500, maxAttempts: 1 },
+  );
   const other = clientOf(t, client.address.http);
   await until(async () => {
     for await (const letter of new Admin(other).deadLetters("t", "g")) return letter;
@@ -75,11 +91,16 @@ test("a handler that outlives its connection goes on under the new lease and ack
   let release;
   const gate = new Promise((resolve) => (release = resolve));
   let held;
-  await client.subscribe("t", "g", async (event, lease) => {
-    runs++;
-    held = lease;
-    await gate;
-  }, { from: "earliest" });
+  await client.subscribe(
+    "t",
+    "g",
+    async (event, lease) => {
+      runs++;
+      held = lease;
+      await gate;
+    },
+    { from: "earliest" },
+  );
   await until(() => runs === 1);
   proxy.cut();
   await until(() => held.attempt === 2);
@@ -94,11 +115,16 @@ test("an event whose handler was done when the connection ended is acked, not ha
   const client = clientOf(t, proxy.url);
   await client.publish("t", 1);
   let runs = 0;
-  await client.subscribe("t", "g", async (event, lease) => {
-    runs++;
-    proxy.cut();
-    await until(() => !lease.isHeld);
-  }, { from: "earliest" });
+  await client.subscribe(
+    "t",
+    "g",
+    async (event, lease) => {
+      runs++;
+      proxy.cut();
+      await until(() => !lease.isHeld);
+    },
+    { from: "earliest" },
+  );
   await until(async () => (await new Admin(server.url).lag("t", "g")).lag === 0);
   assert.equal(runs, 1);
 });
@@ -108,13 +134,18 @@ test("the signal of a lease aborts when the lease is lost", async (t) => {
   const client = clientOf(t, server);
   await client.publish("t", 1);
   let reason;
-  await client.subscribe("t", "g", async (event, lease) => {
-    if (reason) return;
-    const lost = new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
-    await server.kill();
-    await lost;
-    reason = lease.signal.reason;
-  }, { from: "earliest" });
+  await client.subscribe(
+    "t",
+    "g",
+    async (event, lease) => {
+      if (reason) return;
+      const lost = new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
+      await server.kill();
+      await lost;
+      reason = lease.signal.reason;
+    },
+    { from: "earliest" },
+  );
   await until(() => reason);
   assert.equal(reason.code, "lease_lost");
 });
@@ -124,10 +155,15 @@ test("close waits for handlers, acks them, and gives the other events back witho
   const client = clientOf(t, server);
   await client.publishMany([1, 2, 3].map((payload) => ({ topic: "t", payload })));
   const handled = [];
-  await client.subscribe("t", "g", async (event) => {
-    await sleep(200);
-    handled.push(event.payload);
-  }, { from: "earliest" });
+  await client.subscribe(
+    "t",
+    "g",
+    async (event) => {
+      await sleep(200);
+      handled.push(event.payload);
+    },
+    { from: "earliest" },
+  );
   await sleep(100);
   await client.close();
   assert.deepEqual(handled, [1]);
@@ -138,7 +174,10 @@ test("close waits for handlers, acks them, and gives the other events back witho
     await lease.ack();
     if (rest.length === 2) break;
   }
-  assert.deepEqual(rest, [[2, 1], [3, 1]]);
+  assert.deepEqual(rest, [
+    [2, 1],
+    [3, 1],
+  ]);
 });
 
 test("close lets a loop finish the event it works on", async (t) => {

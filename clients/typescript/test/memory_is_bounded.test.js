@@ -26,9 +26,11 @@ test(`memory stays flat over ${EVENTS} events`, { timeout: 3_600_000 }, async (t
   let left = EVENTS;
   const lanes = async () => {
     const payload = { text: "x".repeat(80) };
-    await Promise.all(Array.from({ length: 256 }, async () => {
-      while (left-- > 0) await client.publish("t", payload);
-    }));
+    await Promise.all(
+      Array.from({ length: 256 }, async () => {
+        while (left-- > 0) await client.publish("t", payload);
+      }),
+    );
   };
   left = Math.floor(EVENTS / 10);
   await lanes();
@@ -49,7 +51,10 @@ test("while the server is away, memory is bounded by the queue", async (t) => {
   await until(() => client.state !== "open");
   const before = heap();
   let refused = 0;
-  for (let n = 0; n < 20_000; n++) client.publish("t", "x".repeat(2_000), { timeoutMs: 1_000 }).catch((error) => (refused += error.code === "outbox_full"));
+  for (let n = 0; n < 20_000; n++)
+    client
+      .publish("t", "x".repeat(2_000), { timeoutMs: 1_000 })
+      .catch((error) => (refused += error.code === "outbox_full"));
   const grown = heap() - before;
   await until(() => refused > 19_000);
   assert.ok(grown < 64 << 20, `${grown} bytes`);

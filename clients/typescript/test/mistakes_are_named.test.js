@@ -18,7 +18,11 @@ scopes = ["publish:orders.*", "subscribe:orders.*@billing"]
 
 test("a URL without a scheme, or with another one, is refused at once with an example", () => {
   for (const url of ["localhost:8090", "127.0.0.1:8090", "ftp://x", "", "ws://"]) {
-    assert.throws(() => new Client(url), { name: "PrometheanError", code: "bad_url", message: /ws:\/\/127\.0\.0\.1:8090/ });
+    assert.throws(() => new Client(url), {
+      name: "PrometheanError",
+      code: "bad_url",
+      message: /ws:\/\/127\.0\.0\.1:8090/,
+    });
   }
   assert.throws(() => new Client("ws://token@host"), { code: "bad_url", message: /give the token as an option/ });
   for (const url of ["ws://h:1", "ws://h:1/", "ws://h:1/ws", "http://h:1", new URL("http://h:1/")]) {
@@ -55,7 +59,10 @@ test("a wrong token, and a missing one, end the client with the server's reason"
   assert.equal(wrong.state, "closed");
   const none = clientOf(t, server);
   const publish = none.publish("t", 1);
-  await assert.rejects(publish, (error) => ["unauthorized", "bad_token"].includes(error.code) && error.hasNoSideEffects);
+  await assert.rejects(
+    publish,
+    (error) => ["unauthorized", "bad_token"].includes(error.code) && error.hasNoSideEffects,
+  );
   assert.equal((await new Client(server.url, "right").connect().then((client) => client.close()), "ok"), "ok");
 });
 
@@ -64,11 +71,17 @@ test("a missing scope is forbidden, for publishing, subscribing and HTTP", async
   const client = clientOf(t, server, { token: NARROW });
   await client.publish("orders.placed", 1);
   await assert.rejects(client.publish("secrets", 1), { code: "forbidden", message: /publish:secrets/ });
-  await assert.rejects(client.subscribe("orders.*", "others", () => {}), { code: "forbidden" });
+  await assert.rejects(
+    client.subscribe("orders.*", "others", () => {}),
+    { code: "forbidden" },
+  );
   await client.subscribe("orders.*", "billing", () => {});
-  await assert.rejects(async () => {
-    for await (const lease of client.leases("secrets", "g")) lease.ack();
-  }, { code: "forbidden" });
+  await assert.rejects(
+    async () => {
+      for await (const lease of client.leases("secrets", "g")) lease.ack();
+    },
+    { code: "forbidden" },
+  );
   await assert.rejects(new Admin(client).deleteTopic("orders.placed"), { code: "forbidden" });
   await assert.rejects(new Admin(server.url).topic("orders.placed"), { code: "unauthorized" });
 });
@@ -80,16 +93,30 @@ test("a bad topic, group or option is named", async (t) => {
   await assert.rejects(client.publish("_mine", 1), { code: "reserved_name" });
   await assert.rejects(client.publish("t", 1, { colour: "red" }), { code: "bad_request", message: /colour/ });
   await assert.rejects(client.publish("t", 1, { id: "seven" }), { code: "bad_request" });
-  await assert.rejects(client.subscribe("t", "no spaces", () => {}), { code: "bad_name" });
-  await assert.rejects(client.subscribe("t", "g", () => {}, { form: "earliest" }), { code: "bad_request", message: /form/ });
+  await assert.rejects(
+    client.subscribe("t", "no spaces", () => {}),
+    { code: "bad_name" },
+  );
+  await assert.rejects(
+    client.subscribe("t", "g", () => {}, { form: "earliest" }),
+    { code: "bad_request", message: /form/ },
+  );
   assert.equal(client.subscriptions.size, 0);
+  assert.deepEqual(client.errors, [], "what a call rejects with is not reported again");
 });
 
 test("a payload that cannot be JSON is named before anything is sent", async (t) => {
   const client = clientOf(t, await startServer(t));
   const cycle = {};
   cycle.self = cycle;
-  for (const [payload, says] of [[undefined, /undefined.*null for a tombstone/], [() => {}, /function/], [Symbol("s"), /symbol/], [10n, /BigInt/], [{ n: 1n }, /BigInt/], [cycle, /circular/]]) {
+  for (const [payload, says] of [
+    [undefined, /undefined.*null for a tombstone/],
+    [() => {}, /function/],
+    [Symbol("s"), /symbol/],
+    [10n, /BigInt/],
+    [{ n: 1n }, /BigInt/],
+    [cycle, /circular/],
+  ]) {
     await assert.rejects(client.publish("t", payload), { code: "bad_payload", message: says, hasNoSideEffects: true });
     await assert.rejects(client.publishMany([{ topic: "t", payload }]), { code: "bad_payload" });
   }
@@ -104,7 +131,10 @@ test("a payload or message that is too large is refused and the connection lives
 });
 
 test("a message over a smaller limit of the server ends one publish, not the client", async (t) => {
-  const client = clientOf(t, await startServer(t, { config: "[limits.events]\nmessage_bytes_max = 100_000\npayload_bytes_max = 50_000\n" }));
+  const client = clientOf(
+    t,
+    await startServer(t, { config: "[limits.events]\nmessage_bytes_max = 100_000\npayload_bytes_max = 50_000\n" }),
+  );
   const large = client.publish("t", "x".repeat(200_000));
   const small = client.publish("t", 1);
   await assert.rejects(large, { code: "too_large" });
@@ -114,7 +144,10 @@ test("a message over a smaller limit of the server ends one publish, not the cli
 test("two subscriptions of one group on one client are refused with what to do", async (t) => {
   const client = clientOf(t, await startServer(t));
   await client.subscribe("t", "g", () => {});
-  await assert.rejects(client.subscribe("t", "g", () => {}), { code: "already_subscribed", message: /concurrency.*another group.*second client/ });
+  await assert.rejects(
+    client.subscribe("t", "g", () => {}),
+    { code: "already_subscribed", message: /concurrency.*another group.*second client/ },
+  );
   assert.throws(() => client.leases("t", "g"), { code: "already_subscribed" });
   await client.unsubscribe("t", "g");
   await client.subscribe("t", "g", () => {});
@@ -124,7 +157,10 @@ test("two subscriptions of one group on one client are refused with what to do",
 test("different options for a group are a conflict", async (t) => {
   const server = await startServer(t);
   await clientOf(t, server).subscribe("t", "g", () => {}, { order: "key" });
-  await assert.rejects(clientOf(t, server).subscribe("t", "g", () => {}, { order: "none" }), { code: "conflict" });
+  await assert.rejects(
+    clientOf(t, server).subscribe("t", "g", () => {}, { order: "none" }),
+    { code: "conflict" },
+  );
 });
 
 test("calls after close are refused", async (t) => {
@@ -132,7 +168,10 @@ test("calls after close are refused", async (t) => {
   await client.publish("t", 1);
   await client.close();
   await assert.rejects(client.publish("t", 1), { code: "client_closed", hasNoSideEffects: true });
-  await assert.rejects(client.subscribe("t", "g", () => {}), { code: "client_closed" });
+  await assert.rejects(
+    client.subscribe("t", "g", () => {}),
+    { code: "client_closed" },
+  );
   await assert.rejects(client.connect(), { code: "client_closed" });
   await client.close();
 });
@@ -152,9 +191,14 @@ test("a fetch without pull is named", async (t) => {
 test("failures that no call reports go to onError", async (t) => {
   const server = await startServer(t);
   const client = clientOf(t, server);
-  await client.subscribe("t", "g", () => {
-    throw new Error("handler is broken");
-  }, { from: "earliest" });
+  await client.subscribe(
+    "t",
+    "g",
+    () => {
+      throw new Error("handler is broken");
+    },
+    { from: "earliest" },
+  );
   await client.publish("t", 1);
   await until(() => client.errors.length > 0);
   assert.equal(client.errors[0].message, "handler is broken");
@@ -163,9 +207,14 @@ test("failures that no call reports go to onError", async (t) => {
 test("there is advice for every code of the protocol", () => {
   const text = readFileSync(new URL("../../../docs/protocol.md", import.meta.url), "utf8");
   const table = text.slice(text.indexOf("## Error codes"));
-  const codes = [...table.matchAll(/^\| (`[^|]*) \|/gm)].flatMap((row) => [...row[1].matchAll(/`([a-z_]+)`/g)].map((match) => match[1]));
+  const codes = [...table.matchAll(/^\| (`[^|]*) \|/gm)].flatMap((row) =>
+    [...row[1].matchAll(/`([a-z_]+)`/g)].map((match) => match[1]),
+  );
   assert.ok(codes.length > 50);
   const general = adviceFor("no such code");
-  assert.deepEqual(codes.filter((code) => adviceFor(code) === general), []);
+  assert.deepEqual(
+    codes.filter((code) => adviceFor(code) === general),
+    [],
+  );
   assert.match(adviceFor(new PrometheanError("storage_full", "full")), /free space/);
 });

@@ -8,7 +8,11 @@ import { until } from "./support/wait.js";
 test("a publish resolves with id, offset, time and durability", async (t) => {
   const server = await startServer(t, { isDurable: true });
   const client = clientOf(t, server);
-  const first = await client.publish("orders.placed", { order: 7 }, { key: "7", headers: { "x-shop": "a" }, tags: ["web"] });
+  const first = await client.publish(
+    "orders.placed",
+    { order: 7 },
+    { key: "7", headers: { "x-shop": "a" }, tags: ["web"] },
+  );
   assert.equal(first.topic, "orders.placed");
   assert.equal(first.offset, 0);
   assert.equal(first.durability, "fsync");
@@ -28,16 +32,26 @@ test("the same id is published once", async (t) => {
   const again = await client.publish("t", { a: 1 }, { id });
   assert.equal(again.offset, first.offset);
   assert.equal(again.duplicate, true);
-  await assert.rejects(client.publish("t", { a: 2 }, { id }), { code: "id_conflict", isRetryable: false, hasNoSideEffects: true });
+  await assert.rejects(client.publish("t", { a: 2 }, { id }), {
+    code: "id_conflict",
+    isRetryable: false,
+    hasNoSideEffects: true,
+  });
 });
 
 test("a batch is published whole or not at all, over several topics", async (t) => {
   const server = await startServer(t);
   const client = clientOf(t, server);
-  const batch = await client.publishMany([{ topic: "a", payload: 1 }, { topic: "b", payload: 2, opts: { key: "k" } }]);
+  const batch = await client.publishMany([
+    { topic: "a", payload: 1 },
+    { topic: "b", payload: 2, opts: { key: "k" } },
+  ]);
   assert.equal(batch.count, 2);
   assert.equal(batch.ids.length, 2);
-  const events = [{ topic: "a", payload: 1 }, { topic: "a", payload: 2, opts: { expected_offset: 9 } }];
+  const events = [
+    { topic: "a", payload: 1 },
+    { topic: "a", payload: 2, opts: { expected_offset: 9 } },
+  ];
   await assert.rejects(client.publishMany(events), { code: "conflict" });
   assert.equal((await server.json("/replay?topic=a")).count, 1);
 });
@@ -46,7 +60,10 @@ test("an expectation that fails is a conflict, also when the first try succeeded
   const client = clientOf(t, await startServer(t));
   const id = newId();
   await client.publish("t", 1, { id, expected_offset: 0 });
-  await assert.rejects(client.publish("t", 2, { expected_offset: 0 }), (error) => error.code === "conflict" && error.details.actual === 1);
+  await assert.rejects(
+    client.publish("t", 2, { expected_offset: 0 }),
+    (error) => error.code === "conflict" && error.details.actual === 1,
+  );
   // A repetition after a lost answer is recognised before the expectation is checked.
   assert.equal((await client.publish("t", 1, { id, expected_offset: 0 })).duplicate, true);
 });
@@ -56,7 +73,10 @@ test("events are stored in the order of the calls", async (t) => {
   const client = clientOf(t, server);
   await Promise.all(Array.from({ length: 3_000 }, (_, n) => client.publish("t", n)));
   const { events } = await server.json("/replay?topic=t&limit=3000");
-  assert.deepEqual(events.map((event) => event.payload), Array.from({ length: 3_000 }, (_, n) => n));
+  assert.deepEqual(
+    events.map((event) => event.payload),
+    Array.from({ length: 3_000 }, (_, n) => n),
+  );
 });
 
 test("a publisher that does not wait is held back, not buffered without end", async (t) => {
@@ -78,7 +98,9 @@ test("a publisher that does not wait is held back, not buffered without end", as
 test("an abort ends the wait", async (t) => {
   const server = await startServer(t);
   const client = clientOf(t, server);
-  await assert.rejects(client.publish("t", 1, { signal: AbortSignal.abort(new Error("no more")) }), { message: "no more" });
+  await assert.rejects(client.publish("t", 1, { signal: AbortSignal.abort(new Error("no more")) }), {
+    message: "no more",
+  });
   await client.connect();
   await server.kill();
   const abort = new AbortController();
@@ -111,13 +133,21 @@ test("a rate limit slows the publisher down and loses nothing", async (t) => {
   const offsets = await Promise.all(Array.from({ length: 120 }, (_, n) => client.publish("t", n)));
   assert.equal(new Set(offsets.map((published) => published.offset)).size, 120);
   assert.ok(Date.now() - began > 700);
-  await assert.rejects(client.publishMany(Array.from({ length: 50 }, () => ({ topic: "t", payload: 1 }))), { code: "rate_limited" });
+  await assert.rejects(client.publishMany(Array.from({ length: 50 }, () => ({ topic: "t", payload: 1 }))), {
+    code: "rate_limited",
+  });
 });
 
 test("a schema's refusal says where the payload is wrong", async (t) => {
   const server = await startServer(t);
-  await server.json("/schemas/t", { method: "POST", body: JSON.stringify({ type: "object", required: ["n"], properties: { n: { type: "number" } } }) });
+  await server.json("/schemas/t", {
+    method: "POST",
+    body: JSON.stringify({ type: "object", required: ["n"], properties: { n: { type: "number" } } }),
+  });
   const client = clientOf(t, server);
   await client.publish("t", { n: 1 });
-  await assert.rejects(client.publish("t", { n: "x" }), (error) => error.code === "schema_rejected" && error.details.violations.length === 1);
+  await assert.rejects(
+    client.publish("t", { n: "x" }),
+    (error) => error.code === "schema_rejected" && error.details.violations.length === 1,
+  );
 });

@@ -15,18 +15,25 @@ function signed(seconds, scopes = ["publish:**", "subscribe:**"]) {
 }
 
 function listed(...entries) {
-  return entries.map(([name, token, scopes]) => `[[auth.tokens]]
+  return entries
+    .map(
+      ([name, token, scopes]) => `[[auth.tokens]]
 name = "${name}"
 sha256 = "${createHash("sha256").update(token).digest("hex")}"
 scopes = ${JSON.stringify(scopes)}
-`).join("\n");
+`,
+    )
+    .join("\n");
 }
 
 test("a token from a function is renewed on the live connection before it expires", async (t) => {
   const server = await startServer(t, { config: SIGNED });
   const states = [];
   let tokens = 0;
-  const client = clientOf(t, server, { token: async () => (tokens++, signed(3)), onState: (state) => states.push(state) });
+  const client = clientOf(t, server, {
+    token: async () => (tokens++, signed(3)),
+    onState: (state) => states.push(state),
+  });
   await client.connect();
   await until(() => tokens >= 4, { timeoutMs: 10_000 });
   await client.publish("t", 1);
@@ -62,7 +69,12 @@ test("a revoked token ends the client", async (t) => {
   await client.publish("t", 1);
   server.configure(listed(["b", "second", ["admin"]]));
   server.signal("SIGHUP");
-  await until(() => client.publish("t", 2).then(() => false, (error) => error.code === "bad_token"));
+  await until(() =>
+    client.publish("t", 2).then(
+      () => false,
+      (error) => error.code === "bad_token",
+    ),
+  );
   assert.equal(client.state, "closed");
 });
 
@@ -86,10 +98,12 @@ test("a revoked token from a function is replaced and nothing is lost", async (t
 test("a function that fails is asked again", async (t) => {
   const server = await startServer(t, { args: ["--token", "right"] });
   let calls = 0;
-  const client = clientOf(t, server, { token: () => {
-    if (++calls < 3) throw new Error("the issuer is away");
-    return "right";
-  } });
+  const client = clientOf(t, server, {
+    token: () => {
+      if (++calls < 3) throw new Error("the issuer is away");
+      return "right";
+    },
+  });
   await client.connect();
   assert.equal(calls, 3);
 });

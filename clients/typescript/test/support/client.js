@@ -6,7 +6,10 @@ import { Client } from "../../src/index.js";
 export function clientOf(t, server, options = {}) {
   const errors = [];
   const client = new Client(typeof server === "string" ? server : server.url, {
-    reconnectMinMs: 20, reconnectMaxMs: 500, onError: (error) => errors.push(error), ...options,
+    reconnectMinMs: 20,
+    reconnectMaxMs: 500,
+    onError: (error) => errors.push(error),
+    ...options,
   });
   client.errors = errors;
   t.after(() => client.close({ timeoutMs: 1_000 }).catch(() => {}));

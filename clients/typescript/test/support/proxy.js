@@ -32,7 +32,10 @@ export class Proxy {
       client.destroy();
       server.destroy();
     };
-    for (const [from, to] of [[client, server], [server, client]]) {
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ]) {
       from.on("data", (data) => this.later(() => this.isBlackHole || to.destroyed || to.write(data)));
       from.on("end", () => this.later(() => this.isBlackHole || to.end()));
       from.on("error", drop);

@@ -38,7 +38,10 @@ export class Server {
   async start() {
     if (this.port === 0) this.port = await freePort();
     const env = { PATH: process.env.PATH };
-    const child = spawn(BIN, ["serve", "--listen", `127.0.0.1:${this.port}`, ...this.args], { env, cwd: this.directory });
+    const child = spawn(BIN, ["serve", "--listen", `127.0.0.1:${this.port}`, ...this.args], {
+      env,
+      cwd: this.directory,
+    });
     this.child = child;
     this.exit = new Promise((resolve) => child.once("exit", resolve));
     child.stderr.on("data", (data) => (this.log = (this.log + data).slice(-10_000)));
