@@ -6,7 +6,7 @@
 
 import { addressOf } from "./address.js";
 import { Connection } from "./connection.js";
-import { PrometheanError, refusal } from "./errors.js";
+import { PrometheanError, inform, refusal } from "./errors.js";
 import { Publisher } from "./publisher.js";
 import { Subscription } from "./subscription.js";
 import { Topic } from "./topic.js";
@@ -49,8 +49,8 @@ export class Client {
       down: (_, code) => this.down(code),
       frame: (frame) => this.receive(frame),
       failed: (error) => this.failed(error),
-      error: (error) => this.onError(error),
-      state: (state, error) => given.onState?.(state, error),
+      error: (error) => inform(this.onError, error),
+      state: (state, error) => inform(given.onState, state, error),
     });
     /** @private */
     this.publisher = new Publisher(this.connection, given);
@@ -279,6 +279,6 @@ export class Client {
       error.message.includes(`\`${topic}\` in \`${group}\``) || error.message.includes(`subscribe:${topic}\``);
     const ended = named ? [named] : [...this.subscriptions.values()].filter(isMeant);
     for (const subscription of ended) subscription.end(error);
-    if (ended.length === 0) this.onError(error);
+    if (ended.length === 0) inform(this.onError, error);
   }
 }

@@ -57,6 +57,7 @@ const GOODBYE_MS = 1_000;
  * @property {number} [reconnectMaxMs] The longest such wait (10000).
  */
 
+/** One connection at a time to one server, opened again whenever it is lost. */
 export class Connection {
   /**
    * @param {{ws: string, http: string}} address

@@ -76,6 +76,22 @@ export function refusal(frame) {
 }
 
 /**
+ * Calls a function of the user. What it throws is thrown later, on its own, so that it stops no work of the client.
+ * @template {any[]} A
+ * @param {((...args: A) => unknown) | undefined} callback
+ * @param {A} args
+ */
+export function inform(callback, ...args) {
+  try {
+    callback?.(...args);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}
+
+/**
  * The text of any thrown value.
  * @param {unknown} error
  */

@@ -26,6 +26,7 @@ const MESSAGE_TOO_LONG = 1009;
  * @property {number} [publishTimeoutMs] How long a publish is tried (60000).
  */
 
+/** The publishes of a client. */
 export class Publisher {
   /**
    * @param {import("./connection.js").Connection} connection

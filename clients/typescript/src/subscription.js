@@ -6,7 +6,7 @@
 
 import { Acks } from "./acks.js";
 import { backoffMs, waitFor } from "./backoff.js";
-import { PrometheanError, reasonOf } from "./errors.js";
+import { PrometheanError, inform, reasonOf } from "./errors.js";
 import { Extender } from "./extender.js";
 import { HandlerPool } from "./handler_pool.js";
 import { lostError } from "./lease.js";
@@ -69,6 +69,8 @@ export class Subscription {
         done: (lease) => this.done(lease),
         failed: (lease, error) => this.failed(lease, error),
       });
+    /** @private The FETCH that is under way. @type {Promise<void> | undefined} */
+    this.fetching = undefined;
     /** @private */
     this.isPaused = false;
     /** @private @type {"starting" | "active" | "closing" | "ended"} */
@@ -131,9 +133,13 @@ export class Subscription {
    */
   async fetch({ max, waitMs = 1000, signal } = {}) {
     await this.ready;
+    // The server takes one FETCH at a time; one that was aborted is still under way.
+    while (this.fetching) await waitFor((resolve) => void this.fetching?.then(resolve), { signal });
     signal?.throwIfAborted();
     if (this.leases.queue.length > 0) return this.leases.queue.splice(0, max ?? FETCH_MAX);
     const asked = this.ask("FETCH", { max, wait_ms: waitMs }, { timeoutMs: waitMs + 15_000 });
+    const over = () => {};
+    this.fetching = asked.then(over, over).then(() => void (this.fetching = undefined));
     return waitFor(
       (resolve, reject) => {
         let isAwaited = true;
@@ -294,9 +300,10 @@ export class Subscription {
   receive(frame) {
     if (frame.op === "REBALANCE") {
       const { epoch, assigned, revoked } = frame;
-      return this.events.onRebalance?.({ epoch, assigned, revoked });
+      return inform(this.events.onRebalance, { epoch, assigned, revoked });
     }
-    this.leases.queue.push(...this.accept(frame.op === "EVENT" ? [/** @type {any} */ (frame)] : frame.events));
+    const deliveries = frame.op === "EVENT" ? [/** @type {any} */ (frame)] : frame.events;
+    for (const lease of this.accept(deliveries)) this.leases.queue.push(lease);
     this.pool?.pump();
     this.notify();
   }
@@ -443,7 +450,7 @@ export class Subscription {
    * @param {import("./types.js").BusEvent<T>} [event]
    */
   report(error, event) {
-    this.events.onError?.(error, event);
+    inform(this.events.onError, error, event);
   }
 
   /** @private */

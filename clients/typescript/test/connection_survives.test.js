@@ -89,7 +89,7 @@ test(`nothing is lost or doubled behind a proxy that misbehaves ${CUTS} times`, 
   ledger.start();
   for (let cut = 0; cut < CUTS; cut++) {
     await sleep(50 + Math.random() * 100);
-    const kind = ["cut", "delay", "half-close", "black hole", "refuse"][cut % 5];
+    const kind = ["cut", "delay", "half-close", "black hole", "refuse", "overtake"][cut % 6];
     if (kind === "cut") proxy.cut();
     if (kind === "delay") proxy.delayMs = 30;
     if (kind === "half-close") proxy.halfClose();
@@ -97,6 +97,12 @@ test(`nothing is lost or doubled behind a proxy that misbehaves ${CUTS} times`, 
       proxy.isBlackHole = true;
       await sleep(800);
       proxy.isBlackHole = false;
+    }
+    if (kind === "overtake") {
+      proxy.delayMs = 150;
+      await sleep(100);
+      proxy.overtake();
+      proxy.delayMs = 0;
     }
     if (kind === "refuse") {
       proxy.isRefusing = true;

@@ -12,6 +12,7 @@ import {
 } from "../src/index.js";
 import { xxh3 } from "../src/xxh3.js";
 import { clientOf } from "./support/client.js";
+import { startProxy } from "./support/proxy.js";
 import { startServer } from "./support/server.js";
 import { sleep, until } from "./support/wait.js";
 
@@ -97,6 +98,42 @@ test("a transform publishes each product once, through kills of the server", asy
     Array.from({ length: 300 }, (_, n) => n * 10),
   );
   assert.equal(all[0].caused_by.length, 1);
+});
+
+test("two members and a bad network: each effect happens once", async (t) => {
+  const server = await startServer(t, { isDurable: true });
+  const proxy = await startProxy(t, server);
+  const done = new Map();
+  const store = {
+    seen: () => false,
+    mark: () => {},
+    // As a database does it: the mark and the work are one transaction, and a second one waits for the first.
+    once(topic, group, id, work) {
+      const outcome = done.get(id)?.catch(() => work()) ?? work();
+      done.set(id, outcome);
+      return outcome;
+    },
+  };
+  const effects = [];
+  const handler = exactlyOnce(store, async (event) => {
+    await sleep(Math.random() * 10);
+    effects.push(event.payload);
+  });
+  const options = { from: "earliest", concurrency: 8, maxAttempts: 100 };
+  for (let member = 0; member < 2; member++) await clientOf(t, proxy.url).subscribe("t", "g", handler, options);
+  const publisher = clientOf(t, server);
+  for (let n = 0; n < 1_000; n++) {
+    publisher.publish("t", n);
+    if (n % 100 === 99) {
+      await sleep(30);
+      proxy.cut();
+    }
+  }
+  await until(async () => (await server.json("/lag?topic=t&group=g")).lag === 0 && effects.length >= 1_000);
+  assert.deepEqual(
+    effects.sort((a, b) => a - b),
+    Array.from({ length: 1_000 }, (_, n) => n),
+  );
 });
 
 test("derived ids are those of the server", () => {

@@ -25,9 +25,10 @@ export class Proxy {
     this.accepted++;
     if (this.isRefusing) return void client.destroy();
     const server = connect({ port: this.target, host: "127.0.0.1", allowHalfOpen: true });
-    const pair = { client, server };
+    const pair = { client, server, isDetached: false };
     this.pairs.add(pair);
     const drop = () => {
+      if (pair.isDetached) return;
       this.pairs.delete(pair);
       client.destroy();
       server.destroy();
@@ -62,10 +63,17 @@ export class Proxy {
     for (const { client } of this.pairs) client.end();
   }
 
-  /** Keeps connections open and passes nothing on. */
-  blackHole(isOn) {
-    this.isBlackHole = isOn;
-    if (!isOn) this.cut();
+  /**
+   * Cuts the client off while its last bytes are on their way: they reach the server after the client is back on another
+   * connection.
+   */
+  overtake() {
+    for (const pair of this.pairs) {
+      pair.isDetached = true;
+      pair.client.destroy();
+      setTimeout(() => pair.server.destroy(), 2 * this.delayMs);
+    }
+    this.pairs.clear();
   }
 
   async stop() {
