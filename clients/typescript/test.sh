@@ -43,9 +43,7 @@ prepare() {
 }
 
 check_source() {
-  node_modules/.bin/prettier --config package.json --log-level warn --check src test bench.js "../../examples/**/*.js"
-  node_modules/.bin/tsc -p .
-  node_modules/.bin/tsc -p test/types
+  PATH=$(dirname "$last"):$PATH npm run --silent check
 }
 
 # The first argument is the Node, the others are test files.
@@ -58,9 +56,9 @@ run_tests() {
 }
 
 prepare
+last=${nodes[${#nodes[@]} - 1]}
 check_source
 # Browsers have a WebSocket of their own: one Node is enough to drive them.
-last=${nodes[${#nodes[@]} - 1]}
 for node in "${nodes[@]}"; do
   files=()
   for file in test/*.test.js; do

@@ -26,7 +26,13 @@ function chromium() {
 export async function startBrowser() {
   return puppeteer.launch({
     executablePath: chromium(),
-    args: ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP other.test 127.0.0.1", THROTTLE],
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-dev-shm-usage",
+      "--host-resolver-rules=MAP other.test 127.0.0.1",
+      THROTTLE,
+    ],
     ignoreDefaultArgs: UNWANTED,
   });
 }
