@@ -26,8 +26,10 @@ export class PublishEntry {
     this.isDone = false;
     /** How often the server asked to try again. */
     this.tries = 0;
-    /** The last such answer, until the frame is sent again. @type {PrometheanError | undefined} */
+    /** The last such answer. @type {PrometheanError | undefined} */
     this.refusal = undefined;
+    /** Whether it waits to be sent again after such an answer: then it was not published. */
+    this.isRefused = false;
   }
 
   /** @param {import("./types.js").ServerFrame} frame */

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { unreachable } from "./address.js";
 import { backoffMs, waitFor } from "./backoff.js";
 import { PrometheanError, refusal } from "./errors.js";
 import { encodeBatch, encodePayload, encodePublish } from "./frames.js";
@@ -205,7 +206,7 @@ export class Publisher {
       const entry = outbox.next();
       if (!entry) return;
       entry.isSent = true;
-      entry.refusal = undefined;
+      entry.isRefused = false;
       connection.send(entry.text, entry.corr, entry);
     }
   }
@@ -240,6 +241,7 @@ export class Publisher {
     }
     entry.tries++;
     entry.refusal = error;
+    entry.isRefused = true;
     this.outbox.putBack(entry);
     this.pauseTimer ??= setTimeout(
       () => {
@@ -271,13 +273,16 @@ export class Publisher {
       return;
     }
     const now = performance.now();
-    const why =
+    const away =
       connection.state === "open"
-        ? "the server did not answer in time"
-        : (connection.failure?.message ?? "there is no connection");
+        ? undefined
+        : (connection.failure ?? unreachable(connection.address, "no connection yet"));
     for (const entry of this.outbox.all()) {
       if (entry.overdueAt > now || entry.isDone) continue;
-      this.drop(entry, entry.refusal ?? entry.error("timeout", `the publish was given up: ${why}`, connection.failure));
+      const cause = away ?? entry.refusal;
+      const why = cause?.message ?? "the server did not answer in time";
+      const isRefused = entry.isRefused && !away;
+      this.drop(entry, isRefused ? entry.refusal : entry.error("timeout", `the publish was given up: ${why}`, cause));
     }
   }
 
