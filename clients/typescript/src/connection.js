@@ -5,7 +5,7 @@
 
 import { diagnose, unreachable } from "./address.js";
 import { backoffMs, waitFor } from "./backoff.js";
-import { PrometheanError, refusal } from "./errors.js";
+import { PrometheanError, reasonOf, refusal } from "./errors.js";
 import { decode, encode } from "./frames.js";
 import { Keepalive } from "./keepalive.js";
 import { Socket, socketClass } from "./socket.js";
@@ -231,7 +231,9 @@ export class Connection {
     try {
       token = await readToken(this.options.token);
     } catch (cause) {
-      const failure = new PrometheanError("bad_token", `the function for the token failed: ${cause}`, { cause });
+      const message = `the function for the token failed: ${reasonOf(cause)}; it is called again`;
+      const failure = new PrometheanError("auth_unavailable", message, { cause });
+      this.events.error(failure);
       return this.retry(failure, 0);
     }
     // The client may have been closed while the token was fetched.
@@ -337,6 +339,8 @@ export class Connection {
       cause,
       closeCode: code,
     });
+    // From here on nothing is sent, also not by what is called below.
+    if (!this.isOver()) this.setState("connecting", lost);
     const waiters = [...this.waiters.values()];
     this.waiters.clear();
     for (const waiter of waiters) waiter.lost(lost);
@@ -360,9 +364,8 @@ export class Connection {
       this.tokensRefused++;
       if (typeof this.options.token !== "function" || this.tokensRefused >= TOKEN_TRIES_MAX) return this.close(failure);
     }
-    this.setState("connecting", failure);
-    const atLeast =
-      code === TOO_MANY || failure.code === "rate_limited" ? (failure.retryAfterMs ?? TOO_MANY_WAIT_MS) : 0;
+    const isTooMuch = code === TOO_MANY || ["rate_limited", "too_many_connections"].includes(failure.code);
+    const atLeast = isTooMuch ? (failure.retryAfterMs ?? TOO_MANY_WAIT_MS) : 0;
     // A token that is over is replaced at once.
     const isFirst = code === TOKEN_OVER && this.tries === 1;
     const wait = isFirst ? 0 : backoffMs(this.tries - 1, this.options.reconnectMinMs, this.options.reconnectMaxMs);

@@ -207,3 +207,28 @@ test("a connection that ends while SUBSCRIBE waits for its answer leaves one sub
   assert.deepEqual(client.errors, []);
   assert.equal(client.subscriptions.size, 5);
 });
+
+test("what is published while the connection ends is sent on the next one", async (t) => {
+  const server = await startServer(t);
+  const proxy = await startProxy(t, server);
+  const client = clientOf(t, proxy.url);
+  await client.publish("in", 1);
+  let late;
+  await client.subscribe(
+    "in",
+    "g",
+    async (event, lease) => {
+      if (late) return;
+      await new Promise((resolve) => {
+        // Called in the middle of the end of the connection.
+        lease.signal.addEventListener("abort", () =>
+          resolve((late = client.publish("out", "late", { timeoutMs: 5_000 }))),
+        );
+        proxy.cut();
+      });
+    },
+    { from: "earliest" },
+  );
+  await until(() => late);
+  assert.equal((await late).offset, 0);
+});

@@ -100,12 +100,14 @@ test("a function that fails is asked again", async (t) => {
   let calls = 0;
   const client = clientOf(t, server, {
     token: () => {
-      if (++calls < 3) throw new Error("the issuer is away");
+      if (++calls < 8) throw new Error("the issuer is away");
       return "right";
     },
   });
   await client.connect();
-  assert.equal(calls, 3);
+  assert.equal(calls, 8);
+  assert.equal(client.errors[0].code, "auth_unavailable");
+  assert.match(client.errors[0].message, /the issuer is away/);
 });
 
 test("a subscription that the token no longer allows ends with forbidden", async (t) => {
