@@ -9,11 +9,12 @@ import { PrometheanError } from "./errors.js";
 export class PublishEntry {
   /**
    * @param {{answered: (entry: PublishEntry, frame: import("./types.js").ServerFrame) => void}} publisher
-   * @param {{corr: number, text: string, id: string, overdueAt: number}} frame `id` is the id of its first event.
+   * @param {{corr: number, text: string, id: string}} frame `id` is the id of its first event.
+   * @param {number} overdueAt
    * @param {(answer: any) => void} resolve
    * @param {(error: unknown) => void} reject
    */
-  constructor(publisher, { corr, text, id, overdueAt }, resolve, reject) {
+  constructor(publisher, { corr, text, id }, overdueAt, resolve, reject) {
     this.publisher = publisher;
     this.corr = corr;
     this.text = text;

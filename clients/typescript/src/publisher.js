@@ -7,7 +7,7 @@
 import { unreachable } from "./address.js";
 import { backoffMs, waitFor } from "./backoff.js";
 import { PrometheanError, refusal } from "./errors.js";
-import { encodeBatch, encodePayload, encodePublish } from "./frames.js";
+import { encodeBatch, encodeMinted, encodePayload, encodePublish } from "./frames.js";
 import { newId } from "./id.js";
 import { Outbox } from "./outbox.js";
 import { PublishEntry, answerOf } from "./publish_entry.js";
@@ -68,13 +68,14 @@ export class Publisher {
   publish(topic, payload, options) {
     try {
       const json = encodePayload(payload);
+      const corr = this.connection.nextCorr();
       if (options === undefined) {
         const id = newId();
-        return this.add((corr) => encodePublish(nameOf(topic), json, { id }, corr), id);
+        return this.add({ corr, id, text: encodeMinted(nameOf(topic), json, id, corr) });
       }
       const { signal, timeoutMs, ...opts } = options;
-      opts.id ??= newId();
-      return this.add((corr) => encodePublish(nameOf(topic), json, opts, corr), opts.id, signal, timeoutMs);
+      const id = (opts.id ??= newId());
+      return this.add({ corr, id, text: encodePublish(nameOf(topic), json, opts, corr) }, signal, timeoutMs);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -91,7 +92,8 @@ export class Publisher {
       const items = events.map(({ topic, payload, opts }) => {
         return { topic: nameOf(topic), payload, opts: { ...opts, id: opts?.id ?? newId() } };
       });
-      return this.add((corr) => encodeBatch(items, corr), items[0]?.opts.id ?? "", signal, timeoutMs);
+      const corr = this.connection.nextCorr();
+      return this.add({ corr, id: items[0]?.opts.id ?? "", text: encodeBatch(items, corr) }, signal, timeoutMs);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -152,13 +154,12 @@ export class Publisher {
 
   /**
    * @private
-   * @param {(corr: number) => string} encode
-   * @param {string} id The id of the first event.
+   * @param {{corr: number, id: string, text: string}} frame `id` is the id of its first event.
    * @param {AbortSignal} [signal]
    * @param {number} [timeoutMs]
    * @returns {Promise<any>}
    */
-  add(encode, id, signal, timeoutMs = this.limits.publishTimeoutMs) {
+  add(frame, signal, timeoutMs = this.limits.publishTimeoutMs) {
     const { connection, outbox } = this;
     if (this.isClosing || connection.state === "closed") throw connection.overError();
     if (signal?.aborted) throw signal.reason;
@@ -166,19 +167,14 @@ export class Publisher {
       const message = `${this.pending} publishes wait for the server; await each one, or await \`room()\` before the next`;
       throw new PrometheanError("outbox_full", message);
     }
-    const corr = connection.nextCorr();
-    const text = encode(corr);
-    if (text.length > MESSAGE_BYTES_MAX) {
-      throw new PrometheanError(
-        "too_large",
-        `the frame has ${text.length} characters, more than 16 MiB; send less at once`,
-      );
+    const { length } = frame.text;
+    if (length > MESSAGE_BYTES_MAX) {
+      throw new PrometheanError("too_large", `the frame has ${length} characters, more than 16 MiB; send less at once`);
     }
     connection.start();
     this.sweepTimer ??= setInterval(() => this.sweep(), SWEEP_MS);
-    const overdueAt = performance.now() + timeoutMs;
     return new Promise((resolve, reject) => {
-      const entry = new PublishEntry(this, { corr, text, id, overdueAt }, resolve, reject);
+      const entry = new PublishEntry(this, frame, performance.now() + timeoutMs, resolve, reject);
       outbox.push(entry);
       if (signal) this.watchAbort(entry, signal);
       this.flush();

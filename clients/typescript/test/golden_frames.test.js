@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { PrometheanError } from "../src/index.js";
+import { PrometheanError, newId } from "../src/index.js";
 import { refusal } from "../src/errors.js";
-import { SERVER_OPS, decode, encode, encodeBatch, encodePayload, encodePublish } from "../src/frames.js";
+import { SERVER_OPS, decode, encode, encodeBatch, encodeMinted, encodePayload, encodePublish } from "../src/frames.js";
 import { socketClass } from "../src/socket.js";
 import { startServer } from "./support/server.js";
 import { clientOf } from "./support/client.js";
@@ -26,6 +26,17 @@ test("frames that the client encodes are the golden ones", () => {
     const frame = JSON.parse(line);
     // Numbers keep their value, not their zeros: 1.50 and 1.5 are the same JSON number.
     assert.equal(encodeAgain(frame), JSON.stringify(frame));
+  }
+});
+
+test("the short way to encode a publish writes the same", () => {
+  for (const [topic, payload] of [
+    ["a.b", 1],
+    ['x"y', { n: 1.5 }],
+    ["a.b", null],
+  ]) {
+    const [id, json] = [newId(), encodePayload(payload)];
+    assert.equal(encodeMinted(topic, json, id, 7), encodePublish(topic, json, { id }, 7));
   }
 });
 
