@@ -5,6 +5,7 @@
  */
 
 import { addressOf } from "./address.js";
+import { waitFor } from "./backoff.js";
 import { Connection } from "./connection.js";
 import { PrometheanError, inform, refusal } from "./errors.js";
 import { Publisher } from "./publisher.js";
@@ -114,20 +115,16 @@ export class Client {
    */
   async subscribe(topic, group, handler, { timeoutMs = 30_000, ...options } = {}) {
     const subscription = this.add(topic, group, options, handler);
-    let timer;
-    const late = new Promise((_, reject) => {
-      const error = () =>
-        this.connection.failure ??
-        new PrometheanError("timeout", `the server did not answer SUBSCRIBE within ${timeoutMs} ms`);
-      timer = setTimeout(() => reject(error()), timeoutMs);
-    });
+    const late = () => new PrometheanError("timeout", `the server did not answer SUBSCRIBE within ${timeoutMs} ms`);
+    const accepted = this.connection.whenOpen({ timeoutMs }).then(() => subscription.ready);
     try {
-      await Promise.race([subscription.ready, late]);
+      await waitFor((resolve, reject) => void accepted.then(() => resolve(), reject), {
+        timeoutMs: timeoutMs + 1,
+        late,
+      });
     } catch (error) {
-      subscription.end();
+      await subscription.close({ timeoutMs: 1_000 }).catch(() => {});
       throw error;
-    } finally {
-      clearTimeout(timer);
     }
     return subscription;
   }

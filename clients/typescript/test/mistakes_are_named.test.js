@@ -40,6 +40,11 @@ test("a server that is not there is named with its address and the reason", asyn
     assert.equal(error.isRetryable, true);
     return true;
   });
+  await assert.rejects(
+    client.subscribe("t", "g", () => {}, { timeoutMs: 100 }),
+    { code: "unreachable" },
+  );
+  assert.equal(client.subscriptions.size, 0);
   assert.equal(client.state, "connecting", "it keeps trying");
 });
 
@@ -48,7 +53,11 @@ test("a server that is not Promethean is named", async (t) => {
   t.after(() => other.close());
   await new Promise((resolve) => other.once("listening", resolve));
   const client = clientOf(t, `ws://127.0.0.1:${other.address().port}`);
-  await assert.rejects(client.connect(), { code: "wrong_url", message: /is not a Promethean server/ });
+  await assert.rejects(
+    client.subscribe("t", "g", () => {}),
+    { code: "wrong_url", message: /is not a Promethean server/ },
+  );
+  assert.equal(client.subscriptions.size, 0);
 });
 
 test("a wrong token, and a missing one, end the client with the server's reason", async (t) => {
