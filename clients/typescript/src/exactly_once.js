@@ -3,6 +3,7 @@
  * @module
  */
 
+import { PrometheanError } from "./errors.js";
 import { Http } from "./http.js";
 
 /** How long a mark lives: 7 days. */
@@ -61,8 +62,12 @@ export class ServerDedupe {
    * @param {string} id
    */
   async seen(topic, group, id) {
-    const response = await this.http.send(["dedupe", topic, group, id], { method: "HEAD", allow: [404] });
-    return response.status !== 404;
+    try {
+      return (await this.http.json(["dedupe", topic, group, id])).seen;
+    } catch (error) {
+      if (error instanceof PrometheanError && error.code === "not_found") return false;
+      throw error;
+    }
   }
 
   /**

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Admin, Client, PrometheanError, adviceFor } from "../src/index.js";
+import { Admin, Client, PrometheanError, ServerDedupe, adviceFor } from "../src/index.js";
 import { clientOf } from "./support/client.js";
 import { freePort, startServer } from "./support/server.js";
 import { until } from "./support/wait.js";
@@ -93,6 +93,9 @@ test("a missing scope is forbidden, for publishing, subscribing and HTTP", async
   );
   await assert.rejects(new Admin(client).deleteTopic("orders.placed"), { code: "forbidden" });
   await assert.rejects(new Admin(server.url).topic("orders.placed"), { code: "unauthorized" });
+  const id = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f";
+  await assert.rejects(new ServerDedupe(client).seen("secrets", "g", id), { code: "forbidden" });
+  assert.equal(await new ServerDedupe(client).seen("orders.placed", "billing", id), false);
 });
 
 test("a bad topic, group or option is named", async (t) => {
