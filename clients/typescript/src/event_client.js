@@ -29,6 +29,7 @@ export class EventClient {
   }
 
   /**
+   * Publishes an event. Resolves with `OK` and the id, offset and time of the event when it is durable.
    * @param {string} topic
    * @param {any} payload
    * @param {import("./types.js").PublishOptions} [opts]
@@ -39,6 +40,7 @@ export class EventClient {
   }
 
   /**
+   * Handles the events of a group. Resolves when the server has accepted the subscription.
    * @param {string} topic
    * @param {string} group
    * @param {EventHandler} handler
@@ -51,6 +53,7 @@ export class EventClient {
   }
 
   /**
+   * Ends a subscription after the handlers that run.
    * @param {string} topic
    * @param {string} group
    * @returns {Promise<{op: "OK"}>}

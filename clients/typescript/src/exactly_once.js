@@ -57,6 +57,7 @@ export class ServerDedupe {
   }
 
   /**
+   * Whether the event is marked.
    * @param {string} topic
    * @param {string} group
    * @param {string} id
@@ -71,6 +72,7 @@ export class ServerDedupe {
   }
 
   /**
+   * Marks the event for `ttlMs`.
    * @param {string} topic
    * @param {string} group
    * @param {string} id
@@ -92,6 +94,7 @@ export class MemoryDedupe {
   }
 
   /**
+   * Whether the event is marked.
    * @param {string} topic
    * @param {string} group
    * @param {string} id
@@ -101,6 +104,7 @@ export class MemoryDedupe {
   }
 
   /**
+   * Marks the event for `ttlMs`.
    * @param {string} topic
    * @param {string} group
    * @param {string} id

@@ -155,28 +155,35 @@ export class Subscription {
     );
   }
 
-  /** Stops deliveries until `resume`. Handlers that run are not interrupted. */
-  async pause() {
+  /**
+   * Stops deliveries until `resume`. Handlers that run are not interrupted.
+   * @param {import("./types.js").WaitOptions} [limits]
+   */
+  async pause(limits) {
     this.isPaused = true;
-    if (this.state === "active") await this.ask("PAUSE");
+    if (this.isConnected()) await this.ask("PAUSE", {}, limits);
   }
 
-  /** Starts deliveries again. */
-  async resume() {
+  /**
+   * Starts deliveries again.
+   * @param {import("./types.js").WaitOptions} [limits]
+   */
+  async resume(limits) {
     this.isPaused = false;
-    if (this.state === "active") await this.ask("RESUME");
+    if (this.isConnected()) await this.ask("RESUME", {}, limits);
     this.pool?.pump();
   }
 
   /**
    * Moves the cursor of the group. With `dryRun`, only tells what would happen.
    * @param {import("./types.js").StartOptions & {dryRun?: boolean}} to
+   * @param {import("./types.js").WaitOptions} [limits]
    * @returns {Promise<{from: number, to: number, replayed: number, skipped: number, applied: boolean}>}
    */
-  async seek(to) {
+  async seek(to, limits) {
     await this.ready;
     this.acks.flush();
-    const { op, corr, ...report } = await this.ask("SEEK", { opts: to });
+    const { op, corr, ...report } = await this.ask("SEEK", { opts: to }, limits);
     return /** @type {any} */ (report);
   }
 
@@ -427,6 +434,11 @@ export class Subscription {
     } finally {
       this.end();
     }
+  }
+
+  /** @private Whether the server has this subscription. Without a connection it is paused when it is made again. */
+  isConnected() {
+    return this.state === "active" && this.connection.state === "open";
   }
 
   /** @private Whether there is no server to wait for. */

@@ -314,3 +314,19 @@ test("a deleted topic ends its subscriptions", async (t) => {
   await new Admin(server.url).deleteTopic("t");
   await rejected;
 });
+
+test("a pause holds over a reconnect", async (t) => {
+  const server = await startServer(t, { isDurable: true });
+  const client = clientOf(t, server);
+  const got = [];
+  const subscription = await client.subscribe("t", "g", (event) => void got.push(event.payload), EARLIEST);
+  await server.kill();
+  await until(() => client.state === "connecting");
+  await subscription.pause();
+  await server.start();
+  await client.publish("t", 1);
+  await sleep(200);
+  assert.deepEqual(got, []);
+  await subscription.resume();
+  await until(() => got.length === 1);
+});
