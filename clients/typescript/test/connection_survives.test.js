@@ -27,10 +27,11 @@ class Ledger {
     this.consuming = this.consumer.subscribe(
       "ledger",
       "g",
+      // Events that were sent into a black hole come again when their lease ends.
       (event) => {
         this.handled.set(event.payload, (this.handled.get(event.payload) ?? 0) + 1);
       },
-      { from: "earliest", concurrency: 8 },
+      { from: "earliest", concurrency: 8, ackTimeoutMs: 2_000, maxAttempts: 1_000 },
     );
     this.publishing = Promise.all(Array.from({ length: 8 }, (_, lane) => this.lane(lane)));
   }
