@@ -9,7 +9,8 @@ export class Proxy {
     this.pairs = new Set();
     /** Added to the way of every byte. */
     this.delayMs = 0;
-    this.isBlackHole = false;
+    /** What arrived while nothing is passed on; as with TCP, it arrives late and is not lost. */
+    this.held = undefined;
     this.isRefusing = false;
     this.accepted = 0;
   }
@@ -37,16 +38,24 @@ export class Proxy {
       [client, server],
       [server, client],
     ]) {
-      from.on("data", (data) => this.later(() => this.isBlackHole || to.destroyed || to.write(data)));
-      from.on("end", () => this.later(() => this.isBlackHole || to.end()));
-      from.on("error", drop);
-      from.on("close", () => this.isBlackHole || drop());
+      from.on("data", (data) => this.later(() => to.destroyed || to.write(data)));
+      from.on("end", () => this.later(() => to.end()));
+      from.on("error", () => this.later(drop));
+      from.on("close", () => this.later(drop));
     }
   }
 
   later(call) {
-    if (this.delayMs === 0) call();
+    if (this.held) this.held.push(call);
+    else if (this.delayMs === 0) call();
     else setTimeout(call, this.delayMs);
+  }
+
+  /** Keeps connections open and passes nothing on, until it is turned off. */
+  blackHole(isOn) {
+    const held = this.held ?? [];
+    this.held = isOn ? [] : undefined;
+    for (const call of held) call();
   }
 
   /** Cuts all connections with a reset. */
