@@ -42,22 +42,17 @@ prepare() {
   fi
 }
 
-check_source() {
-  PATH=$(dirname "$last"):$PATH npm run --silent check
-}
-
 # The first argument is the Node, the others are test files.
 run_tests() {
   local node=$1
   shift
   printf '\n==> Node %s\n' "$("$node" --version)"
-  # Tests start Node, and npm with it, from the path.
-  PATH=$(dirname "$node"):$PATH "$node" --test --test-reporter=spec --test-concurrency=2 "$@"
+  "$node" --test --test-reporter=spec --test-concurrency=2 "$@"
 }
 
 prepare
+npm run --silent check
 last=${nodes[${#nodes[@]} - 1]}
-check_source
 # Browsers have a WebSocket of their own: one Node is enough to drive them.
 for node in "${nodes[@]}"; do
   files=()
