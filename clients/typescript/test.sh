@@ -36,9 +36,10 @@ prepare() {
     nodes=("$(command -v node)")
   fi
   if [ -z "${CHROMIUM:-}" ] && ! command -v chromium chromium-browser google-chrome >/dev/null; then
-    [ "$(id -u)" -eq 0 ] || { echo "install Chromium, or set CHROMIUM to its path" >&2; exit 1; }
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
+    local as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    "${as_root[@]}" apt-get update -qq || { echo "install Chromium, or set CHROMIUM to its path" >&2; exit 1; }
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
   fi
 }
 
