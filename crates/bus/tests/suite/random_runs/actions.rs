@@ -1,6 +1,7 @@
 //! Actions of a run besides those of members, and the end of a run.
 
 use promethean_bus::publish::Publish;
+use promethean_bus::rows::EventKey;
 use promethean_bus::{BusError, SubscriptionItem};
 use promethean_model::{EventId, Offset, TopicName};
 use promethean_store::port::{PageLimit, StoredEvent, Table};
@@ -9,28 +10,36 @@ use promethean_testkit::{ObservedEvent, ObservedTopic, ObservedTopics};
 
 use super::Run;
 use super::members::{GROUPS, asked, rules};
+use super::users::{COMPACTED, RETAINED};
 use crate::suite::bus::harness::soon;
 
-const TOPICS: u64 = 5;
+pub(super) const TOPICS: u64 = 5;
 
 impl Run {
     pub(super) async fn publish(&mut self) {
         let count = self.rng.range(1..6);
+        // A batch is published whole or not at all.
+        let batch = self.rng.chance(25).then_some(self.published);
         let mut events = Vec::new();
         let mut ops = Vec::new();
         for _ in 0..count {
             self.published += 1;
             let name = format!("r.{}", self.rng.range(0..TOPICS));
             let id = EventId::derive(b"run", &self.published.to_be_bytes());
-            let key = self.rng.chance(70).then(|| format!("k{}", self.rng.range(0..3)));
-            let payload = self.published.to_string();
+            let key =
+                (name == COMPACTED || self.rng.chance(70)).then(|| format!("k{}", self.rng.range(0..3)));
+            // Retention and compaction work on whole files.
+            let payload = match name == RETAINED || name == COMPACTED {
+                true => format!("{{\"n\":{},\"filler\":\"{}\"}}", self.published, "x".repeat(1_500)),
+                false => self.published.to_string(),
+            };
             ops.push(self.ledger.record_invoked(Invocation {
                 producer: format!("p{}", self.published),
                 topic: name.clone(),
                 id: id.to_string(),
                 key: key.clone(),
                 payload: payload_hash(payload.as_bytes()),
-                batch: None,
+                batch: batch.map(|first| format!("b{first}")),
             }));
             let event = Publish::new(name.parse().unwrap(), payload).id(id);
             events.push(match key {
@@ -38,7 +47,12 @@ impl Run {
                 None => event,
             });
         }
-        let results = if self.rng.chance(50) {
+        let results = if batch.is_some() {
+            match self.bus.publish_batch(events).await {
+                Ok(published) => published.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); ops.len()],
+            }
+        } else if self.rng.chance(50) {
             // Two publishers publish at once.
             let theirs = events.split_off(events.len() / 2);
             let (ours, theirs) = tokio::join!(self.bus.publish_each(events), self.bus.publish_each(theirs));
@@ -63,8 +77,12 @@ impl Run {
     }
 
     pub(super) fn pass_time(&mut self) {
-        let ms = [50, 400, 1_500, 5_000][self.rng.range(0..4) as usize];
+        // The process may be stopped for a minute, and the wall clock may jump.
+        let ms = [50, 400, 1_500, 5_000, 400, 1_500, 60_000][self.rng.range(0..7) as usize];
         self.ground.clock.advance(ms);
+        if self.rng.chance(10) {
+            self.ground.clock.advance_wall(self.rng.range(0..7_200_000) as i64 - 3_600_000);
+        }
         self.bus.wake();
         self.left_behind.iter().for_each(promethean_bus::Bus::wake);
     }
@@ -128,6 +146,7 @@ impl Run {
             self.bus = self.ground.bus().await;
         })
         .await;
+        self.resume_all().await;
         for group in 0..GROUPS.len() {
             soon("drain", self.drain_group(group)).await;
         }
@@ -135,7 +154,7 @@ impl Run {
 
     async fn drain_group(&mut self, group: usize) {
         let subscription = self.bus.subscribe(asked(group, 3, 0)).await.unwrap();
-        while self.lag(group).await > 0 {
+        while self.lag(group).await > 0 || self.is_redriving(group).await {
             let given = match subscription.try_take(2) {
                 None => {
                     // Failed events wait for their next attempt.
@@ -150,6 +169,7 @@ impl Run {
             for lease in &leases {
                 let at =
                     (GROUPS[group].1.to_owned(), lease.event.topic.to_string(), lease.event.offset.get());
+                self.look_at_removed().await;
                 self.judge.given(&at, lease, rules(group), 0, (0, 0));
                 self.judge.acking(&at);
             }
@@ -179,6 +199,18 @@ impl Run {
         lag
     }
 
+    /// Whether the group has letters whose event is not delivered again yet.
+    async fn is_redriving(&mut self, group: usize) -> bool {
+        let (subject, by) = GROUPS[group];
+        let subject: promethean_delivery::Subject = subject.parse().unwrap();
+        for topic in self.topics().await.into_iter().filter(|topic| subject.matches(topic)) {
+            if self.letters(&topic, &by.parse().unwrap()).await.iter().any(|(_, redriving)| *redriving) {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn topics(&self) -> Vec<TopicName> {
         self.bus.topics().await.unwrap().into_iter().map(|info| info.name).collect()
     }
@@ -202,7 +234,7 @@ impl Run {
         self.bus = self.ground.bus().await;
         let mut observed = ObservedTopics::default();
         for name in self.topics().await {
-            if name.is_system() {
+            if name.is_system() || !name.as_str().starts_with("r.") {
                 continue;
             }
             let events = self.events(&name).await;
@@ -211,11 +243,14 @@ impl Run {
                 let subject: promethean_delivery::Subject = subject.parse().unwrap();
                 if subject.matches(&name) {
                     let prefix = promethean_bus::rows::topic_prefix(&group.parse().unwrap(), &name);
-                    let open =
-                        self.ground.store.rows(Table::DeadLetters, &prefix, None, 100_000).await.unwrap();
-                    self.judge.close(group, &events, &letters, open.len());
-                    let noted = self.ground.store.rows(Table::Attempts, &prefix, None, 10).await.unwrap();
-                    assert!(noted.is_empty(), "{group} {name}: attempts of events that are finished");
+                    let open = self.letters(&name, &group.parse().unwrap()).await;
+                    self.judge.close(group, &events, &letters, &open);
+                    let noted = self.ground.store.rows(Table::Attempts, &prefix, None, 100).await.unwrap();
+                    let noted =
+                        noted.iter().map(|row| EventKey::decode(&row.key, "attempts").unwrap().offset);
+                    let left =
+                        noted.filter(|offset| events.iter().any(|event| event.offset == *offset)).count();
+                    assert_eq!(left, 0, "{group} {name}: attempts of events that are finished");
                 }
             }
             let events = events
@@ -229,7 +264,11 @@ impl Run {
                     )
                 })
                 .collect();
-            observed.insert(name.to_string(), ObservedTopic { earliest: 0, compacted: false, events });
+            let earliest = self.bus.topic(&name).await.unwrap().earliest.get();
+            observed.insert(
+                name.to_string(),
+                ObservedTopic { earliest, compacted: name.as_str() == COMPACTED, events },
+            );
         }
         if let Err(violations) = self.ledger.check(&observed) {
             panic!("{violations:?}");

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use promethean_bus::{Bus, BusOptions};
+use promethean_model::Clock as _;
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::memory::{self, MemoryStore};
 use promethean_store::port::Store;
-use promethean_testkit::{FaultDisk, ManualClock};
+use promethean_testkit::{FaultDisk, FaultStore, ManualClock};
 use tempfile::TempDir;
 
 use crate::suite::bus::harness::small_files;
@@ -14,21 +15,50 @@ use crate::suite::bus::harness::small_files;
 pub(super) struct Ground {
     pub(super) clock: Arc<ManualClock>,
     pub(super) store: Arc<dyn Store>,
+    /// The same store, to make it refuse writes.
+    pub(super) faults: Arc<FaultStore>,
+    embedded: Option<Arc<EmbeddedStore>>,
+    /// Whether a power cut is due, or has come.
+    pub(super) armed: bool,
     disk: Option<(FaultDisk, TempDir)>,
 }
 
 impl Ground {
     pub(super) fn memory() -> Self {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-        let store = Arc::new(MemoryStore::new(Arc::clone(&clock) as _, memory::Options::default()));
-        Self { clock, store, disk: None }
+        let store = MemoryStore::new(Arc::clone(&clock) as _, memory::Options::default());
+        let faults = Arc::new(FaultStore::new(Arc::new(store)));
+        Self { clock, store: Arc::clone(&faults) as _, faults, embedded: None, armed: false, disk: None }
     }
 
     pub(super) async fn embedded() -> Self {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
         let store = open(&disk, &dir, &clock).await.unwrap();
-        Self { clock, store, disk: Some((disk, dir)) }
+        let faults = Arc::new(FaultStore::new(Arc::clone(&store) as _));
+        let embedded = Some(store);
+        Self {
+            clock,
+            store: Arc::clone(&faults) as _,
+            faults,
+            embedded,
+            armed: false,
+            disk: Some((disk, dir)),
+        }
+    }
+
+    fn set_store(&mut self, store: Arc<EmbeddedStore>) {
+        self.faults = Arc::new(FaultStore::new(Arc::clone(&store) as _));
+        self.store = Arc::clone(&self.faults) as _;
+        self.embedded = Some(store);
+    }
+
+    /// Applies retention. A disk without power cannot.
+    pub(super) async fn maintain(&self) {
+        match &self.embedded {
+            Some(store) => drop(store.maintain().await),
+            None => drop(self.store.sweep(self.clock.wall_ms()).await.unwrap()),
+        }
     }
 
     pub(super) const fn has_disk(&self) -> bool {
@@ -41,13 +71,15 @@ impl Ground {
     }
 
     /// Cuts the power within the next operations of the disk.
-    pub(super) fn arm(&self, operations: u64, seed: u64) {
+    pub(super) fn arm(&mut self, operations: u64, seed: u64) {
         if let Some((disk, _)) = &self.disk {
+            self.armed = true;
             disk.stop_at(disk.ops() + 1 + operations, seed);
         }
     }
 
-    pub(super) fn disarm(&self) {
+    pub(super) fn disarm(&mut self) {
+        self.armed = false;
         if let Some((disk, _)) = &self.disk {
             disk.clear_faults();
         }
@@ -57,8 +89,10 @@ impl Ground {
     pub(super) async fn crash(&mut self, seed: u64) {
         let Some((disk, dir)) = self.disk.take() else { return };
         let disk_after = disk.crash(seed);
+        self.armed = false;
         self.store.close().await;
-        self.store = open(&disk_after, &dir, &self.clock).await.unwrap();
+        let store = open(&disk_after, &dir, &self.clock).await.unwrap();
+        self.set_store(store);
         self.disk = Some((disk_after, dir));
     }
 
@@ -69,14 +103,14 @@ impl Ground {
         let opened = open(&disk, &dir, &self.clock).await;
         self.disk = Some((disk, dir));
         match opened {
-            Some(store) => self.store = store,
+            Some(store) => self.set_store(store),
             None => self.crash(seed).await,
         }
     }
 }
 
-async fn open(disk: &FaultDisk, dir: &TempDir, clock: &Arc<ManualClock>) -> Option<Arc<dyn Store>> {
+async fn open(disk: &FaultDisk, dir: &TempDir, clock: &Arc<ManualClock>) -> Option<Arc<EmbeddedStore>> {
     let (disk, clock) = (Arc::new(disk.clone()), Arc::clone(clock));
     let opened = EmbeddedStore::open_on(disk, dir.path(), clock, small_files()).await;
-    opened.ok().map(|(store, _)| Arc::new(store) as _)
+    opened.ok().map(|(store, _)| Arc::new(store))
 }

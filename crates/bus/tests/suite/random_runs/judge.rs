@@ -1,9 +1,11 @@
 //! The rules for all that members see.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use promethean_bus::Lease;
 use promethean_bus::dead_letters::Letter;
+use promethean_model::{GroupName, TopicName};
 use promethean_store::port::StoredEvent;
 
 /// Group, topic, offset.
@@ -29,6 +31,16 @@ pub(super) struct Judge {
     maybe_done: BTreeSet<Place>,
     /// Offsets seen, by group, topic and key.
     keys: BTreeMap<(String, String, String), BTreeSet<u64>>,
+    /// Redriven events: they do not keep the order of keys.
+    redriven: BTreeSet<Place>,
+    /// Events that need not be delivered: a seek went beyond them, or retention removed them.
+    excused: BTreeSet<Place>,
+    /// Events whose letter a user dropped.
+    dropped: BTreeSet<Place>,
+    /// Groups, topics and first offsets from which on events may have died more than once.
+    again: BTreeMap<(String, String), u64>,
+    /// Groups that were deleted. Letters of the dead-letter topic may be of an earlier group of the name.
+    reborn: BTreeSet<String>,
 }
 
 /// The kind of a group.
@@ -63,7 +75,8 @@ impl Judge {
         if lease.attempt == rules.max_attempts {
             self.maybe_done.insert(at.clone());
         }
-        if let (true, Some(key)) = (rules.by_key, lease.event.key()) {
+        self.excused.remove(at);
+        if let (true, false, Some(key)) = (rules.by_key, self.redriven.contains(at), lease.event.key()) {
             let (group, topic, offset) = at;
             let met = self.keys.entry((group.clone(), topic.clone(), key.to_owned())).or_default();
             let waiting =
@@ -106,6 +119,98 @@ impl Judge {
         }
     }
 
+    /// Notes that a member was lost that held this lease: the attempt has failed.
+    pub(super) fn lost(&mut self, at: &Place, member: u64, attempt: u32) {
+        if self.live.get(at).is_some_and(|live| live.member == member) {
+            let failed = self.failed.entry(at.clone()).or_default();
+            *failed = attempt.max(*failed);
+        }
+    }
+
+    /// Notes a seek: events from `to` on are delivered again, those below are finished. If it is unknown whether the
+    /// seek was carried out, both may be so.
+    pub(super) fn sought(&mut self, topic: &TopicName, by: &GroupName, to: u64, certain: bool) {
+        let on = |at: &Place| at.0 == by.as_str() && at.1 == topic.as_str();
+        let above = |at: &Place| on(at) && at.2 >= to;
+        self.live.retain(|at, _| !on(at));
+        self.failed.retain(|at, _| !on(at));
+        let acked: Vec<Place> = self.acked.iter().filter(|at| above(at)).cloned().collect();
+        self.acked.retain(|at| !above(at));
+        if certain {
+            self.unclear.retain(|at| !above(at));
+            self.dropped.retain(|at| !above(at));
+            self.redriven.retain(|at| !above(at));
+            self.excused.retain(|at| !above(at));
+        } else {
+            self.unclear.extend(acked);
+        }
+        self.excuse(topic, by, 0..to);
+        self.forget_order(by, |of, offset| of == topic.as_str() && offset >= to);
+        self.again(topic, by, to);
+    }
+
+    fn excuse(&mut self, topic: &TopicName, by: &GroupName, offsets: Range<u64>) {
+        for offset in offsets {
+            let at = (by.to_string(), topic.to_string(), offset);
+            self.maybe_done.insert(at.clone());
+            self.excused.insert(at);
+        }
+    }
+
+    fn forget_order(&mut self, by: &GroupName, these: impl Fn(&str, u64) -> bool) {
+        self.maybe_done.retain(|at| at.0 != by.as_str() || !these(&at.1, at.2));
+        for ((group, topic, _), met) in &mut self.keys {
+            if group == by.as_str() {
+                met.retain(|offset| !these(topic, *offset));
+            }
+        }
+    }
+
+    pub(super) fn redriven(&mut self, topic: &TopicName, by: &GroupName, offsets: &[u64]) {
+        for offset in offsets {
+            let at = (by.to_string(), topic.to_string(), *offset);
+            self.failed.remove(&at);
+            self.excused.remove(&at);
+            self.again(topic, by, *offset);
+            self.redriven.insert(at);
+        }
+    }
+
+    fn again(&mut self, topic: &TopicName, by: &GroupName, from: u64) {
+        let again = self.again.entry((by.to_string(), topic.to_string())).or_insert(u64::MAX);
+        *again = from.min(*again);
+    }
+
+    pub(super) fn dropped(&mut self, topic: &TopicName, by: &GroupName, offset: u64) {
+        self.again(topic, by, offset);
+        self.dropped.insert((by.to_string(), topic.to_string(), offset));
+    }
+
+    /// Notes that a group was deleted: a new one of its name begins anew.
+    pub(super) fn deleted(&mut self, by: &GroupName, certain: bool) {
+        let of = |at: &Place| at.0 == by.as_str();
+        self.live.retain(|at, _| !of(at));
+        self.failed.retain(|at, _| !of(at));
+        let acked: Vec<Place> = self.acked.iter().filter(|at| of(at)).cloned().collect();
+        self.acked.retain(|at| !of(at));
+        if certain {
+            for places in [&mut self.unclear, &mut self.dropped, &mut self.redriven, &mut self.excused] {
+                places.retain(|at| !of(at));
+            }
+        } else {
+            self.unclear.extend(acked);
+        }
+        self.forget_order(by, |_, _| true);
+        self.reborn.insert(by.to_string());
+    }
+
+    /// Notes that retention or compaction removed an event.
+    pub(super) fn removed(&mut self, topic: &TopicName, offset: u64) {
+        for (_, by) in super::members::GROUPS {
+            self.excuse(topic, &by.parse().unwrap(), offset..offset + 1);
+        }
+    }
+
     pub(super) fn gone(&mut self, member: u64) {
         self.live.retain(|_, live| live.member != member);
     }
@@ -115,25 +220,41 @@ impl Judge {
     }
 
     /// Checks the end of a run, when every event is finished: no event was skipped, and each letter exists once.
-    pub(super) fn close(&self, group: &str, events: &[StoredEvent], letters: &[StoredEvent], open: usize) {
+    pub(super) fn close(
+        &self,
+        group: &str,
+        events: &[StoredEvent],
+        letters: &[StoredEvent],
+        open: &[(u64, bool)],
+    ) {
         let Some(topic) = events.first().map(|event| event.topic.to_string()) else { return };
+        let again = match self.reborn.contains(group) {
+            true => 0,
+            false => self.again.get(&(group.to_owned(), topic.clone())).copied().unwrap_or(u64::MAX),
+        };
         let mut dead = BTreeSet::new();
         for letter in letters {
             let letter: Letter = serde_json::from_slice(letter.payload()).unwrap();
             if letter.group.as_str() == group {
                 let offset = letter.event.offset.get();
-                assert!(dead.insert(offset), "{group} {topic} {offset} has two letters");
+                assert!(dead.insert(offset) || offset >= again, "{group} {topic} {offset} has two letters");
             }
         }
-        assert_eq!(open, dead.len(), "{group} {topic}: open letters");
+        for (offset, redriving) in open {
+            assert!(dead.contains(offset), "{group} {topic} {offset}: an open letter without an event");
+            assert!(!redriving, "{group} {topic} {offset} was redriven and not delivered");
+        }
         for event in events {
             let at = (group.to_owned(), topic.clone(), event.offset.get());
-            let is_dead = dead.contains(&at.2);
+            let is_open = open.iter().any(|(offset, _)| *offset == at.2);
+            assert!(is_open || at.2 >= again || !dead.contains(&at.2), "{at:?}: its letter is gone");
+            let done = self.acked.contains(&at) || self.unclear.contains(&at);
+            let given_up = is_open || self.dropped.contains(&at);
             assert!(
-                is_dead || self.acked.contains(&at) || self.unclear.contains(&at),
+                done || given_up || self.excused.contains(&at),
                 "{at:?} was finished without a member having done so"
             );
-            assert!(!(is_dead && self.acked.contains(&at)), "{at:?} is acked and dead");
+            assert!(!(is_open && self.acked.contains(&at)), "{at:?} is acked and dead");
         }
     }
 }

@@ -77,12 +77,13 @@ impl Run {
         let Some(index) = self.pick() else { return };
         let member = self.members.swap_remove(index);
         self.judge.gone(member.no);
-        if self.rng.chance(50) { member.subscription.unsubscribe() } else { member.subscription.lost() }
+        member.subscription.unsubscribe();
     }
 
     pub(super) async fn take(&mut self) {
         let Some(index) = self.pick() else { return };
         let leases_max = self.rng.range(1..6) as usize;
+        self.look_at_removed().await;
         let member = &mut self.members[index];
         match member.subscription.try_take(leases_max) {
             None | Some(Ok(SubscriptionItem::Rebalance { .. } | SubscriptionItem::Over(_))) => {}
@@ -165,12 +166,12 @@ impl Run {
         }
     }
 
-    fn pick(&mut self) -> Option<usize> {
+    pub(super) fn pick(&mut self) -> Option<usize> {
         (!self.members.is_empty()).then(|| self.rng.range(0..self.members.len() as u64) as usize)
     }
 
     /// Takes some leases away from a member.
-    fn some_held(&mut self) -> Option<(usize, Vec<Lease>)> {
+    pub(super) fn some_held(&mut self) -> Option<(usize, Vec<Lease>)> {
         let index = self.pick()?;
         let mut leases = std::mem::take(&mut self.members[index].held);
         self.rng.shuffle(&mut leases);
@@ -181,6 +182,8 @@ impl Run {
 
     pub(super) fn trouble(&mut self, error: &BusError) {
         match error.code() {
+            // The store refuses writes for a while.
+            "storage_failed" if self.refusing => {}
             // Only for members of an abandoned bus.
             "fenced" if !self.left_behind.is_empty() => {}
             "poisoned" | "unknown_outcome" | "storage_failed" | "closed" if self.ground.has_disk() => {
