@@ -98,7 +98,9 @@ impl LogCore {
         for slot in &batch.slots {
             let since = slot.topic.end();
             let known = match slot.id {
-                NewId::Given(id) => self.find_known(&slot.topic, id, slot.id_hash).map_err(unreadable),
+                NewId::Given(id) => {
+                    self.find_known(&slot.topic, id, slot.id_hash).map_err(|error| self.unreadable(error))
+                }
                 NewId::Minted(_) => Ok(None),
             };
             if let Err(busy @ AppendError::Busy { .. }) = known {
@@ -111,7 +113,9 @@ impl LogCore {
         for expectation in &batch.expectations {
             if let Expectation::Key { topic, key, hash, .. } = expectation {
                 let since = topic.end();
-                let latest = self.latest_offset_of_key(topic, key, *hash, u64::MAX).map_err(unreadable)?;
+                let latest = self
+                    .latest_offset_of_key(topic, key, *hash, u64::MAX)
+                    .map_err(|error| self.unreadable(error))?;
                 prior.keys.push((latest, since));
             }
         }
@@ -221,7 +225,7 @@ impl LogCore {
                     found = Ok(Some(KnownEvent { offset, ts: view.ts, content: view.content_hash() }));
                 }
                 Ok(_) => return ControlFlow::Continue(()),
-                Err(error) => found = Err(unreadable(error)),
+                Err(error) => found = Err(self.unreadable(error)),
             }
             ControlFlow::Break(())
         };
@@ -281,7 +285,7 @@ impl LogCore {
             match self.record_at(topic, offset, pos) {
                 Ok(Some(record)) if record.view().key == Some(key) => found = Ok(Some(offset)),
                 Ok(_) => return ControlFlow::Continue(()),
-                Err(error) => found = Err(unreadable(error)),
+                Err(error) => found = Err(self.unreadable(error)),
             }
             ControlFlow::Break(())
         };
@@ -341,10 +345,18 @@ fn record_content(record: &[u8]) -> u64 {
     crate::record::split_unplaced(record).map_or(0, |(key, payload)| content_hash(key, payload))
 }
 
-fn unreadable(error: LogReadError) -> AppendError {
-    match error {
-        LogReadError::Rebuilding => AppendError::Busy { what: "rebuilding an index" },
-        other => AppendError::Lookup { message: other.to_string() },
+impl LogCore {
+    /// The refusal of an event whose earlier event cannot be looked up. What may pass is waited for.
+    fn unreadable(&self, error: LogReadError) -> AppendError {
+        match error {
+            LogReadError::Rebuilding => AppendError::Busy { what: "rebuilding an index" },
+            error if error.lacks_descriptors() => {
+                self.note_shortage(&error.into_io());
+                self.room.want();
+                AppendError::Busy { what: "a shortage of file descriptors" }
+            }
+            other => AppendError::Lookup { message: other.to_string() },
+        }
     }
 }
 

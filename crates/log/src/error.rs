@@ -6,6 +6,7 @@ use std::io;
 use promethean_model::EventId;
 
 use crate::journal;
+use crate::space::Shortage;
 
 /// A damaged range of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -257,6 +258,12 @@ pub enum LogReadError {
 impl LogReadError {
     pub(crate) fn of_io(action: &'static str, file: String, source: &io::Error) -> LogReadError {
         LogReadError::Io { action, file, message: source.to_string(), os_error: source.raw_os_error() }
+    }
+
+    /// Whether a file could not be opened for lack of descriptors.
+    pub(crate) fn lacks_descriptors(&self) -> bool {
+        let LogReadError::Io { os_error: Some(number), .. } = self else { return false };
+        Shortage::of(&io::Error::from_raw_os_error(*number)) == Some(Shortage::Descriptors)
     }
 
     /// The error as an error of the system, for work that reads in order to write.

@@ -66,10 +66,11 @@ impl Space {
         self.no_descriptors.load(Ordering::Relaxed)
     }
 
-    fn note(&self, shortage: Shortage) {
-        match shortage {
-            Shortage::Space => self.spent.store(true, Ordering::Relaxed),
-            Shortage::Descriptors => self.no_descriptors.store(true, Ordering::Relaxed),
+    /// Returns whether the shortage is new.
+    fn note(&self, shortage: Shortage) -> bool {
+        !match shortage {
+            Shortage::Space => self.spent.swap(true, Ordering::Relaxed),
+            Shortage::Descriptors => self.no_descriptors.swap(true, Ordering::Relaxed),
         }
     }
 
@@ -80,10 +81,10 @@ impl Space {
 }
 
 impl LogCore {
-    /// Notes the shortage that an error tells of. Batches that wait for room are then answered.
+    /// Notes the shortage that an error tells of. If it is new, batches that wait for room are told, so that
+    /// they are refused for the shortage.
     pub(crate) fn note_shortage(&self, error: &io::Error) {
-        if let Some(shortage) = Shortage::of(error) {
-            self.space.note(shortage);
+        if Shortage::of(error).is_some_and(|shortage| self.space.note(shortage)) {
             self.announce_room();
         }
     }
