@@ -87,6 +87,13 @@ impl Judge {
         }
     }
 
+    /// Notes a delivery by a bus that was left behind. It is real as long as the other bus has not taken the group over.
+    pub(super) fn given_behind(&mut self, at: &Place, attempt: u32, rules: Rules) {
+        if attempt == rules.max_attempts {
+            self.maybe_done.insert(at.clone());
+        }
+    }
+
     /// Notes an ack before it is sent.
     pub(super) fn acking(&mut self, at: &Place) {
         self.maybe_done.insert(at.clone());

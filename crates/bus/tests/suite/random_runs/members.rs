@@ -89,8 +89,12 @@ impl Run {
             None | Some(Ok(SubscriptionItem::Rebalance { .. } | SubscriptionItem::Over(_))) => {}
             Some(Ok(SubscriptionItem::Leases(leases))) => {
                 let now_ms = self.ground.clock.monotonic_ms();
-                for lease in leases.iter().filter(|_| !member.left_behind) {
+                for lease in &leases {
                     let at = member.place(lease);
+                    if member.left_behind {
+                        self.judge.given_behind(&at, lease.attempt, rules(member.group));
+                        continue;
+                    }
                     let live_for = (member.no, ACK_TIMEOUT_MS);
                     self.judge.given(&at, lease, rules(member.group), now_ms, live_for);
                 }

@@ -226,7 +226,9 @@ impl Run {
 
     /// Waits until every owner has written what was refused.
     async fn recover(&mut self) {
-        loop {
+        let mut clean = 0;
+        // An owner may hear of a refusal only after it was asked.
+        while clean < 3 {
             self.ground.clock.advance(1_000);
             self.bus.wake();
             self.left_behind.iter().for_each(promethean_bus::Bus::wake);
@@ -234,10 +236,9 @@ impl Run {
                 Ok(groups) => groups,
                 Err(error) => return self.trouble(&error),
             };
-            if groups.iter().all(|group| group.topics.iter().all(|topic| topic.failure.is_none())) {
-                return;
-            }
-            if self.ground.armed {
+            let works = groups.iter().all(|group| group.topics.iter().all(|topic| topic.failure.is_none()));
+            clean = if works { clean + 1 } else { 0 };
+            if !works && self.ground.armed {
                 // The power is gone, so the store never works again without a restart.
                 self.broken = true;
                 return;
