@@ -14,12 +14,12 @@ use crate::tasks::Tasks;
 const BEAT_EVERY_MS: u64 = 250;
 /// How late a beat may be before the process has missed time.
 const LATE_MS_MAX: u64 = 500;
-/// The longest time for which leases are held after the process missed time.
-const HOLD_MS_MAX: u64 = 5_000;
+/// The longest grace after the process missed time.
+const GRACE_MS_MAX: u64 = 5_000;
 
 /// Notices that the process stood still: it was stopped, its machine was suspended, or it got no processor. Acks
-/// that were sent meanwhile wait in the buffers of sockets. So after such a gap no lease expires until the process
-/// has run for as long as the gap was, at most for five seconds: in that time the connections read what has arrived.
+/// that were sent meanwhile wait in the buffers of sockets. So such a gap is followed by a grace, in which no lease
+/// expires: as long as the gap was, at most five seconds. In that time the connections read what has arrived.
 ///
 /// The times are of the runtime, not of the bus's clock: the question is whether tasks could run.
 #[derive(Debug)]
@@ -27,16 +27,16 @@ pub(crate) struct Pulse {
     start: Instant,
     /// The last beat, in milliseconds since `start`, as all times here.
     beat_ms: AtomicU64,
-    hold_until_ms: AtomicU64,
+    grace_until_ms: AtomicU64,
 }
 
 impl Pulse {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), beat_ms: AtomicU64::new(0), hold_until_ms: AtomicU64::new(0) }
+        Self { start: Instant::now(), beat_ms: AtomicU64::new(0), grace_until_ms: AtomicU64::new(0) }
     }
 
-    /// How much longer leases are held; `None`: they are not. The caller may be the first that runs after a gap.
-    pub(crate) fn hold_ms(&self) -> Option<u64> {
+    /// How much longer no lease may expire; `None`: leases expire. The caller may be the first that runs after a gap.
+    pub(crate) fn grace_ms(&self) -> Option<u64> {
         self.look(self.now_ms())
     }
 
@@ -53,16 +53,16 @@ impl Pulse {
         let beat_ms = self.beat_ms.load(Ordering::SeqCst);
         let missed_ms = now_ms.saturating_sub(beat_ms + BEAT_EVERY_MS);
         if missed_ms > LATE_MS_MAX {
-            // Before the beat: a caller that sees the new beat also sees that leases are held.
-            self.hold_until_ms.fetch_max(now_ms + missed_ms.min(HOLD_MS_MAX), Ordering::SeqCst);
+            // Before the beat: a caller that sees the new beat also sees the grace.
+            self.grace_until_ms.fetch_max(now_ms + missed_ms.min(GRACE_MS_MAX), Ordering::SeqCst);
             if self.beat_ms.fetch_max(now_ms, Ordering::SeqCst) == beat_ms {
                 warn!(
                     missed_ms,
-                    "the process stood still; leases are held until what arrived meanwhile is read"
+                    "the process stood still; no lease expires until what arrived meanwhile is read"
                 );
             }
         }
-        let left_ms = self.hold_until_ms.load(Ordering::SeqCst).saturating_sub(now_ms);
+        let left_ms = self.grace_until_ms.load(Ordering::SeqCst).saturating_sub(now_ms);
         (left_ms > 0).then_some(left_ms)
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_regular_pulse_holds_nothing() {
+    fn a_regular_pulse_gives_no_grace() {
         let pulse = Pulse::new();
         for beat in 1..40 {
             pulse.beat(beat * BEAT_EVERY_MS);
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_leases_are_held_for_its_length_at_most_five_seconds() {
-        for (gap_ms, hold_ms) in [(501, 501), (3_000, 3_000), (5_000, 5_000), (30_000, 5_000)] {
+    fn the_grace_is_as_long_as_the_gap_at_most_five_seconds() {
+        for (gap_ms, grace_ms) in [(501, 501), (3_000, 3_000), (5_000, 5_000), (30_000, 5_000)] {
             for first_is_beat in [true, false] {
                 let pulse = Pulse::new();
                 pulse.beat(1_000);
@@ -112,14 +112,14 @@ mod tests {
                 if first_is_beat {
                     pulse.beat(back);
                 }
-                assert_eq!(pulse.look(back), Some(hold_ms));
+                assert_eq!(pulse.look(back), Some(grace_ms));
                 pulse.beat(back + BEAT_EVERY_MS);
-                assert_eq!(pulse.look(back + BEAT_EVERY_MS), Some(hold_ms - BEAT_EVERY_MS), "the same gap");
-                for beat in 2..hold_ms.div_ceil(BEAT_EVERY_MS) {
+                assert_eq!(pulse.look(back + BEAT_EVERY_MS), Some(grace_ms - BEAT_EVERY_MS), "the same gap");
+                for beat in 2..grace_ms.div_ceil(BEAT_EVERY_MS) {
                     pulse.beat(back + beat * BEAT_EVERY_MS);
                 }
-                assert_eq!(pulse.look(back + hold_ms - 1), Some(1));
-                assert_eq!(pulse.look(back + hold_ms), None);
+                assert_eq!(pulse.look(back + grace_ms - 1), Some(1));
+                assert_eq!(pulse.look(back + grace_ms), None);
             }
         }
     }

@@ -184,9 +184,9 @@ pub enum Input {
     },
     /// Another machine gave back credit that this machine shares.
     Credit,
-    /// Whether leases are held: none of them expires meanwhile. The owner holds them after the process missed
+    /// Whether leases have a grace: none of them expires meanwhile. The owner gives it after the process missed
     /// time, until it has read what arrived in that time.
-    Hold(bool),
+    Grace(bool),
     /// Time has passed.
     Tick,
 }

@@ -11,7 +11,7 @@ use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, Table};
 
 use super::closed_letters::existing;
 use super::lookup::group_on;
-use super::page_budget::{PageShare, memory_max, memory_of};
+use super::page_budget::{PagePermit, memory_max, memory_of};
 use super::{ClaimOwner, Groups};
 use crate::dead_letters::LetterRow;
 use crate::error::BusError;
@@ -184,11 +184,11 @@ const PAGE_BYTES: usize = 1 << 20;
 /// What an event may have beside its payload: its key, and its meta.
 const KEY_AND_META_BYTES: usize = 64 << 10;
 
-/// A page of events for the machine, and its share of the memory for pages. The share is kept until the machine has
-/// taken the page.
+/// A page of events for the machine, and the permit for its memory. The permit is kept until the machine has taken
+/// the page.
 pub(super) struct PageRead {
     pub(super) input: Input,
-    pub(super) share: PageShare,
+    pub(super) permit: PagePermit,
 }
 
 /// A read of a page that failed.
@@ -209,14 +209,14 @@ pub(super) async fn read_page(
     let event_bytes = groups.base.options.limits.payload_bytes_max.saturating_add(KEY_AND_META_BYTES);
     let mut memory = memory_max(limit, event_bytes.max(PAGE_BYTES));
     loop {
-        let mut share = groups.pages.reserve(memory).await;
+        let mut permit = groups.pages.reserve(memory).await;
         let limit = PageLimit { events: limit, bytes: PAGE_BYTES };
         let page = groups.base.store.read(&owner.topic, from, limit).await;
         let page = page.map_err(|error| FailedRead { request, error: error.into() })?;
         memory = memory_of(&page.events);
-        if share.hold(memory) {
+        if permit.fit(memory) {
             let input = Input::Page { request, events: page.events, next: page.next, expired: page.expired };
-            return Ok(PageRead { input, share });
+            return Ok(PageRead { input, permit });
         }
         // An event that was published under a larger limit. The page is dropped, and read again when there is memory for
         // it.

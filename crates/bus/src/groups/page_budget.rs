@@ -9,9 +9,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// What an event takes in memory beside its key, meta and payload.
 const EVENT_BYTES: usize = size_of::<StoredEvent>() + 2 * size_of::<usize>();
 
-/// A budget of bytes. An owner reserves its share before it reads a page, and gives it back when its machine has taken
+/// A budget of bytes. An owner gets a permit before it reads a page, and gives it back when its machine has taken
 /// the page. Owners that wait are served in the order they came, so a small page cannot overtake a large one for ever.
-/// An owner that holds a page waits for nothing else, so every share comes back.
+/// An owner that holds a page waits for nothing else, so every permit comes back.
 #[derive(Debug)]
 pub(crate) struct PageBudget {
     free: Arc<Semaphore>,
@@ -37,12 +37,12 @@ pub struct PageMemory {
     pub bytes_max: usize,
 }
 
-/// A reserved share of the budget, and the bytes of the page that it is for.
+/// A part of the budget, and the bytes of the page that it is for.
 #[derive(Debug)]
-pub(super) struct PageShare {
-    permit: OwnedSemaphorePermit,
+pub(super) struct PagePermit {
+    bytes: OwnedSemaphorePermit,
     max: usize,
-    held: usize,
+    page_bytes: usize,
     used: Arc<PagesInMemory>,
 }
 
@@ -53,7 +53,7 @@ impl PageBudget {
     }
 
     /// Waits for this many bytes, or for the whole budget if it is smaller.
-    pub(super) async fn reserve(&self, bytes: usize) -> PageShare {
+    pub(super) async fn reserve(&self, bytes: usize) -> PagePermit {
         let bytes = u32::try_from(bytes.min(self.max)).unwrap_or(u32::MAX);
         let permit = loop {
             // An error means that the semaphore is closed, which it never is.
@@ -61,7 +61,7 @@ impl PageBudget {
                 break permit;
             }
         };
-        PageShare { permit, max: self.max, held: 0, used: Arc::clone(&self.used) }
+        PagePermit { bytes: permit, max: self.max, page_bytes: 0, used: Arc::clone(&self.used) }
     }
 
     pub(crate) fn memory(&self) -> PageMemory {
@@ -73,32 +73,32 @@ impl PageBudget {
     }
 }
 
-impl PageShare {
-    /// Makes the share as large as the page. Returns `false` if the page is larger and the rest is not free: then the
+impl PagePermit {
+    /// Makes the permit as large as the page. Returns `false` if the page is larger and the rest is not free: then the
     /// page must be dropped. A page that is larger than the whole budget needs the whole budget.
-    pub(super) fn hold(&mut self, page_bytes: usize) -> bool {
-        let reserved = self.permit.num_permits();
+    pub(super) fn fit(&mut self, page_bytes: usize) -> bool {
+        let reserved = self.bytes.num_permits();
         let needed = page_bytes.min(self.max);
         if let Some(surplus) = reserved.checked_sub(needed) {
             // Dropped, so that it is free again.
-            drop(self.permit.split(surplus));
+            drop(self.bytes.split(surplus));
         } else {
             let rest = u32::try_from(needed - reserved).unwrap_or(u32::MAX);
-            match Arc::clone(self.permit.semaphore()).try_acquire_many_owned(rest) {
-                Ok(more) => self.permit.merge(more),
+            match Arc::clone(self.bytes.semaphore()).try_acquire_many_owned(rest) {
+                Ok(more) => self.bytes.merge(more),
                 Err(_) => return false,
             }
         }
-        self.held = page_bytes;
+        self.page_bytes = page_bytes;
         let bytes = self.used.bytes.fetch_add(page_bytes, Ordering::SeqCst) + page_bytes;
         self.used.peak.fetch_max(bytes, Ordering::SeqCst);
         true
     }
 }
 
-impl Drop for PageShare {
+impl Drop for PagePermit {
     fn drop(&mut self) {
-        self.used.bytes.fetch_sub(self.held, Ordering::SeqCst);
+        self.used.bytes.fetch_sub(self.page_bytes, Ordering::SeqCst);
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     const MAX: usize = 1_000;
 
-    /// Reads pages of these sizes for one owner after the other; each reserves, holds and keeps its page for some turns.
+    /// Reads pages of these sizes for one owner after the other; each reserves, and keeps its page for some turns.
     /// Returns the order in which owners were served first.
     async fn read_all(sizes: Vec<(usize, usize, usize)>) -> (Vec<usize>, PageMemory) {
         let budget = Arc::new(PageBudget::new(MAX));
@@ -135,11 +135,11 @@ mod tests {
                 let mut wanted = guess;
                 let mut first = true;
                 loop {
-                    let mut share = budget.reserve(wanted).await;
+                    let mut permit = budget.reserve(wanted).await;
                     if std::mem::take(&mut first) {
                         served.lock().unwrap().push(n);
                     }
-                    if share.hold(page) {
+                    if permit.fit(page) {
                         for _ in 0..turns {
                             yield_now().await;
                         }
@@ -174,10 +174,10 @@ mod tests {
         let budget = PageBudget::new(MAX);
         let mut small = budget.reserve(10).await;
         let mut large = budget.reserve(10).await;
-        assert!(small.hold(10) && !large.hold(5_000), "the small page is there");
+        assert!(small.fit(10) && !large.fit(5_000), "the small page is there");
         drop((small, large));
         let mut large = budget.reserve(5_000).await;
-        assert!(large.hold(5_000));
+        assert!(large.fit(5_000));
         assert_eq!((budget.memory().bytes, budget.free.available_permits()), (5_000, 0));
         drop(large);
         assert_eq!((budget.memory().bytes, budget.free.available_permits()), (0, MAX));

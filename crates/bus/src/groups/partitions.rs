@@ -204,7 +204,7 @@ async fn tick(groups: Arc<Groups>) {
             _ = every.tick() => {}
         }
         // After the process missed time, heartbeats may have arrived that no task has read yet.
-        if groups.base.pulse.hold_ms().is_none() {
+        if groups.base.pulse.grace_ms().is_none() {
             groups.coordinators.tick(groups.base.now());
         }
     }

@@ -69,7 +69,7 @@ async fn take_over(groups: Arc<Groups>, owner: Arc<ClaimOwner>, row: GroupRow) -
         counted: DeliveryCounts::default(),
         expired: 0,
         timer: Timer::default(),
-        held: false,
+        in_grace: false,
     }))
 }
 
@@ -103,8 +103,8 @@ pub(super) struct OwnerTask {
     pub(super) counted: DeliveryCounts,
     pub(super) expired: u64,
     pub(super) timer: Timer,
-    /// Whether the machine holds its leases.
-    pub(super) held: bool,
+    /// Whether the machine lets no lease expire.
+    pub(super) in_grace: bool,
     /// The time of the last wake-up. It is used until the task waits again, because the work in between takes
     /// almost no time.
     pub(super) now: Now,
@@ -132,30 +132,6 @@ impl OwnerTask {
             self.step(Input::End(end));
         }
         Ok(())
-    }
-
-    /// Holds all leases if the process has just missed time: acks may have arrived that no task has read yet.
-    pub(super) fn hold_after_gap(&mut self) {
-        if !self.held && self.groups.base.pulse.hold_ms().is_some() {
-            self.held = true;
-            self.step(Input::Hold(true));
-        }
-    }
-
-    /// Holds the leases no longer if what arrived has been read. Called when the mailbox is empty.
-    pub(super) fn end_hold(&mut self) {
-        if self.held && self.groups.base.pulse.hold_ms().is_none() {
-            self.held = false;
-            self.step(Input::Hold(false));
-        }
-    }
-
-    /// How long the task may sleep, if anything is due.
-    pub(super) fn sleep_ms(&self) -> Option<u64> {
-        let due = self.machine.next_deadline(self.now);
-        let due = due.map(|due| due.saturating_sub(self.now.monotonic_ms));
-        let hold = self.held.then(|| self.groups.base.pulse.hold_ms().unwrap_or(0));
-        [due, hold].into_iter().flatten().min()
     }
 
     pub(super) fn obey(&mut self, message: OwnerMessage) -> Result<(), BusError> {
@@ -239,10 +215,10 @@ impl OwnerTask {
 
     pub(super) fn answered(&mut self, answer: Result<PageRead, FailedRead>) {
         match answer {
-            Ok(PageRead { input, share }) => {
+            Ok(PageRead { input, permit }) => {
                 self.step(input);
                 // What the machine could not use is dropped by now.
-                drop(share);
+                drop(permit);
             }
             Err(FailedRead { request, error }) => {
                 self.failure = Some(Box::new(error));

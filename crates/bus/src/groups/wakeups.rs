@@ -69,7 +69,7 @@ impl OwnerTask {
             let woken = ready!(self.poll_woken(context));
             self.waiting = false;
             self.now = self.groups.base.now();
-            self.hold_after_gap();
+            self.begin_grace();
             match woken {
                 Woken::Read(answer) => self.answered(answer),
                 Woken::Committed(outcome) => self.committed(outcome)?,
@@ -87,7 +87,7 @@ impl OwnerTask {
         while let Some(message) = self.messages.pop_front() {
             self.obey(message)?;
         }
-        self.end_hold();
+        self.end_grace();
         // A commit that the store has begun must be done before the owner ends, because other work follows
         // the end. Further progress need not be written.
         if let Some(why) = self.ending.take_if(|_| self.commit.is_none()) {
@@ -101,6 +101,30 @@ impl OwnerTask {
             self.effects = Vec::new();
         }
         Ok(self.is_done())
+    }
+
+    /// Lets no lease expire if the process has just missed time: acks may have arrived that no task has read yet.
+    fn begin_grace(&mut self) {
+        if !self.in_grace && self.groups.base.pulse.grace_ms().is_some() {
+            self.in_grace = true;
+            self.step(Input::Grace(true));
+        }
+    }
+
+    /// Lets leases expire again when the grace is over. Called when all messages are read.
+    fn end_grace(&mut self) {
+        if self.in_grace && self.groups.base.pulse.grace_ms().is_none() {
+            self.in_grace = false;
+            self.step(Input::Grace(false));
+        }
+    }
+
+    /// How long the task may sleep, if anything is due.
+    fn sleep_ms(&self) -> Option<u64> {
+        let due = self.machine.next_deadline(self.now);
+        let due = due.map(|due| due.saturating_sub(self.now.monotonic_ms));
+        let grace = self.in_grace.then(|| self.groups.base.pulse.grace_ms().unwrap_or(0));
+        [due, grace].into_iter().flatten().min()
     }
 
     /// Polls all that can wake the task. Commit and read come first, since each is ready only once, while

@@ -115,7 +115,7 @@ impl Machine {
     /// that ends early costs nothing; when the bound is reached the machine looks at all leases and makes it
     /// exact again.
     pub(super) fn expire(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        if self.held || now.monotonic_ms < self.earliest_deadline {
+        if self.in_grace || now.monotonic_ms < self.earliest_deadline {
             return;
         }
         let over: Vec<(MemberNo, LeaseRef)> = (self.unfinished.leases())

@@ -74,7 +74,7 @@ pub struct Machine {
     /// A lower bound of all lease deadlines.
     earliest_deadline: u64,
     /// Whether no lease may expire.
-    held: bool,
+    in_grace: bool,
     next_serial: u64,
     /// Offsets that retention dropped before they were finished.
     expired: u64,
@@ -105,7 +105,7 @@ impl Machine {
             reads: Reads::default(),
             uncommitted: Uncommitted::default(),
             earliest_deadline: u64::MAX,
-            held: false,
+            in_grace: false,
             next_serial: saved.first_serial,
             expired: 0,
             counts: DeliveryCounts::default(),
@@ -145,7 +145,7 @@ impl Machine {
             Input::CommitSplit { token, letters } => self.commit_split(token, letters, now),
             Input::CommitFailed { token, retry_at_ms } => self.commit_failed(token, retry_at_ms, now),
             Input::Unclosed { letters, retry_at_ms } => self.unclosed(&letters, retry_at_ms),
-            Input::Hold(held) => self.held = held,
+            Input::Grace(in_grace) => self.in_grace = in_grace,
             Input::Credit | Input::Tick => {}
         }
         self.expire(now, effects);
@@ -156,7 +156,7 @@ impl Machine {
     /// The monotonic time at which the machine needs a `Tick`; `None` when only another input can change
     /// anything.
     pub fn next_deadline(&self, now: Now) -> Option<u64> {
-        let may_expire = self.unfinished.leased > 0 && !self.held;
+        let may_expire = self.unfinished.leased > 0 && !self.in_grace;
         let lease = (may_expire && self.earliest_deadline < u64::MAX).then_some(self.earliest_deadline);
         [lease, self.unfinished.first_due(), self.commit_due(), self.read_retry(now), self.rate_ready(now)]
             .into_iter()

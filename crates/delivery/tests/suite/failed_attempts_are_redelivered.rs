@@ -9,7 +9,7 @@ const ONE: MemberNo = MemberNo(1);
 const TWO: MemberNo = MemberNo(2);
 
 #[test]
-fn held_leases_do_not_expire_and_their_acks_count() {
+fn no_lease_expires_in_a_grace_and_acks_count() {
     let mut driven =
         DrivenMachine::new(MachineConfig { max_attempts: 1, ..MachineConfig::new() }, &[None; 3]);
     driven.join(ONE, 9);
@@ -18,14 +18,14 @@ fn held_leases_do_not_expire_and_their_acks_count() {
     assert_eq!(driven.machine.next_deadline(driven.now), Some(31_000));
     // The process stands still for a minute; the acks of two events arrive meanwhile.
     driven.now.monotonic_ms += 60_000;
-    driven.step(Input::Hold(true));
+    driven.step(Input::Grace(true));
     assert_eq!((driven.machine.next_deadline(driven.now), driven.revoked.len()), (None, 0));
     driven.ack(ONE, &leases[..1], 1);
     driven.ack(ONE, &leases[1..2], 2);
     driven.commit();
     driven.commit();
     assert_eq!(driven.replies, [(1, 0), (2, 0)]);
-    driven.step(Input::Hold(false));
+    driven.step(Input::Grace(false));
     assert_eq!(driven.revoked, [leases[2]]);
     assert_eq!(driven.commit().dead.len(), 1, "only the event that no member acked");
 }

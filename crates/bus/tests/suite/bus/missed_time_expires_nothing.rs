@@ -68,7 +68,7 @@ async fn leases_without_an_ack_expire_soon_after_a_pause() {
 
 /// The lease ends shortly after the pause: its ack has waited in a buffer too.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_ends_just_after_a_pause_is_held_too() {
+async fn a_lease_that_ends_just_after_a_pause_has_the_grace_too() {
     let world = World::new(StoreKind::Memory).await;
     world.fill("a", 0..1).await;
     let mut subscription = world.subscribe(short_leases()).await;

@@ -222,7 +222,7 @@ impl Sim {
         let ms = self.rng.range(0..60_000);
         self.now.monotonic_ms += ms;
         self.now.wall_ms += ms as i64;
-        self.hold(true);
+        self.grace(true);
         for _ in 0..self.rng.range(0..12) {
             match self.rng.range(0..6) {
                 0 => self.ack(),
@@ -233,12 +233,12 @@ impl Sim {
                 _ => self.pass_time(),
             }
         }
-        self.hold(false);
+        self.grace(false);
     }
 
-    fn hold(&mut self, held: bool) {
-        self.held = held;
-        self.step(Input::Hold(held), Vec::new(), Vec::new());
+    fn grace(&mut self, in_grace: bool) {
+        self.in_grace = in_grace;
+        self.step(Input::Grace(in_grace), Vec::new(), Vec::new());
     }
 
     fn join(&mut self) {

@@ -120,8 +120,8 @@ struct Sim {
     history: Vec<(MemberNo, LeaseRef)>,
     retry_until: u64,
     gone_unnoticed: bool,
-    /// Whether leases are held.
-    held: bool,
+    /// Whether no lease may expire.
+    in_grace: bool,
     /// The most dead letters of the next commit.
     letters: usize,
     effects: Vec<Effect>,
@@ -179,7 +179,7 @@ impl Sim {
             history: Vec::new(),
             retry_until: 0,
             gone_unnoticed: false,
-            held: false,
+            in_grace: false,
             letters,
             effects: Vec::new(),
             traced: env::var_os("BUS_TRACE").is_some(),
@@ -190,7 +190,7 @@ impl Sim {
     /// leases that the input ends, `answers` the replies that must come at once.
     fn step(&mut self, input: Input, mut revoked: Vec<(MemberNo, LeaseRef)>, answers: Vec<(ReplyNo, usize)>) {
         for (offset, lease) in self.reference.leases.clone() {
-            if !self.held && lease.deadline.is_some_and(|deadline| deadline <= self.now.monotonic_ms) {
+            if !self.in_grace && lease.deadline.is_some_and(|deadline| deadline <= self.now.monotonic_ms) {
                 revoked.push((lease.member, LeaseRef { offset: Offset(offset), serial: lease.serial }));
                 self.reference.fail(offset, self.now.monotonic_ms, Some(0));
             }
