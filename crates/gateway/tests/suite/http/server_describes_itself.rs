@@ -59,6 +59,17 @@ async fn the_description_names_every_route_and_form() {
     let world = World::new().await;
     let document = world.get("/openapi.json").await.json(200);
     assert_eq!(document["openapi"], "3.1.0");
+    // Refusals that a client must expect: groups of projectors and topics that are being deleted conflict, and a
+    // token may have too many requests under way.
+    for (verb, path) in [
+        ("post", "/groups/{group}/pause"),
+        ("post", "/groups/{group}/resume"),
+        ("post", "/groups/{group}/seek"),
+        ("delete", "/groups/{group}"),
+    ] {
+        let answers = &document["paths"][path][verb]["responses"];
+        assert!(answers["409"].is_object() && answers["429"].is_object(), "{verb} {path}: {answers}");
+    }
     let paths = document["paths"].as_object().unwrap();
     for path in [
         "/publish/{topic}",
