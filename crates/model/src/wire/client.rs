@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::op::{Op, OpNames};
 use super::opts::{PublishOpts, SeekOpts, SubscribeOpts};
+use crate::json::minify;
 
 /// The client's own mark on a frame, which the reply repeats: the text of any JSON value.
 pub type Corr<'a> = Option<&'a RawValue>;
@@ -187,6 +188,11 @@ impl<'a> ClientFrame<'a> {
                     let error = format!("`corr` is longer than {CORR_BYTES_MAX} bytes; send a shorter one");
                     return (None, Err(FrameError::BadRequest(error)));
                 }
+                if corr.is_some_and(|corr| !is_echoed(corr)) {
+                    let error =
+                        "`corr` is not JSON that every client can read; send a text or a number".to_owned();
+                    return (None, Err(FrameError::BadRequest(error)));
+                }
                 (corr, Self::of(fields))
             }
             Err(error) => (corr_of(text), Err(unread(&error))),
@@ -327,5 +333,35 @@ fn unread(error: &serde_json::Error) -> FrameError {
 /// The `corr` of a wrong frame, if it can be read.
 fn corr_of(text: &str) -> Corr<'_> {
     let head = serde_json::from_str::<CorrField<'_>>(text).ok()?;
-    head.corr.filter(|corr| corr.get().len() <= CORR_BYTES_MAX)
+    head.corr.filter(|corr| corr.get().len() <= CORR_BYTES_MAX && is_echoed(corr))
+}
+
+/// Whether a reply may contain this `corr`. A lone surrogate or a huge number would make the reply unreadable to
+/// most clients.
+fn is_echoed(corr: &RawValue) -> bool {
+    let text = corr.get();
+    let is_plain_text = text.starts_with('"') && !text.contains('\\');
+    is_plain_text || minify(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_corr_that_clients_cannot_read_is_not_echoed() {
+        for corr in [r#""\ud800""#, "1e999", r#"{"a":1,"a":2}"#, r#"["\udc00"]"#] {
+            for op in ["AUTH", "NONE"] {
+                let text = format!(r#"{{"op":"{op}","corr":{corr}}}"#);
+                let (echoed, frame) = ClientFrame::read(&text);
+                assert!(echoed.is_none() && frame.is_err(), "{text}");
+            }
+        }
+        for corr in [r#""plain""#, r#""\ud83e\udd80 \n""#, "7", "-1.5e3", "null", r#"{"a":[1]}"#] {
+            let text = format!(r#"{{"op":"AUTH","corr":{corr}}}"#);
+            let (echoed, frame) = ClientFrame::read(&text);
+            assert!(frame.is_ok(), "{text}");
+            assert_eq!(echoed.map_or("null", RawValue::get), corr);
+        }
+    }
 }
