@@ -6,6 +6,7 @@ mod cycles;
 mod dependencies;
 mod docs;
 mod edges;
+mod fuzz;
 mod metadata;
 mod planted;
 mod repo;
@@ -15,7 +16,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::metadata::{Graph, Scope};
 use crate::repo::Repo;
@@ -43,6 +44,11 @@ type Command = (&'static str, &'static str, fn(&Repo) -> Result<()>);
 
 const COMMANDS: &[Command] = &[
     ("docs-commands", "build the binary and run the commands of the documents", docs::run_commands),
+    (
+        "fuzz",
+        "give random input to all that reads what clients send, for 60 s; `fuzz SECONDS` for another time",
+        |repo| fuzz::run(repo, None),
+    ),
     ("planted", "show that the suite catches each planted bug", planted::run),
 ];
 
@@ -67,6 +73,9 @@ fn run(args: &[String]) -> Result<()> {
         }
         ["check"] => run_checks(&repo, |_| true),
         ["cycles", name] => cycles::print(&repo, name),
+        ["fuzz", seconds] => {
+            fuzz::run(&repo, Some(seconds.parse().context("`fuzz SECONDS` takes a number")?))
+        }
         [command] if CHECKS.iter().any(|(name, ..)| name == command) => {
             run_checks(&repo, |name| name == *command)
         }

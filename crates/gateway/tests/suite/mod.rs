@@ -6,6 +6,7 @@ mod attacks;
 mod auth;
 mod authz;
 mod corpus;
+mod fuzz;
 mod http;
 mod tls_serves_and_takes_new_certificates;
 mod world;
