@@ -151,8 +151,7 @@ async fn serve(
 ) {
     // A socket is closed before its place is free: `slot` is dropped after all variables of this function.
     let context = http::ConnectionContext::new(app, peer, slot.handle());
-    let evicted = slot.evicted();
-    tokio::pin!(evicted);
+    let mut evicted = Box::pin(slot.evicted());
     let asked = Arc::new(AtomicBool::new(false));
     let traffic = Traffic::new();
     let (asks, begun) = (Arc::clone(&asked), traffic.clone());
@@ -176,8 +175,7 @@ async fn serve(
     tokio::pin!(connection);
     let (mut stopping, mut leaving) = (false, false);
     let head_timeout = Duration::from_millis(app.options.head_timeout_ms);
-    let silent = tokio::time::sleep_until(Instant::now() + head_timeout);
-    tokio::pin!(silent);
+    let mut silent = Box::pin(tokio::time::sleep_until(Instant::now() + head_timeout));
     let idle_timeout = Duration::from_millis(app.options.idle_timeout_ms);
     let mut looks = tokio::time::interval((write_timeout.min(idle_timeout) / 4).max(LOOK_MIN));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -189,10 +187,7 @@ async fn serve(
                 }
                 return;
             }
-            () = evicted.as_mut() => {
-                debug!("a connection without a valid token made room for another one");
-                return;
-            }
+            () = evicted.as_mut() => return,
             // Nothing else ends a connection that never sends a byte: hyper waits for it to choose HTTP/1 or
             // HTTP/2.
             () = silent.as_mut(), if !silent.is_elapsed() => {
