@@ -45,7 +45,7 @@ fn the_example_is_valid_and_shows_the_defaults() {
     (options.publish_rate, options.delivery_rate, options.tls) = (None, None, None);
     options.allowed_origins.clear();
     assert_eq!(options.stored_headers.take().unwrap(), ["content-type", "traceparent", "x-region"]);
-    options.quota = promethean_gateway::auth::Quota::default();
+    options.quota = without.gateway_options().quota;
     assert_eq!(options.audit.take().unwrap().as_str(), "audit.events");
     assert_eq!(format!("{options:?}"), format!("{:?}", without.gateway_options()));
     let mut options = with.bus_options();
