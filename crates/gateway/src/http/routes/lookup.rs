@@ -132,7 +132,7 @@ async fn cursors(call: &mut Call) -> Reply {
         }
     }
     let mut answer = page_of("cursors", cursors, page.next.as_ref().map(group_text));
-    answer["topic"] = json!(topic);
+    answer.insert("topic".to_owned(), json!(topic));
     reply::json(&answer)
 }
 

@@ -3,7 +3,7 @@
 use promethean_bus::rows::{GroupKey, StartPosition};
 use promethean_model::Offset;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::http::args::Args;
 use crate::http::operation::Param;
@@ -44,11 +44,13 @@ pub(super) fn group_text(key: &GroupKey) -> String {
 }
 
 /// A page of a list: its items, and where to go on if there may be more.
-pub(super) fn page_of(name: &str, items: impl Serialize, next: Option<impl Serialize>) -> Value {
-    match next {
-        Some(next) => json!({name: items, "next": next}),
-        None => json!({name: items}),
+pub(super) fn page_of(name: &str, items: impl Serialize, next: Option<impl Serialize>) -> Map<String, Value> {
+    let mut page = Map::new();
+    page.insert(name.to_owned(), json!(items));
+    if let Some(next) = next {
+        page.insert("next".to_owned(), json!(next));
     }
+    page
 }
 
 const START_WORDS: &[&str] = &["earliest", "latest", "ts", "afterId", "offset"];

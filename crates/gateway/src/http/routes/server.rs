@@ -165,15 +165,13 @@ async fn metrics(call: &mut Call) -> Reply {
 async fn ops(call: &mut Call) -> Reply {
     let (groups, next) = visible(call.viewer(), &call.args, None).await?;
     let mut page = page_of("groups", groups, next);
-    page["projectors"] = json!(projectors::visible(call));
-    page["compactors"] = json!(projectors::visible_compactors(call));
-    if call.may(&Access::Admin)
-        && let Value::Object(fields) = &mut page
-    {
+    page.insert("projectors".to_owned(), json!(projectors::visible(call)));
+    page.insert("compactors".to_owned(), json!(projectors::visible_compactors(call)));
+    if call.may(&Access::Admin) {
         let Health { refusing, degraded, damage } = call.app.bus.health();
         let damage: Vec<Value> =
             damage.iter().map(|part| json!({"topic": part.topic, "range": part.range})).collect();
-        fields.insert(
+        page.insert(
             "store".to_owned(),
             json!({"refusing": refusing, "degraded": degraded, "damage": damage}),
         );
@@ -182,7 +180,7 @@ async fn ops(call: &mut Call) -> Reply {
             .iter()
             .map(|one| json!({"group": one.group, "topic": one.subject.to_string(), "reason": one.reason}))
             .collect();
-        fields.insert("unfinished_deletions".to_owned(), json!(unfinished));
+        page.insert("unfinished_deletions".to_owned(), json!(unfinished));
     }
     reply::json(&page)
 }
