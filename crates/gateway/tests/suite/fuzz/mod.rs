@@ -120,7 +120,7 @@ impl<'a> Inputs<'a> {
     fn finish(self) {
         let grown = resident_bytes().saturating_sub(self.resident);
         let Witness { target, seed, .. } = &self.witness;
-        println!("fuzz {target}: {} inputs, FUZZ_SEED={seed}, {} MiB more", self.count, grown >> 20);
+        eprintln!("fuzz {target}: {} inputs, FUZZ_SEED={seed}, {} MiB more", self.count, grown >> 20);
         assert!(self.count > 0, "no input in time");
         if number("FUZZ_SECONDS").is_some() {
             assert!(grown < GROWTH_BYTES_MAX, "the memory grew by {grown} bytes");
