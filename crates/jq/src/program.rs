@@ -1,5 +1,6 @@
 //! Compiling a program, and running it on JSON text.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -97,25 +98,50 @@ impl Program {
     async fn run_many(&self, pool: &Pool, inputs: Vec<String>, caps: Caps, stops: bool) -> Vec<Outputs> {
         let failed = move |done: &[Outputs]| stops && done.last().is_some_and(Result::is_err);
         let mut results: Vec<Outputs> = Vec::with_capacity(inputs.len());
-        let mut inputs = inputs.into_iter().peekable();
-        while inputs.peek().is_some() && !failed(&results) {
-            let chunk: Vec<String> = inputs.by_ref().take(CHUNK).collect();
-            let (program, count) = (self.clone(), chunk.len());
-            let job = move |watch: &JobWatch| {
-                let mut done = Vec::with_capacity(chunk.len());
-                for input in &chunk {
-                    done.push(program.call(watch, input, &caps));
-                    if failed(&done) {
-                        break;
+        let inputs: Arc<[String]> = inputs.into();
+        while results.len() < inputs.len() && !failed(&results) {
+            let at = results.len();
+            let part = at..inputs.len().min(at + CHUNK);
+            match self.run_chunk(pool, &inputs, part.clone(), caps, stops).await {
+                Ok(done) => results.extend(done),
+                Err(PoolError::Time { call }) => {
+                    // The calls before the slow one had ended, but their outputs are on its thread.
+                    let slow = at + (call.max(1) as usize - 1).min(part.len() - 1);
+                    if slow > at {
+                        let before = self.run_chunk(pool, &inputs, at..slow, caps, stops).await;
+                        results.extend(before.unwrap_or_else(|error| vec![Err(error.into()); slow - at]));
+                    }
+                    if !failed(&results) {
+                        results.push(Err(RunError::Time));
                     }
                 }
-                done
-            };
-            let done = pool.work(Lane::Read, caps.time, job).await;
-            results
-                .extend(done.unwrap_or_else(|error| vec![Err(error.into()); if stops { 1 } else { count }]));
+                Err(error) => results.extend(vec![Err(error.into()); if stops { 1 } else { part.len() }]),
+            }
         }
         results
+    }
+
+    /// Runs it on a part of these inputs, in one job.
+    async fn run_chunk(
+        &self,
+        pool: &Pool,
+        inputs: &Arc<[String]>,
+        part: Range<usize>,
+        caps: Caps,
+        stops: bool,
+    ) -> Result<Vec<Outputs>, PoolError> {
+        let (program, inputs) = (self.clone(), Arc::clone(inputs));
+        let job = move |watch: &JobWatch| {
+            let mut done = Vec::with_capacity(part.len());
+            for input in inputs.get(part).unwrap_or_default() {
+                done.push(program.call(watch, input, &caps));
+                if stops && done.last().is_some_and(Result::is_err) {
+                    break;
+                }
+            }
+            done
+        };
+        pool.work(Lane::Read, caps.time, job).await
     }
 
     /// Folds events into a state. Each call's input is `{"state": ..., "event": ...}`, and its one output is
@@ -205,7 +231,7 @@ pub type Outputs = Result<Vec<String>, RunError>;
 impl From<PoolError> for RunError {
     fn from(error: PoolError) -> Self {
         match error {
-            PoolError::Time => Self::Time,
+            PoolError::Time { .. } => Self::Time,
             PoolError::Busy => Self::Busy,
             PoolError::NoThread => Self::NoThread,
         }

@@ -48,7 +48,7 @@ async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Re
         });
         let not_run = |error| match error {
             PoolError::Busy | PoolError::NoThread => BusError::Busy { what: "programs" },
-            PoolError::Time => failed(RunError::Time.to_string()),
+            PoolError::Time { .. } => failed(RunError::Time.to_string()),
         };
         done.await.map_err(not_run)?.map_err(failed)?
     };

@@ -1,8 +1,9 @@
 //! Lifting: old events become events of the latest version when they are read.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use promethean_jq::{Caps, JobWatch, Lane, Program, RunError};
+use promethean_jq::{Caps, JobWatch, Lane, PoolError, Program, RunError};
 use promethean_model::{EventMeta, TopicName};
 use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{EventBody, StoredEvent};
@@ -98,17 +99,23 @@ pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane
         lifted.push(Lifted { event, outcome });
     }
     while !jobs.is_empty() {
-        let chunk: Vec<LiftJob> = jobs.drain(..jobs.len().min(CHUNK)).collect();
+        let chunk: Arc<[LiftJob]> = jobs.drain(..jobs.len().min(CHUNK)).collect();
         let places: Vec<(usize, u32, u32)> =
             chunk.iter().map(|job| (job.place, job.from, job.target.version)).collect();
-        let payload_bytes_max = schemas.base.options.limits.payload_bytes_max;
-        let done = schemas.jq_pool.work(lane, Caps::default().time, move |watch| {
-            chunk.iter().map(|job| job.run(watch, payload_bytes_max)).collect::<Vec<_>>()
-        });
-        let done = done.await.unwrap_or_else(|lost| {
-            let reason = RunError::from(lost).to_string();
-            places.iter().map(|_| Err(reason.clone())).collect()
-        });
+        let mut done = Vec::new();
+        match run(schemas, lane, &chunk, 0..chunk.len()).await {
+            Ok(results) => done = results,
+            // One of the events took too long, and the job cannot say which: each gets a job of its own.
+            Err(PoolError::Time { .. }) if chunk.len() > 1 => {
+                for at in 0..chunk.len() {
+                    done.push(match run(schemas, lane, &chunk, at..at + 1).await {
+                        Ok(results) => results.into_iter().next().unwrap_or_else(|| Err(String::new())),
+                        Err(lost) => Err(RunError::from(lost).to_string()),
+                    });
+                }
+            }
+            Err(lost) => done.resize(chunk.len(), Err(RunError::from(lost).to_string())),
+        }
         for ((place, from, to), result) in places.into_iter().zip(done) {
             let Some(lifted) = lifted.get_mut(place) else { continue };
             match result {
@@ -131,6 +138,22 @@ pub(crate) async fn lift(schemas: &Schemas, events: Vec<StoredEvent>, lane: Lane
     let lost = schemas.jq_pool.status().lost;
     schemas.base.metrics.server().jq_lost.set(i64::try_from(lost).unwrap_or(i64::MAX));
     lifted
+}
+
+/// Lifts a part of these events, in one job.
+async fn run(
+    schemas: &Schemas,
+    lane: Lane,
+    jobs: &Arc<[LiftJob]>,
+    part: Range<usize>,
+) -> Result<Vec<Result<String, String>>, PoolError> {
+    let payload_bytes_max = schemas.base.options.limits.payload_bytes_max;
+    let jobs = Arc::clone(jobs);
+    let work = move |watch: &JobWatch| {
+        let jobs = jobs.get(part).unwrap_or_default();
+        jobs.iter().map(|job| job.run(watch, payload_bytes_max)).collect()
+    };
+    schemas.jq_pool.work(lane, Caps::default().time, work).await
 }
 
 impl LiftJob {

@@ -88,7 +88,10 @@ pub enum Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolError {
     /// A call took too long and did not end.
-    Time,
+    Time {
+        /// The number of the call in its job, from 1. The calls before it had ended.
+        call: u32,
+    },
     /// Too many jobs wait now.
     Busy,
     /// No thread is left: programs did not give them back, or the system has none.
@@ -266,7 +269,8 @@ impl PoolShared {
             }
             drop(state);
             for running in given_up {
-                (running.fail)(PoolError::Time);
+                let call = running.call();
+                (running.fail)(PoolError::Time { call });
             }
             refuse(refused);
             state = self.lock();

@@ -259,6 +259,11 @@ impl PoolState {
 }
 
 impl RunningJob {
+    /// The call that the watchdog counts the ticks of.
+    pub(super) const fn call(&self) -> u32 {
+        self.call
+    }
+
     /// Counts a tick, as worked or as starved.
     fn count_tick(&mut self) {
         let now = self.clock.as_ref().and_then(|clock| clock.nanos());

@@ -102,7 +102,7 @@ async fn a_job_that_is_given_up_gives_its_place_back() {
     let pool = &Pool::new();
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let stuck = pool.work(Lane::Bulk, Duration::ZERO, move |_| held.recv().unwrap_or_default());
-    assert_eq!(soon(stuck).await, Err(PoolError::Time));
+    assert_eq!(soon(stuck).await, Err(PoolError::Time { call: 0 }));
     assert_eq!(soon(quick(pool, Lane::Bulk)).await, Ok(()));
     drop(hold);
 }
@@ -162,7 +162,7 @@ async fn a_program_is_stuck_only_while_it_keeps_threads() {
             // The watchdog looks at this job no more, so it may make no further call.
             assert!(!watch.begin_call(&record));
         });
-        assert_eq!(soon(job).await, Err(PoolError::Time));
+        assert_eq!(soon(job).await, Err(PoolError::Time { call: 1 }));
         holds.push(hold);
     }
     assert!(record.is_stuck());

@@ -226,6 +226,20 @@ fn a_call_that_takes_too_long_fails_alone() {
     assert!(!program.is_stuck());
 }
 
+#[tokio::test]
+async fn the_input_that_takes_too_long_is_the_one_that_fails() {
+    // The interpreter cannot end the search for a match.
+    let program = Program::compile(r#"if length > 100 then test("(a?){400}b") else length end"#).unwrap();
+    let (pool, caps) = (Pool::new(), Caps { time: Duration::from_millis(50), ..Caps::default() });
+    let slow = format!("\"{}\"", "a".repeat(1 << 19));
+    let inputs = || ["\"x\"", "\"xx\"", &slow, "\"xxx\""].map(str::to_owned).to_vec();
+    let ok = |length: &str| Ok(vec![length.to_owned()]);
+    let each = program.run_each(&pool, inputs(), caps).await;
+    assert_eq!(each, [ok("1"), ok("2"), Err(RunError::Time), ok("3")]);
+    let until = program.run_until_failure(&pool, inputs(), caps).await;
+    assert_eq!(until, [ok("1"), ok("2"), Err(RunError::Time)]);
+}
+
 #[test]
 fn the_matches_of_a_pattern_are_bounded() {
     let text = |bytes: usize| format!("\"{}\"", "a".repeat(bytes));

@@ -116,12 +116,13 @@ impl Engine {
     /// Makes all earlier writes durable, and notes how far the journal is synced.
     pub(super) fn sync(&self) -> Result<(), StateFault> {
         let number = self.last_mark.fetch_add(1, Ordering::Relaxed) + 1;
-        let journal = state_journal::newest(&self.folder).map_err(io_fault)?;
+        let journal = state_journal::newest(&self.folder);
         let mut writes = Writes::default();
         writes.set(Space::Meta, counter::key(Counter::SyncMark), Some(counter::value(number)));
         self.write(writes)?;
         self.db.persist(PersistMode::SyncAll).map_err(engine_fault)?;
-        if let Err(error) = self.note_sync(journal, number) {
+        // Without a descriptor to look at the folder, the sync counts all the same.
+        if let Err(error) = journal.and_then(|journal| self.note_sync(journal, number)) {
             // The mark before stays: it is lower, and true.
             tracing::warn!(%error, folder = %self.folder.display(), "cannot note that the state is synced");
         }
@@ -243,10 +244,6 @@ impl From<std::io::Error> for OpenError {
     fn from(error: std::io::Error) -> Self {
         Self::Failed { reason: format!("the `state` folder: {error}") }
     }
-}
-
-fn io_fault(error: std::io::Error) -> StateFault {
-    StateFault::Engine(format!("the `state` folder: {error}"))
 }
 
 fn engine_fault(error: fjall::Error) -> StateFault {

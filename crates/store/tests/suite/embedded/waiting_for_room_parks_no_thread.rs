@@ -86,7 +86,7 @@ async fn everything_else_works(store: &EmbeddedStore, end: u64) {
 #[test]
 fn publishers_that_wait_for_a_checkpoint_park_no_thread() {
     on_one_thread(|| async {
-        let Gated { disk, store, .. } = open("segments", |_| {}).await;
+        let Gated { disk, store, _dir, .. } = open("segments", |_| {}).await;
         disk.close();
         let (accepted, refused) = fill(&store).await;
         assert_eq!((refused.code(), refused.is_retryable()), ("busy", true), "{refused}");
@@ -153,7 +153,7 @@ fn row_12_a_slow_disk_is_answered_in_time_and_seen_in_health() {
 #[test]
 fn a_change_of_state_that_cannot_have_its_turn_is_answered_in_time() {
     on_one_thread(|| async {
-        let Gated { disk, store, .. } = open("segments", |_| {}).await;
+        let Gated { disk, store, _dir, .. } = open("segments", |_| {}).await;
         disk.close();
         let (_, refused) = fill(&store).await;
         assert_eq!(refused.code(), "busy");
