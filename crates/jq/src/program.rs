@@ -107,9 +107,12 @@ impl Program {
                 Err(PoolError::Time { call }) => {
                     // The calls before the slow one had ended, but their outputs are on its thread.
                     let slow = at + (call.max(1) as usize - 1).min(part.len() - 1);
-                    if slow > at {
-                        let before = self.run_chunk(pool, &inputs, at..slow, caps, stops).await;
-                        results.extend(before.unwrap_or_else(|error| vec![Err(error.into()); slow - at]));
+                    for at in at..slow {
+                        let again = self.run_chunk(pool, &inputs, at..at + 1, caps, stops).await;
+                        results.extend(again.unwrap_or_else(|error| vec![Err(error.into())]));
+                        if failed(&results) {
+                            break;
+                        }
                     }
                     if !failed(&results) {
                         results.push(Err(RunError::Time));

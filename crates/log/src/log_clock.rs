@@ -2,9 +2,11 @@
 //!
 //! - **Stamp time** gives events their stamps. It follows a leap of the wall clock only after the leap has lasted for ten
 //!   minutes, see [`SteadyClock`].
-//! - **Age time** says when events were appended and how old they are now, for retention, compaction and dedupe windows. It
-//!   never goes back. It runs towards stamp time, at most ten times as fast as time passes, and at half the speed while it
-//!   is ahead. So no leap makes an event old at once, and none stops events from getting old.
+//! - **Age time** is the present for retention, compaction and dedupe windows: the age of an event is this less its append
+//!   time. It never goes back. It runs towards stamp time, at most ten times as fast as time passes, and at half the speed
+//!   while it is ahead. So no leap makes an event old at once, and none stops events from getting old.
+//! - The **append time** of an event is the later of the two. While age time catches up, it is behind the append times of new
+//!   events, so they are never taken for older than they are.
 //!
 //! Age time is known across restarts by the append times of segments: it goes on from the newest of them.
 
@@ -77,12 +79,19 @@ impl fmt::Display for LogNotice {
 pub(crate) struct LogTimes {
     /// For stamps.
     pub(crate) stamp: i64,
-    /// For append times and ages.
+    /// The present, for ages.
     pub(crate) age: i64,
     /// By how much the wall clock leapt, as long as that is not followed.
     pub(crate) leap: i64,
     /// Whether the wall clock has not leapt for ten minutes.
     pub(crate) is_confirmed: bool,
+}
+
+impl LogTimes {
+    /// The append time of an event that is appended now.
+    pub(crate) fn append(&self) -> i64 {
+        self.stamp.max(self.age)
+    }
 }
 
 /// Reads the machine's clock for the log.

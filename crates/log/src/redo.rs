@@ -29,7 +29,7 @@ impl LogCore {
         for control in frame.controls() {
             self.redo_control(&control)?;
         }
-        let now = self.times.age();
+        let now = self.times.read().append();
         let mut rest = frame.records;
         while !rest.is_empty() {
             let Ok(view) = record::parse(rest) else {

@@ -132,7 +132,7 @@ impl LogCore {
         self.tell_of_leap(times.leap);
         let topics: Vec<Topic> = self.read_catalog(|catalog| catalog.by_id.values().cloned().collect());
         if times.is_confirmed {
-            self.clamp_append_times(&topics, now);
+            self.clamp_append_times(&topics, times.append());
         }
         let mut segments = false;
         for topic in topics {
@@ -164,16 +164,16 @@ impl LogCore {
 
     /// Sets append times that lie in the future to the present: an earlier leap of the clock must not keep these events
     /// until its date.
-    fn clamp_append_times(&self, topics: &[Topic], age: i64) {
+    fn clamp_append_times(&self, topics: &[Topic], present: i64) {
         let mut segments = 0;
         for topic in topics {
             let last = topic.state().segments.iter().map(|segment| segment.meta.last_append).max();
-            if last.is_none_or(|last| last <= age + NEAR_MS) {
+            if last.is_none_or(|last| last <= present + NEAR_MS) {
                 continue;
             }
             let mut sequencer = lock(&self.sequencer);
             let mut state = topic.state();
-            segments += state.clamp_append_times(age);
+            segments += state.clamp_append_times(present);
             sequencer.mark_dirty(topic, &mut state.dirty);
         }
         if segments > 0 {

@@ -365,7 +365,7 @@ impl LogCore {
         let ts = slot.ts.unwrap_or_else(|| state.stamp(times.stamp));
         let record = sequencer.group.bytes.get_mut(at..).unwrap_or_default();
         record::place(record, offset, ts);
-        let now = state.append_time(times.age);
+        let now = state.append_time(times.append());
         let rule = RollRule { segment_bytes: self.options.segment_bytes, now };
         let pos = state.admit(slot.topic.id(), record, ts, rule);
         sequencer.mark_dirty(&slot.topic, &mut state.dirty);

@@ -248,16 +248,17 @@ impl TopicState {
     }
 
     /// The append time of the next event: never lower than the last one.
-    pub(crate) fn append_time(&self, age: i64) -> i64 {
-        self.segments.last().map_or(age, |segment| segment.meta.last_append.max(age))
+    pub(crate) fn append_time(&self, present: i64) -> i64 {
+        self.segments.last().map_or(present, |segment| segment.meta.last_append.max(present))
     }
 
     /// Sets append times in the future to the present. Returns in how many segments there were such times.
-    pub(crate) fn clamp_append_times(&mut self, age: i64) -> usize {
+    pub(crate) fn clamp_append_times(&mut self, present: i64) -> usize {
         let mut clamped = 0;
-        for segment in self.segments.iter_mut().filter(|segment| segment.meta.last_append > age + NEAR_MS) {
-            segment.meta.last_append = age;
-            segment.meta.first_append = segment.meta.first_append.min(age);
+        for segment in self.segments.iter_mut().filter(|segment| segment.meta.last_append > present + NEAR_MS)
+        {
+            segment.meta.last_append = present;
+            segment.meta.first_append = segment.meta.first_append.min(present);
             segment.changed = true;
             clamped += 1;
         }

@@ -16,8 +16,7 @@ impl Bus {
         self.groups.list(topic).await
     }
 
-    /// Groups that are wanted, by name and subject, at most `limit`. A page may have fewer while `next` says that there
-    /// are more: it looks at 10,000 groups at most. Of a group of a pattern it shows the first 100 topics.
+    /// Groups that are wanted, by name and subject, at most `limit`. Of a group of a pattern, the first 100 topics.
     pub async fn groups_page(
         &self,
         query: GroupQuery<'_>,

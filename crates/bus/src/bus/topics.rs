@@ -14,8 +14,7 @@ impl Bus {
         Ok(found)
     }
 
-    /// Topics that are wanted, by name, after `after`, at most `limit`. A page may have fewer while `next` says that
-    /// there are more: it looks at 10,000 topics at most.
+    /// Topics that are wanted, by name, after `after`, at most `limit`.
     pub async fn topics_page(
         &self,
         after: Option<&TopicName>,

@@ -20,16 +20,14 @@ pub struct GroupInfo {
     pub row: GroupRow,
     /// Its progress on each of its topics, ordered by name.
     pub topics: Vec<GroupProgress>,
-    /// Whether the group of a pattern has more topics than are listed.
-    pub more_topics: bool,
+    /// The topic to go on after, if the group of a pattern may have more topics than are listed.
+    pub next_topic: Option<TopicName>,
 }
 
 /// Topics of a pattern that a page of groups shows for each group.
 const TOPICS_SHOWN: usize = 100;
 /// Rows of groups read at once.
 const ROWS_PAGE: usize = 500;
-/// Rows of groups that are looked at for one page of a list.
-const LOOKED_AT_MAX: usize = 10_000;
 
 /// The progress of a group on one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,8 +84,8 @@ impl Groups {
         Ok(found)
     }
 
-    /// Groups that are wanted, at most `limit`. Looks at [`LOOKED_AT_MAX`] groups at most, so a page may have fewer while
-    /// there are more. Only of groups that are wanted, the progress is read.
+    /// Groups that are wanted, at most `limit`. Only of these the progress is read. `next` names only a group that is wanted:
+    /// a client must not learn the names of others.
     pub(crate) async fn page(
         &self,
         query: GroupQuery<'_>,
@@ -95,10 +93,9 @@ impl Groups {
         wanted: impl Fn(&GroupKey) -> bool,
     ) -> Result<GroupPage, BusError> {
         let mut after = query.after.map(|key| GroupKey::encode(&key.group, &key.subject));
-        let (mut page, mut looked_at) = (GroupPage::default(), 0);
+        let mut page = GroupPage::default();
         loop {
             let rows = self.base.store.rows(Table::Groups, b"", after.as_deref(), ROWS_PAGE).await?;
-            looked_at += rows.len();
             for row in &rows {
                 let key = GroupKey::decode(&row.key)?;
                 if query.topic.is_some_and(|topic| !key.subject.matches(topic)) || !wanted(&key) {
@@ -117,10 +114,6 @@ impl Groups {
                 page.next = None;
                 return Ok(page);
             };
-            if looked_at >= LOOKED_AT_MAX {
-                page.next = Some(GroupKey::decode(&last.key)?);
-                return Ok(page);
-            }
             after = Some(last.key.clone());
         }
     }
@@ -160,7 +153,7 @@ impl Groups {
         match topic.or_else(|| key.subject.topic()).cloned() {
             Some(topic) => {
                 let topics = self.started_progress(&topic, &key.group).await?.into_iter().collect();
-                Ok(GroupInfo { group: key.group, subject: key.subject, row, topics, more_topics: false })
+                Ok(GroupInfo { group: key.group, subject: key.subject, row, topics, next_topic: None })
             }
             None => self.info_after(key, row, None, limit).await,
         }
@@ -176,16 +169,17 @@ impl Groups {
     ) -> Result<GroupInfo, BusError> {
         let GroupKey { group, subject } = key;
         let Subject::Pattern(pattern) = &subject else {
-            return Ok(GroupInfo { group, subject, row, topics: Vec::new(), more_topics: false });
+            return Ok(GroupInfo { group, subject, row, topics: Vec::new(), next_topic: None });
         };
         let mut names = self.topics.matching_after(pattern, after, limit.saturating_add(1)).await?;
-        let more_topics = names.len() > limit;
+        let more = names.len() > limit;
         names.truncate(limit);
+        let next_topic = names.last().filter(|_| more).cloned();
         let mut topics = Vec::new();
         for topic in &names {
             topics.extend(self.started_progress(topic, &group).await?);
         }
-        Ok(GroupInfo { group, subject, row, topics, more_topics })
+        Ok(GroupInfo { group, subject, row, topics, next_topic })
     }
 
     /// The progress of a group on a topic, if it has begun there.

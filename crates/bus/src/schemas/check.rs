@@ -31,8 +31,7 @@ impl Schemas {
         if compiled.check_at_once(payload)? {
             return Ok(());
         }
-        let (compiled, payload) = (Arc::clone(compiled), payload.to_owned());
-        compiler::check_off_thread(self, move || compiled.check(&payload)).await?
+        compiler::check_off_thread(self, compiled, payload.to_owned()).await
     }
 }
 
@@ -51,9 +50,12 @@ impl CompiledSchema {
     /// Checks a payload, on a thread that no publisher waits for.
     pub(super) fn check(&self, payload: &str) -> Result<(), BusError> {
         let steps = STEPS_MIN + STEPS_PER_BYTE * payload.len() as u64;
-        let too_costly =
-            |OutOfSteps| BusError::SchemaTooCostly { topic: self.topic.clone(), version: self.version };
-        self.check_within(payload, steps, REJECTION_STEPS_MAX).map_err(too_costly)?
+        self.check_within(payload, steps, REJECTION_STEPS_MAX).map_err(|OutOfSteps| self.too_costly())?
+    }
+
+    /// The refusal of a payload whose check takes too long.
+    pub(super) fn too_costly(&self) -> BusError {
+        BusError::SchemaTooCostly { topic: self.topic.clone(), version: self.version }
     }
 
     fn check_within(

@@ -160,15 +160,30 @@ pub(super) async fn off_thread<T: Send + 'static>(
     schemas: &Schemas,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BusError> {
-    with_permit(&schemas.catalog.compiler.permits, "compiling schemas", work).await
+    let done = with_permit(&schemas.catalog.compiler.permits, "compiling schemas", work).await?;
+    let refused = |why: Unfinished| match why {
+        Unfinished::Late => "it takes too long; simplify it",
+        Unfinished::Panicked => "it fails inside the validator; simplify it",
+    };
+    done.map_err(|why| BadSchema::whole(refused(why)).into())
 }
 
 /// Checks a payload on a thread that may block, a bounded number at once.
-pub(super) async fn check_off_thread<T: Send + 'static>(
+pub(super) async fn check_off_thread(
     schemas: &Schemas,
-    check: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, BusError> {
-    with_permit(&schemas.catalog.compiler.checks, "checking payloads", check).await
+    compiled: &Arc<CompiledSchema>,
+    payload: String,
+) -> Result<(), BusError> {
+    let checked = Arc::clone(compiled);
+    let check = move || checked.check(&payload);
+    let done = with_permit(&schemas.catalog.compiler.checks, "checking payloads", check).await?;
+    done.unwrap_or_else(|_| Err(compiled.too_costly()))
+}
+
+/// Why work on another thread gave nothing.
+enum Unfinished {
+    Late,
+    Panicked,
 }
 
 /// Runs work on a thread that may block, for a bounded time. Work that takes longer is not waited for, and keeps its
@@ -177,7 +192,7 @@ async fn with_permit<T: Send + 'static>(
     permits: &Arc<Semaphore>,
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, BusError> {
+) -> Result<Result<T, Unfinished>, BusError> {
     let permit = Arc::clone(permits).acquire_owned();
     let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(|_| BusError::Busy { what })?.ok();
     let work = tokio::task::spawn_blocking(move || {
@@ -185,9 +200,8 @@ async fn with_permit<T: Send + 'static>(
         drop(permit);
         done
     });
-    match tokio::time::timeout(TIME_MAX, work).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(_)) => Err(BadSchema::whole("it fails inside the validator; simplify it").into()),
-        Err(_) => Err(BadSchema::whole("it takes too long; simplify it").into()),
-    }
+    Ok(match tokio::time::timeout(TIME_MAX, work).await {
+        Ok(done) => done.map_err(|_| Unfinished::Panicked),
+        Err(_) => Err(Unfinished::Late),
+    })
 }

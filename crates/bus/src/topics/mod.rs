@@ -32,8 +32,6 @@ use crate::locks::StripedLock;
 
 /// Topics read at once.
 const TOPICS_PAGE: usize = 1000;
-/// Topics that are looked at for one page of a list.
-const LOOKED_AT_MAX: usize = 10_000;
 /// New topics that a slow follower of a pattern has not heard of yet. Beyond this it lists all topics again.
 const BIRTHS_MAX: usize = 1024;
 
@@ -86,19 +84,18 @@ impl Topics {
         }
     }
 
-    /// Topics that are wanted, by name, after `after`, at most `limit`. Looks at [`LOOKED_AT_MAX`] topics at most, so a
-    /// page may have fewer while there are more.
+    /// Topics that are wanted, by name, after `after`, at most `limit`. `next` names only a topic that is wanted: a client
+    /// must not learn the names of others.
     pub(crate) async fn page(
         &self,
         after: Option<&TopicName>,
         limit: usize,
         wanted: impl Fn(&TopicName) -> bool,
     ) -> Result<TopicPage, BusError> {
-        let (mut after, mut looked_at) = (after.cloned(), 0);
+        let mut after = after.cloned();
         let mut topics = Vec::new();
         loop {
             let page = self.base.store.topics(after.as_ref(), TOPICS_PAGE).await?;
-            looked_at += page.topics.len();
             for info in page.topics {
                 if !wanted(&info.name) {
                     continue;
@@ -108,10 +105,10 @@ impl Topics {
                 }
                 topics.push(info);
             }
-            if page.next.is_none() || looked_at >= LOOKED_AT_MAX {
-                return Ok(TopicPage { topics, next: page.next });
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(TopicPage { topics, next: None }),
             }
-            after = page.next;
         }
     }
 

@@ -154,7 +154,8 @@ impl<'a> Object<'a, Metered> for MeteredObject<'a> {
     }
 
     fn get(&self, key: &String) -> Option<MeteredValue<'a>> {
-        self.0.get(key).filter(|_| take(1)).map(MeteredValue)
+        // A key that is missing takes a step too.
+        if take(1) { self.0.get(key).map(MeteredValue) } else { None }
     }
 
     fn members(&self) -> MeteredMembers<'a> {

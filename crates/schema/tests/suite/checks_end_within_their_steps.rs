@@ -44,6 +44,11 @@ fn alternatives_patterns_and_comparisons_take_steps() {
     let many = compile(&json!({ "anyOf": unique })).unwrap();
     assert_eq!(many.fits(&json!((0..100_000).chain([0]).collect::<Vec<_>>()), 1_000_000), out);
 
+    let missing: serde_json::Map<String, Value> =
+        (0..10_000).map(|n| (n.to_string(), json!(["a"]))).collect();
+    let many = compile(&json!({ "items": { "dependentRequired": missing } })).unwrap();
+    assert_eq!(many.fits(&json!(vec![json!({}); 1_000]), 1_000_000), out);
+
     let names: Vec<Value> = (10..1_000).map(|n| json!({ "propertyNames": { "maxLength": n } })).collect();
     let many = compile(&json!({ "allOf": names })).unwrap();
     let members: serde_json::Map<String, Value> = (0..10_000).map(|n| (n.to_string(), json!(n))).collect();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use promethean_log::{Topic, TopicPolicy};
+use promethean_log::{AppendError, Topic, TopicPolicy};
 use promethean_model::{Durability, IgnorePoison, TopicName, TopicSettings};
 use tokio::runtime::Handle;
 
@@ -54,7 +54,17 @@ impl OpenStore {
 
     fn delete_if(&self, name: &TopicName, is_meant: impl FnOnce(u32) -> bool) -> Result<(), CommitError> {
         if let Some(topic) = self.log.topic(name).filter(|topic| is_meant(topic.id())) {
-            self.log.delete_topic(&topic).map_err(commit_error)?;
+            // The deletion is noted, so the topic goes at the latest with the next open. It must go before an event is
+            // acknowledged that would go with it.
+            let mut room = RoomWait::new(self);
+            while let Err(error) = self.log.delete_topic(&topic) {
+                if !matches!(error, AppendError::Busy { .. } | AppendError::StorageFull { .. }) {
+                    return Err(commit_error(error));
+                }
+                if Handle::current().block_on(room.wait("room to delete a topic")).is_err() {
+                    room = RoomWait::new(self);
+                }
+            }
             self.hub.reset(name);
         }
         Ok(())

@@ -122,7 +122,7 @@ fn groups() -> Value {
     let group = object(
         json!({"group": text, "topic": text, "paused": flag, "created": int, "options": {"type": "object"},
             "topics": list(form("Progress"))}),
-        json!({"partitions": {"type": "object"}, "more_topics": flag}),
+        json!({"partitions": {"type": "object"}, "next_topic": text}),
     );
     let lag = object(
         json!({"topic": text, "group": text, "cursor": or_null(form("At")), "tail": or_null(form("At")),

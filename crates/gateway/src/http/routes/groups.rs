@@ -41,8 +41,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/groups/{group}",
         id: "group",
-        summary: "One group. Of a group of a pattern, 100 topics are shown; while there is `more_topics`, go on with \
-                  `after` and the last of them.",
+        summary: "One group. Of a group of a pattern, 100 topics are shown; while there is `next_topic`, go on with \
+                  `after=next_topic`.",
         params: &[GROUP, SUBJECT, Param::query("after", ParamType::Topic, "only topics after this name")],
         body: None,
         answer: Answer::json("Group", "The group, with its options and how far it is on each topic"),

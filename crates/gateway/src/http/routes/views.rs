@@ -22,9 +22,9 @@ pub(super) struct GroupView {
     created: i64,
     options: GroupOptions,
     topics: Vec<ProgressView>,
-    /// Whether the group of a pattern has more topics than are shown.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    more_topics: bool,
+    /// The topic to go on after, if the group of a pattern may have more topics than are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_topic: Option<TopicName>,
     /// The members of a partitioned group and what they own.
     #[serde(skip_serializing_if = "Option::is_none")]
     partitions: Option<CoordinatorView>,
@@ -32,7 +32,7 @@ pub(super) struct GroupView {
 
 impl GroupView {
     pub(super) fn new(info: GroupInfo, partitions: Option<CoordinatorView>) -> Self {
-        let GroupInfo { group, subject, row, topics, more_topics } = info;
+        let GroupInfo { group, subject, row, topics, next_topic } = info;
         Self {
             group,
             topic: subject.to_string(),
@@ -40,7 +40,7 @@ impl GroupView {
             created: row.created,
             options: row.options,
             topics: topics.into_iter().map(ProgressView::new).collect(),
-            more_topics,
+            next_topic,
             partitions,
         }
     }
