@@ -3,13 +3,13 @@
 # own WebSocket. Needs the binary of the server in PROMETHEAN_BIN, and npm. Installs Chromium where it is missing, as
 # root.
 set -euo pipefail
+: "${PROMETHEAN_BIN:?set it to the path of the binary promethean}"
+PROMETHEAN_BIN=$(realpath "$PROMETHEAN_BIN")
+export PROMETHEAN_BIN
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 old=20.20.2
 current=26.10.0
-: "${PROMETHEAN_BIN:?set it to the path of the binary promethean}"
-PROMETHEAN_BIN=$(realpath "$PROMETHEAN_BIN")
-export PROMETHEAN_BIN
 cache=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")/typescript-client
 
 # The first argument is the folder, the others are what npm installs there.

@@ -45,7 +45,7 @@ const ADVICE = [
   ["publish with a new id: another event has this one", "id_conflict"],
   [
     "make the payload fit the schema; `details.violations` says where it does not",
-    "schema_rejected schema_required downcast_failed",
+    "schema_rejected schema_too_costly schema_required downcast_failed",
   ],
   [
     "change the schema as `details.compared` says, or choose another version",

@@ -82,7 +82,7 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
         let upgraded = ws::upgrade(http.app.clone(), request).await;
         let response = upgraded.unwrap_or_else(|refusal| refusal.of_request(&id).into_response());
         http.app.metrics.answered(table::websocket(), response.status(), took_ms());
-        return finish(response, id, origin.ok(), &method);
+        return finish(response, id, origin.ok(), (&method, &uri));
     }
     let (parts, body) = request.into_parts();
     let request_body = RequestBody::new(&http.app, &parts.headers, body);
@@ -130,7 +130,7 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
     let route = table::route(operation);
     http.app.metrics.answered(route, response.status(), took_ms());
     debug!(request_id = ?id, %method, route = route.path, status = response.status().as_u16(), "answered");
-    finish(response, id, origin.ok(), &method)
+    finish(response, id, origin.ok(), (&method, &uri))
 }
 
 async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
@@ -233,14 +233,22 @@ fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
 }
 
 /// Adds the headers that every answer has, and drops the body for HEAD.
-fn finish(mut response: Response, id: HeaderValue, origin: Option<Page>, method: &Method) -> Response {
+fn finish(
+    mut response: Response,
+    id: HeaderValue,
+    origin: Option<Page>,
+    (method, uri): (&Method, &Uri),
+) -> Response {
     let length = response.body().size_hint().exact();
     let response_status = response.status();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Pages of other origins cannot load an answer as an image or script. What CORS allows is not affected.
-    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
+    // Pages of other origins cannot load an answer as an image or script. What CORS allows is not affected. Health is no
+    // secret, and neither is a refused origin: so a page can tell a server that refuses it from one that is away.
+    let is_public = origin.is_none() || matches!(uri.path(), "/health" | "/ready");
+    let policy = if is_public { "cross-origin" } else { "same-origin" };
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static(policy));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Some(Page::Allowed(origin)) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

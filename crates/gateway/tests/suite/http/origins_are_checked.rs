@@ -40,6 +40,8 @@ async fn pages_from_elsewhere_cannot_load_answers_without_cors_either() {
     client.send("POST", "/publish/a", &[], "1").await.json(200);
     for path in ["/export?topic=a", "/replay?topic=a", "/health", "/stream/a"] {
         let answer = client.send("GET", path, &[("sec-fetch-site", "cross-site")], "").await;
+        // The refusal itself is no secret: a page learns that the server is there.
+        assert_eq!(answer.headers["cross-origin-resource-policy"], "cross-origin");
         answer.refused(403, "forbidden_origin");
     }
     // A form of another page needs no CORS to send a body.
