@@ -13,7 +13,7 @@
 //! - [`conformance`]: what every store must do.
 //! - [`names`]: names from text.
 //! - [`rng`]: seeded randomness; everything above draws from it and from nothing else.
-//! - [`seeds`]: which seeds a suite of random runs takes, fresh ones in CI.
+//! - [`mod@seeds`]: which seeds a suite of random runs takes, fresh ones in CI.
 #![expect(clippy::indexing_slicing, reason = "a wrong index in test support must fail the test that uses it")]
 
 pub mod conformance;

@@ -26,16 +26,15 @@ pub(super) const GROUPS_AFTER: Param =
 pub(super) const GROUPS_LIMIT: Param =
     Param::query("limit", ParamType::Int(1, GROUPS_MAX), "how many groups at most, 100 if left out");
 
-/// The group to go on after, and how many groups to list.
+/// The group to go on after, and how many groups to list. No groups come after a text that is no `GROUP/TOPIC`.
 pub(super) fn groups_page(args: &Args) -> Result<(Option<GroupKey>, usize), Refusal> {
-    let after = args.get("after").map(|text| {
-        let named = text.split_once('/').and_then(|(group, subject)| {
-            Some(GroupKey { group: group.parse().ok()?, subject: subject.parse().ok()? })
-        });
-        let message = "`after` names no group; use `next` of the page before, which is `GROUP/TOPIC`";
-        named.ok_or_else(|| Refusal::bad_request(message).with("parameter", "after"))
+    let limit = args.parse("limit")?.unwrap_or(GROUPS_DEFAULT);
+    let Some(text) = args.get("after") else { return Ok((None, limit)) };
+    let after = text.split_once('/').and_then(|(group, subject)| {
+        Some(GroupKey { group: group.parse().ok()?, subject: subject.parse().ok()? })
     });
-    Ok((after.transpose()?, args.parse("limit")?.unwrap_or(GROUPS_DEFAULT)))
+    let limit = if after.is_some() { limit } else { 0 };
+    Ok((after, limit))
 }
 
 /// How `next` names the last group of a page.
