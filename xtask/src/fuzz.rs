@@ -21,7 +21,8 @@ pub(crate) fn run(repo: &Repo, seconds: Option<u64>) -> Result<()> {
     println!("fuzz: FUZZ_SEED={seed}, {each} s for each target");
     let status = repo
         .cargo()
-        .args(["test", "--locked", "-p", "promethean-gateway", "--test", "main", "suite::fuzz::"])
+        // The whole workspace, as the step before it is built: one crate alone would be built anew with fewer features.
+        .args(["test", "--locked", "--workspace", "--test", "main", "suite::fuzz::"])
         // Memory is measured for the whole process.
         .args(["--", "--test-threads=1", "--nocapture"])
         .env("FUZZ_SECONDS", each.to_string())

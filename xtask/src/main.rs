@@ -8,6 +8,7 @@ mod docs;
 mod edges;
 mod fuzz;
 mod metadata;
+mod names;
 mod planted;
 mod repo;
 mod report;
@@ -36,6 +37,7 @@ const CHECKS: &[Check] = &[
         dependencies::check_duplicates(repo, &Graph::load(repo, Scope::Linux)?)
     }),
     ("tidy", "sizes, leftovers, whitespace, manifests, the code map", tidy::check),
+    ("names", "settings, error codes and flags in messages and documents exist", names::check),
     ("docs-tags", "every command in the documents is run by a test or by CI", docs::check_tags),
 ];
 
@@ -151,6 +153,11 @@ mod tests {
     #[test]
     fn repository_is_tidy() {
         assert_clean(tidy::check(&Repo::find().unwrap()).unwrap());
+    }
+
+    #[test]
+    fn repository_names_what_exists() {
+        assert_clean(names::check(&Repo::find().unwrap()).unwrap());
     }
 
     #[test]

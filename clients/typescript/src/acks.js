@@ -86,13 +86,14 @@ export class Acks {
     this.connection.send(text, corr, {
       reply: (frame) => {
         this.unanswered -= acks.length;
-        if (frame.op === "ERR" || frame.stale) {
-          const error = frame.op === "ERR" ? refusal(frame) : lostError();
-          this.events.failed(error);
-          rejectAll(acks, error);
-        } else {
-          for (const ack of acks) ack.resolve?.();
+        const error = frame.op === "ERR" ? refusal(frame) : frame.stale ? lostError() : undefined;
+        // The server names the events whose lease was over; the other acks are durable. An older one names none.
+        const stale = frame.stale_ids && new Set(frame.stale_ids);
+        for (const ack of acks) {
+          if (error && (!stale || stale.has(ack.lease.event.id))) ack.reject?.(error);
+          else ack.resolve?.();
         }
+        if (error) this.events.failed(error);
         this.events.answered();
       },
       lost: (error) => {

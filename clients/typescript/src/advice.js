@@ -7,7 +7,7 @@
 const ADVICE = [
   [
     "wait and try the same call again; the client does so by itself for publishes and subscriptions",
-    "rate_limited busy auth_unavailable closed fenced topic_deleted too_many_connections",
+    "rate_limited busy auth_unavailable closed fenced topic_deleted too_many_connections not_ready",
   ],
   [
     "try again with the same id: the event may be there already, and the same id never makes a second one",
@@ -25,7 +25,8 @@ const ADVICE = [
   [
     "correct the call as the message says; it can never work like this",
     "bad_json bad_request unknown_op bad_name reserved_name invalid_json control_character bad_option bad_filter bad_pattern " +
-      "bad_seek bad_settings bad_partition key_required beyond_end bad_schema unknown_field wrong_type bad_use upgrade_required",
+      "bad_seek bad_settings bad_partition key_required beyond_end bad_schema unknown_field wrong_type bad_use upgrade_required " +
+      "method_not_allowed uri_too_long unsupported_media_type too_many_headers not_offered",
   ],
   [
     "send less at once",
@@ -35,8 +36,16 @@ const ADVICE = [
     "do nothing: the event is delivered again; if this is frequent, handle events faster or raise `ackTimeoutMs`",
     "lease_lost unknown_id",
   ],
+  ["give each member a name of its own: another member took this `memberId`", "member_fenced"],
+  ["do nothing: the event was handled before", "already_seen"],
+  [
+    "correct the projector or its collection on the server",
+    "unique_violation wrong_keeping bad_index bad_document derived_with_events not_derivable",
+  ],
   ["use the subscription that the client has, another group, or a second client", "already_subscribed"],
   ["subscribe first", "not_subscribed"],
+  ["wait until the other backup has ended, or end it", "backup_running"],
+  ["begin another backup: this one has ended", "unknown_backup"],
   [
     "close what is not needed, or ask for a higher limit",
     "too_many_subscriptions too_many_in_flight too_many_topics too_many_schemas",

@@ -44,6 +44,8 @@ export class Client {
     this.onError = given.onError ?? ((error) => console.error(`promethean: ${error.message}`));
     /** @private @type {Map<string, Subscription>} */
     this.subscriptions = new Map();
+    /** @private */
+    this.isClosing = false;
     /** @internal */
     this.connection = new Connection(this.address, given, {
       up: () => this.up(),
@@ -181,17 +183,20 @@ export class Client {
   }
 
   /**
-   * Closes the client and loses nothing: waits for handlers, their acks and outstanding publishes, and gives all other
-   * events back. After `timeoutMs` it closes anyway and rejects.
+   * Closes the client and loses nothing: waits for handlers, which may still publish, and their acks, gives all other
+   * events back, then refuses publishes and waits for those that were made. After `timeoutMs` it closes anyway and rejects.
    * @param {import("./types.js").WaitOptions} [limits]
    */
   async close({ signal, timeoutMs = 30_000 } = {}) {
+    this.isClosing = true;
     const timeout = AbortSignal.timeout(timeoutMs);
-    const publishes = this.publisher.drain(signal ? AbortSignal.any([signal, timeout]) : timeout);
+    const limit = signal ? AbortSignal.any([signal, timeout]) : timeout;
     const subscriptions = [...this.subscriptions.values()].map((subscription) =>
       subscription.close({ timeoutMs, ...(signal && { signal }) }),
     );
-    const results = await Promise.allSettled([publishes, ...subscriptions]);
+    // Handlers that run may publish: if they could not, their events would be given back as failed.
+    const results = await Promise.allSettled(subscriptions);
+    results.push(...(await Promise.allSettled([this.publisher.drain(limit)])));
     const unsent = this.publisher.pending;
     this.publisher.fail(new PrometheanError("client_closed", "the client was closed before the server answered"));
     this.connection.close();
@@ -213,7 +218,7 @@ export class Client {
    * @param {import("./subscription.js").Handler} [handler]
    */
   add(topic, group, options, handler) {
-    if (this.state === "closed") throw this.connection.overError();
+    if (this.isClosing || this.state === "closed") throw this.connection.overError();
     const key = `${topic} ${group}`;
     if (this.subscriptions.has(key)) {
       const message =
@@ -275,7 +280,7 @@ export class Client {
     const isMeant = (/** @type {Subscription} */ { topic, group }) =>
       error.message.includes(`\`${topic}\` in \`${group}\``) || error.message.includes(`subscribe:${topic}\``);
     const ended = named ? [named] : [...this.subscriptions.values()].filter(isMeant);
-    for (const subscription of ended) subscription.end(error);
+    for (const subscription of ended) subscription.endedByServer(error);
     if (ended.length === 0) inform(this.onError, error);
   }
 }

@@ -9,10 +9,13 @@ import { PrometheanError, reasonOf, refusal } from "./errors.js";
 import { decode, encode } from "./frames.js";
 import { Keepalive } from "./keepalive.js";
 import { Socket, socketClass } from "./socket.js";
-import { Renewal, readToken } from "./token.js";
+import { Renewal, isTokenRefusal, readToken } from "./token.js";
 
-/** Refused tokens in a row after which the client gives up, if the token comes from a function. */
+/** A function may return refused tokens for so long, and so often, before the client gives up. */
+const TOKEN_REFUSED_MS_MAX = 30_000;
 const TOKEN_TRIES_MAX = 5;
+/** The shortest wait after a refused token. */
+const TOKEN_WAIT_MS = 1_000;
 /** How often the reason is looked for while the server cannot be reached, in tries. */
 const DIAGNOSE_EVERY = 10;
 /** A connection that lived this long was a good one: the next wait is short again. */
@@ -84,8 +87,8 @@ export class Connection {
     this.corr = 0;
     /** @private Connections that failed in a row. */
     this.tries = 0;
-    /** @private */
-    this.tokensRefused = 0;
+    /** @private Refused tokens in a row, and when the first of them was refused. */
+    this.tokensRefused = { count: 0, since: 0 };
     /** @private */
     this.openedAt = 0;
     /** @private @type {any} */
@@ -294,7 +297,7 @@ export class Connection {
   opened(token) {
     if (this.isOver()) return;
     this.openedAt = performance.now();
-    this.tokensRefused = 0;
+    this.tokensRefused.count = 0;
     this.failure = this.diagnosis = undefined;
     this.renewal.plan(token);
     this.keepalive.start();
@@ -360,17 +363,25 @@ export class Connection {
   retry(failure, code) {
     this.tries++;
     this.failure = failure;
-    if (failure.code === "bad_token" || failure.code === "unauthorized") {
-      this.tokensRefused++;
-      if (typeof this.options.token !== "function" || this.tokensRefused >= TOKEN_TRIES_MAX) return this.close(failure);
-    }
+    const isRefused = isTokenRefusal(failure);
+    if (isRefused && this.isTokenHopeless()) return this.close(failure);
     const isTooMuch = code === TOO_MANY || ["rate_limited", "too_many_connections"].includes(failure.code);
-    const atLeast = isTooMuch ? (failure.retryAfterMs ?? TOO_MANY_WAIT_MS) : 0;
+    const shortest = isRefused ? TOKEN_WAIT_MS : 0;
+    const atLeast = isTooMuch ? (failure.retryAfterMs ?? TOO_MANY_WAIT_MS) : shortest;
     // A token that is over is replaced at once.
     const isFirst = code === TOKEN_OVER && this.tries === 1;
     const wait = isFirst ? 0 : backoffMs(this.tries - 1, this.options.reconnectMinMs, this.options.reconnectMaxMs);
     clearTimeout(this.retryTimer);
     this.retryTimer = setTimeout(() => !this.isOver() && this.attempt(), Math.max(wait, atLeast));
+  }
+
+  /** Counts a refused token; true if only the user can help. @private */
+  isTokenHopeless() {
+    const refused = this.tokensRefused;
+    const now = performance.now();
+    if (refused.count++ === 0) refused.since = now;
+    if (typeof this.options.token !== "function") return true;
+    return refused.count >= TOKEN_TRIES_MAX && now - refused.since >= TOKEN_REFUSED_MS_MAX;
   }
 
   /**

@@ -7,7 +7,8 @@ import { Client } from "./client.js";
 import { PrometheanError } from "./errors.js";
 
 /**
- * @typedef {(event: any, ctx: {attempt: number, ack_deadline_ms: number}) => Promise<void> | void} EventHandler
+ * @template [T=any]
+ * @typedef {(event: import("./types.js").BusEvent<T>, ctx: {attempt: number, ack_deadline_ms: number}) => Promise<void> | void} EventHandler
  */
 
 /** The most handlers of one subscription at a time: as many as the server delivers. */
@@ -30,8 +31,9 @@ export class EventClient {
 
   /**
    * Publishes an event. Resolves with `OK` and the id, offset and time of the event when it is durable.
+   * @template [T=any]
    * @param {string} topic
-   * @param {any} payload
+   * @param {T} payload
    * @param {import("./types.js").PublishOptions} [opts]
    * @returns {Promise<{op: "OK"} & import("./types.js").Published>}
    */
@@ -41,9 +43,10 @@ export class EventClient {
 
   /**
    * Handles the events of a group. Resolves when the server has accepted the subscription.
+   * @template [T=any]
    * @param {string} topic
    * @param {string} group
-   * @param {EventHandler} handler
+   * @param {EventHandler<T>} handler
    * @param {import("./types.js").SubscribeOptions} [opts]
    * @returns {Promise<{op: "OK"}>}
    */

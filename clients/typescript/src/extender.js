@@ -19,7 +19,8 @@ const isHidden = () => globalThis.document?.visibilityState === "hidden";
 export class Extender {
   /**
    * @param {() => Iterable<import("./lease.js").Lease>} leases All leases that are held.
-   * @param {(ids: string[], extendMs: number) => Promise<unknown>} send Sends one `MODACK`.
+   * @param {(ids: string[], extendMs: number) => Promise<import("./types.js").ServerFrame | undefined>} send
+   *   Sends one `MODACK`.
    * @param {number} maxLeaseMs
    */
   constructor(leases, send, maxLeaseMs) {
@@ -79,14 +80,18 @@ export class Extender {
   async extend(leases, extendMs) {
     const sentAt = performance.now();
     try {
-      await this.send(
+      const reply = await this.send(
         leases.map((lease) => lease.event.id),
         Math.round(extendMs),
       );
-      for (const lease of leases) lease.until = sentAt + extendMs;
+      const stale = new Set(reply?.stale_ids);
+      for (const lease of leases) {
+        if (stale.has(lease.event.id)) lease.lose();
+        else lease.until = sentAt + extendMs;
+      }
     } catch (error) {
       if (!(error instanceof PrometheanError) || error.code !== "unknown_id") return;
-      // One lease that is over makes the server refuse the frame; the others are extended one by one.
+      // Older servers refuse the frame if one lease is over; the others are extended one by one.
       if (leases.length === 1) leases[0].lose();
       else for (const lease of leases) if (lease.isHeld) this.extend([lease], extendMs);
     }

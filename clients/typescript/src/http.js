@@ -85,8 +85,12 @@ export class Http {
   }
 }
 
-/** @param {Record<string, unknown>} query */
-function search(query) {
+/**
+ * Parameters as the end of an address.
+ * @internal
+ * @param {Record<string, unknown>} query
+ */
+export function search(query) {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined) continue;

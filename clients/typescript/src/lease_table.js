@@ -9,12 +9,18 @@ import { Lease } from "./lease.js";
 const FINISHED_MAX = 10_000;
 
 /**
+ * When a finished event is forgotten: a few lease times from now.
+ * @param {number} lastsMs
+ */
+const forgetAt = (lastsMs) => performance.now() + 2 * lastsMs;
+
+/**
  * @template [T=any]
  * @typedef {{event: import("./types.js").BusEvent<T>, ctx: {attempt: number, ack_deadline_ms: number}}} Delivery
  */
 
 /**
- * The leases that are not settled, and those of them that nobody has taken.
+ * The leases of a subscription that are not settled, and the queue of those that wait for a handler or a loop.
  * @template [T=any]
  */
 export class LeaseTable {
@@ -24,10 +30,13 @@ export class LeaseTable {
     this.topic = topic;
     /** Leases that are not settled, by event. @type {Map<string, Lease<T>>} */
     this.held = new Map();
-    /** Leases that nobody has taken, the oldest first. @type {Lease<T>[]} */
+    /** Leases that wait for a handler or a loop, the oldest first. @type {Lease<T>[]} */
     this.queue = [];
-    /** @private Events whose handler is done but whose ack may be lost. @type {Set<string>} */
-    this.finished = new Set();
+    /**
+     * Events whose handler is done but whose ack may be lost.
+     * @type {Map<string, {attempt: number, lastsMs: number, until: number}>}
+     */
+    this.finished = new Map();
   }
 
   /**
@@ -51,7 +60,7 @@ export class LeaseTable {
       }
       earlier?.lose();
       const lease = new Lease(subscription, event, ctx);
-      if (this.finished.size > 0 && this.finished.delete(key)) {
+      if (this.finished.size > 0 && this.isFinished(key, ctx.attempt)) {
         finished.push(lease);
         continue;
       }
@@ -86,11 +95,30 @@ export class LeaseTable {
    */
   remember(lease) {
     this.forget(lease);
-    this.finished.add(this.keyOf(lease.event));
-    if (this.finished.size > FINISHED_MAX) this.finished.delete(this.finished.values().next().value ?? "");
+    const { attempt, ack_deadline_ms: lastsMs } = lease;
+    this.finished.set(this.keyOf(lease.event), { attempt, lastsMs, until: forgetAt(lastsMs) });
+    if (this.finished.size > FINISHED_MAX) this.finished.delete(this.finished.keys().next().value ?? "");
   }
 
-  /** The server has taken all leases back. Leases that somebody has are kept, for when their events come again. */
+  /** The member has joined the group again: from now on, events whose acks were lost come again soon. */
+  rejoined() {
+    for (const one of this.finished.values()) one.until = forgetAt(one.lastsMs);
+  }
+
+  /**
+   * Whether a delivery repeats one whose handler is done. An event that comes late or with a smaller attempt does not:
+   * its ack was durable, and a seek or a redrive delivers it once more.
+   * @private
+   * @param {string} key
+   * @param {number} attempt
+   */
+  isFinished(key, attempt) {
+    const one = this.finished.get(key);
+    this.finished.delete(key);
+    return one !== undefined && attempt >= one.attempt && performance.now() < one.until;
+  }
+
+  /** The server has taken all leases back. Leases that a handler or a loop has are kept, for when their events come again. */
   lose() {
     for (const lease of this.queue) this.forget(lease);
     this.queue = [];

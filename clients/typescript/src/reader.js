@@ -5,7 +5,7 @@
 
 import { backoffMs, sleep } from "./backoff.js";
 import { PrometheanError } from "./errors.js";
-import { Http } from "./http.js";
+import { Http, search } from "./http.js";
 
 /** The longest silence of a stream; the server sends a comment every 15 s. */
 const SILENCE_MS = 45_000;
@@ -77,11 +77,12 @@ export class Reader {
    * continued without a gap and without a repetition.
    * @template [T=any]
    * @param {string} topic
-   * @param {import("./types.js").StartOptions & {normalize?: boolean, signal?: AbortSignal, onExpired?: (data: any) => void}} [options]
-   *   `onExpired` is called when retention removed events before they were read.
+   * @param {import("./types.js").StartOptions & {normalize?: boolean, signal?: AbortSignal, onExpired?: (data: any) => void, onOpen?: () => void}} [options]
+   *   `onExpired` is called when retention removed events before they were read, `onOpen` each time the server has
+   *   accepted the stream.
    * @returns {AsyncGenerator<import("./types.js").BusEvent<T>, void, void>}
    */
-  async *follow(topic, { signal, normalize, onExpired, ...start } = {}) {
+  async *follow(topic, { signal, normalize, onExpired, onOpen, ...start } = {}) {
     /** @type {number | undefined} */
     let last;
     let tries = 0;
@@ -97,6 +98,7 @@ export class Reader {
         const headers = last === undefined ? {} : { "last-event-id": String(last) };
         const all = { normalize: flag(normalize), ...(last === undefined ? query : {}) };
         const response = await this.http.send(["stream", topic], { query: all, headers, signal });
+        onOpen?.();
         for await (const { event, data } of messages(response, signal)) {
           tries = 0;
           if (event === "expired") {
@@ -113,6 +115,19 @@ export class Reader {
         await waitToContinue(error, ++tries, signal);
       }
     }
+  }
+
+  /**
+   * An address for `EventSource`, which cannot send a token: `new EventSource(await reader.streamUrl("orders.placed"))`.
+   * It opens one connection, within 60 seconds; on an error, close the `EventSource` and ask for another address.
+   * @param {string} topic
+   * @param {import("./types.js").StartOptions & {normalize?: boolean, signal?: AbortSignal}} [options]
+   * @returns {Promise<string>}
+   */
+  async streamUrl(topic, { signal, normalize, ...start } = {}) {
+    const path = `/stream/${encodeURIComponent(topic)}`;
+    const { ticket } = await this.http.json(["tickets"], { method: "POST", json: { path }, signal });
+    return `${this.http.base}${path}${search({ ...start, normalize: flag(normalize), ticket })}`;
   }
 
   /**

@@ -15,6 +15,18 @@ import { Http } from "./http.js";
  * @typedef {{_key: string, _ts: number, _offset: number, _v?: number} & Record<string, any>} Document
  */
 
+/**
+ * A collection.
+ * @typedef {object} CollectionDescription
+ * @property {string} name Its name.
+ * @property {boolean} default Whether it is the one that is read without a name.
+ * @property {number} documents How many documents it has.
+ * @property {boolean} history Whether earlier times can be read.
+ * @property {Record<string, string>} fields The types of its declared fields.
+ * @property {{fields: string, unique: boolean}[]} indexes Its indexes.
+ * @property {string} [projector] The projector that writes it.
+ */
+
 /** Reads state. */
 export class State {
   /**
@@ -81,6 +93,15 @@ export class State {
       if (page.items.length === 0) return;
       offset += page.items.length;
     }
+  }
+
+  /**
+   * The collections, with their fields, indexes and number of documents.
+   * @param {{signal?: AbortSignal}} [options]
+   * @returns {Promise<CollectionDescription[]>}
+   */
+  async collections({ signal } = {}) {
+    return (await this.http.json(["collections"], { signal })).collections;
   }
 
   /**

@@ -17,6 +17,8 @@ const TRY_AGAIN = new Set(["auth_unavailable", "busy", "closed", "rate_limited",
 /** Errors that say that the server has no such subscription. */
 const GONE = new Set(["disconnected", "not_subscribed", "client_closed"]);
 const HOUR_MS = 3_600_000;
+/** How long a `SUBSCRIBE` of a lost connection may still arrive: by then the server has given the connection up. */
+const LATE_MS = 60_000;
 /** The most events of a fetch that names no number. */
 const FETCH_MAX = 100;
 
@@ -85,6 +87,8 @@ export class Subscription {
     this.tries = 0;
     /** @private Grows with each `SUBSCRIBE` and each lost connection: an answer of an earlier epoch is too late. */
     this.epoch = 0;
+    /** @private Until when a `SUBSCRIBE` of a lost connection may arrive and take this member's own name from it. */
+    this.lateUntil = 0;
     /** @private */
     this.acks = new Acks(
       connection,
@@ -183,6 +187,8 @@ export class Subscription {
   async seek(to, limits) {
     await this.ready;
     this.acks.flush();
+    // What a seek replays is handled again.
+    if (!to.dryRun) this.leases.finished.clear();
     const { op, corr, ...report } = await this.ask("SEEK", { opts: to }, limits);
     return /** @type {any} */ (report);
   }
@@ -288,7 +294,10 @@ export class Subscription {
     const isCurrent = () => epoch === this.epoch;
     this.ask("SUBSCRIBE", { batch: true, opts: this.opts }).then(
       () => isCurrent() && this.subscribed(),
-      (error) => isCurrent() && this.refused(error),
+      (error) => {
+        if (isCurrent()) this.refused(error);
+        else this.lateUntil = performance.now() + LATE_MS;
+      },
     );
   }
 
@@ -316,6 +325,20 @@ export class Subscription {
   }
 
   /**
+   * The server ended the subscription.
+   * @internal
+   * @param {PrometheanError} error
+   */
+  endedByServer(error) {
+    const isOwn = error.code === "member_fenced" && performance.now() < this.lateUntil;
+    if (!isOwn || this.state === "closing") return this.end(error);
+    // A late `SUBSCRIBE` of this member took its name. Another member that has the name ends this one the next time.
+    this.lateUntil = 0;
+    this.down();
+    this.up();
+  }
+
+  /**
    * The subscription is over, by the server's or the client's decision.
    * @internal
    * @param {PrometheanError} [failure]
@@ -339,6 +362,7 @@ export class Subscription {
   subscribed() {
     if (this.state === "starting") this.state = "active";
     this.tries = 0;
+    this.leases.rejoined();
     if (this.isPaused) this.ask("PAUSE").catch(() => {});
     this.notify();
   }

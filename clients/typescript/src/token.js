@@ -3,10 +3,20 @@
  * @module
  */
 
+import { backoffMs } from "./backoff.js";
+
 /** A token is renewed this long before its end, or after half of its life if that is later. */
 const RENEW_BEFORE_MS = 90_000;
+/** Refused tokens after which the old one is used until its end. */
+const REFUSED_MAX = 2;
 /** Timers take no more. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/**
+ * Whether the server refused a token.
+ * @param {any} error
+ */
+export const isTokenRefusal = (error) => error?.code === "bad_token" || error?.code === "unauthorized";
 
 /**
  * Reads the token from an option.
@@ -17,7 +27,10 @@ export async function readToken(token) {
   return typeof token === "function" ? token() : token;
 }
 
-/** Renews a token before it expires, if it comes from a function. A renewal that fails is tried again. */
+/**
+ * Renews a token before it expires, if it comes from a function. A renewal that fails is tried again, more and more
+ * rarely. After two refused tokens the next one is shown when the old token ends: the server would end the connection.
+ */
 export class Renewal {
   /**
    * @param {import("./types.js").Token | undefined} source
@@ -39,7 +52,22 @@ export class Renewal {
   plan(token) {
     this.stop();
     const after = this.isPossible ? renewAfterMs(token, Date.now()) : undefined;
-    if (after !== undefined) this.timer = setTimeout(() => this.renew().catch(() => this.plan(token)), after);
+    if (after !== undefined) this.timer = setTimeout(() => this.attempt(1, 0), after);
+  }
+
+  /**
+   * @private
+   * @param {number} tries
+   * @param {number} refused Tokens that the server refused.
+   */
+  async attempt(tries, refused) {
+    try {
+      await this.renew();
+    } catch (error) {
+      const count = refused + Number(isTokenRefusal(error));
+      if (count < REFUSED_MAX)
+        this.timer = setTimeout(() => this.attempt(tries + 1, count), backoffMs(tries, 1_000, 60_000));
+    }
   }
 
   stop() {

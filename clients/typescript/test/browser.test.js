@@ -122,7 +122,8 @@ test("a page keeps its leases while it is hidden and its timers run once a minut
   await sleep(10_000);
   const ticks = (await page.evaluate(() => ticks.length)) - ticksBefore;
   t.diagnostic(`${ticks} ticks of 250 ms in 10 s`);
-  assert.ok(ticks <= 11, `${ticks} ticks: the timers of the hidden page are not throttled`);
+  // Timers of any hidden page run once a second; those that are throttled as after minutes run once a minute.
+  assert.ok(ticks <= 4, `${ticks} ticks: the timers of the hidden page do not run once a minute`);
   await page.evaluate(() => release());
   await until(() => page.evaluate(() => attempts.length === 2));
   await page.evaluate(() => release());

@@ -9,7 +9,7 @@ import { sleep, until } from "./support/wait.js";
 /** How often the server is killed; more by hand. */
 const KILLS = Number(process.env.KILLS ?? 10);
 /** How often the proxy misbehaves. */
-const CUTS = Number(process.env.CUTS ?? 20);
+const CUTS = Number(process.env.CUTS ?? 21);
 /** A quick judgement of silent connections. */
 const QUICK = { openTimeoutMs: 1_000, pingEveryMs: 300, pingTimeoutMs: 300, reconnectMaxMs: 200 };
 
@@ -30,7 +30,8 @@ class Ledger {
       (event) => {
         this.handled.set(event.payload, (this.handled.get(event.payload) ?? 0) + 1);
       },
-      { from: "earliest", concurrency: 8, maxAttempts: 1_000 },
+      // With a name, a member that is back takes the place of the one whose connection was lost.
+      { from: "earliest", concurrency: 8, maxAttempts: 1_000, memberId: "ledger" },
     );
     this.publishing = Promise.all(Array.from({ length: 8 }, (_, lane) => this.lane(lane)));
   }
@@ -89,7 +90,7 @@ test(`nothing is lost or doubled behind a proxy that misbehaves ${CUTS} times`, 
   ledger.start();
   for (let cut = 0; cut < CUTS; cut++) {
     await sleep(50 + Math.random() * 100);
-    const kind = ["cut", "delay", "half-close", "black hole", "refuse", "overtake"][cut % 6];
+    const kind = ["cut", "delay", "half-close", "black hole", "lost bytes", "refuse", "overtake"][cut % 7];
     if (kind === "cut") proxy.cut();
     if (kind === "delay") proxy.delayMs = 30;
     if (kind === "half-close") proxy.halfClose();
@@ -97,6 +98,11 @@ test(`nothing is lost or doubled behind a proxy that misbehaves ${CUTS} times`, 
       proxy.blackHole(true);
       await sleep(800);
       proxy.blackHole(false);
+    }
+    if (kind === "lost bytes") {
+      proxy.loseBytes(true);
+      await sleep(800);
+      proxy.loseBytes(false);
     }
     if (kind === "overtake") {
       proxy.delayMs = 150;
@@ -129,6 +135,33 @@ test("a black hole is noticed and the events in flight are published once", asyn
   proxy.blackHole(false);
   await Promise.all(publishes);
   assert.equal((await server.json("/replay?topic=t")).count, 4);
+});
+
+test("after a black hole that loses bytes, a member with a name gets its events again at once", async (t) => {
+  const server = await startServer(t);
+  const proxy = await startProxy(t, server);
+  const states = [];
+  const client = clientOf(t, proxy.url, { ...QUICK, onState: (state) => states.push(state) });
+  const direct = clientOf(t, server);
+  const got = new Map();
+  await client.subscribe("t", "g", (event) => void got.set(event.payload, Date.now()), {
+    from: "earliest",
+    memberId: "m",
+  });
+  await client.publish("t", 0);
+  proxy.loseBytes(true);
+  const publishes = [1, 2, 3].map((n) => client.publish("t", n));
+  // Delivered into the black hole.
+  await direct.publish("t", 4);
+  await until(() => proxy.lost > 0 && states.at(-1) === "connecting");
+  proxy.loseBytes(false);
+  const fair = Date.now();
+  await Promise.all(publishes);
+  assert.equal((await server.json("/replay?topic=t")).count, 5);
+  await until(() => got.size === 5, { what: "the event of the black hole comes" });
+  const waited = Math.max(...got.values()) - fair;
+  // The server gives an unnamed member up after 50 s, when it did not answer a ping.
+  assert.ok(waited < 10_000, `the last event came after ${waited} ms`);
 });
 
 test("an idle connection stays open", async (t) => {
@@ -206,6 +239,30 @@ test("a connection that ends while SUBSCRIBE waits for its answer leaves one sub
   await until(() => got.length === 5);
   assert.deepEqual(client.errors, []);
   assert.equal(client.subscriptions.size, 5);
+});
+
+test("a member with a name survives its own SUBSCRIBE that arrives late", async (t) => {
+  const server = await startServer(t);
+  const proxy = await startProxy(t, server);
+  const client = clientOf(t, proxy.url);
+  await client.connect();
+  const [got, assignments] = [[], []];
+  proxy.delayMs = 300;
+  const subscribed = client.subscribe("t", "g", (event) => void got.push(event.payload), {
+    from: "earliest",
+    partitions: 4,
+    memberId: "m",
+    onRebalance: ({ assigned }) => assigned.length > 0 && assignments.push(assigned),
+  });
+  // The frame is on its way.
+  await sleep(20);
+  proxy.overtake();
+  proxy.delayMs = 0;
+  await subscribed;
+  await until(() => assignments.length > 1 || client.errors.length > 0, { what: "the late frame has had its effect" });
+  assert.deepEqual(client.errors, []);
+  await client.publish("t", 1, { key: "k" });
+  await until(() => got.length === 1);
 });
 
 test("what is published while the connection ends is sent on the next one", async (t) => {

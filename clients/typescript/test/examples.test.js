@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { Client, Reader } from "../src/index.js";
 import { startBrowser } from "./support/browser.js";
 import { startServer } from "./support/server.js";
@@ -17,9 +18,11 @@ const CONFIG = readFileSync(new URL("processes.toml", EXAMPLES), "utf8").replace
 
 /** Runs an example as a user does; `lines` has what it prints. */
 function run(t, path, env) {
-  const child = spawn(process.execPath, [fileURLToPath(new URL(path, EXAMPLES))], {
-    env: { PATH: process.env.PATH, ...env },
-  });
+  return start(t, [process.execPath, fileURLToPath(new URL(path, EXAMPLES))], env);
+}
+
+function start(t, [command, ...args], env) {
+  const child = spawn(command, args, { env: { PATH: process.env.PATH, ...env } });
   const lines = [];
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
   createInterface({ input: child.stderr }).on("line", (line) => lines.push(line));
@@ -94,4 +97,53 @@ test("the service reports itself, raises an alarm once, and closes cleanly", asy
   example.child.kill("SIGTERM");
   assert.equal(await example.exit, 0, example.lines.join("\n"));
   assert.equal(example.lines.at(-1), "closed");
+});
+
+/** Builds the service in Rust and returns the path of its binary. */
+async function buildRustService() {
+  const args = ["build", "--quiet", "--locked", "-p", "promethean-client", "--example", "rust-service"];
+  const { stdout } = await promisify(execFile)("cargo", [...args, "--message-format", "json"], {
+    cwd: fileURLToPath(EXAMPLES),
+    maxBuffer: 1 << 26,
+  });
+  const built = stdout.split("\n").filter(Boolean).map(JSON.parse);
+  return built.find(({ target, executable }) => target?.name === "rust-service" && executable).executable;
+}
+
+test("the services in Node and Rust run against each other", { timeout: 600_000 }, async (t) => {
+  const rustService = await buildRustService();
+  // A process is stale after 4 s instead of 15 s.
+  const config = CONFIG.replace("> 15000", "> 4000").replace('every = "5s"', 'every = "500ms"');
+  const server = await startServer(t, { config, args: ["--token", "secret"] });
+  const env = { PROMETHEAN_URL: server.url, PROMETHEAN_TOKEN: "secret", HOSTNAME: "here" };
+  const node = run(t, "node-service/service.js", env);
+  await until(() => node.lines.includes("watching process.state"));
+  const first = start(t, [rustService], env);
+  const client = await new Client(server.url, "secret").connect();
+  t.after(() => client.close());
+  const named = async (topic, process) => {
+    const found = [];
+    for await (const { payload } of new Reader(client).replay(topic))
+      if ((payload.processId ?? payload.process) === process) found.push(payload);
+    return found;
+  };
+  const process = `here:rust-service:${first.child.pid}`;
+  await until(async () => (await named("process.state", process)).length > 0, {
+    what: "the service in Rust reports itself",
+  });
+  first.child.kill("SIGKILL");
+  await until(async () => (await named("alarm.raised", process)).length > 0, {
+    what: "the service in Node raises an alarm",
+  });
+  const second = start(t, [rustService], env);
+  await until(async () => (await named("alarm.answered", process)).length > 0, {
+    what: "the service in Rust answers it",
+  });
+  for (const service of [node, second]) {
+    service.child.kill("SIGINT");
+    assert.equal(await service.exit, 0, service.lines.join("\n"));
+    assert.equal(service.lines.at(-1), "closed");
+  }
+  assert.equal((await named("alarm.raised", process)).length, 1);
+  assert.deepEqual(await named("alarm.answered", process), [{ process, answered_by: "rust-service" }]);
 });

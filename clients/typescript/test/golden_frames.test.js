@@ -14,6 +14,15 @@ const golden = (name) =>
     .trim()
     .split("\n");
 
+/** A value without the fields named `unknown`, which a client ignores. */
+function known(value) {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(known);
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([name, field]) => (name === "unknown" ? [] : [[name, known(field)]])),
+  );
+}
+
 /** Encodes the content of a golden frame with the functions that the client sends frames with. */
 function encodeAgain({ op, ...fields }) {
   const { topic, payload, events, opts, corr } = fields;
@@ -64,6 +73,42 @@ test("golden frames of the server decode to their content and are written the sa
     assert.equal(JSON.stringify(frame), JSON.stringify(JSON.parse(line)));
   }
   assert.deepEqual(new Set(golden("server").map((line) => JSON.parse(line).op)), new Set(SERVER_OPS));
+});
+
+test("frames of newer servers have their content, and their unknown ops are reported", () => {
+  const newer = golden("server-newer");
+  assert.ok(newer.length >= 6 && newer.every((line) => line.includes("unknown")));
+  const id = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f";
+  const event = { id, ts: 2, topic: "a.b", offset: 8, payload: "x" };
+  const delivery = { event, ctx: { attempt: 1, ack_deadline_ms: 1000 } };
+  assert.deepEqual(
+    newer.map((line) => known(decode(line))),
+    [
+      { op: "OK", id, offset: 4, corr: 9 },
+      { op: "OK", stale: true, stale_ids: [id], corr: "8" },
+      { op: "OK", offset: 3, corr: 7 },
+      { op: "EVENT", topic: "a.b", group: "g", ...delivery },
+      { op: "EVENTS", topic: "a.b", group: "g", events: [delivery] },
+      { op: "REBALANCE", topic: "a.b", group: "g", epoch: 4, assigned: [1, 2], revoked: [] },
+    ],
+  );
+  const unknown = ['{"op":"DANCE","corr":1}', "7", ...golden("server-unknown")];
+  for (const line of unknown) assert.throws(() => decode(line), { code: "unknown_op" }, line);
+});
+
+test("a client acts on frames of newer servers as on those it knows", async (t) => {
+  const client = clientOf(t, await startServer(t));
+  const [got, changes] = [[], []];
+  await client.subscribe("a.b", "g", (event, lease) => void got.push([event.payload, event.offset, lease.attempt]), {
+    onRebalance: (change) => changes.push(change),
+  });
+  for (const line of golden("server-newer")) client.connection.receive(line);
+  await until(() => got.length > 1);
+  assert.deepEqual(got, [
+    ["x", 8, 1],
+    ["x", 8, 1],
+  ]);
+  assert.deepEqual(changes, [{ epoch: 4, assigned: [1, 2], revoked: [] }]);
 });
 
 test("an ERR becomes an error with its code, its wait and its further fields", () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Admin } from "../src/index.js";
+import { LeaseTable } from "../src/lease_table.js";
 import { clientOf } from "./support/client.js";
 import { startProxy } from "./support/proxy.js";
 import { startServer } from "./support/server.js";
@@ -205,4 +206,111 @@ test("close gives up after its timeout and says so", async (t) => {
   await until(() => runs === 1);
   await assert.rejects(client.close({ timeoutMs: 100 }), { code: "timeout" });
   assert.equal(client.state, "closed");
+});
+
+test("of several acks, only those whose lease was over are refused", async (t) => {
+  const server = await startServer(t);
+  const client = clientOf(t, server);
+  await client.publishMany([1, 2, 3].map((payload) => ({ topic: "t", payload })));
+  const subscription = client.leases("t", "g", { ...SHORT, pull: true, autoExtend: false });
+  const leases = await subscription.fetch({ max: 3 });
+  assert.equal(leases.length, 3);
+  const [kept, over, other] = leases;
+  await Promise.all([kept.extend(20_000), other.extend(20_000)]);
+  const inFlight = async () => (await new Admin(server.url).group("t", "g")).topics[0].in_flight;
+  await until(async () => (await inFlight()) === 2);
+  // The client takes the lease for a good one, so that its ack goes with the others.
+  over.until = performance.now() + 60_000;
+  const results = await Promise.allSettled(leases.map((lease) => lease.ack()));
+  assert.deepEqual(
+    results.map(({ status, reason }) => reason?.code ?? status),
+    ["fulfilled", "lease_lost", "fulfilled"],
+  );
+  const [again] = await subscription.fetch({ max: 3, waitMs: 5_000 });
+  assert.deepEqual([again.event.payload, again.attempt], [2, 2]);
+});
+
+test("a handler may publish while the client closes", async (t) => {
+  const server = await startServer(t);
+  const client = clientOf(t, server);
+  await client.publish("t", 1);
+  let release;
+  let runs = 0;
+  const gate = new Promise((resolve) => (release = resolve));
+  await client.subscribe(
+    "t",
+    "g",
+    async (event) => {
+      runs++;
+      await gate;
+      await client.publish("done", event.payload);
+    },
+    { from: "earliest" },
+  );
+  await until(() => runs === 1);
+  const closed = client.close();
+  await assert.rejects(
+    client.subscribe("t", "other", () => {}),
+    { code: "client_closed" },
+  );
+  release();
+  await closed;
+  await assert.rejects(client.publish("t", 2), { code: "client_closed" });
+  assert.deepEqual(client.errors, []);
+  assert.equal((await new Admin(server.url).topic("done")).end, 1);
+  assert.equal((await new Admin(server.url).lag("t", "g")).lag, 0);
+});
+
+test("an event that a seek delivers again is handled, though the answer to its ack was lost", async (t) => {
+  const server = await startServer(t);
+  const client = clientOf(t, server);
+  await client.publish("t", 1);
+  const handled = [];
+  const leases = [];
+  const subscription = await client.subscribe(
+    "t",
+    "g",
+    (event, lease) => {
+      handled.push(lease.attempt);
+      leases.push(lease);
+    },
+    SHORT,
+  );
+  const admin = new Admin(server.url);
+  await until(async () => (await admin.lag("t", "g")).lag === 0 && subscription.inFlight === 0);
+  const loseAnswer = () => subscription.leases.remember(leases.at(-1));
+  loseAnswer();
+  await subscription.seek({ from: "earliest" });
+  await until(() => handled.length === 2);
+  // A seek of others is known by its time: the leases of lost acks are over long before.
+  await until(async () => (await admin.lag("t", "g")).lag === 0 && subscription.inFlight === 0);
+  loseAnswer();
+  await sleep(2 * SHORT.ackTimeoutMs + 50);
+  await admin.seek("t", "g", { from: "earliest" });
+  await until(() => handled.length === 3);
+  assert.deepEqual(handled, [1, 1, 1]);
+});
+
+test("a finished event is known by its attempt and its time", () => {
+  const table = new LeaseTable("t");
+  const event = { id: "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", topic: "t" };
+  const how = { isManual: true, isExtended: true };
+  const arrive = (attempt) => {
+    const { fresh, finished } = table.accept({}, [{ event, ctx: { attempt, ack_deadline_ms: 1000 } }], how);
+    for (const lease of [...fresh, ...finished]) table.settle(lease);
+    return { lease: fresh[0] ?? finished[0], isFinished: finished.length === 1 };
+  };
+  const { lease } = arrive(3);
+  table.remember(lease);
+  assert.equal(arrive(4).isFinished, true, "a repetition");
+  table.remember(lease);
+  assert.equal(arrive(1).isFinished, false, "a redrive begins with the first attempt");
+  assert.equal(arrive(4).isFinished, false, "it is forgotten then");
+  table.remember(lease);
+  table.finished.get(event.id).until = 0;
+  assert.equal(arrive(4).isFinished, false, "too late");
+  table.remember(lease);
+  table.finished.get(event.id).until = 0;
+  table.rejoined();
+  assert.equal(arrive(4).isFinished, true, "the server was away for long");
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, createHmac } from "node:crypto";
 import { test } from "node:test";
+import { Renewal } from "../src/token.js";
 import { clientOf } from "./support/client.js";
 import { startServer } from "./support/server.js";
 import { sleep, until } from "./support/wait.js";
@@ -120,4 +121,48 @@ test("a subscription that the token no longer allows ends with forbidden", async
   await until(() => client.publish("t", 1).then(() => ended.length > 0));
   assert.equal(ended[0].code, "forbidden");
   assert.equal(client.subscriptions.size, 0);
+});
+
+test("a function that returns refused tokens for a while is asked again, not too often", async (t) => {
+  const server = await startServer(t, { args: ["--token", "right"] });
+  const calls = [];
+  const client = clientOf(t, server, {
+    token: () => (calls.push(performance.now()), calls.length < 4 ? "wrong" : "right"),
+  });
+  await client.connect();
+  const waits = calls.slice(1).map((at, index) => at - calls[index]);
+  assert.ok(
+    waits.every((wait) => wait >= 990),
+    `${waits}`,
+  );
+  // Many refusals in a short time are no reason to give up; a long time of them is.
+  const { connection } = client;
+  const hopeless = () => Array.from({ length: 10 }, () => connection.isTokenHopeless());
+  assert.deepEqual([...new Set(hopeless())], [false]);
+  connection.tokensRefused.since -= 30_000;
+  assert.equal(connection.isTokenHopeless(), true);
+});
+
+test("a renewal that fails is tried more and more rarely, and after two refused tokens no more", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const callsOf = async (code) => {
+    let calls = 0;
+    const renewal = new Renewal(
+      () => "",
+      async () => {
+        calls++;
+        throw Object.assign(new Error(code), { code });
+      },
+    );
+    renewal.plan(signed(1));
+    for (let at = 0; at < 600_000; at += 250) {
+      t.mock.timers.tick(250);
+      for (let turn = 0; turn < 5; turn++) await Promise.resolve();
+    }
+    renewal.stop();
+    return calls;
+  };
+  assert.equal(await callsOf("bad_token"), 2);
+  const calls = await callsOf("auth_unavailable");
+  assert.ok(calls >= 8 && calls <= 30, `${calls} calls in ten minutes`);
 });

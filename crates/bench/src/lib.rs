@@ -39,18 +39,35 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
     /// Measure the event log beside the raw limits of the machine, one JSON object per line
+    #[command(
+        after_help = "Examples:\n  promethean bench log --quick\n  promethean bench log --data /mnt/disk/bench"
+    )]
     Log(log::LogArgs),
     /// Measure publishing and consumer groups over the embedded store, one JSON object per line
+    #[command(
+        after_help = "Examples:\n  promethean bench bus --quick\n  promethean bench bus --only publish"
+    )]
     Bus(bus::BusArgs),
     /// Measure a server over WebSocket and HTTP on this machine, one JSON object per line
+    #[command(
+        after_help = "Examples:\n  promethean bench gateway --quick\n  promethean bench gateway --only latency,fanout"
+    )]
     Gateway(gateway::GatewayArgs),
     /// Measure the cost of checking payloads against a schema, one JSON object per line
+    #[command(after_help = "Examples:\n  promethean bench schema\n  promethean bench schema --quick")]
     Schema(schema::SchemaArgs),
     /// Measure projectors, documents over HTTP, time travel and compaction, one JSON object per line
+    #[command(after_help = "Examples:\n  promethean bench state\n  promethean bench state --quick")]
     State(state::StateArgs),
     /// Publish N events and print how many were published per second
+    #[command(
+        after_help = "Examples:\n  promethean bench publish\n  promethean bench publish --url http://127.0.0.1:8090"
+    )]
     Publish(pubsub::PubsubArgs),
     /// Publish N events, receive them, and print how long each took to arrive, in milliseconds
+    #[command(
+        after_help = "Examples:\n  promethean bench subscribe\n  promethean bench subscribe --url http://127.0.0.1:8090"
+    )]
     Subscribe(pubsub::PubsubArgs),
     #[command(hide = true)]
     Child(child::ChildArgs),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use promethean_bus::{Bus, BusOptions};
 use promethean_model::{Clock, SystemClock};
-use promethean_store::embedded::{EmbeddedStore, Options};
+use promethean_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use promethean_store::port::Store;
 
 /// A bus with its store and clock, for one directory.
@@ -19,7 +19,7 @@ pub(crate) struct LocalBus {
 impl LocalBus {
     pub(crate) async fn open(dir: &Path) -> Result<LocalBus> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let (store, _) = EmbeddedStore::open(dir, Arc::clone(&clock), Options::default()).await?;
+        let (store, _) = EmbeddedStore::open(dir, Arc::clone(&clock), EmbeddedOptions::default()).await?;
         let store = Arc::new(store);
         let bus = Bus::open(Arc::clone(&store) as _, Arc::clone(&clock), BusOptions::default()).await?;
         Ok(LocalBus { bus, store, clock })

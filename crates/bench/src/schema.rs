@@ -12,7 +12,7 @@ use promethean_bus::schemas::RegisterOptions;
 use promethean_bus::{Bus, BusOptions, Publisher};
 use promethean_model::{Clock, SystemClock, TopicName};
 use promethean_schema::SchemaText;
-use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::memory::{MemoryOptions, MemoryStore};
 use promethean_store::port::Store;
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     runtime.context("start a runtime")?.block_on(async {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), Options::default()));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), MemoryOptions::default()));
         let bus = Bus::open(Arc::clone(&store), clock, BusOptions::default()).await?;
         let done = measure(&bus, (args.events / ROUNDS).max(1)).await;
         bus.close().await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use promethean_delivery::{MemberNo, Now};
 use promethean_model::{Clock, IdMint};
-use promethean_store::port::Store;
+use promethean_store::port::{LogBackup, Store};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::BusError;
@@ -14,6 +14,18 @@ use crate::metrics::BusMetrics;
 use crate::options::BusOptions;
 use crate::pulse::Pulse;
 use crate::tasks::Tasks;
+
+/// A backup that is being read.
+#[derive(Debug)]
+pub(crate) struct BackupSession {
+    /// Its name, which the reader gives with every request.
+    pub(crate) id: String,
+    /// When its point was taken.
+    pub(crate) taken_ms: i64,
+    pub(crate) point: Arc<LogBackup>,
+    /// When it was last read, on the monotonic clock.
+    pub(crate) used_ms: u64,
+}
 
 /// The lowest layer of one bus. Topics, schemas, dead letters and groups each add their own state above it.
 pub(crate) struct Base {
@@ -29,6 +41,8 @@ pub(crate) struct Base {
     pub(crate) consumers: Tasks,
     /// Tasks that work in the background for as long as the bus is open.
     pub(crate) housekeeping: Tasks,
+    /// The backup that is being read.
+    pub(crate) backup: tokio::sync::Mutex<Option<BackupSession>>,
     /// Set once, by `Bus::close`, when no new work is taken any more.
     closed: AtomicBool,
     /// Becomes true when the bus begins to close, for tasks that wait for something else.
@@ -54,6 +68,7 @@ impl Base {
             tasks: Tasks::default(),
             consumers: Tasks::default(),
             housekeeping: Tasks::default(),
+            backup: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
             shutdown: watch::channel(false).0,
             next_member: AtomicU64::new(1),

@@ -8,12 +8,12 @@
 //! use promethean_bus::subscription::Subscribe;
 //! use promethean_bus::{Bus, BusOptions, SubscriptionItem};
 //! use promethean_model::SystemClock;
-//! use promethean_store::memory::{MemoryStore, Options};
+//! use promethean_store::memory::{MemoryOptions, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let clock = Arc::new(SystemClock::new());
-//! let store = Arc::new(MemoryStore::new(clock.clone(), Options::default()));
+//! let store = Arc::new(MemoryStore::new(clock.clone(), MemoryOptions::default()));
 //! let bus = Bus::open(store, clock, BusOptions::default()).await?;
 //!
 //! let published = bus.publish(Publish::new("orders.placed".parse()?, r#"{"order":7}"#).key("7")).await?;
@@ -47,6 +47,7 @@
 //! | [`subscription`] | joining a group, taking leases and acking them |
 //! | [`consumer`], [`exactly_once`] | running a handler for every event, and for each event once |
 //! | [`read`] | reading events without a group |
+//! | [`backups`] | a point of the whole store, read while the bus works |
 //! | `topic_deletion` | deleting a topic with its groups and schemas |
 //! | [`rows`] | the bytes of rows in the store's small tables |
 //! | [`limits`], [`metrics`] | token buckets; counters and the metrics page |
@@ -59,6 +60,7 @@
 //! `base`, `topics`, `schemas`, `publish` and `dead_letters`, `groups`, `bus`, then `subscription`, `read`
 //! and `topic_deletion`, then `consumer` and `exactly_once`. `cargo xtask edges` refuses a cycle.
 
+pub mod backups;
 mod base;
 pub mod bus;
 pub mod consumer;
@@ -84,12 +86,13 @@ pub mod user_event;
 
 pub use bus::Bus;
 pub use consumer::{Consumer, ConsumerOptions, Nack};
-pub use error::BusError;
+pub use error::{BusError, RateOwner};
 pub use exactly_once::{DedupeStore, Effects, ExactlyOnce};
 pub use groups::{Backlog, OwnerView, Settled};
 pub use options::BusOptions;
 pub use promethean_store::port::{
-    Damage, EventBody, EventRef, Health, Render, StoredEvent, TopicInfo, TopicPage, TopicRoom,
+    BackupError, Damage, EventBody, EventRef, Health, LogBackup, LogBackupFile, LogBackupTopic, Render,
+    StatePage, StoredEvent, TopicInfo, TopicPage, TopicRoom,
 };
 pub use publish::Publisher;
 pub use subscription::{Held, Lease, Over, Subscription, SubscriptionItem};

@@ -1,6 +1,6 @@
 //! The pulse of a bus: it notices time that the process itself missed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,11 +28,18 @@ pub(crate) struct Pulse {
     /// The last beat, in milliseconds since `start`, as all times here.
     beat_ms: AtomicU64,
     grace_until_ms: AtomicU64,
+    /// Whether the pulse beats no more, because the bus closes. Then a late beat says nothing about the process.
+    stopped: AtomicBool,
 }
 
 impl Pulse {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), beat_ms: AtomicU64::new(0), grace_until_ms: AtomicU64::new(0) }
+        Self {
+            start: Instant::now(),
+            beat_ms: AtomicU64::new(0),
+            grace_until_ms: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     /// How much longer no lease may expire; `None`: leases expire. The caller may be the first that runs after a gap.
@@ -49,16 +56,20 @@ impl Pulse {
         self.beat_ms.fetch_max(now_ms, Ordering::SeqCst);
     }
 
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
     fn look(&self, now_ms: u64) -> Option<u64> {
         let beat_ms = self.beat_ms.load(Ordering::SeqCst);
         let missed_ms = now_ms.saturating_sub(beat_ms + BEAT_EVERY_MS);
-        if missed_ms > LATE_MS_MAX {
+        if missed_ms > LATE_MS_MAX && !self.stopped.load(Ordering::SeqCst) {
             // Before the beat: a caller that sees the new beat also sees the grace.
             self.grace_until_ms.fetch_max(now_ms + missed_ms.min(GRACE_MS_MAX), Ordering::SeqCst);
             if self.beat_ms.fetch_max(now_ms, Ordering::SeqCst) == beat_ms {
                 warn!(
                     missed_ms,
-                    "the process stood still; no lease expires until what arrived meanwhile is read"
+                    "the process was paused for a while; no lease expires until the messages that arrived in that time are read"
                 );
             }
         }
@@ -78,7 +89,10 @@ async fn run(pulse: Weak<Pulse>, mut shutdown: watch::Receiver<bool>) {
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = shutdown.wait_for(|closing| *closing) => return,
+            _ = shutdown.wait_for(|closing| *closing) => {
+                pulse.upgrade().iter().for_each(|pulse| pulse.stop());
+                return;
+            }
             _ = every.tick() => {}
         }
         let Some(pulse) = pulse.upgrade() else { return };
@@ -100,6 +114,21 @@ mod tests {
         // A late beat is no gap yet.
         let last = 39 * BEAT_EVERY_MS;
         assert_eq!(pulse.look(last + BEAT_EVERY_MS + LATE_MS_MAX), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the clock is paused, and moves when all tasks wait")]
+    async fn a_bus_that_closes_for_long_has_missed_no_time() {
+        let (pulse, tasks) = (Arc::new(Pulse::new()), Tasks::default());
+        let closing = watch::channel(false).0;
+        start(&pulse, &tasks, closing.subscribe());
+        tokio::time::sleep(Duration::from_millis(10 * BEAT_EVERY_MS)).await;
+        assert_eq!(pulse.grace_ms(), None);
+        closing.send_replace(true);
+        tasks.join().await;
+        // Owners that commit their last acks still ask.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(pulse.grace_ms(), None);
     }
 
     #[test]

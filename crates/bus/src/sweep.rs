@@ -1,4 +1,4 @@
-//! The sweep: removes what time has ended from the store, for as long as the bus is open.
+//! The sweep: removes what time has ended from the store, and backups without readers, for as long as the bus is open.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::warn;
 
+use crate::backups;
 use crate::base::Base;
 
 /// The time between two sweeps.
@@ -28,6 +29,7 @@ async fn run(base: Weak<Base>) {
             _ = every.tick() => {}
         }
         let Some(base) = base.upgrade() else { return };
+        backups::end_unused(&base).await;
         tokio::select! {
             _ = shutdown.wait_for(|closing| *closing) => return,
             () = sweep(&base) => {}

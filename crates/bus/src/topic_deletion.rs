@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::bus::Bus;
 use crate::error::BusError;
 use crate::groups::{Groups, OwnerMessage, clear_notes, stored_row, topics_alone};
-use crate::rows::{GroupKey, SchemaKey, SchemaRow};
+use crate::rows::{GroupKey, SchemaKey, SchemaRow, feed_key};
 use crate::schemas::VERSIONS_MAX;
 use crate::topics::ClosedGate;
 
@@ -78,6 +78,8 @@ async fn delete_topic(groups: &Arc<Groups>, topic: &TopicName) -> Result<(), Bus
             state.push(RowOp::Delete { table: Table::Schemas, key: row.key }.into());
         }
     }
+    // If the topic is the feed of a collection, its history ends here.
+    state.push(RowOp::Delete { table: Table::Snapshots, key: feed_key(topic) }.into());
     // The topic and its schemas are deleted in one commit: a part of the versions would be a wrong history.
     state.push(TopicOp::Delete(topic.clone()).into());
     // Before the commit: an event must not get a version that is deleted.

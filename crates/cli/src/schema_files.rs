@@ -13,22 +13,22 @@ use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 #[derive(Debug, Default)]
 pub(crate) struct SchemaFiles {
     /// The folders of topics by name, which may not be a valid topic name.
-    pub(crate) topics: BTreeMap<String, TopicFiles>,
+    pub(crate) topics: BTreeMap<String, LocalVersions>,
     /// Files whose names mean nothing.
     pub(crate) strays: Vec<PathBuf>,
 }
 
 /// The content of the folder of one topic.
 #[derive(Debug, Default)]
-pub(crate) struct TopicFiles {
+pub(crate) struct LocalVersions {
     pub(crate) path: PathBuf,
-    pub(crate) versions: BTreeMap<u32, SchemaFile>,
+    pub(crate) versions: BTreeMap<u32, LocalVersion>,
     pub(crate) programs: Vec<ProgramFile>,
 }
 
 /// The file of a version, with its schema or the reason why it has none.
 #[derive(Debug)]
-pub(crate) struct SchemaFile {
+pub(crate) struct LocalVersion {
     pub(crate) path: PathBuf,
     pub(crate) text: Result<SchemaText, String>,
 }
@@ -47,7 +47,7 @@ impl SchemaFiles {
         let mut files = Self::default();
         for path in entries(root)? {
             if path.is_dir() {
-                let topic = TopicFiles::read(&path, &mut files.strays)?;
+                let topic = LocalVersions::read(&path, &mut files.strays)?;
                 files.topics.insert(name_of(&path), topic);
             } else {
                 files.strays.push(path);
@@ -57,7 +57,7 @@ impl SchemaFiles {
     }
 }
 
-impl TopicFiles {
+impl LocalVersions {
     fn read(path: &Path, strays: &mut Vec<PathBuf>) -> Result<Self> {
         let mut files = Self { path: path.to_owned(), ..Self::default() };
         for path in entries(path)? {
@@ -65,7 +65,7 @@ impl TopicFiles {
                 Some(folder::SchemaFile::Schema(version)) => {
                     let text = text(&path)
                         .and_then(|text| SchemaText::parse(text).map_err(|error| error.to_string()));
-                    files.versions.insert(version, SchemaFile { path, text });
+                    files.versions.insert(version, LocalVersion { path, text });
                 }
                 Some(folder::SchemaFile::Program(from, to)) => {
                     let compiled =

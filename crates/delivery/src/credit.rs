@@ -156,6 +156,11 @@ impl Credit {
         self.shared.queue.wait(self.user);
     }
 
+    /// Whether it is this user's turn and it has taken credit in it.
+    pub fn had_turn(&self) -> bool {
+        self.shared.queue.had_turn(self.user)
+    }
+
     /// Removes this user from the queue.
     pub fn stop_waiting(&self) {
         self.shared.queue.leave(self.user);

@@ -40,6 +40,11 @@ impl CreditQueue {
         }
     }
 
+    /// Whether the user is first and has taken credit since it became the first.
+    pub(crate) fn had_turn(&self, user: u64) -> bool {
+        self.first.load(Ordering::SeqCst) == user && self.taken.load(Ordering::SeqCst)
+    }
+
     /// Puts the user into the queue. A user that is first and has taken credit goes to the end.
     pub(crate) fn wait(&self, user: u64) {
         self.change(|queue| {
@@ -93,7 +98,9 @@ mod tests {
         assert_eq!(queue.first(), Some(1));
         for (first, next) in [(1, 2), (2, 3), (3, 1)] {
             queue.note_taken(first);
+            assert!(queue.had_turn(first) && !queue.had_turn(next));
             queue.wait(first);
+            assert!(!queue.had_turn(first) && !queue.had_turn(next));
             assert_eq!(queue.first(), Some(next));
         }
         queue.leave(1);

@@ -1,8 +1,10 @@
 //! What the machine tells the owner task to do.
 
+use std::sync::Arc;
+
 use promethean_model::{Offset, OffsetRange, StoredEvent};
 
-use crate::input::{LeaseRef, MemberNo, ReplyNo};
+use crate::input::{FailureNote, LeaseRef, MemberNo, ReplyNo};
 
 /// Something for the owner to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,13 +80,15 @@ pub struct LetterRef {
 }
 
 /// An event that becomes a dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadEvent {
     /// The failed attempts of the event.
     pub attempts: Attempts,
     /// How often the letter of the event was redriven before it died, as far as the machine knows. If the
     /// letter was redriven more often, the event died before the last redrive: it is delivered again.
     pub redrives: u32,
+    /// Why the last attempt failed, where that was said.
+    pub note: Option<Arc<FailureNote>>,
 }
 
 /// The failed attempts of one event that is not finished.
@@ -95,7 +99,7 @@ pub struct Attempts {
     /// How many attempts failed.
     pub failed: u32,
     /// Why the last attempt failed.
-    pub last_failure: Failure,
+    pub last_failure: DeliveryFailure,
     /// When the first attempt failed, epoch ms.
     pub first_ms: i64,
     /// When the last attempt failed, epoch ms.
@@ -106,7 +110,7 @@ pub struct Attempts {
 
 /// Why an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum DeliveryFailure {
     /// The member nacked it.
     Nack,
     /// The lease expired.

@@ -1,5 +1,7 @@
 //! What the owner task tells the machine.
 
+use std::sync::Arc;
+
 use promethean_model::{Offset, StoredEvent};
 
 use crate::credit::Allowance;
@@ -31,6 +33,42 @@ pub struct LeaseRef {
 /// The number of a request that the owner wants answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplyNo(pub u64);
+
+/// Why an attempt failed, in the words of the one who gave the event back. Its length is bounded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureNote {
+    reason: String,
+    by: Option<String>,
+}
+
+impl FailureNote {
+    /// The most bytes of a reason. A longer one is cut.
+    pub const REASON_BYTES_MAX: usize = 1024;
+    /// The most bytes of the name of the one who gave it. A longer one is cut.
+    pub const BY_BYTES_MAX: usize = 255;
+
+    /// A note with a reason and the name of the one who gave it; `None` if the reason is empty.
+    pub fn new(reason: &str, by: Option<&str>) -> Option<Self> {
+        let by = by.map(|by| cut(by, Self::BY_BYTES_MAX)).filter(|by| !by.is_empty());
+        let reason = cut(reason, Self::REASON_BYTES_MAX);
+        (!reason.is_empty()).then_some(Self { reason, by })
+    }
+
+    /// The reason.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The name of the one who gave it.
+    pub fn by(&self) -> Option<&str> {
+        self.by.as_deref()
+    }
+}
+
+/// The beginning of a text, at most so many bytes of whole characters.
+fn cut(text: &str, bytes_max: usize) -> String {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default().to_owned()
+}
 
 /// How a member left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +157,8 @@ pub enum Input {
         leases: Vec<LeaseRef>,
         /// How long to wait before the next attempt; `None`: the server's backoff.
         delay_ms: Option<u64>,
+        /// Why, in the words of the member; kept in the dead letter if this was the last attempt.
+        note: Option<Arc<FailureNote>>,
         /// Answered after the commit, or at once if all leases are stale.
         reply: Option<ReplyNo>,
     },
@@ -182,6 +222,8 @@ pub enum Input {
         /// When to commit again, monotonic.
         retry_at_ms: u64,
     },
+    /// Commit at once what a refused commit has left, without waiting for the time of its retry.
+    CommitNow,
     /// Another machine gave back credit that this machine shares.
     Credit,
     /// Whether leases have a grace: none of them expires meanwhile. The owner gives it after the process missed

@@ -36,10 +36,10 @@ pub use coordinator::{
 };
 pub use credit::{Allowance, Credit, DeliveryRate, Fill};
 pub use cursor_data::{CursorDataError, decode_finished, encode_finished};
-pub use effect::{Attempts, DeadEvent, Delivery, Effect, Failure, LetterRef, Progress};
+pub use effect::{Attempts, DeadEvent, Delivery, DeliveryFailure, Effect, LetterRef, Progress};
 pub use error::DeliveryError;
 pub use filter::{FILTER_VALUE_BYTES_MAX, FILTER_VALUES_MAX, Filter};
-pub use input::{Input, LeaseRef, Leaving, MemberLimits, MemberNo, Now, ReplyNo};
+pub use input::{FailureNote, Input, LeaseRef, Leaving, MemberLimits, MemberNo, Now, ReplyNo};
 pub use machine::{BlockedKey, DeliveryCounts, DeliveryStatus, Machine, Reason};
 pub use pattern::{Pattern, Subject};
 pub use rebalance::{MemberChange, Rebalance};

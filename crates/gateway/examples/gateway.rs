@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use promethean_bus::{Bus, BusOptions};
 use promethean_gateway::auth::Open;
-use promethean_gateway::gateway::{Gateway, Parts};
+use promethean_gateway::gateway::{Gateway, GatewayParts};
 use promethean_gateway::options::GatewayOptions;
 use promethean_model::{Clock, SystemClock};
 use promethean_testkit::store::embedded::{self, EmbeddedStore};
@@ -23,14 +23,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store: Arc<dyn Store> = match arguments.next() {
         Some(folder) => {
-            let options = embedded::Options::default();
+            let options = embedded::EmbeddedOptions::default();
             let (store, _) = EmbeddedStore::open(folder, Arc::clone(&clock), options).await?;
             Arc::new(store)
         }
-        None => Arc::new(MemoryStore::new(Arc::clone(&clock), memory::Options::default())),
+        None => Arc::new(MemoryStore::new(Arc::clone(&clock), memory::MemoryOptions::default())),
     };
     let bus = Bus::open(Arc::clone(&store), Arc::clone(&clock), BusOptions::default()).await?;
-    let parts = Parts {
+    let parts = GatewayParts {
         bus: bus.clone(),
         projections: None,
         auth: Arc::new(Open),

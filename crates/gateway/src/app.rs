@@ -1,7 +1,7 @@
 //! The state that all connections and requests share.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use promethean_bus::{Bus, TopicRoom};
@@ -13,10 +13,13 @@ use tokio_util::task::TaskTracker;
 use crate::audit::{Audit, AuditRecord};
 use crate::auth::{Access, AuthError, AuthSession, Authenticator, Identity, Secret};
 use crate::http::stored_headers::StoredHeaders;
+use crate::listen::connection_list::ConnectionList;
 use crate::listen::origin::Origins;
+use crate::listen::rare_warning::RareWarning;
 use crate::metrics::{GatewayMetrics, UsageLimit};
 use crate::options::GatewayOptions;
 use crate::refusal::Refusal;
+use crate::tickets::Tickets;
 use crate::usage::accounts::{Account, Accounts};
 use crate::usage::failures::AuthFailures;
 use crate::usage::receiving::Receiving;
@@ -24,12 +27,12 @@ use crate::usage::receiving::Receiving;
 /// The state that all connections and requests share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<AppInner>,
 }
 
 /// The parts of an [`App`].
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct AppInner {
     pub(crate) bus: Bus,
     /// The collections that projectors derive from events; `None` if the server has none.
     pub(crate) projections: Option<Projections>,
@@ -38,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) options: GatewayOptions,
     /// Which web pages may connect.
     pub(crate) origins: Origins,
+    /// Bounds the warnings of pages that may not.
+    pub(crate) refused_origins: Mutex<RareWarning>,
     /// Which headers of requests become headers of events.
     pub(crate) stored_headers: StoredHeaders,
     pub(crate) metrics: GatewayMetrics,
@@ -47,6 +52,10 @@ pub(crate) struct Inner {
     pub(crate) accounts: Accounts,
     /// The bytes that are being received.
     pub(crate) receiving: Arc<Receiving>,
+    /// The connections that are open.
+    pub(crate) connections: Arc<ConnectionList>,
+    /// The tickets that stand for tokens.
+    pub(crate) tickets: Tickets,
     /// Writes audit records; `None` if there is no audit topic.
     pub(crate) audit: Option<Audit>,
     /// Every spawned task; joined at shutdown.
@@ -56,9 +65,9 @@ pub(crate) struct Inner {
 }
 
 impl std::ops::Deref for App {
-    type Target = Inner;
+    type Target = AppInner;
 
-    fn deref(&self) -> &Inner {
+    fn deref(&self) -> &AppInner {
         &self.inner
     }
 }
@@ -113,7 +122,7 @@ impl App {
         peer: IpAddr,
         token: Option<Secret>,
     ) -> Result<AuthSession, AuthError> {
-        let seen = self.auth.generation();
+        let seen = self.auth.revision();
         let text = token.as_ref().and_then(Secret::reveal_text);
         let identity = self.identify(peer, text).await?;
         Ok(AuthSession::known(&self.auth, text, seen, identity))
@@ -134,7 +143,11 @@ impl App {
     ) -> Result<(), Refusal> {
         let now_ms = self.clock.monotonic_ms();
         let has_events = |topic: &TopicName| self.bus.end_of(topic) > Offset::ZERO;
-        let has_room = |new: usize| if is_admin { Ok(()) } else { room_for(new, self.bus.topic_room()) };
+        let has_room = |new: &[&TopicName]| {
+            // A topic that exists takes no room, also if this is its first event.
+            let absent = new.iter().filter(|topic| !self.bus.has_topic(topic)).count();
+            if is_admin || absent == 0 { Ok(()) } else { room_for(absent, self.bus.topic_room()) }
+        };
         let begun = account.begin_topics(topics, has_events, has_room, now_ms);
         begun.inspect_err(|_| self.metrics.over_quota(UsageLimit::Topics))?;
         let paid = account.publish(events, bytes, now_ms);
@@ -158,7 +171,7 @@ fn room_for(new: usize, room: TopicRoom) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = format!(
-        "there are {} topics, and the last {kept} of `topics_max` ({}) are kept for admins; delete topics, or use one \
+        "there are {} topics, and the last {kept} of `limits.events.topics_max` ({}) are kept for admins; delete topics, or use one \
          that exists",
         room.topics, room.max
     );

@@ -66,7 +66,19 @@ pub(crate) fn view<'a>(event: &'a StoredEvent, meta: &'a EventMeta) -> EventView
 /// The event to publish for this payload with these options.
 pub(crate) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: PublishOpts<'_>) -> Publish<'a> {
     let mut event = Publish::new(topic, payload);
-    let PublishOpts { id, ts, key, headers, tags, caused_by, sid, partition, .. } = opts;
+    // Every field is named, so that a new one cannot be forgotten.
+    let PublishOpts {
+        id,
+        ts,
+        key,
+        headers,
+        tags,
+        caused_by,
+        sid,
+        partition,
+        expected_offset,
+        expected_key_offset,
+    } = opts;
     if let Some(id) = id {
         event = event.id(id);
     }
@@ -91,10 +103,10 @@ pub(crate) fn publish<'a>(topic: TopicName, payload: &'a RawValue, opts: Publish
     if let Some(partition) = partition {
         event = event.partition(partition);
     }
-    if let Some(expected) = opts.expected_offset {
+    if let Some(expected) = expected_offset {
         event = event.expected_offset(expected);
     }
-    if let Some(expected) = opts.expected_key_offset {
+    if let Some(expected) = expected_key_offset {
         event = event.expected_key_offset(expected);
     }
     event

@@ -1,7 +1,7 @@
 //! Starting and stopping a gateway.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use promethean_bus::{Bus, BusError};
@@ -11,15 +11,17 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::app::{App, Inner};
+use crate::app::{App, AppInner};
 use crate::audit::Audit;
 use crate::auth::{Authenticator, Quota};
 use crate::http::stored_headers::StoredHeaders;
 use crate::http::table;
+use crate::listen::connection_list::ConnectionList;
 use crate::listen::tls::TlsError;
 use crate::listen::{self, origin::Origins};
 use crate::metrics::GatewayMetrics;
 use crate::options::GatewayOptions;
+use crate::tickets::Tickets;
 use crate::usage::accounts::Accounts;
 use crate::usage::failures::AuthFailures;
 use crate::usage::receiving::Receiving;
@@ -33,7 +35,7 @@ pub struct Gateway {
 
 /// The parts that a gateway is made of.
 #[derive(Debug)]
-pub struct Parts {
+pub struct GatewayParts {
     /// The bus. The caller closes it, after the gateway.
     pub bus: Bus,
     /// The projections of the bus. The caller closes them too, after the gateway.
@@ -67,8 +69,8 @@ pub enum StartError {
 
 impl Gateway {
     /// Serves on all these addresses; port 0 takes a free port.
-    pub async fn start(parts: Parts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
-        let Parts { bus, projections, auth, clock, options } = parts;
+    pub async fn start(parts: GatewayParts, addresses: &[SocketAddr]) -> Result<Self, StartError> {
+        let GatewayParts { bus, projections, auth, clock, options } = parts;
         let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
         let metrics = GatewayMetrics::new(&bus, table::routes());
         let origins = Origins::of(&options, auth.is_open(), addresses);
@@ -86,18 +88,21 @@ impl Gateway {
         let token_bytes_max = (!auth.is_open()).then_some(options.token_receiving_bytes_max);
         let receiving = Receiving::new(&bus, options.receiving_bytes_max, token_bytes_max);
         let stored_headers = StoredHeaders::new(options.stored_headers.as_deref());
-        let inner = Inner {
+        let inner = AppInner {
             bus,
             projections,
             auth,
             clock,
             options,
             origins,
+            refused_origins: Mutex::default(),
             stored_headers,
             metrics,
             failures,
             accounts,
             receiving,
+            connections: Arc::new(ConnectionList::default()),
+            tickets: Tickets::default(),
             audit,
             tasks,
             stopping,

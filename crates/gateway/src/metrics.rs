@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::StatusCode;
-use promethean_bus::metrics::{Bounds, Table};
+use promethean_bus::metrics::{Bounds, MetricTable};
 use promethean_bus::{Bus, series};
 use promethean_model::wire::Op;
 
@@ -139,13 +139,13 @@ pub(crate) fn op_name(op: Option<Op>) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct GatewayMetrics {
     connections: Arc<ConnectionSeries>,
-    requests: Arc<Table<RequestSeries>>,
-    durations: Arc<Table<DurationSeries>>,
+    requests: Arc<MetricTable<RequestSeries>>,
+    durations: Arc<MetricTable<DurationSeries>>,
     /// The series of each route, by its number and the class of the status. Each is looked up once.
     routes: Vec<[OnceLock<RouteSeries>; CLASSES.len()]>,
     frames: [Arc<FrameSeries>; Op::ALL.len()],
     unknown_frames: Arc<FrameSeries>,
-    over_quota: Arc<Table<QuotaSeries>>,
+    over_quota: Arc<MetricTable<QuotaSeries>>,
 }
 
 impl GatewayMetrics {

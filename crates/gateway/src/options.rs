@@ -1,8 +1,11 @@
 //! The options of a gateway.
 
+use std::collections::BTreeMap;
+
 use promethean_bus::limits::Rate;
 use promethean_model::TopicName;
 use promethean_model::limits::MESSAGE_BYTES_MAX_DEFAULT;
+use serde_json::Value;
 
 use crate::auth::Quota;
 pub use crate::http::stored_headers::{HeaderNameError, check_stored_headers, is_credential};
@@ -61,6 +64,9 @@ pub struct GatewayOptions {
     /// Headers of requests that become headers of events. Default: `x-*`, `t0`, `traceparent`, `tracestate` and
     /// `content-type`, without those that look like a credential.
     pub stored_headers: Option<Vec<String>>,
+    /// The settings that `/admin/config` shows, by their keys in the configuration file. The embedder leaves secrets out.
+    /// Default: none.
+    pub shown_settings: BTreeMap<String, Value>,
     /// Certificate and key, to serve over TLS only. Default: none.
     pub tls: Option<TlsFiles>,
 }
@@ -89,6 +95,7 @@ impl Default for GatewayOptions {
             audit: None,
             allowed_origins: Vec::new(),
             stored_headers: None,
+            shown_settings: BTreeMap::new(),
             tls: None,
         }
     }

@@ -4,9 +4,9 @@
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use promethean_bus::BusError;
+use promethean_bus::{BackupError, BusError};
 use promethean_delivery::{DeliveryError, Subject};
-use promethean_model::Offset;
+use promethean_model::{GroupName, Offset, TopicName};
 use promethean_projections::{ProjectionError, ReadError};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -44,6 +44,12 @@ impl Refusal {
     pub(crate) fn internal() -> Self {
         let message = "the server failed; its log says why, by this request id; try again";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+
+    /// No operation and no file has this path.
+    pub(crate) fn nothing_here() -> Self {
+        let message = "there is nothing here; see /openapi.json for what there is";
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
     /// Adds a field.
@@ -91,6 +97,19 @@ impl Refusal {
     /// The token lacks this scope. The answer is the same whether the thing exists or not.
     pub(crate) fn forbidden(scope: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", format!("the token lacks `{scope}`; get one with it"))
+    }
+
+    /// The token may not subscribe to a topic or pattern in this group.
+    pub(crate) fn forbidden_in(subject: &Subject, group: &GroupName) -> Self {
+        Self::forbidden(&format!("subscribe:{subject}@{group}"))
+    }
+
+    /// The topic is the audit topic, whatever the token allows.
+    pub(crate) fn audit_topic(topic: &TopicName) -> Self {
+        let message = format!(
+            "`{topic}` holds the audit records of this server: only the server publishes to it, and only an admin changes it"
+        );
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
     /// The token lacks the scope of this verb on a topic or pattern.
@@ -212,6 +231,7 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::KeyConflict { .. }
         | BusError::GroupConflict { .. }
         | BusError::GroupBusy { .. }
+        | BusError::MemberFenced { .. }
         | BusError::ProjectorGroup { .. }
         | BusError::TopicDeleted { .. }
         | BusError::SchemaIncompatible(_)
@@ -226,6 +246,14 @@ fn status(error: &BusError) -> StatusCode {
             | DeliveryError::BadFilter { .. }
             | DeliveryError::BadPattern { .. }
             | DeliveryError::BadPartitions { .. } => StatusCode::BAD_REQUEST,
+        },
+        BusError::Backup(error) => match error {
+            BackupError::NotOffered | BackupError::BadPlace => StatusCode::BAD_REQUEST,
+            BackupError::Running => StatusCode::CONFLICT,
+            BackupError::NotRunning | BackupError::UnknownFile { .. } => StatusCode::NOT_FOUND,
+            BackupError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            BackupError::Storage { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            BackupError::Closed => StatusCode::SERVICE_UNAVAILABLE,
         },
         BusError::StorageFull { .. } => StatusCode::INSUFFICIENT_STORAGE,
         BusError::Busy { .. } | BusError::Closed | BusError::Fenced { .. } | BusError::Poisoned { .. } => {
@@ -245,6 +273,7 @@ fn status(error: &BusError) -> StatusCode {
         | BusError::BadOption { .. }
         | BusError::BadSeek { .. }
         | BusError::BeyondEnd { .. }
+        | BusError::NotOffered { .. }
         | BusError::BadSchema { .. } => StatusCode::BAD_REQUEST,
     }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
+use std::rc::Rc;
 
 use jaq_core::data::{DataT, HasLut};
 use jaq_core::{Error, Lut};
@@ -12,14 +13,22 @@ use super::watch::JobWatch;
 
 /// Bytes of the stack that a run may use. A quarter of the stack, since dropping nested values uses it too.
 pub(super) const DEPTH_BYTES_MAX: usize = super::pool::STACK_BYTES / 4;
-/// The most bytes of a text. An item of a list or object counts as 16 bytes.
+/// The most bytes of a text, list or object.
 pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
 /// The most bits of two whole numbers that are multiplied, together.
 const NUMBER_BITS_MAX: u64 = 1 << 16;
-/// Bytes of a value from which on it counts for the memory of its call.
-const LARGE_BYTES: usize = 64 << 10;
-/// Bytes of all large values that one call makes, at most.
+/// Bytes of all texts, lists and objects that one call makes, at most.
 const MADE_BYTES_MAX: usize = 256 << 20;
+/// Bytes of an item of a list or object: the value itself, without what it points to.
+const ITEM_BYTES: usize = 16;
+/// Bytes of a text in a new list beside its characters.
+const TEXT_BYTES: usize = 48;
+/// Bytes of a list or object in a new list, such as a match of a pattern.
+const NESTED_BYTES: usize = 512;
+/// Values whose place in memory a run remembers.
+const PLACES: usize = 16;
+/// Bytes of a value from which on its place is remembered. Smaller ones would only take the places of larger ones.
+const PLACED_BYTES_MIN: usize = 1 << 10;
 /// Bytes of a text in which all matches of a pattern are looked for. Each match takes up to 1 KiB.
 const MATCHED_BYTES_MAX: usize = 64 << 10;
 /// Steps between two checks of whether the watchdog has ended the call.
@@ -51,8 +60,11 @@ impl<'a> HasLut<'a, JqTypes> for RunData<'a> {
 /// The steps, stack and time that are left for a run.
 pub(super) struct Budget<'a> {
     steps: Cell<u64>,
-    /// Bytes of the large values that were made.
+    /// Bytes of the values that were made.
     made: Cell<usize>,
+    /// Address and bytes of values that were made lately. A value that grows in its place, as in most reductions, counts
+    /// with what it has grown by; so does a value in the place of one that was freed.
+    places: [Cell<(usize, usize)>; PLACES],
     /// An address on the stack where the run began.
     base: usize,
     watch: &'a JobWatch,
@@ -69,7 +81,8 @@ pub(super) enum StopReason {
 
 impl<'a> Budget<'a> {
     pub(super) fn new(steps: u64, watch: &'a JobWatch) -> Self {
-        Self { steps: Cell::new(steps), made: Cell::new(0), base: here(), watch }
+        let places = [const { Cell::new((0, 0)) }; PLACES];
+        Self { steps: Cell::new(steps), made: Cell::new(0), places, base: here(), watch }
     }
 
     /// Counts a step, and ends the run if it may not go on.
@@ -103,18 +116,50 @@ fn stop(why: StopReason) -> ! {
 impl Budget<'_> {
     /// Refuses text, lists and objects that have become too large, by themselves or together with those before.
     pub(super) fn sized(&self, value: Val) -> Result<Val, Error<Val>> {
-        let bytes = match &value {
-            Val::TStr(text) | Val::BStr(text) => text.len(),
-            Val::Arr(items) => items.len() * 16,
-            Val::Obj(members) => members.len() * 16,
-            _ => 0,
+        let (place, bytes) = match &value {
+            Val::TStr(text) | Val::BStr(text) => (text.as_ptr().addr(), text.len()),
+            Val::Arr(items) => (Rc::as_ptr(items).addr(), items.len() * ITEM_BYTES),
+            Val::Obj(members) => (Rc::as_ptr(members).addr(), members.len() * 2 * ITEM_BYTES),
+            _ => return Ok(value),
         };
-        if bytes < LARGE_BYTES {
-            return Ok(value);
-        }
-        self.made.set(self.made.get().saturating_add(bytes));
-        let fits = bytes <= VALUE_BYTES_MAX && self.made.get() <= MADE_BYTES_MAX;
+        if self.fits(place, bytes) { Ok(value) } else { Err(too_large()) }
+    }
+
+    /// Like [`Budget::sized`], for the list of a function in Rust that makes each of its items.
+    pub(super) fn filled(&self, value: Val) -> Result<Val, Error<Val>> {
+        let Val::Arr(items) = &value else { return self.sized(value) };
+        let item_bytes = match items.first() {
+            Some(Val::TStr(_) | Val::BStr(_)) => ITEM_BYTES + TEXT_BYTES,
+            Some(Val::Arr(_) | Val::Obj(_)) => ITEM_BYTES + NESTED_BYTES,
+            _ => ITEM_BYTES,
+        };
+        let fits = self.fits(Rc::as_ptr(items).addr(), items.len() * item_bytes);
         if fits { Ok(value) } else { Err(too_large()) }
+    }
+
+    /// Counts bytes that are no value yet, or that a value points to.
+    pub(super) fn count(&self, bytes: usize) -> bool {
+        let made = self.made.get().saturating_add(bytes);
+        let fits = made <= MADE_BYTES_MAX;
+        if fits {
+            self.made.set(made);
+        }
+        fits
+    }
+
+    fn fits(&self, place: usize, bytes: usize) -> bool {
+        if bytes < PLACED_BYTES_MIN {
+            return self.count(bytes);
+        }
+        // Allocations are aligned, so the lowest bits say little.
+        let Some(slot) = self.places.get((place >> 4 ^ place >> 12) % PLACES) else { return false };
+        let (before, counted) = slot.get();
+        let grown = if before == place { bytes.saturating_sub(counted) } else { bytes };
+        let fits = bytes <= VALUE_BYTES_MAX && self.count(grown);
+        if fits {
+            slot.set((place, bytes));
+        }
+        fits
     }
 
     /// Multiplies, unless the product would be too large.

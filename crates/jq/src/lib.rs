@@ -6,8 +6,8 @@
 //! steps or too much time, recurses too deep, or makes a value or an output that is too large; that is a failure
 //! of this call, and the next call runs as usual. A function in Rust, such as a pattern on a long text, cannot be
 //! ended: its thread is given up until it returns. A program that keeps four such threads is stuck, and is not
-//! run until one of them returns. Texts, lists and objects above 64 KiB that one call makes may have 256 MiB
-//! together.
+//! run until one of them returns. All texts, lists and objects that one call makes may have 256 MiB together; a value
+//! that grows in its place counts once.
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -2,7 +2,9 @@
 //! measured.
 //!
 //! - `[f]` becomes `[f | .]`, so that every item is a step.
-//! - `a + b` becomes `a + b | !sized`, so that a value that doubles is measured.
+//! - `a + b` becomes `a + b | !sized`, so that a value that doubles is measured. Updates, slices and functions that copy
+//!   their input are measured too.
+//! - `a / b`, which splits texts, and functions that fill a list are followed by `!filled`.
 //! - `a * b` becomes `!mul(a; b)`, which measures before it multiplies.
 //! - `p += f` and `p *= f` become `f as $y | p |= (. + $y)`, and then the same.
 //! - `"\(f)"` becomes `"\(f | !small)" | !sized`, and `tojson` `!small | tojson`: a small value that shares
@@ -13,7 +15,7 @@ use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
 use jaq_core::ops::Math;
 use jaq_core::path::{Part, Path};
 
-use super::names::{MUL, SIZED, SMALL};
+use super::names::{COPYING, FILLED, FILLING, MUL, SIZED, SMALL};
 
 /// The name of the variable in rewritten updates. No program can name it.
 const ADDEND: &str = "$!y";
@@ -45,12 +47,23 @@ pub(super) fn term<'s>(old: Term<&'s str>) -> Term<&'s str> {
         }
         Term::Def(defs, inner) => Term::Def(defs.into_iter().map(definition).collect(), boxed(*inner)),
         Term::Call("tojson", arguments) if arguments.is_empty() => {
-            pipe(Term::Call(SMALL, Vec::new()), Term::Call("tojson", arguments))
+            pipe(Term::Call(SMALL, Vec::new()), sized(Term::Call("tojson", arguments)))
+        }
+        Term::Call(name, arguments) if COPYING.contains(&name) && arguments.is_empty() => {
+            sized(Term::Call(name, arguments))
+        }
+        Term::Call(name, arguments) if FILLING.contains(&name) => {
+            filled(Term::Call(name, arguments.into_iter().map(term).collect()))
         }
         Term::Call(name, arguments) => Term::Call(name, arguments.into_iter().map(term).collect()),
         Term::Path(from, Path(parts)) => {
+            // `.[]` is a range without ends; it copies nothing.
+            let slices = parts
+                .iter()
+                .any(|(part, _)| matches!(part, Part::Range(from, to) if from.is_some() || to.is_some()));
             let parts = parts.into_iter().map(|(part, optional)| (step(part), optional));
-            Term::Path(boxed(*from), Path(parts.collect()))
+            let path = Term::Path(boxed(*from), Path(parts.collect()));
+            if slices { sized(path) } else { path }
         }
     }
 }
@@ -61,8 +74,12 @@ fn operation<'s>(left: Term<&'s str>, op: BinaryOp<&'s str>, right: Term<&'s str
         BinaryOp::Math(Math::Add) => sized(binary(left, op, right)),
         BinaryOp::UpdateMath(math @ (Math::Add | Math::Mul)) => {
             let changed = operation(Term::Id, BinaryOp::Math(math), Term::Var(ADDEND));
-            let update = binary(left, BinaryOp::Update, changed);
+            let update = sized(binary(left, BinaryOp::Update, changed));
             binary(right, BinaryOp::Pipe(Some(Pattern::Var(ADDEND))), update)
+        }
+        BinaryOp::Math(Math::Div) => filled(binary(left, op, right)),
+        BinaryOp::Update | BinaryOp::Assign | BinaryOp::UpdateAlt | BinaryOp::UpdateMath(_) => {
+            sized(binary(left, op, right))
         }
         BinaryOp::Pipe(Some(bound)) => binary(left, BinaryOp::Pipe(Some(pattern(bound))), right),
         other => binary(left, other, right),
@@ -98,6 +115,10 @@ fn step(part: Part<Term<&str>>) -> Part<Term<&str>> {
 
 fn sized(inner: Term<&str>) -> Term<&str> {
     pipe(inner, Term::Call(SIZED, Vec::new()))
+}
+
+fn filled(inner: Term<&str>) -> Term<&str> {
+    pipe(inner, Term::Call(FILLED, Vec::new()))
 }
 
 fn pipe<'s>(left: Term<&'s str>, right: Term<&'s str>) -> Term<&'s str> {

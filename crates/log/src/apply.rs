@@ -78,7 +78,7 @@ impl LogCore {
             let last = state.segments.last().map(|segment| segment.meta.id);
             let Some(segment) = state.segment_by_id(id) else { return Ok(()) };
             segment.applied = chunk.pos + chunk.bytes.len() as u64;
-            let complete = last != Some(id) && segment.applied == segment.meta.bytes;
+            let complete = (last != Some(id) || segment.sealed) && segment.applied == segment.meta.bytes;
             if complete || segment.samples.len() >= samples_kept {
                 Some((segment.meta.samples, segment.samples.clone()))
             } else {

@@ -146,6 +146,9 @@ impl LogCore {
         let hold = self.hold_of(&topic);
         let mut state = topic.state();
         cut.dropped.extend(state.trim(&topic, now, hold));
+        if !self.space.compaction_waits.load(Ordering::Relaxed) {
+            state.seal_at_cut(hold, &self.options, now);
+        }
         cut.items.push(TopicItem {
             id: topic.id(),
             name: topic.name().clone(),

@@ -12,14 +12,14 @@ use crate::batch::{BatchSlot, Expectation, LogBatch, PlacedRecord, TopicChange};
 use crate::core::LogCore;
 use crate::error::{AppendError, LogReadError};
 use crate::index::{EntryKind, EventIndex};
-use crate::lookup::Rebuild;
+use crate::lookup::RunRebuild;
 use crate::record::{NewId, content_hash};
 use crate::sequencer::LogSequencer;
 use crate::topic::Topic;
 
 /// The outcome of one event of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum EventOutcome {
+pub(crate) enum EventCheck {
     Fresh,
     /// The event is in the log already.
     Duplicate(PlacedRecord),
@@ -32,14 +32,14 @@ pub(crate) enum EventOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     /// Empty when every event is fresh.
-    pub(crate) outcomes: Vec<EventOutcome>,
+    pub(crate) outcomes: Vec<EventCheck>,
     /// The refused events with their errors, if the other events are accepted without them.
     pub(crate) refused: Vec<(usize, AppendError)>,
 }
 
 impl Decision {
-    pub(crate) fn outcome(&self, index: usize) -> EventOutcome {
-        self.outcomes.get(index).copied().unwrap_or(EventOutcome::Fresh)
+    pub(crate) fn outcome(&self, index: usize) -> EventCheck {
+        self.outcomes.get(index).copied().unwrap_or(EventCheck::Fresh)
     }
 
     /// Refuses an event, alone or with its whole batch.
@@ -48,12 +48,12 @@ impl Decision {
         batch: &LogBatch,
         index: usize,
         error: AppendError,
-    ) -> Result<EventOutcome, AppendError> {
+    ) -> Result<EventCheck, AppendError> {
         if !batch.each {
             return Err(error);
         }
         self.refused.push((index, error));
-        Ok(EventOutcome::Refused)
+        Ok(EventCheck::Refused)
     }
 }
 
@@ -124,7 +124,7 @@ impl LogCore {
 
     fn find_known(&self, topic: &Topic, id: EventId, hash: u64) -> Result<Option<KnownEvent>, LogReadError> {
         let mut candidates = Vec::new();
-        self.with_index(Rebuild::Later, |core| {
+        self.with_index(RunRebuild::Later, |core| {
             candidates.clear();
             core.index.candidates(EntryKind::Id, topic.id(), hash, id.unix_ms(), &mut candidates)
         })?;
@@ -138,7 +138,7 @@ impl LogCore {
             }
         }
         let ghost =
-            self.with_index(Rebuild::Later, |core| core.index.find_ghost(topic.id(), id.as_bytes()))?;
+            self.with_index(RunRebuild::Later, |core| core.index.find_ghost(topic.id(), id.as_bytes()))?;
         Ok(ghost.map(|ghost| KnownEvent { offset: ghost.offset, ts: ghost.ts, content: ghost.content }))
     }
 
@@ -176,7 +176,7 @@ impl LogCore {
         // A batch whose events are all in the log already met its expectations the first time.
         let outcomes = &decision.outcomes;
         let repeated = !outcomes.is_empty()
-            && outcomes.iter().all(|outcome| matches!(outcome, EventOutcome::Duplicate(_)));
+            && outcomes.iter().all(|outcome| matches!(outcome, EventCheck::Duplicate(_)));
         if !repeated {
             self.check_expectations(sequencer, batch, prior)?;
         }
@@ -191,12 +191,12 @@ impl LogCore {
         prior: Option<IdLookup>,
         in_batch: &mut HashMap<(u32, EventId), usize>,
         index: usize,
-    ) -> Result<EventOutcome, AppendError> {
+    ) -> Result<EventCheck, AppendError> {
         if let Some(refusal) = refusal(slot) {
             return Err(refusal);
         }
         let (NewId::Given(id), Some(IdLookup { known, since })) = (slot.id, prior) else {
-            return Ok(EventOutcome::Fresh);
+            return Ok(EventCheck::Fresh);
         };
         let known = match known {
             None => self.find_recent(sequencer, &slot.topic, id, slot.id_hash, since)?,
@@ -318,7 +318,7 @@ fn compare(
     known: Option<KnownEvent>,
     in_batch: &mut HashMap<(u32, EventId), usize>,
     index: usize,
-) -> Result<EventOutcome, AppendError> {
+) -> Result<EventCheck, AppendError> {
     let content = record_content(batch.record(slot));
     let conflict = |offset| AppendError::IdConflict { topic: slot.topic.name().to_string(), id, offset };
     if let Some(known) = known {
@@ -326,18 +326,18 @@ fn compare(
             return Err(conflict(known.offset));
         }
         let placed = PlacedRecord { offset: known.offset, ts: known.ts, duplicate: true };
-        return Ok(EventOutcome::Duplicate(placed));
+        return Ok(EventCheck::Duplicate(placed));
     }
     if let Some(earlier) = in_batch.get(&(slot.topic.id(), id)).copied() {
         let first = batch.slots.get(earlier).map(|first| record_content(batch.record(first)));
         return if first == Some(content) {
-            Ok(EventOutcome::Earlier(earlier))
+            Ok(EventCheck::Earlier(earlier))
         } else {
             Err(conflict(slot.topic.state().next_offset))
         };
     }
     in_batch.insert((slot.topic.id(), id), index);
-    Ok(EventOutcome::Fresh)
+    Ok(EventCheck::Fresh)
 }
 
 fn record_content(record: &[u8]) -> u64 {

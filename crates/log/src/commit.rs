@@ -10,7 +10,7 @@ use promethean_model::Durability;
 
 use crate::batch::{Completion, LogReceipt};
 use crate::core::LogCore;
-use crate::error::AppendError;
+use crate::error::{AppendError, MaintenanceError};
 use crate::index::Insert;
 use crate::journal::frame::{self, FrameParts, HEADER_BYTES};
 use crate::journal::writer::{FrameSpan, JournalWriter};
@@ -146,7 +146,9 @@ impl LogCore {
     }
 
     fn sync_journal(&self, committer: &mut JournalCommitter) -> io::Result<()> {
+        let began = self.clock.monotonic_ms();
         committer.journal.sync()?;
+        self.counters.sync_times.add(self.clock.monotonic_ms().saturating_sub(began));
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         committer.synced_lsn = committer.written_lsn;
         for (topic, end) in committer.unsynced.drain(..) {
@@ -156,6 +158,17 @@ impl LogCore {
         lock(&self.progress).durable_lsn = committer.synced_lsn;
         self.progressed.notify_all();
         Ok(())
+    }
+
+    /// Syncs the frames that are written. Returns the last of them.
+    pub(crate) fn sync_written(&self, committer: &mut JournalCommitter) -> Result<u64, MaintenanceError> {
+        self.check_writing()?;
+        if committer.written_lsn > committer.synced_lsn {
+            let _step = self.counters.journal_steps.enter(&*self.clock);
+            let synced = self.sync_journal(committer);
+            synced.map_err(|error| self.fail(format!("syncing the journal failed: {error}")))?;
+        }
+        Ok(committer.synced_lsn)
     }
 
     /// Completes a durable group: redo goes to the state, and callers without redo are done.

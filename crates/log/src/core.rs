@@ -14,8 +14,9 @@ use crate::error::{AppendError, LogDamage};
 use crate::files::Files;
 use crate::holds::Holds;
 use crate::index::EventIndex;
-use crate::log_clock::{LogClock, LogNotice};
+use crate::log_clock::LogClock;
 use crate::manifest::{Edit, Manifest};
+use crate::notice::LogNotice;
 use crate::options::LogOptions;
 use crate::poison::{Poison, lock};
 use crate::room::RoomSignal;
@@ -23,6 +24,7 @@ use crate::sequencer::LogSequencer;
 use crate::space::Space;
 use crate::state::StateSink;
 use crate::step_watch::StepWatch;
+use crate::sync_times::SyncTimes;
 use crate::topic::{Topic, TopicState};
 
 /// Is told when the durable end of a topic moves, and what an operator should know.
@@ -31,6 +33,9 @@ pub trait Observer: Send + Sync + 'static {
     fn durable_end_moved(&self, topic: &Topic, end: u64);
     /// Tells what an operator should know. It must not block.
     fn notice(&self, _notice: LogNotice) {}
+
+    /// Tells that the log has stopped writing for good, and why. It must not block.
+    fn stopped(&self, _reason: &str) {}
 
     /// Tells that a batch that was refused as busy may be taken now. The log's threads call it; it must not
     /// block.
@@ -85,6 +90,8 @@ pub(crate) struct LogCore {
     pub(crate) journal_bytes: AtomicU64,
     pub(crate) damage: Mutex<Vec<LogDamage>>,
     pub(crate) holds: Holds,
+    /// Whether the files of a backup point are staged. Set by the backup.
+    pub(crate) backup_staged: AtomicBool,
     pub(crate) signals: Signals,
     pub(crate) counters: Counters,
 }
@@ -143,10 +150,14 @@ pub(crate) struct Counters {
     pub(crate) syncs: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) merges: AtomicU64,
+    /// How long syncs of the journal took.
+    pub(crate) sync_times: SyncTimes,
     /// Journal bytes since the log was opened.
     pub(crate) written: AtomicU64,
     /// Monotonic time when the log was opened.
     pub(crate) opened_ms: AtomicU64,
+    /// Monotonic time of the last checkpoint that was taken for a compaction.
+    pub(crate) compaction_checkpoint_ms: AtomicU64,
     /// The leap of the wall clock at the last tick of upkeep.
     pub(crate) leap_ms: AtomicI64,
     /// Writes and syncs of the journal that are under way.
@@ -219,7 +230,9 @@ impl LogCore {
     /// Stops all writing for good and wakes all threads that wait for progress or room. The locks are taken
     /// first, so that a thread that has just looked cannot fall asleep after the signal.
     pub(crate) fn stop_writing(&self, reason: String) {
-        self.poison.set(reason);
+        if self.poison.set(&reason) {
+            self.observer.stopped(&reason);
+        }
         drop(lock(&self.sequencer));
         drop(lock(&self.progress));
         self.progressed.notify_all();

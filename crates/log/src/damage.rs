@@ -2,10 +2,10 @@
 
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError};
+use crate::files::SegmentPart;
 use crate::poison::lock;
 use crate::read::FilePlace;
-use crate::record::BadRecord;
-use crate::samples::first_sample_after;
+use crate::record::{self, BadRecord};
 use crate::topic::Topic;
 
 impl LogCore {
@@ -52,8 +52,9 @@ impl LogCore {
         bad: BadRecord,
     ) -> LogDamage {
         let after = match bad {
-            BadRecord::Body { len } => Some((pos + len as u64, offset + 1)),
-            _ => first_sample_after(self, place, pos),
+            // In a compacted segment the offset may be higher than the lowest that is expected.
+            BadRecord::Body { len, offset: at } => Some((pos + len as u64, offset.max(at) + 1)),
+            _ => self.known_end(place, pos).or_else(|| self.next_record(place, pos, offset)),
         };
         let (to_byte, to_offset) = after.unwrap_or((place.meta.bytes, place.meta.end));
         let what = match bad {
@@ -70,5 +71,37 @@ impl LogCore {
             to_offset: to_offset.max(offset),
             what,
         }
+    }
+
+    /// The end of damage at `pos` that was met before.
+    fn known_end(&self, place: &FilePlace, pos: u64) -> Option<(u64, u64)> {
+        let path = place.meta.id.path();
+        let known = lock(&self.damage);
+        let found = known.iter().find(|damage| damage.from_byte == pos && damage.file == path)?;
+        Some((found.to_byte, found.to_offset))
+    }
+
+    /// Finds position and offset of the first record after `pos` whose header verifies, by trying every byte.
+    fn next_record(&self, place: &FilePlace, pos: u64, offset: u64) -> Option<(u64, u64)> {
+        const WINDOW_BYTES: usize = 1024 * 1024;
+        let file = self.files.get(place.meta.id, SegmentPart::Records).ok()?;
+        let mut start = pos + 1;
+        while start + record::HEADER_BYTES as u64 <= place.applied {
+            let left = (place.applied - start) as usize;
+            let window = file.read_vec_at(start, left.min(WINDOW_BYTES)).ok()?;
+            let found = window.windows(record::HEADER_BYTES).position(|header| {
+                let fits = record::peek(header).is_some_and(|(topic, at, _)| {
+                    topic == place.meta.id.topic && at >= offset && at < place.meta.end
+                });
+                fits && !matches!(record::parse(header), Err(BadRecord::Header))
+            });
+            if let Some(at) = found {
+                let header = window.get(at..).unwrap_or_default();
+                return Some((start + at as u64, record::offset_of(header)));
+            }
+            // A header may begin in this window and end in the next.
+            start += window.len().saturating_sub(record::HEADER_BYTES - 1).max(1) as u64;
+        }
+        None
     }
 }

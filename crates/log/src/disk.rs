@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A data directory. Paths are relative to it, with `/` between folder and file.
 ///
 /// Durability contract: a file's bytes and length survive a power cut once `DiskFile::sync` returned after
-/// they were written; a created, renamed or removed name once `sync_dir` of its folder returned; everything
+/// they were written; a created, renamed, linked or removed name once `sync_dir` of its folder returned; everything
 /// once `sync_all` did.
 pub trait Disk: Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing; an existing one is an error (`AlreadyExists`).
@@ -20,6 +20,9 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn make_dir(&self, dir: &str) -> io::Result<()>;
     /// Renames a file, replacing the target.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Gives a file a second name; an existing one is an error (`AlreadyExists`). The bytes stay until both
+    /// names are removed.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &str) -> io::Result<()>;
     /// Makes the names in a folder durable; `""` is the data directory itself.

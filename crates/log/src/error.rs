@@ -5,7 +5,6 @@ use std::io;
 
 use promethean_model::EventId;
 
-use crate::journal;
 use crate::space::Shortage;
 
 /// A damaged range of a file.
@@ -37,18 +36,9 @@ impl fmt::Display for LogDamage {
     }
 }
 
-impl LogDamage {
-    /// Advice for users without a backup. Only damage to frames can be accepted: without the manifest or the
-    /// header of a journal file, nothing says what the other bytes belong to.
-    fn other_way(&self) -> &'static str {
-        let in_frames = self.file.starts_with(journal::DIR) && self.from_byte >= journal::FRAMES_AT;
-        if in_frames {
-            ", or open with `accept_damaged_journal` to keep what can be read and report the rest as lost"
-        } else {
-            ""
-        }
-    }
-}
+/// What to do about damage without a backup.
+pub(crate) const REPAIR: &str =
+    "run `promethean verify --repair --data DIR` to set the damage aside and keep the rest";
 
 /// Why a log did not open. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -68,10 +58,7 @@ pub enum LogOpenError {
         expected: &'static str,
     },
     /// Acknowledged data is damaged.
-    #[error(
-        "corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup{other_way}",
-        other_way = .0.other_way()
-    )]
+    #[error("corrupt_range: {0}: acknowledged data is damaged; restore this file from a backup, or {REPAIR}")]
     CorruptRange(LogDamage),
     /// An option that a log cannot work with.
     #[error("the option `{option}` is {value}: set it to {bound} {limit}")]
@@ -88,7 +75,7 @@ pub enum LogOpenError {
     /// The state engine has applied frames that the journal does not hold.
     #[error(
         "state_ahead: the state was applied up to {applied}, the journal ends at {end}: journal and state are from \
-         different times; restore both from one backup"
+         different times; restore both from one backup, or {REPAIR}"
     )]
     StateAhead {
         /// Last LSN in the state.
@@ -99,7 +86,7 @@ pub enum LogOpenError {
     /// The state engine lost frames that the checkpoint relies on.
     #[error(
         "state_behind: the state was applied up to {applied}, the checkpoint needs {needed}: restore the `state` \
-         folder from the backup that belongs to this directory"
+         folder from the backup that belongs to this directory, or {REPAIR}"
     )]
     StateBehind {
         /// Last LSN in the state.
@@ -193,7 +180,7 @@ pub enum AppendError {
         max: usize,
     },
     /// Too many topics.
-    #[error("there are {max} topics already: delete some, or raise `topics_max`")]
+    #[error("there are already {max} topics; delete some, or raise `limits.events.topics_max`")]
     TooManyTopics {
         /// The limit.
         max: u32,
@@ -236,7 +223,10 @@ pub enum LogReadError {
         earliest: u64,
     },
     /// The bytes are damaged.
-    #[error("corrupt_range: {0}: restore the file from a backup, or go on after the range")]
+    #[error(
+        "corrupt_range: {0}: restore the file from a backup, or go on after the range; stop the server and \
+         {REPAIR}"
+    )]
     CorruptRange(LogDamage),
     /// The file system failed.
     #[error("{action} `{file}` failed: {message}")]
@@ -261,7 +251,7 @@ impl LogReadError {
     }
 
     /// Whether a file could not be opened for lack of descriptors.
-    pub(crate) fn lacks_descriptors(&self) -> bool {
+    pub fn lacks_descriptors(&self) -> bool {
         let LogReadError::Io { os_error: Some(number), .. } = self else { return false };
         Shortage::of(&io::Error::from_raw_os_error(*number)) == Some(Shortage::Descriptors)
     }
@@ -273,6 +263,37 @@ impl LogReadError {
             other => io::Error::other(other),
         }
     }
+}
+
+/// Why a backup point was not staged or read. The log is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogBackupError {
+    /// Another backup is under way.
+    #[error("another backup is under way: wait until it has ended, or end it")]
+    Running,
+    /// The checkpoint before the backup did not finish.
+    #[error("the checkpoint before the backup failed: {0}")]
+    Maintenance(MaintenanceError),
+    /// The state engine failed.
+    #[error("the state engine failed: {0}")]
+    State(String),
+    /// A file has fewer bytes than the manifest says.
+    #[error("`{file}` is shorter than it was: stop the server and run `promethean verify --data DIR`")]
+    Short {
+        /// Its path in the data directory.
+        file: String,
+    },
+    /// The file system failed.
+    #[error("{action} `{file}` failed: {source}")]
+    Io {
+        /// The operation.
+        action: &'static str,
+        /// The file.
+        file: String,
+        /// The error of the system.
+        source: io::Error,
+    },
 }
 
 /// Why a checkpoint, retention or compaction did not finish.

@@ -7,6 +7,7 @@
 //! invariants.
 
 mod apply;
+mod backup;
 mod batch;
 mod bytes;
 mod checkpoint;
@@ -28,6 +29,7 @@ mod log;
 mod log_clock;
 mod lookup;
 mod manifest;
+mod notice;
 mod options;
 pub mod planted;
 mod poison;
@@ -38,6 +40,7 @@ mod recent;
 mod record;
 mod recovery;
 mod redo;
+mod repair;
 mod retention;
 mod room;
 mod runs;
@@ -47,21 +50,27 @@ mod sequencer;
 mod space;
 pub mod state;
 mod step_watch;
+mod sync_times;
 mod threads;
 mod topic;
 mod verify;
 
+pub use crate::backup::{LogBackup, LogBackupFile, LogBackupTopic};
 pub use crate::batch::{Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements};
 pub use crate::core::{NoObserver, Observer};
-pub use crate::error::{AppendError, LogDamage, LogOpenError, LogReadError, MaintenanceError};
+pub use crate::error::{
+    AppendError, LogBackupError, LogDamage, LogOpenError, LogReadError, MaintenanceError,
+};
 pub use crate::holds::Holds;
 pub use crate::log::{Log, LogHealth, OpenArgs};
-pub use crate::log_clock::LogNotice;
+pub use crate::notice::{LogNeed, LogNotice};
 pub use crate::options::{LogOptions, TopicPolicy};
 pub use crate::read::{ReadLimit, RecordPage};
 pub use crate::real_disk::RealDisk;
 pub use crate::record::{NewEvent, NewId, Record, RecordView};
 pub use crate::recovery::RecoveryReport;
+pub use crate::repair::{LogRepair, LogRepairReport, LostEvents, RepairSettings};
 pub use crate::step_watch::{Step, StepWatch};
+pub use crate::sync_times::{LogFigures, SYNC_LIMITS_MS};
 pub use crate::topic::{LogTopicInfo, Topic};
 pub use crate::verify::LogVerifyReport;

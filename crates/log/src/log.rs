@@ -6,10 +6,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use promethean_model::{Clock, Durability, EventId, IgnorePoison, TopicName};
 
+use crate::backup::LogBackup;
 use crate::batch::{Completion, LogBatch, LogReceipt, LogSubmission, TopicChange};
 use crate::core::{LogCore, Observer};
 use crate::disk::Disk;
-use crate::error::{AppendError, LogDamage, LogOpenError, LogReadError, MaintenanceError};
+use crate::error::{AppendError, LogBackupError, LogDamage, LogOpenError, LogReadError, MaintenanceError};
 use crate::holds::Holds;
 use crate::index::EntryKind;
 use crate::options::{LogOptions, TopicPolicy};
@@ -17,7 +18,8 @@ use crate::poison::lock;
 use crate::read::{ReadLimit, RecordPage};
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
-use crate::state::StateSink;
+use crate::state::{StateError, StateSink};
+use crate::sync_times::LogFigures;
 use crate::threads::Threads;
 use crate::topic::Topic;
 use crate::verify::{LogVerifyReport, verify};
@@ -76,15 +78,20 @@ pub struct LogHealth {
     pub journal_bytes: u64,
 }
 
+/// Takes the lock of a data directory.
+pub(crate) fn lock_directory(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, LogOpenError> {
+    const LOCK_PATH: &str = "LOCK";
+    disk.lock(LOCK_PATH).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => LogOpenError::Locked,
+        _ => LogOpenError::Io { action: "lock", file: LOCK_PATH.to_owned(), source: error },
+    })
+}
+
 impl Log {
     /// Opens the log in a directory, or creates it there.
     pub fn open(args: OpenArgs) -> Result<(Log, RecoveryReport), LogOpenError> {
-        const LOCK_PATH: &str = "LOCK";
         args.options.check()?;
-        let held = args.disk.lock(LOCK_PATH).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => LogOpenError::Locked,
-            _ => LogOpenError::Io { action: "lock", file: LOCK_PATH.to_owned(), source: error },
-        })?;
+        let held = lock_directory(&*args.disk)?;
         let (core, report) = recovery::open(args)?;
         let core = Arc::new(core);
         let threads = if core.options.threads {
@@ -284,17 +291,37 @@ impl Log {
         self.core().holds.settle();
         self.core().look_at_space();
         self.core().retry_after_shortage();
-        if self.core().mark_expired() {
+        if self.core().mark_expired() | self.core().compaction_needs_checkpoint() {
             self.core().checkpoint()?;
         }
-        while self.core().merge_runs()? {}
-        self.core().compact_topics()
+        let done = self.core().rewrite();
+        self.core().tell_shortages();
+        done
     }
 
     /// Syncs the batches that were acknowledged as `os`.
     pub fn sync(&self) -> Result<(), AppendError> {
         self.core().pump(true);
         self.core().poison.check()
+    }
+
+    /// Stages the files of a backup point, until [`Log::end_backup`]. `note_state` is called once, at the moment
+    /// that the state of the point must be from. Batches are taken meanwhile.
+    pub fn begin_backup(
+        &self,
+        note_state: &mut dyn FnMut() -> Result<(), StateError>,
+    ) -> Result<LogBackup, LogBackupError> {
+        self.core().begin_backup(note_state)
+    }
+
+    /// Reads bytes of a file of the backup point, by its path in a data directory.
+    pub fn read_backup(&self, path: &str, at: u64, len: usize) -> Result<Vec<u8>, LogBackupError> {
+        self.core().read_backup(path, at, len)
+    }
+
+    /// Removes the staged files.
+    pub fn end_backup(&self) -> Result<(), LogBackupError> {
+        self.core().end_backup()
     }
 
     /// Reads and checks every byte that is on disk. `progress` is called with the bytes done and the bytes in
@@ -322,6 +349,11 @@ impl Log {
         }
     }
 
+    /// Figures for the operator. Reads memory only.
+    pub fn figures(&self) -> LogFigures {
+        self.core().counters.sync_times.figures(self.core().space.free_bytes())
+    }
+
     /// Stops taking batches, makes everything durable and stops the threads.
     pub fn close(&self) -> Result<(), MaintenanceError> {
         lock(&self.core().sequencer).closed = true;
@@ -335,8 +367,14 @@ impl Log {
 }
 
 impl LogCore {
+    /// Merges index runs and compacts topics.
+    fn rewrite(&self) -> Result<(), MaintenanceError> {
+        while self.merge_runs()? {}
+        self.compact_topics(usize::MAX)
+    }
+
     /// The step that has been under way for too long.
-    fn hanging(&self) -> Option<(&'static str, u64)> {
+    pub(crate) fn hanging(&self) -> Option<(&'static str, u64)> {
         let journal = self.counters.journal_steps.hangs_for_ms(&*self.clock);
         let state = self.counters.state_steps.hangs_for_ms(&*self.clock);
         journal.map(|ms| ("writing the journal", ms)).or_else(|| state.map(|ms| ("applying state", ms)))

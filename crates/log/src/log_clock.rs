@@ -10,7 +10,6 @@
 //!
 //! Age time is known across restarts by the append times of segments: it goes on from the newest of them.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use promethean_model::{Clock, SteadyClock, SteadyTime};
@@ -21,58 +20,6 @@ use crate::poison::lock;
 const CATCH_UP: u64 = 10;
 /// A difference between times that needs no notice.
 pub(crate) const NEAR_MS: i64 = 60_000;
-
-/// What an operator should know about the log; its text says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LogNotice {
-    /// The wall clock leapt, and is not followed yet.
-    ClockLeapt {
-        /// By so many milliseconds; negative: back.
-        by_ms: i64,
-    },
-    /// Stamps agree with the wall clock again after a leap: the clock went back, or they follow it.
-    ClockSettled,
-    /// Topics have stamps that the clock has not reached.
-    StampsAhead {
-        /// How many topics.
-        topics: usize,
-        /// How far the highest stamp is ahead.
-        by_ms: i64,
-    },
-    /// Append times lay in the future and were set to the present.
-    AppendTimesClamped {
-        /// In so many segments.
-        segments: usize,
-    },
-}
-
-impl fmt::Display for LogNotice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ClockLeapt { by_ms } => write!(
-                f,
-                "the clock of this machine leapt by {} s; stamps and retention follow it if it stays so for 10 minutes",
-                by_ms / 1000
-            ),
-            Self::ClockSettled => f.write_str(
-                "stamps agree with the clock of this machine again; if it stayed where it leapt to, the ages that \
-                 retention counts follow it at ten times the speed of time",
-            ),
-            Self::StampsAhead { topics, by_ms } => write!(
-                f,
-                "{topics} topics have stamps up to {} s ahead of the clock of this machine; their new events get the \
-                 last stamp until the clock reaches it",
-                by_ms / 1000
-            ),
-            Self::AppendTimesClamped { segments } => write!(
-                f,
-                "events in {segments} segments were appended at times that the clock of this machine has not reached; \
-                 for retention they are as new as the events of now"
-            ),
-        }
-    }
-}
 
 /// The times at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::topic::Topic;
 
 /// Where a damaged run that a lookup finds is replaced. That reads every segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rebuild {
+pub(crate) enum RunRebuild {
     /// On the caller's thread, which then gets its answer.
     Here,
     /// On a thread of the log, because the caller must not wait.
@@ -27,7 +27,7 @@ impl LogCore {
     pub(crate) fn find_id(&self, topic: &Topic, id: EventId) -> Result<Option<Record>, LogReadError> {
         let (earliest, end) = (topic.state().earliest, topic.end());
         let mut candidates = Vec::new();
-        self.with_index(Rebuild::Here, |core| {
+        self.with_index(RunRebuild::Here, |core| {
             candidates.clear();
             core.index.candidates(EntryKind::Id, topic.id(), id_hash(id), id.unix_ms(), &mut candidates)
         })?;
@@ -45,7 +45,7 @@ impl LogCore {
     }
 
     pub(crate) fn latest_by_key(&self, topic: &Topic, key: &[u8]) -> Result<Option<Record>, LogReadError> {
-        self.newest_of_key(topic, key, key_hash(key), topic.end(), Rebuild::Here)
+        self.newest_of_key(topic, key, key_hash(key), topic.end(), RunRebuild::Here)
     }
 
     /// Finds the offset of the key's latest event below `end`, durable or not.
@@ -56,7 +56,7 @@ impl LogCore {
         hash: u64,
         end: u64,
     ) -> Result<Option<u64>, LogReadError> {
-        let newest = self.newest_of_key(topic, key, hash, end, Rebuild::Later)?;
+        let newest = self.newest_of_key(topic, key, hash, end, RunRebuild::Later)?;
         Ok(newest.map(|record| record.view().offset))
     }
 
@@ -66,7 +66,7 @@ impl LogCore {
         key: &[u8],
         hash: u64,
         end: u64,
-        rebuild: Rebuild,
+        rebuild: RunRebuild,
     ) -> Result<Option<Record>, LogReadError> {
         self.with_index(rebuild, |core| core.search_newest(topic, key, hash, end))?
     }
@@ -109,7 +109,7 @@ impl LogCore {
     ) -> Result<Vec<Record>, LogReadError> {
         let lowest = range.start.max(topic.state().earliest);
         let Some(highest) = range.end.min(topic.end()).checked_sub(1) else { return Ok(Vec::new()) };
-        let mut history = self.with_index(Rebuild::Here, |core| {
+        let mut history = self.with_index(RunRebuild::Here, |core| {
             let mut found = Ok(Vec::new());
             core.index.newest_upto(
                 EntryKind::Key,
@@ -186,14 +186,14 @@ impl LogCore {
     /// per run; or the log's threads replace it and the lookup fails.
     pub(crate) fn with_index<T>(
         &self,
-        rebuild: Rebuild,
+        rebuild: RunRebuild,
         mut look: impl FnMut(&LogCore) -> Result<T, IndexRunError>,
     ) -> Result<T, LogReadError> {
         for _ in 0..=self.index.runs().all().count() {
             match look(self) {
                 Ok(found) => return Ok(found),
                 Err(IndexRunError::Damaged { file, .. })
-                    if rebuild == Rebuild::Later && self.options.threads =>
+                    if rebuild == RunRebuild::Later && self.options.threads =>
                 {
                     self.room.want();
                     self.raise(|flags| flags.rebuild = Some(file));

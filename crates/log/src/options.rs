@@ -38,10 +38,16 @@ pub struct LogOptions {
     pub os_sync_interval_ms: u64,
     /// How often retention and compaction look for work. Default: 1 s.
     pub maintenance_interval_ms: u64,
+    /// A compacted topic is compacted when this share of its bytes is new, which means that no compaction has
+    /// looked at them. Default: 50 %. Minimum: 1, maximum: 100.
+    pub compaction_new_percent: u64,
+    /// Fewer new bytes than this are compacted by age only. Default: 1 MiB.
+    pub compaction_bytes_min: u64,
+    /// A compacted topic is compacted when its oldest new event has been there for so long, unless it is larger
+    /// than `compaction_bytes_min` and less than a third of it is new. Default: 1 min.
+    pub compaction_age_ms: u64,
     /// `false` runs everything on the caller's thread, one step after the other. Default: `true`.
     pub threads: bool,
-    /// Opens a log whose journal is damaged, and reports what is lost. Default: `false`.
-    pub accept_damaged_journal: bool,
 }
 
 impl Default for LogOptions {
@@ -60,8 +66,10 @@ impl Default for LogOptions {
             room_wait_ms: 5000,
             os_sync_interval_ms: 50,
             maintenance_interval_ms: 1000,
+            compaction_new_percent: 50,
+            compaction_bytes_min: MIB,
+            compaction_age_ms: 60_000,
             threads: true,
-            accept_damaged_journal: false,
         }
     }
 }
@@ -78,6 +86,9 @@ impl LogOptions {
             ("queue_bytes", self.queue_bytes as u64, KIB, u64::MAX),
             ("open_files", self.open_files as u64, 8, u64::MAX),
             ("topics", u64::from(self.topics), 1, u64::MAX),
+            ("compaction_new_percent", self.compaction_new_percent, 1, 100),
+            ("compaction_bytes_min", self.compaction_bytes_min, 0, u64::MAX),
+            ("compaction_age_ms", self.compaction_age_ms, 0, u64::MAX),
         ];
         for (option, value, min, max) in bounds {
             // Products of these with small factors must fit into 64 bits.

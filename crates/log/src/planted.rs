@@ -24,6 +24,8 @@ pub enum Bug {
     SkipSegmentSync,
     /// A checkpoint frees the journal without syncing the state.
     SkipStateSync,
+    /// Events are compacted before a checkpoint has brought them into the manifest.
+    CompactBeforeCheckpoint,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -12,9 +12,9 @@ use crate::error::AppendError;
 pub(crate) struct Poison(OnceLock<String>);
 
 impl Poison {
-    pub(crate) fn set(&self, reason: String) {
-        // A later failure is a consequence of the first, which is the one to report.
-        let _ = self.0.set(reason);
+    /// Notes a failure. Returns whether it is the first; a later one is a consequence of it.
+    pub(crate) fn set(&self, reason: &str) -> bool {
+        self.0.set(reason.to_owned()).is_ok()
     }
 
     pub(crate) fn reason(&self) -> Option<&str> {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::core::LogCore;
-use crate::error::{LogReadError, read_io};
+use crate::error::{LogDamage, LogReadError, read_io};
 use crate::files::SegmentPart;
 use crate::planted::{self, Bug};
 use crate::record::{self, BadRecord, RecordView};
@@ -223,13 +223,27 @@ impl LogCore {
             }
             let bounds = WindowBounds { from, end, limit };
             let found = scan.take_window(topic.id(), window, bounds, page);
-            match found {
-                Ok(0) => return self.damaged_unless_some(topic, place, &scan, BadRecord::Short(0), page),
-                Ok(_) => {}
-                Err(bad) => return self.damaged_unless_some(topic, place, &scan, bad, page),
+            let bad = match found {
+                Ok(0) => BadRecord::Short(0),
+                Ok(_) => continue,
+                Err(bad) => bad,
+            };
+            let damage = self.describe_damage(topic, place, scan.pos, scan.expected, bad);
+            self.mark_damaged(topic, place, &damage);
+            // Damage below `from` is skipped: the reader did not ask for it.
+            if page.is_empty() && damage.to_offset <= from && damage.to_byte < place.applied {
+                (scan.pos, scan.expected) = (damage.to_byte, damage.to_offset);
+                continue;
             }
+            return damaged_unless_some(damage, page);
         }
-        if scan.pos >= place.applied && place.applied == place.meta.bytes && page.wants_more(limit) {
+        let at_end = scan.pos >= place.applied && place.applied == place.meta.bytes && page.wants_more(limit);
+        if at_end && !scan.compacted && scan.expected < place.meta.end && page.next < end {
+            let damage = cut_short(topic, place, &scan);
+            self.mark_damaged(topic, place, &damage);
+            return damaged_unless_some(damage, page);
+        }
+        if at_end {
             page.next = page.next.max(place.meta.end.min(end));
         } else {
             page.next = page.next.max(scan.expected.min(end));
@@ -237,23 +251,35 @@ impl LogCore {
         Ok(())
     }
 
-    /// Notes damage. It is an error only if the page is empty: records before the damage are returned first,
-    /// and the next read reports it.
-    fn damaged_unless_some(
-        &self,
-        topic: &Topic,
-        place: &FilePlace,
-        scan: &SegmentScan,
-        bad: BadRecord,
-        page: &RecordPage,
-    ) -> Result<(), LogReadError> {
-        let damage = self.describe_damage(topic, place, scan.pos, scan.expected.max(page.next), bad);
-        self.note_damage(&damage);
+    fn mark_damaged(&self, topic: &Topic, place: &FilePlace, damage: &LogDamage) {
+        self.note_damage(damage);
         if let Some(segment) = topic.state().segment_by_id(place.meta.id) {
             segment.damaged = true;
         }
-        if page.is_empty() { Err(LogReadError::CorruptRange(damage)) } else { Ok(()) }
     }
+}
+
+/// The damage of a segment that ends before its last offset.
+fn cut_short(topic: &Topic, place: &FilePlace, scan: &SegmentScan) -> LogDamage {
+    LogDamage {
+        topic: Some(topic.name().to_string()),
+        file: place.meta.id.path(),
+        from_byte: scan.pos,
+        to_byte: place.meta.bytes,
+        from_offset: scan.expected,
+        to_offset: place.meta.end,
+        what: "the file lacks its last records",
+    }
+}
+
+/// Damage is an error only if the page is empty: records before the damage are returned first, and the next
+/// read reports it.
+fn damaged_unless_some(damage: LogDamage, page: &RecordPage) -> Result<(), LogReadError> {
+    if !page.is_empty() {
+        return Ok(());
+    }
+    let from_offset = damage.from_offset.max(page.next);
+    Err(LogReadError::CorruptRange(LogDamage { from_offset, ..damage }))
 }
 
 impl RecordPage {
@@ -333,8 +359,8 @@ impl SegmentScan {
                 Err(BadRecord::Short(_)) => break,
                 // A damaged body below `from` is skipped: the header tells where the next record is, and the
                 // reader has been told of the damage.
-                Err(BadRecord::Body { len }) if record::offset_of(rest) < bounds.from => {
-                    self.expected = record::offset_of(rest) + 1;
+                Err(BadRecord::Body { len, offset }) if offset < bounds.from => {
+                    self.expected = offset + 1;
                     at += len;
                     self.pos += len as u64;
                 }

@@ -82,6 +82,10 @@ impl Disk for RealDisk {
         fs::rename(self.path(from), self.path(to))
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::hard_link(self.path(from), self.path(to))
+    }
+
     fn remove(&self, path: &str) -> io::Result<()> {
         fs::remove_file(self.path(path))
     }

@@ -117,7 +117,7 @@ pub(crate) enum BadRecord {
     /// The header does not verify, so its length means nothing.
     Header,
     /// The header verifies and the body does not: the next record starts after `len`.
-    Body { len: usize },
+    Body { len: usize, offset: u64 },
 }
 
 /// Appends a record without its offset; `place` completes it.
@@ -174,7 +174,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<RecordView<'_>, BadRecord> {
     let body_crc = fields.u32().unwrap_or(0);
     let body = whole.get(HEADER_BYTES..).unwrap_or_default();
     if crc32c::crc32c(body) != body_crc && !planted::is(Bug::IgnoreCrc) {
-        return Err(BadRecord::Body { len });
+        return Err(BadRecord::Body { len, offset: offset_of(header) });
     }
     Ok(view_checked(whole))
 }
@@ -187,6 +187,16 @@ fn lengths_fit(header: &[u8; HEADER_BYTES], len: usize) -> bool {
 
 fn header_crc(header: &[u8; HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&header[0..4]), &header[8..HEADER_BYTES])
+}
+
+/// The topic, the offset and the length that the bytes would have as a record; nothing is checked but that
+/// the lengths fit. A quick look before `parse`.
+pub(crate) fn peek(bytes: &[u8]) -> Option<(u32, u64, usize)> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    let len = fields.u32()? as usize;
+    let _crcs = fields.u64()?;
+    lengths_fit(header, len).then_some((fields.u32()?, fields.u64()?, len))
 }
 
 /// The offset of a record whose header verifies.

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
+use crate::backup;
 use crate::checkpoint::Upkeep;
 use crate::commit::JournalCommitter;
 use crate::core::{Catalog, Counters, LogCore, LogProgress, ManifestState, Signals};
@@ -16,12 +17,11 @@ use crate::journal;
 use crate::journal::reader::{JournalStart, read_journal};
 use crate::journal::writer::{JournalFiles, JournalWriter};
 use crate::log::OpenArgs;
-use crate::log_clock::{LogClock, LogNotice, NEAR_MS};
-use crate::manifest::{Edit, Manifest, ManifestSnapshot};
+use crate::log_clock::{LogClock, NEAR_MS};
+use crate::manifest::{self, Edit, Manifest, ManifestSnapshot};
+use crate::notice::LogNotice;
 use crate::planted::{self, Bug};
 use crate::poison::{Poison, lock};
-use crate::record;
-use crate::redo::Nameless;
 use crate::room::RoomSignal;
 use crate::segment::{self, SegmentId};
 use crate::sequencer::LogSequencer;
@@ -52,6 +52,7 @@ pub struct RecoveryReport {
 pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), LogOpenError> {
     let disk = Arc::clone(&args.disk);
     prepare_folders(&disk)?;
+    backup::remove_staged(&*disk).map_err(open_io("empty", backup::DIR))?;
     let (manifest, snapshot) = open_manifest(&disk)?;
     let mut report = RecoveryReport::default();
     let (index, unusable) = open_index(&disk, &snapshot, &mut report)?;
@@ -63,6 +64,7 @@ pub(crate) fn open(args: OpenArgs) -> Result<(LogCore, RecoveryReport), LogOpenE
     }
     report.damage.extend(lock(&core.damage).iter().cloned());
     core.look_at_space();
+    core.tell_shortages();
     core.tell_of_stamps_ahead();
     Ok((core, report))
 }
@@ -105,24 +107,26 @@ fn open_index(
     }
 }
 
+/// Refuses a directory of another format.
+pub(crate) fn check_format(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), LogOpenError> {
+    let file = disk.open(FORMAT_PATH).map_err(open_io("open", FORMAT_PATH))?;
+    let len = file.len().map_err(open_io("stat", FORMAT_PATH))?;
+    let bytes = file.read_vec_at(0, len.min(256) as usize).map_err(open_io("read", FORMAT_PATH))?;
+    let found = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+    if found == FORMAT { Ok(()) } else { Err(LogOpenError::Format { found, expected: FORMAT }) }
+}
+
 fn prepare_folders(disk: &Arc<dyn crate::disk::Disk>) -> Result<(), LogOpenError> {
-    match disk.open(FORMAT_PATH) {
-        Ok(file) => {
-            let len = file.len().map_err(open_io("stat", FORMAT_PATH))?;
-            let bytes = file.read_vec_at(0, len.min(256) as usize).map_err(open_io("read", FORMAT_PATH))?;
-            let found = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-            if found != FORMAT {
-                return Err(LogOpenError::Format { found, expected: FORMAT });
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    match check_format(disk) {
+        Ok(()) => {}
+        Err(LogOpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             for folder in FOLDERS {
                 disk.make_dir(folder).map_err(open_io("create", folder))?;
             }
             disk.sync_dir("").map_err(open_io("sync", "."))?;
             write_format(disk).map_err(open_io("write", FORMAT_PATH))?;
         }
-        Err(error) => return Err(open_io("open", FORMAT_PATH)(error)),
+        Err(error) => return Err(error),
     }
     for folder in FOLDERS {
         disk.make_dir(folder).map_err(open_io("create", folder))?;
@@ -172,6 +176,29 @@ fn open_manifest(disk: &Arc<dyn crate::disk::Disk>) -> Result<(Manifest, Manifes
     Ok((manifest, snapshot))
 }
 
+/// Describes a manifest that lost its last edits, if this is one: it names a segment that is missing, and there are
+/// segments of the same topic that it does not name. Files are removed only after the edit that drops them is
+/// durable, so a crash does not leave a directory like this, and the unnamed files must not be removed.
+fn outdated(snapshot: &ManifestSnapshot, named: &HashSet<SegmentId>, files: &[String]) -> Option<LogDamage> {
+    let there: HashSet<SegmentId> = files
+        .iter()
+        .filter(|name| name.ends_with(".seg"))
+        .filter_map(|name| SegmentId::from_name(name))
+        .collect();
+    let unnamed: HashSet<u32> = there.difference(named).map(|id| id.topic).collect();
+    let lost = named.iter().find(|id| !there.contains(id) && unnamed.contains(&id.topic))?;
+    let topic = snapshot.topics.get(&lost.topic);
+    Some(LogDamage {
+        topic: topic.map(|topic| topic.name.to_string()),
+        file: manifest::PATH.to_owned(),
+        from_byte: 0,
+        to_byte: 0,
+        from_offset: lost.base,
+        to_offset: snapshot.segments.get(&(lost.topic, lost.base)).map_or(lost.base, |meta| meta.end),
+        what: "the manifest names a segment that is gone, and lacks segments that are there",
+    })
+}
+
 fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &ManifestSnapshot) -> LogCore {
     let OpenArgs { disk, clock, state, observer, options } = args;
     let lsn = snapshot.checkpoint_lsn;
@@ -209,6 +236,7 @@ fn build(args: OpenArgs, index: EventIndex, manifest: Manifest, snapshot: &Manif
         journal_bytes: AtomicU64::new(0),
         damage: Mutex::default(),
         holds: Holds::new(),
+        backup_staged: AtomicBool::new(false),
         signals: Signals::default(),
         counters,
         disk,
@@ -228,9 +256,10 @@ fn catalog_of(snapshot: &ManifestSnapshot) -> Catalog {
     for item in snapshot.topics.values() {
         let reuse = u64::from(planted::is(Bug::ReuseOffset) && item.next_offset > 0);
         let mut segments = segments.remove(&item.id).unwrap_or_default();
-        // After a hole that stands for lost events, new events go to a new segment.
+        // After a hole that stands for lost events, and after a compacted segment, new events go to a new
+        // segment.
         if let Some(last) = segments.last_mut() {
-            last.sealed = last.meta.end != item.next_offset;
+            last.sealed = last.meta.end != item.next_offset || last.meta.id.generation > 0;
         }
         let state = TopicState {
             next_offset: item.next_offset - reuse,
@@ -261,6 +290,9 @@ impl LogCore {
     fn remove_leftovers(&self, snapshot: &ManifestSnapshot) -> Result<(), LogOpenError> {
         let kept: HashSet<SegmentId> = snapshot.segments.values().map(|meta| meta.id).collect();
         let names = self.disk.list(segment::DIR).map_err(open_io("list", segment::DIR))?;
+        if let Some(lost) = outdated(snapshot, &kept, &names) {
+            return Err(LogOpenError::CorruptRange(lost));
+        }
         for name in names {
             if SegmentId::from_name(&name).is_some_and(|id| !kept.contains(&id)) {
                 let path = format!("{}/{name}", segment::DIR);
@@ -319,17 +351,15 @@ impl LogCore {
             checkpoint_lsn: snapshot.checkpoint_lsn,
             first_sequence: snapshot.journal_sequence,
             file_bytes: self.options.journal_file_bytes,
-            accept_damage: self.options.accept_damaged_journal,
         };
         let mut redo_lsn = applied;
         let mut cleared = false;
-        let mut nameless = Nameless::new();
         let mut redone_bytes = 0;
         let end = read_journal(&*self.disk, start, &mut |frame| {
             report.frames += 1;
             report.events += u64::from(frame.events);
             redone_bytes += frame.len as u64;
-            self.redo_frame(frame, &mut nameless)?;
+            self.redo_frame(frame)?;
             if self.tail_bytes.load(Ordering::Relaxed) >= self.options.tail_bytes {
                 self.clear_once(snapshot, &mut cleared)?;
                 self.write_tails()?;
@@ -346,27 +376,7 @@ impl LogCore {
         }
         self.clear_once(snapshot, &mut cleared)?;
         report.torn_bytes = end.torn_bytes;
-        self.after_damage(&end.accepted, &nameless);
         self.start_writing(end.last_lsn, redo_lsn, end.found, redone_bytes)
-    }
-
-    /// Reports accepted damage and skips offsets. Any topic may have lost events in the damaged frames:
-    /// offsets that they may have had are not used again.
-    fn after_damage(&self, accepted: &[LogDamage], nameless: &Nameless) {
-        accepted.iter().for_each(|damage| self.note_damage(damage));
-        self.report_nameless(nameless);
-        let lost: u64 = accepted.iter().map(|damage| damage.to_byte - damage.from_byte).sum();
-        if lost == 0 {
-            return;
-        }
-        let most = lost / record::HEADER_BYTES as u64 + 1;
-        for topic in self.read_catalog(|catalog| catalog.by_id.values().cloned().collect::<Vec<_>>()) {
-            let mut state = topic.state();
-            let next = state.next_offset + most;
-            state.skip_to(next);
-            topic.set_end(next);
-            lock(&self.sequencer).mark_dirty(&topic, &mut state.dirty);
-        }
     }
 
     /// Starts a new journal file for new frames, so that the bytes of a torn group are never read again.

@@ -1,14 +1,11 @@
 //! The redo of journal frames into topics, index and catalogue.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use crate::batch::{id_hash, key_hash};
 use crate::core::LogCore;
-use crate::error::{LogDamage, LogOpenError, open_io};
+use crate::error::{LogOpenError, open_io};
 use crate::index::Insert;
-use crate::journal;
 use crate::journal::frame::{Control, FrameView};
 use crate::planted::{self, Bug};
 use crate::poison::lock;
@@ -16,16 +13,9 @@ use crate::record;
 use crate::segment;
 use crate::topic::{RollRule, Topic, TopicState};
 
-/// Topics whose creation was in a damaged frame, with the offsets of their events in later frames.
-pub(crate) type Nameless = BTreeMap<u32, Range<u64>>;
-
 impl LogCore {
     /// Puts a frame's events back into their topics, at the same offsets.
-    pub(crate) fn redo_frame(
-        &self,
-        frame: &FrameView<'_>,
-        nameless: &mut Nameless,
-    ) -> Result<(), LogOpenError> {
+    pub(crate) fn redo_frame(&self, frame: &FrameView<'_>) -> Result<(), LogOpenError> {
         for control in frame.controls() {
             self.redo_control(&control)?;
         }
@@ -36,12 +26,9 @@ impl LogCore {
                 return Err(LogOpenError::State("a frame verifies but its records do not".to_owned()));
             };
             let bytes = rest.get(..view.len).unwrap_or_default();
-            match self.topic_by_id(view.topic) {
-                Some(topic) => self.redo_record(&topic, &view, bytes, now),
-                None => {
-                    let range = nameless.entry(view.topic).or_insert(view.offset..view.offset);
-                    range.end = view.offset + 1;
-                }
+            // A repaired journal still has events of topics that were deleted later in it.
+            if let Some(topic) = self.topic_by_id(view.topic) {
+                self.redo_record(&topic, &view, bytes, now);
             }
             rest = rest.get(view.len..).unwrap_or_default();
         }
@@ -54,8 +41,7 @@ impl LogCore {
         if view.offset < state.next_offset && !planted::is(Bug::ReuseOffset) {
             return;
         }
-        // This happens only after accepted damage: the events between are lost, and their offsets are not
-        // used again.
+        // This happens only after a repair: the events between are lost, and their offsets are not used again.
         if view.offset > state.next_offset {
             state.skip_to(view.offset);
         }
@@ -87,9 +73,10 @@ impl LogCore {
     fn redo_control(&self, control: &Control<'_>) -> Result<(), LogOpenError> {
         match control {
             Control::Create { topic, name } => {
-                if self.topic_by_id(*topic).is_none() {
-                    let name =
-                        name.parse().map_err(|_| LogOpenError::State(format!("bad topic name `{name}`")))?;
+                let name =
+                    name.parse().map_err(|_| LogOpenError::State(format!("bad topic name `{name}`")))?;
+                // The manifest of a repair has topics from later frames: one of the same name is newer.
+                if self.topic_by_id(*topic).is_none() && self.topic(&name).is_none() {
                     let created = Topic::new(*topic, name, true, TopicState::default());
                     lock(&self.sequencer).mark_dirty(&created, &mut created.state().dirty);
                     self.write_catalog(|catalog| catalog.insert(created));
@@ -104,23 +91,6 @@ impl LogCore {
             }
         }
         Ok(())
-    }
-
-    /// Reports events of topics without a name as lost, because they cannot be served. The ids of such topics
-    /// are not used again.
-    pub(crate) fn report_nameless(&self, nameless: &Nameless) {
-        for (topic, offsets) in nameless {
-            self.write_catalog(|catalog| catalog.next_id = catalog.next_id.max(topic + 1));
-            self.note_damage(&LogDamage {
-                topic: Some(format!("#{topic}")),
-                file: journal::DIR.to_owned(),
-                from_byte: 0,
-                to_byte: 0,
-                from_offset: offsets.start,
-                to_offset: offsets.end,
-                what: "events of a topic whose name was in a damaged frame",
-            });
-        }
     }
 
     /// Writes tails to segments, so that a long journal needs no more memory than a running log. Nothing here

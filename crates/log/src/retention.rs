@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use crate::core::LogCore;
 use crate::error::{LogReadError, MaintenanceError};
 use crate::index::{EntryKind, GhostEntry, IndexRun};
-use crate::log_clock::{LogNotice, NEAR_MS};
+use crate::log_clock::NEAR_MS;
+use crate::notice::LogNotice;
 use crate::poison::lock;
 use crate::runs::run_io;
 use crate::segment::SegmentMeta;
@@ -75,7 +76,7 @@ impl TopicState {
     fn due(&mut self, now: i64, durable_end: u64, hold: Option<u64>) -> Expired {
         let from = self.kept_from(now, durable_end, hold);
         let first = self.segments.first().map(|segment| &segment.meta);
-        if first.is_some_and(|meta| meta.records > 0 && meta.end <= from) {
+        if first.is_some_and(|meta| meta.is_started() && meta.end <= from) {
             Expired::Segment
         } else if from > self.earliest {
             Expired::Events(from)
@@ -87,7 +88,7 @@ impl TopicState {
     /// Whether all of a segment is below the earliest offset and on disk. A segment with records in the tail
     /// stays for now.
     fn is_past(&self, segment: &Segment) -> bool {
-        let whole = segment.applied == segment.meta.bytes && segment.meta.records > 0;
+        let whole = segment.applied == segment.meta.bytes && segment.meta.is_started();
         whole && segment.meta.end <= self.earliest
     }
 

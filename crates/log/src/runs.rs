@@ -13,11 +13,14 @@ use crate::manifest::RunItem;
 use crate::poison::lock;
 
 impl LogCore {
-    /// Does one merge. Returns whether there was one to do.
+    /// Does one merge. Returns whether there was one to do. A merge that would need the reserve waits.
     pub(crate) fn merge_runs(&self) -> Result<bool, MaintenanceError> {
         self.check_writing()?;
         let one_at_a_time = lock(&self.merging);
-        let Some(task) = self.index.pick_merge() else { return Ok(false) };
+        let task = self.index.pick_merge();
+        let waits = task.as_ref().is_some_and(|task| !self.has_space_to_rewrite(task.bytes()));
+        self.space.merge_waits.store(waits, Ordering::Relaxed);
+        let Some(task) = task.filter(|_| !waits) else { return Ok(false) };
         let on_disk_from = self.read_catalog(|catalog| {
             let all = catalog.by_id.values();
             all.map(|topic| (topic.id(), topic.state().on_disk_from())).collect::<HashMap<_, _>>()
@@ -42,7 +45,9 @@ impl LogCore {
                 self.rebuild_index(&file)?;
                 return Ok(true);
             }
-            Err(IndexRunError::Io { file, source }) => return Err(self.upkeep_failed(&file, source, false)),
+            Err(IndexRunError::Io { file, source }) => {
+                return Err(self.rewrite_failed(&file, source, &self.space.merge_waits));
+            }
         };
         let added = match merged {
             Merged::Stopped => return Ok(false),

@@ -17,23 +17,6 @@ pub(crate) fn start_at(core: &LogCore, place: &FilePlace, before: impl Fn(&Sampl
     sample.map_or_else(|| segment_start(&place.meta), |sample| (u64::from(sample.pos), sample.offset))
 }
 
-/// Finds position and offset of the first sample after `pos` whose record can be read.
-pub(crate) fn first_sample_after(core: &LogCore, place: &FilePlace, pos: u64) -> Option<(u64, u64)> {
-    let file = core.files.get(place.meta.id, SegmentPart::Records).ok()?;
-    let in_file = (0..place.meta.samples).filter_map(|index| read_sample(core, place, index));
-    let mut all = in_file.chain(place.samples.iter().copied());
-    all.find_map(|sample| {
-        let at = u64::from(sample.pos);
-        if at <= pos || at >= place.applied {
-            return None;
-        }
-        let mut header = [0; crate::record::HEADER_BYTES];
-        file.read_at(&mut header, at).ok()?;
-        let readable = !matches!(crate::record::parse(&header), Err(crate::record::BadRecord::Header));
-        readable.then_some((at, sample.offset))
-    })
-}
-
 fn search_file(core: &LogCore, place: &FilePlace, before: &impl Fn(&Sample) -> bool) -> Option<Sample> {
     let (mut low, mut high) = (0, place.meta.samples);
     let mut best = None;

@@ -118,6 +118,11 @@ impl SegmentMeta {
         }
     }
 
+    /// Whether it has or had records; compaction may have left none.
+    pub(crate) fn is_started(&self) -> bool {
+        self.records > 0 || self.id.generation > 0
+    }
+
     /// Accounts for one more record.
     pub(crate) fn add(&mut self, offset: u64, len: usize, ts: i64, now: i64) {
         self.end = offset + 1;

@@ -8,7 +8,7 @@ use promethean_model::Durability;
 use crate::batch::{
     BatchSlot, Completion, LogBatch, LogReceipt, LogSubmission, PlacedRecord, Placements, TopicChange,
 };
-use crate::checks::{Decision, EventOutcome};
+use crate::checks::{Decision, EventCheck};
 use crate::core::LogCore;
 use crate::error::AppendError;
 use crate::index::{EntryKind, Insert};
@@ -295,13 +295,13 @@ impl LogCore {
         let mut fresh = 0;
         for (index, slot) in batch.slots.iter().enumerate() {
             let placed = match decision.outcome(index) {
-                EventOutcome::Duplicate(placed) => placed,
-                EventOutcome::Earlier(earlier) => {
+                EventCheck::Duplicate(placed) => placed,
+                EventCheck::Earlier(earlier) => {
                     let first: Option<&PlacedRecord> = receipt.events.get(earlier);
                     first.map_or(NOWHERE, |first| PlacedRecord { duplicate: true, ..*first })
                 }
-                EventOutcome::Refused => NOWHERE,
-                EventOutcome::Fresh => {
+                EventCheck::Refused => NOWHERE,
+                EventCheck::Fresh => {
                     fresh += 1;
                     self.place_event(sequencer, entries, batch, slot, times)
                 }
@@ -337,7 +337,7 @@ impl LogCore {
             }
         }
         for (index, slot) in batch.slots.iter().enumerate() {
-            if matches!(decision.outcome(index), EventOutcome::Fresh) {
+            if matches!(decision.outcome(index), EventCheck::Fresh) {
                 create_topic(sequencer, &slot.topic);
             }
         }
@@ -403,8 +403,8 @@ fn nothing_to_write(batch: &LogBatch, decision: &Decision) -> Option<Placements>
     let mut events = Placements::with_capacity(batch.slots.len());
     for (index, slot) in batch.slots.iter().enumerate() {
         match decision.outcome(index) {
-            EventOutcome::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
-            EventOutcome::Refused => events.push(NOWHERE),
+            EventCheck::Duplicate(placed) if placed.offset < slot.topic.end() => events.push(placed),
+            EventCheck::Refused => events.push(NOWHERE),
             _ => return None,
         }
     }

@@ -2,7 +2,7 @@
 //! write has succeeded.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
@@ -10,12 +10,15 @@ use crate::batch::LogBatch;
 use crate::core::LogCore;
 use crate::error::{AppendError, MaintenanceError};
 use crate::file_io::write_all_at;
+use crate::notice::ToldNeeds;
 
 /// Free space is checked each time the journal has grown by this many bytes.
 const LOOK_EVERY: u64 = 4 * 1024 * 1024;
 /// The file that is written and removed to find out whether writes succeed again.
 const PROBE: &str = "probe";
 const PROBE_BYTES: usize = 64 * 1024;
+/// How many files a rewrite may add before it removes the old ones.
+const REWRITE_FILES: u64 = 8;
 
 /// A resource that others use too, so that work without it is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,12 +51,24 @@ pub(crate) struct Space {
     spent: AtomicBool,
     /// A file could not be opened, and none was opened since.
     no_descriptors: AtomicBool,
+    /// A merge of index runs waits for space beside the reserve.
+    pub(crate) merge_waits: AtomicBool,
+    /// A compaction waits for space beside the reserve.
+    pub(crate) compaction_waits: AtomicBool,
+    pub(crate) told: ToldNeeds,
+    /// Bytes that were free at the last look, plus one; 0 if the file system does not say.
+    free_bytes: AtomicU64,
 }
 
 impl Space {
     /// Whether publishing is refused.
     pub(crate) fn is_full(&self) -> bool {
         self.low.load(Ordering::Relaxed) || self.is_spent()
+    }
+
+    /// Bytes that were free at the last look; `None` if the file system does not say.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        self.free_bytes.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Whether a write found no space, and no write has succeeded since.
@@ -85,6 +100,8 @@ impl LogCore {
     /// they are refused for the shortage.
     pub(crate) fn note_shortage(&self, error: &io::Error) {
         if Shortage::of(error).is_some_and(|shortage| self.space.note(shortage)) {
+            // Told at once: the shortage may be over before the next look.
+            self.tell_shortages();
             self.announce_room();
         }
     }
@@ -105,6 +122,30 @@ impl LogCore {
             }
             _ => self.fail(format!("writing {what} failed: {error}")),
         }
+    }
+
+    /// As `upkeep_failed`, for the rewriting of files that can stay as they are. It removes what it wrote, so
+    /// space that it lacked says nothing about the space for events.
+    pub(crate) fn rewrite_failed(
+        &self,
+        what: &str,
+        error: io::Error,
+        waits: &AtomicBool,
+    ) -> MaintenanceError {
+        match Shortage::of(&error) {
+            Some(Shortage::Space) => {
+                waits.store(true, Ordering::Relaxed);
+                MaintenanceError::NoSpace { what: what.to_owned() }
+            }
+            _ => self.upkeep_failed(what, error, false),
+        }
+    }
+
+    /// Whether files of this many bytes can be rewritten without the reserve.
+    pub(crate) fn has_space_to_rewrite(&self, bytes: u64) -> bool {
+        let found = self.look_at_space();
+        found.bytes >= self.options.reserve_bytes.saturating_add(bytes)
+            && found.files >= self.options.reserve_files.saturating_add(REWRITE_FILES)
     }
 
     /// Refuses a batch for which there is no space. The reserve is kept for state, with the events that
@@ -161,6 +202,8 @@ impl LogCore {
         // still stops publishing.
         let bytes = self.disk.free_bytes();
         let files = self.disk.free_files().unwrap_or(u64::MAX);
+        let known = bytes.as_ref().map_or(0, |bytes| bytes.saturating_add(1));
+        self.space.free_bytes.store(known, Ordering::Relaxed);
         if let Ok(bytes) = bytes {
             let low = bytes < self.options.reserve_bytes || files < self.options.reserve_files;
             self.space.low.store(low, Ordering::Relaxed);

@@ -19,6 +19,9 @@ use promethean_model::IgnorePoison;
 /// The most groups whose redo waits for the state engine.
 const STATE_QUEUE: usize = 8;
 
+/// The most topics that are compacted before index runs are merged again. Each costs a few syncs.
+const COMPACTIONS_AT_ONCE: usize = 16;
+
 /// The running threads; `stop` joins them.
 pub(crate) struct Threads(Vec<JoinHandle<()>>);
 
@@ -32,6 +35,7 @@ impl Threads {
             spawn(core, "log-upkeep", upkeep_loop),
             spawn(core, "log-merge", merge_loop),
             spawn(core, "log-state", move |core| state_loop(core, &jobs)),
+            spawn(core, "log-watch", watch_loop),
         ];
         let mut failed = None;
         for thread in started {
@@ -138,7 +142,7 @@ fn upkeep_loop(core: &LogCore) {
             core.look_at_space();
             core.disk.restore_reserve();
             core.retry_after_shortage();
-            if core.mark_expired() {
+            if core.mark_expired() | core.compaction_needs_checkpoint_now() {
                 let _ = core.checkpoint();
             }
             core.raise(|flags| flags.merge = true);
@@ -178,7 +182,7 @@ fn merge_loop(core: &LogCore) {
         while !stopped(core) && matches!(core.merge_runs(), Ok(true)) {}
         if !stopped(core) {
             // The log remembers failures, as above.
-            let _ = core.compact_topics();
+            let _ = core.compact_topics(COMPACTIONS_AT_ONCE);
         }
     }
 }
@@ -186,6 +190,16 @@ fn merge_loop(core: &LogCore) {
 fn state_loop(core: &LogCore, jobs: &Receiver<StateJob>) {
     while let Ok(job) = jobs.recv() {
         complete_all(core.apply_state(job));
+    }
+}
+
+/// Looks for shortages. The other threads may hang at the disk, so this one has nothing to do with it.
+fn watch_loop(core: &LogCore) {
+    let interval = Duration::from_millis(core.options.maintenance_interval_ms.max(1));
+    while !stopped(core) {
+        let flags = lock(&core.signals.flags);
+        drop(core.signals.raised.wait_timeout_while(flags, interval, |_| !stopped(core)));
+        core.tell_shortages();
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::core::LogCore;
 use crate::error::{LogDamage, LogReadError};
+use crate::files::SegmentPart;
 use crate::index::IndexRunError;
 use crate::read::ReadLimit;
 use crate::runs::run_error;
-use crate::segment::SegmentMeta;
+use crate::segment::{HEADER_BYTES, SegmentMeta};
 use crate::topic::Topic;
 
 /// The result of a verification.
@@ -74,6 +75,12 @@ pub(crate) fn verify(core: &LogCore, progress: &mut dyn FnMut(u64, u64)) -> LogV
     report
 }
 
+/// Whether the file of a segment starts as it must. A missing file is met when its records are read.
+fn has_header(core: &LogCore, meta: &SegmentMeta) -> bool {
+    let Ok(file) = core.files.get(meta.id, SegmentPart::Records) else { return true };
+    file.read_vec_at(0, HEADER_BYTES as usize).is_ok_and(|found| found == meta.id.encode_header())
+}
+
 fn verify_segment(
     core: &LogCore,
     topic: &Topic,
@@ -85,6 +92,17 @@ fn verify_segment(
     let mut next = meta.id.base;
     let before = report.records;
     let mut lost = false;
+    if !has_header(core, meta) {
+        report.damage.push(LogDamage {
+            topic: Some(topic.name().to_string()),
+            file: meta.id.path(),
+            from_byte: 0,
+            to_byte: HEADER_BYTES,
+            from_offset: meta.id.base,
+            to_offset: meta.id.base,
+            what: "the segment's header does not verify",
+        });
+    }
     while next < meta.end {
         match core.read_segment(topic, meta, next, limit) {
             Ok(page) => {

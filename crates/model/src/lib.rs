@@ -15,6 +15,7 @@
 //! | `wire` | the frames of the WebSocket protocol |
 //! | `limits` | every cap, and the checks of a publish against them |
 //! | `json` | one pass that checks JSON text and drops its insignificant whitespace |
+//! | `plain` | errors of reading JSON and TOML, in plain words |
 //! | `lock` | taking locks after a panic |
 
 pub mod durability;
@@ -27,6 +28,7 @@ pub mod meta;
 pub mod name;
 pub mod offset;
 pub mod partition;
+pub mod plain;
 pub mod settings;
 pub mod stored_event;
 pub mod time;

@@ -138,7 +138,7 @@ pub enum Limited {
 
 /// The error for something over its cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{what}: {size} given, at most {max} allowed; send less, or have `limits.{}` raised", what.setting())]
+#[error("{what}: {size} given, at most {max} allowed; send less, or have `limits.events.{}` raised", what.setting())]
 pub struct LimitError {
     /// What is over its cap.
     pub what: Limited,
@@ -150,7 +150,7 @@ pub struct LimitError {
 
 /// The error for configured caps that cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`limits.{setting}` is {given}; give a number from {min} to {max}")]
+#[error("`limits.events.{setting}` is {given}; give a number from {min} to {max}")]
 pub struct LimitsError {
     /// The setting.
     pub setting: &'static str,
@@ -333,7 +333,7 @@ mod tests {
     fn messages_say_what_to_do() {
         assert_eq!(
             Limits::default().check_batch(2000).unwrap_err().to_string(),
-            "events of the batch: 2000 given, at most 1000 allowed; send less, or have `limits.batch_events_max` raised"
+            "events of the batch: 2000 given, at most 1000 allowed; send less, or have `limits.events.batch_events_max` raised"
         );
     }
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use promethean_model::{CollectionName, TopicName};
 use promethean_store::port::{
-    Batch, Collection, CollectionInfo, CollectionOp, Doc, DocPage, DocQuery, ReadError, StateOp,
+    Batch, Collection, CollectionInfo, CollectionOp, Doc, DocPage, DocQuery, Keeping, ReadError, StateOp,
 };
 use promethean_store::value::{FieldType, Value};
 
-use crate::definition::{CollectionDeclared, Projector, SHADOW, shadow};
+use crate::definition::{CollectionDeclared, Projector, deleted, is_hidden, shadow};
 use crate::error::ProjectionError;
 use crate::projections::Projections;
 use crate::rebuild::swap::state_hash;
@@ -33,20 +33,36 @@ pub(crate) struct WrittenCollections {
 pub(crate) struct WrittenCollection {
     /// Its name in the store; another one during a rebuild.
     pub(crate) stored_as: CollectionName,
+    /// The collection in the store that has the versions of its deleted documents.
+    pub(crate) deleted_as: CollectionName,
     /// The topic of its changes, if it keeps its history and is served.
     pub(crate) feed: Option<TopicName>,
     declared: CollectionDeclared,
+}
+
+impl WrittenCollection {
+    /// Whether the store may refuse a document because of another document.
+    pub(crate) fn has_unique_index(&self) -> bool {
+        self.declared.indexes.iter().any(|index| index.unique)
+    }
+
+    /// The fields of its unique indexes.
+    pub(crate) fn unique_fields(&self) -> impl Iterator<Item = &str> {
+        let unique = self.declared.indexes.iter().filter(|index| index.unique);
+        unique.flat_map(|index| index.fields.iter().map(|(name, _)| name.as_str()))
+    }
 }
 
 impl WrittenCollections {
     /// The collections of a projector that are served.
     pub(crate) fn served(projector: &Projector, declared: &[CollectionDeclared]) -> Self {
         let written = declared.iter().filter(|collection| projector.collections.contains(&collection.name));
-        let by_name = written.map(|collection| {
+        let by_name = written.filter_map(|collection| {
             let feed = collection.history.then(|| collection.name.changed_topic().ok()).flatten();
-            let stored_as = collection.name.clone();
-            let written = WrittenCollection { stored_as, feed, declared: collection.clone() };
-            (collection.name.clone(), written)
+            // A name that is too long for that is refused when it is declared.
+            let (stored_as, deleted_as) = (collection.name.clone(), deleted(&collection.name).ok()?);
+            let written = WrittenCollection { stored_as, deleted_as, feed, declared: collection.clone() };
+            Some((collection.name.clone(), written))
         });
         Self { by_name: by_name.collect() }
     }
@@ -56,7 +72,9 @@ impl WrittenCollections {
         let mut by_name = HashMap::new();
         for (name, served) in &self.by_name {
             let declared = served.declared.clone();
-            let written = WrittenCollection { stored_as: shadow(name)?, feed: None, declared };
+            let stored_as = shadow(name)?;
+            let deleted_as = deleted(&stored_as)?;
+            let written = WrittenCollection { stored_as, deleted_as, feed: None, declared };
             by_name.insert(name.clone(), written);
         }
         Ok(Self { by_name })
@@ -70,7 +88,7 @@ impl WrittenCollections {
 
     /// Whether the store may refuse a document because of another document.
     pub(crate) fn has_unique_index(&self) -> bool {
-        self.by_name.values().any(|written| written.declared.indexes.iter().any(|index| index.unique))
+        self.by_name.values().any(WrittenCollection::has_unique_index)
     }
 
     /// The names in the store, in the order of the names that changes use.
@@ -81,21 +99,39 @@ impl WrittenCollections {
     }
 
     pub(crate) fn declarations(&self) -> impl Iterator<Item = Collection> {
-        self.by_name.values().map(|written| written.declared.to_store(written.stored_as.clone()))
+        self.by_name.values().flat_map(|written| {
+            let (fields, indexes) = (Vec::new(), Vec::new());
+            let name = written.deleted_as.clone();
+            let deleted = Collection { name, keeping: Keeping::Derived, fields, indexes };
+            [written.declared.to_store(written.stored_as.clone()), deleted]
+        })
+    }
+
+    /// Each collection by its name in the store, with the topic of its feed, and whether it keeps its history.
+    pub(crate) fn feeds(&self) -> impl Iterator<Item = (CollectionName, TopicName, bool)> {
+        self.by_name.values().filter_map(|written| {
+            let feed = written.declared.name.changed_topic().ok()?;
+            Some((written.stored_as.clone(), feed, written.feed.is_some()))
+        })
     }
 
     /// A batch that drops all of them.
     pub(crate) fn drops(&self) -> Batch {
-        let drops = self.by_name.values().map(|written| CollectionOp::Drop(written.stored_as.clone()));
-        Batch { state: drops.map(StateOp::from).collect(), ..Batch::derived() }
+        let names = self.by_name.values().flat_map(|written| [&written.stored_as, &written.deleted_as]);
+        let drops = names.map(|name| StateOp::from(CollectionOp::Drop(name.clone())));
+        Batch { state: drops.collect(), ..Batch::derived() }
     }
 
     /// A batch that gives the collections of `rebuilt` the names of these.
     pub(crate) fn replaced_by(&self, rebuilt: &Self) -> Batch {
-        let renames = self.by_name.iter().filter_map(|(name, written)| {
-            let from = rebuilt.by_name.get(name)?.stored_as.clone();
-            Some(StateOp::from(CollectionOp::Rename { from, to: written.stored_as.clone() }))
+        let pairs = self.by_name.iter().filter_map(|(name, written)| {
+            let from = rebuilt.by_name.get(name)?;
+            Some([(&from.stored_as, &written.stored_as), (&from.deleted_as, &written.deleted_as)])
         });
+        let rename = |(from, to): (&CollectionName, &CollectionName)| {
+            StateOp::from(CollectionOp::Rename { from: from.clone(), to: to.clone() })
+        };
+        let renames = pairs.flatten().map(rename);
         Batch { state: renames.collect(), ..Batch::derived() }
     }
 }
@@ -113,7 +149,7 @@ impl Projections {
             let after = found.last().map(|info| info.collection.name.clone());
             let page = self.inner.context.store.collections(after.as_ref(), PAGE).await?;
             if page.is_empty() {
-                found.retain(|info| !info.collection.name.as_str().ends_with(SHADOW));
+                found.retain(|info| !is_hidden(&info.collection.name));
                 return Ok(found);
             }
             found.extend(page);
@@ -123,15 +159,15 @@ impl Projections {
     /// One collection.
     pub async fn collection(&self, name: &CollectionName) -> Result<CollectionInfo, ProjectionError> {
         let found = self.inner.context.store.collection(name).await?;
-        // The collections of a rebuild are not shown.
-        let found = found.filter(|_| !name.as_str().ends_with(SHADOW));
+        // The collections of a rebuild and of deleted versions are not shown.
+        let found = found.filter(|_| !is_hidden(name));
         found.ok_or_else(|| ReadError::UnknownCollection { collection: name.clone() }.into())
     }
 
     /// One document.
     pub async fn document(&self, collection: &CollectionName, key: &str) -> Result<Doc, ProjectionError> {
         let doc = self.inner.context.store.doc(collection, key).await?;
-        if let Some(doc) = doc.filter(|_| !collection.as_str().ends_with(SHADOW)) {
+        if let Some(doc) = doc.filter(|_| !is_hidden(collection)) {
             return Ok(doc);
         }
         self.collection(collection).await?;
@@ -186,7 +222,11 @@ impl Projections {
             return Err(ProjectionError::CollectionInUse { collection: name.clone(), name: writer });
         }
         self.collection(name).await?;
-        self.inner.context.store.commit(Batch::derived().with(CollectionOp::Drop(name.clone()))).await?;
+        let mut batch = Batch::derived().with(CollectionOp::Drop(name.clone()));
+        if let Ok(deleted) = deleted(name) {
+            batch = batch.with(CollectionOp::Drop(deleted));
+        }
+        self.inner.context.store.commit(batch).await?;
         Ok(())
     }
 

@@ -8,13 +8,15 @@
 //! A crash between the last two steps publishes the same events again under the same ids, so that they are
 //! there once.
 
+use std::collections::BTreeSet;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use promethean_bus::groups::Follower;
 use promethean_bus::publish::Publish;
 use promethean_bus::schemas::ERROR_HEADER;
 use promethean_bus::{Bus, BusError, StoredEvent};
-use promethean_model::Offset;
+use promethean_model::{Offset, TopicName};
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp, StateOp, Store};
 use tokio::task::JoinSet;
 
@@ -22,13 +24,15 @@ use crate::change::Change;
 use crate::collections::WrittenCollections;
 use crate::definition::Projector;
 use crate::error::ProjectFailure;
-use crate::fold::{DocCache, DocFold, FoldedPage};
+use crate::fold::{DocCache, DocFold, FoldPublishing, FoldedPage};
 
 /// Commits pages of events for a projector or for its rebuild.
 pub(crate) struct PageCommitter<'a> {
     pub(crate) bus: &'a Bus,
     pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) projector: &'a Projector,
+    /// Topics that a program may not publish to.
+    pub(crate) reserved: &'a BTreeSet<TopicName>,
     pub(crate) collections: &'a WrittenCollections,
     /// Publishes events and has the cursor; `None` in a rebuild, which does not publish and has no cursor.
     pub(crate) follower: Option<&'a Follower>,
@@ -127,7 +131,7 @@ impl PageCommitter<'_> {
         let mut at = 0;
         // At most one commit.
         let mut underway = JoinSet::new();
-        let mut changes = changes.into_iter();
+        let mut changes = changes.into_iter().peekable();
         let mut cache = std::mem::take(self.cache);
         while changes.len() > 0 {
             // The check of a unique index sees only committed documents.
@@ -135,8 +139,9 @@ impl PageCommitter<'_> {
                 settle(&mut underway, done).await?;
             }
             let rest = events.get(at..).unwrap_or_default();
-            let mut of_batch = changes.by_ref().take(self.projector.batch);
-            let prepared = self.prepare(rest, &mut of_batch, next, cache).await;
+            let of_batch = rest.get(..self.projector.batch).unwrap_or(rest);
+            let next = events.get(at + of_batch.len()).map_or(next, |event| event.offset);
+            let prepared = self.prepare(of_batch, &mut changes, next, cache).await;
             settle(&mut underway, done).await?;
             let Ok(PreparedCommit { count, batch, cache: after }) = prepared else { return Ok(()) };
             at += count;
@@ -213,34 +218,41 @@ impl PageCommitter<'_> {
     ) -> Result<usize, CommitRefusal> {
         // Taken, not borrowed: after a failure the cache may hold half of a change.
         let cache = std::mem::take(self.cache);
-        let prepared = self.prepare(events, &mut changes.into_iter(), next, cache).await?;
+        let prepared = self.prepare(events, &mut changes.into_iter().peekable(), next, cache).await?;
         self.commit(prepared.batch).await.map_err(|failure| CommitRefusal { at: None, failure })?;
         *self.cache = prepared.cache;
         Ok(prepared.count)
     }
 
-    /// Folds and publishes the changes of the first events of a page. Stops when the documents are large
-    /// enough for a batch.
+    /// Folds and publishes the changes of the first events of a page. Stops when the documents are large enough for a
+    /// batch, and before an event that frees a value of a unique index: the store sees only what a batch comes to, so
+    /// that an earlier event of the batch could take a value that was not free then.
     async fn prepare(
         &self,
         events: &[StoredEvent],
-        changes: &mut impl Iterator<Item = Vec<Change>>,
+        changes: &mut Peekable<std::vec::IntoIter<Vec<Change>>>,
         next: Offset,
         cache: DocCache,
     ) -> Result<PreparedCommit, CommitRefusal> {
         let publishes = self.follower.is_some();
-        let mut fold = DocFold::new(&**self.store, self.collections, &self.projector.name, publishes, cache);
+        let publishing = FoldPublishing { publishes, reserved: self.reserved };
+        let mut fold = DocFold::new(&**self.store, self.collections, &self.projector.name, publishing, cache);
         let mut count = 0;
         for (at, event) in events.iter().enumerate() {
+            let Some(coming) = changes.peek() else { break };
+            let refused = |failure| CommitRefusal { at: Some(at), failure };
+            if count > 0 && fold.may_free(coming).await.map_err(refused)? {
+                break;
+            }
             let Some(changes) = changes.next() else { break };
-            let folded = fold.add(event, changes).await;
-            folded.map_err(|failure| CommitRefusal { at: Some(at), failure })?;
+            fold.add(event, changes).await.map_err(refused)?;
             count += 1;
             if fold.is_full() {
                 break;
             }
         }
         let somewhere = |failure| CommitRefusal { at: None, failure };
+        fold.forget_deleted().await.map_err(somewhere)?;
         let FoldedPage { ops, emitted, sources, announced, cache } =
             fold.finish().map_err(|reason| somewhere(ProjectFailure::Event(reason)))?;
         let batch = self.batch(ops, events.get(count).map_or(next, |event| event.offset));

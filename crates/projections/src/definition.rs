@@ -15,10 +15,13 @@ use serde::Deserialize;
 use crate::compactor::CompactorOptions;
 use crate::error::ProjectionError;
 use crate::logic::Logic;
+use crate::publish_literals::publish_literals;
 use crate::time_travel::Reducer;
 
 /// The end of the name of a collection that a rebuild writes.
-pub(crate) const SHADOW: &str = ":rebuild";
+const SHADOW: &str = ":rebuild";
+/// The end of the name of a collection that has the versions of deleted documents.
+const DELETED: &str = ":deleted";
 
 /// Names of query parameters, which therefore cannot be names of fields.
 const LIST_PARAMETERS: [&str; 2] = ["offset", "limit"];
@@ -45,6 +48,8 @@ pub struct Declared {
     pub reducers: BTreeMap<TopicName, Reducer>,
     /// The collection of `/snap` and `/list`.
     pub default_collection: Option<CollectionName>,
+    /// Topics of the server, beside the ones whose names say so, that no projector may publish to.
+    pub reserved: BTreeSet<TopicName>,
 }
 
 /// A collection that is declared.
@@ -179,13 +184,13 @@ impl Declared {
         for collection in &self.collections {
             let name = &collection.name;
             let what = || format!("collection `{name}`");
-            if name.as_str().ends_with(SHADOW) {
-                return Err(bad(
-                    what(),
-                    format!("names that end in `{SHADOW}` are kept for rebuilds; take another"),
-                ));
+            if is_hidden(name) {
+                let reason = format!(
+                    "names that end in `{SHADOW}` or `{DELETED}` are kept for the server; take another"
+                );
+                return Err(bad(what(), reason));
             }
-            shadow(name)?;
+            deleted(&shadow(name)?)?;
             if collection.history && name.changed_topic().is_err() {
                 return Err(bad(
                     what(),
@@ -249,6 +254,7 @@ impl Declared {
                     format!("names collection `{unknown}`, which is not declared; declare that collection"),
                 ));
             }
+            self.validate_targets(projector)?;
             if projector.timer.as_ref().is_some_and(|timer| timer.every < Duration::from_millis(10)) {
                 return Err(bad(what(), "`every` is less than 10ms; give more".to_owned()));
             }
@@ -264,10 +270,55 @@ impl Declared {
     }
 }
 
+impl Declared {
+    /// Refuses programs that name a reserved topic as the target of a publish.
+    fn validate_targets(&self, projector: &Projector) -> Result<(), ProjectionError> {
+        let timer = projector.timer.as_ref().map(|timer| timer.program.text());
+        let logic = match &projector.logic {
+            Logic::Rust(_) => None,
+            Logic::Jq(program) => Some(program.text()),
+        };
+        for name in logic.into_iter().chain(timer).flat_map(publish_literals) {
+            // A name that is no topic's name fails when it is published to.
+            let Ok(topic) = name.parse() else { continue };
+            check_target(&topic, &self.reserved)
+                .map_err(|reason| bad(format!("projector `{}`", projector.name), reason))?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses topics that only the server writes, as targets of a program's publishes.
+pub(crate) fn check_target(topic: &TopicName, reserved: &BTreeSet<TopicName>) -> Result<(), String> {
+    if let Err(error) = TopicName::parse_user(topic.as_str()) {
+        return Err(format!("it may not publish to a reserved topic: {error}"));
+    }
+    if reserved.contains(topic) {
+        return Err(format!(
+            "it may not publish to the reserved topic `{topic}`, which only the server writes; name another"
+        ));
+    }
+    Ok(())
+}
+
 /// The name of a collection in the store while a rebuild writes it.
 pub(crate) fn shadow(name: &CollectionName) -> Result<CollectionName, ProjectionError> {
-    format!("{name}{SHADOW}").parse().map_err(|_| {
-        let reason = format!("its name with `{SHADOW}` at its end is too long; take a shorter one");
+    with_end(name, SHADOW)
+}
+
+/// The name of the collection that has the versions of deleted documents of a stored collection.
+pub(crate) fn deleted(stored_as: &CollectionName) -> Result<CollectionName, ProjectionError> {
+    with_end(stored_as, DELETED)
+}
+
+/// Whether users do not see a collection of this name.
+pub(crate) fn is_hidden(name: &CollectionName) -> bool {
+    [SHADOW, DELETED].iter().any(|end| name.as_str().ends_with(end))
+}
+
+fn with_end(name: &CollectionName, end: &str) -> Result<CollectionName, ProjectionError> {
+    format!("{name}{end}").parse().map_err(|_| {
+        let reason = format!("its name with `{end}` at its end is too long; take a shorter one");
         bad(format!("collection `{name}`"), reason)
     })
 }

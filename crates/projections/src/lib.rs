@@ -10,12 +10,12 @@
 //! use promethean_bus::{Bus, BusOptions};
 //! use promethean_model::{Event, SystemClock};
 //! use promethean_projections::{Change, CollectionDeclared, Declared, Logic, Projections, Projector};
-//! use promethean_store::memory::{MemoryStore, Options};
+//! use promethean_store::memory::{MemoryOptions, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let clock = Arc::new(SystemClock::new());
-//! let store = Arc::new(MemoryStore::new(clock.clone(), Options::default()));
+//! let store = Arc::new(MemoryStore::new(clock.clone(), MemoryOptions::default()));
 //! let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await?;
 //!
 //! let count = |event: &Event| {
@@ -54,6 +54,7 @@
 //! | [`change`], [`logic`], [`changelog`] | what a projector makes of an event, in Rust or jq |
 //! | `runner`, `status` | a projector at work, and its status |
 //! | `commit`, `fold` | a page of events: folded into documents, published, committed with the cursor |
+//! | `publish_literals` | the topics that a program names as targets of its publishes |
 //! | `rebuild` | a projector's state made anew beside the served one, from events or snapshots |
 //! | [`collections`] | the collections that projectors write, and how they are read |
 //! | [`compactor`], [`snapshot`] | the latest state of each key as a topic, and how to begin with it |
@@ -71,6 +72,7 @@ pub mod error;
 mod fold;
 pub mod logic;
 pub mod projections;
+mod publish_literals;
 mod rebuild;
 mod retention_alarm;
 mod runner;

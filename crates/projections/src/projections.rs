@@ -29,6 +29,8 @@ pub(crate) struct ProjectionContext {
     pub(crate) bus: Bus,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Topics that no projector may publish to, beside the ones whose names say so.
+    pub(crate) reserved: BTreeSet<TopicName>,
 }
 
 pub(crate) struct ProjectionsInner {
@@ -64,8 +66,9 @@ impl Projections {
         declared: Declared,
     ) -> Result<Self, ProjectionError> {
         declared.validate()?;
-        let Declared { collections, projectors, compactors, reducers, default_collection } = declared;
-        let context = Arc::new(ProjectionContext { bus, store, clock });
+        let Declared { collections, projectors, compactors, reducers, default_collection, reserved } =
+            declared;
+        let context = Arc::new(ProjectionContext { bus, store, clock, reserved });
         let stopping = watch::channel(false).0;
         let (mut runners, mut prepared) = (BTreeMap::new(), Vec::new());
         for projector in projectors {
@@ -77,7 +80,9 @@ impl Projections {
         let mut opened = Vec::new();
         for options in compactors {
             let (store, clock) = (Arc::clone(&context.store), Arc::clone(&context.clock));
-            opened.push(Compactor::open(&context.bus, store, clock, options).await?);
+            let compactor = Compactor::open(&context.bus, store, clock, options).await?;
+            compactor.check_snapshots().await?;
+            opened.push(compactor);
         }
         let compactors: Vec<CompactorHandle> = opened.iter().map(Compactor::handle).collect();
         context.bus.release_absent_followers();
@@ -116,17 +121,39 @@ impl Projections {
 
     /// The status of every projector, by name.
     pub fn projectors(&self) -> Vec<ProjectorStatus> {
-        self.inner.runners.values().map(|runner| runner.status.get()).collect()
+        self.inner.runners.values().map(|runner| self.measured(runner)).collect()
+    }
+
+    /// The status of a projector with the lag as it is now: a projector that waits does not hear of new events.
+    fn measured(&self, runner: &RunnerHandle) -> ProjectorStatus {
+        let mut status = runner.status.get();
+        status.measure(self.inner.context.store.durable_end(&status.topic));
+        status
     }
 
     /// The status of one projector.
     pub fn projector(&self, name: &GroupName) -> Result<ProjectorStatus, ProjectionError> {
-        Ok(self.runner(name)?.status.get())
+        Ok(self.measured(self.runner(name)?))
+    }
+
+    /// The number of projectors whose last rebuild left out events that failed, as long as the projector has
+    /// open dead letters.
+    pub fn incomplete_rebuilds(&self) -> usize {
+        let bus = &self.inner.context.bus;
+        let left_out = |status: &ProjectorStatus| status.rebuild.as_ref().is_some_and(|it| it.skipped > 0);
+        let is_incomplete =
+            |status: &ProjectorStatus| left_out(status) && bus.open_letters(&status.topic, &status.name) > 0;
+        self.projectors().iter().filter(|status| is_incomplete(status)).count()
     }
 
     /// Every compactor with its status.
     pub fn compactors(&self) -> Vec<CompactorView> {
         self.inner.compactors.iter().map(CompactorHandle::view).collect()
+    }
+
+    /// The number of compactors whose last round failed.
+    pub fn failing_compactors(&self) -> usize {
+        self.inner.compactors.iter().filter(|compactor| compactor.is_failing()).count()
     }
 
     /// The topics whose retention waits for a projector or a compactor, and how many events it would have

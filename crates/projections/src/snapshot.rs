@@ -199,12 +199,12 @@ pub struct WarmUp {
 /// use promethean_model::SystemClock;
 /// use promethean_projections::compactor::{Compactor, CompactorOptions};
 /// use promethean_projections::snapshot::warm_up;
-/// use promethean_store::memory::{MemoryStore, Options};
+/// use promethean_store::memory::{MemoryOptions, MemoryStore};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let clock = Arc::new(SystemClock::new());
-/// # let store = Arc::new(MemoryStore::new(clock.clone(), Options::default()));
+/// # let store = Arc::new(MemoryStore::new(clock.clone(), MemoryOptions::default()));
 /// # let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await?;
 /// let topic: promethean_model::TopicName = "process.state".parse()?;
 /// bus.publish(Publish::new(topic.clone(), r#"{"up":true}"#).key("a")).await?;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use promethean_model::{CollectionName, GroupName, IgnorePoison, Offset, TopicName};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::definition::Projector;
 
@@ -37,7 +37,7 @@ pub struct ProjectorStatus {
     pub activity: Activity,
     /// The offset of the next event.
     pub position: u64,
-    /// The topic's durable end when it looked last.
+    /// The topic's durable end.
     pub end: u64,
     /// The number of offsets between the two.
     pub lag: u64,
@@ -59,23 +59,36 @@ pub struct ProjectorStatus {
     pub rebuild: Option<RebuildStatus>,
 }
 
+impl ProjectorStatus {
+    /// Sets the end of the topic, and the lag that follows from it.
+    pub(crate) fn measure(&mut self, end: Offset) {
+        (self.end, self.lag) = (end.get(), end.since(Offset(self.position)));
+    }
+}
+
 /// The status of a rebuild.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuildStatus {
     /// Whether it is running.
     pub running: bool,
     /// The offset of its next event.
     pub position: u64,
-    /// Events that made no changes because they failed.
+    /// Events that made no changes because they failed. They become dead letters when the rebuild is done.
     pub skipped: u64,
+    /// Events that were left out because they are or were dead letters.
+    #[serde(default)]
+    pub left_out: u64,
+    /// Why the first of the skipped events failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_skipped: Option<String>,
     /// When it is done: whether the collections hold the same as before.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equal: Option<bool>,
     /// When it is done: the hash of the collections, in hexadecimal.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Why it failed or, while it is running, why it waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

@@ -34,11 +34,11 @@ pub fn encode_puts(puts: &[(&[u8], &[u8])]) -> Vec<u8> {
 /// A state engine in memory. After [`FaultState::crash`] every call on it fails, so a thread that outlived the crash cannot use it.
 #[derive(Debug, Default)]
 pub struct FaultState {
-    inner: Mutex<Inner>,
+    inner: Mutex<FaultStateInner>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Inner {
+struct FaultStateInner {
     seen: Image,
     synced: Image,
     /// Each atomic step since the last sync: the LSN it ends at and its puts.
@@ -82,6 +82,12 @@ impl FaultState {
         Self { inner: Mutex::new(self.end()) }
     }
 
+    /// A copy that goes its own way, as a backup has it.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { inner: Mutex::new(self.inner().clone()) }
+    }
+
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -115,17 +121,17 @@ impl FaultState {
         self.inner().ignore_syncs = true;
     }
 
-    fn end(&self) -> Inner {
+    fn end(&self) -> FaultStateInner {
         let mut inner = self.inner();
         inner.dead = true;
-        Inner { dead: false, fail_apply: false, fail_sync: false, ..inner.clone() }
+        FaultStateInner { dead: false, fail_apply: false, fail_sync: false, ..inner.clone() }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, FaultStateInner> {
         self.inner.lock().ignore_poison()
     }
 
-    fn alive(&self) -> Result<MutexGuard<'_, Inner>, StateError> {
+    fn alive(&self) -> Result<MutexGuard<'_, FaultStateInner>, StateError> {
         let inner = self.inner();
         if inner.dead { Err("the state engine stopped in a crash".into()) } else { Ok(inner) }
     }
@@ -163,7 +169,7 @@ impl StateSink for FaultState {
             return Err("the state engine could not sync".into());
         }
         if !inner.ignore_syncs {
-            let Inner { synced, steps, .. } = &mut *inner;
+            let FaultStateInner { synced, steps, .. } = &mut *inner;
             for (lsn, puts) in steps.drain(..) {
                 synced.map.extend(puts);
                 synced.applied = lsn;

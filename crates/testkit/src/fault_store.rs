@@ -33,6 +33,8 @@ pub enum StoreCall<'a> {
     Cursor(&'a GroupName),
     /// A read of a page of documents, by key.
     DocsByKey,
+    /// A read of a page of at most this many topics.
+    Topics(usize),
 }
 
 /// What happens to a call.
@@ -42,6 +44,10 @@ pub enum Fault {
     None,
     /// The call is refused.
     Fail,
+    /// A write is refused as on a full disk; a read is refused.
+    Full,
+    /// A write is refused because earlier work is not done; a read is refused.
+    Busy,
     /// The call is passed on once the test lets it through.
     Hold,
     /// The call is refused once the test lets it through.
@@ -59,7 +65,7 @@ pub enum When {
 
 /// The place where one call is held.
 #[derive(Debug)]
-pub struct Gate {
+pub struct StoreGate {
     reached: Semaphore,
     released: Semaphore,
 }
@@ -72,9 +78,9 @@ pub struct FaultStore {
     inner: Arc<dyn Store>,
     rule: Mutex<Option<Rule>>,
     /// Holds the calls for which the rule says so.
-    rule_gate: Gate,
+    rule_gate: StoreGate,
     /// Gates of one call each.
-    gates: Mutex<Vec<(Matcher, When, Arc<Gate>)>>,
+    gates: Mutex<Vec<(Matcher, When, Arc<StoreGate>)>>,
     /// Commits that are still passed on; `usize::MAX`: all.
     commits_left: AtomicUsize,
     failed: AtomicUsize,
@@ -84,7 +90,7 @@ pub struct FaultStore {
     schemas_read: AtomicUsize,
 }
 
-impl Gate {
+impl StoreGate {
     /// Waits until a call is held here.
     ///
     /// # Panics
@@ -119,7 +125,7 @@ impl FaultStore {
         Self {
             inner,
             rule: Mutex::default(),
-            rule_gate: Gate::new(),
+            rule_gate: StoreGate::new(),
             gates: Mutex::default(),
             commits_left: AtomicUsize::new(usize::MAX),
             failed: AtomicUsize::new(0),
@@ -159,13 +165,17 @@ impl FaultStore {
     }
 
     /// Holds the next commit of a batch that matches.
-    pub fn hold(&self, when: When, matches: impl Fn(&Batch) -> bool + Send + Sync + 'static) -> Arc<Gate> {
+    pub fn hold(
+        &self,
+        when: When,
+        matches: impl Fn(&Batch) -> bool + Send + Sync + 'static,
+    ) -> Arc<StoreGate> {
         let commit = move |call: &StoreCall<'_>| matches!(call, StoreCall::Commit(batch) if matches(batch));
         self.hold_call(when, commit)
     }
 
     /// Holds the next read of a schema's text.
-    pub fn hold_schema(&self) -> Arc<Gate> {
+    pub fn hold_schema(&self) -> Arc<StoreGate> {
         self.hold_call(When::Before, |call| matches!(call, StoreCall::Row(Table::Schemas)))
     }
 
@@ -205,14 +215,14 @@ impl FaultStore {
         &self,
         when: When,
         matches: impl Fn(&StoreCall<'_>) -> bool + Send + Sync + 'static,
-    ) -> Arc<Gate> {
-        let gate = Arc::new(Gate::new());
+    ) -> Arc<StoreGate> {
+        let gate = Arc::new(StoreGate::new());
         self.gates.lock().ignore_poison().push((Box::new(matches), when, Arc::clone(&gate)));
         gate
     }
 
     /// Takes out the gate that holds this call.
-    fn gate_of(&self, call: &StoreCall<'_>) -> Option<(When, Arc<Gate>)> {
+    fn gate_of(&self, call: &StoreCall<'_>) -> Option<(When, Arc<StoreGate>)> {
         let mut gates = self.gates.lock().ignore_poison();
         let at = gates.iter().position(|(matches, ..)| matches(call))?;
         let (_, when, gate) = gates.swap_remove(at);
@@ -233,17 +243,26 @@ impl FaultStore {
     }
 
     /// Holds or fails a call as the rule says.
-    async fn apply_rule(&self, call: StoreCall<'_>) -> Result<(), String> {
+    async fn apply_rule(&self, call: StoreCall<'_>) -> Result<(), CommitError> {
         let fault = self.rule.lock().ignore_poison().as_ref().map_or(Fault::None, |rule| rule(&call));
         if matches!(fault, Fault::Hold | Fault::HoldThenFail) {
             self.rule_gate.pass().await;
         }
-        if matches!(fault, Fault::Fail | Fault::HoldThenFail) { Err(self.fail()) } else { Ok(()) }
+        match fault {
+            Fault::None | Fault::Hold => Ok(()),
+            Fault::Fail | Fault::HoldThenFail => Err(CommitError::Storage { reason: self.fail() }),
+            Fault::Full => Err(CommitError::StorageFull { reason: self.fail() }),
+            Fault::Busy => {
+                self.fail();
+                Err(CommitError::Busy { what: REASON })
+            }
+        }
     }
 
     /// Does to a read what rule and gates say.
     async fn before_read(&self, call: StoreCall<'_>) -> Result<(), ReadError> {
-        self.apply_rule(call).await.map_err(|reason| ReadError::Storage { reason })?;
+        let refusal = |error: CommitError| ReadError::Storage { reason: error.to_string() };
+        self.apply_rule(call).await.map_err(refusal)?;
         let gate = self.gate_of(&call);
         if let Some((_, gate)) = gate {
             gate.pass().await;
@@ -262,7 +281,7 @@ impl Store for FaultStore {
         self.largest.fetch_max(batch.state.len(), Ordering::SeqCst);
         let refusal = |reason| CommitError::Storage { reason };
         self.count_commit().map_err(refusal)?;
-        self.apply_rule(StoreCall::Commit(&batch)).await.map_err(refusal)?;
+        self.apply_rule(StoreCall::Commit(&batch)).await?;
         let gate = self.gate_of(&StoreCall::Commit(&batch));
         let Some((when, gate)) = gate else { return self.inner.commit(batch).await };
         if when == When::Before {
@@ -283,7 +302,7 @@ impl Store for FaultStore {
     ) -> Vec<Result<Appended, CommitError>> {
         match self.apply_rule(StoreCall::Append).await {
             Ok(()) => self.inner.append_each(events, durability, turn).await,
-            Err(reason) => vec![Err(CommitError::Storage { reason }); events.len()],
+            Err(error) => vec![Err(error); events.len()],
         }
     }
 
@@ -303,8 +322,31 @@ impl Store for FaultStore {
         self.inner.health()
     }
 
+    fn figures(&self) -> Option<LogFigures> {
+        self.inner.figures()
+    }
+
     async fn close(&self) {
         self.inner.close().await;
+    }
+}
+
+#[async_trait]
+impl Backups for FaultStore {
+    async fn begin_backup(&self) -> Result<Arc<LogBackup>, BackupError> {
+        self.inner.begin_backup().await
+    }
+
+    async fn read_backup(&self, path: &str, at: u64, len: usize) -> Result<Vec<u8>, BackupError> {
+        self.inner.read_backup(path, at, len).await
+    }
+
+    async fn read_backup_state(&self, after: Option<Vec<u8>>) -> Result<StatePage, BackupError> {
+        self.inner.read_backup_state(after).await
+    }
+
+    async fn end_backup(&self) -> Result<(), BackupError> {
+        self.inner.end_backup().await
     }
 }
 
@@ -315,6 +357,10 @@ impl Watch for FaultStore {
 
     fn durable_end(&self, topic: &TopicName) -> Offset {
         self.inner.durable_end(topic)
+    }
+
+    fn has_topic(&self, topic: &TopicName) -> bool {
+        self.inner.has_topic(topic)
     }
 
     fn topic_room(&self) -> TopicRoom {
@@ -358,7 +404,7 @@ macro_rules! pass_on {
 
 pass_on!(EventReads {
     topic_info(topic: &TopicName) -> Option<TopicInfo>;
-    topics(after: Option<&TopicName>, limit: usize) -> TopicPage;
+    topics(after: Option<&TopicName>, limit: usize) -> TopicPage as StoreCall::Topics(limit);
     read(topic: &TopicName, from: Offset, limit: PageLimit) -> EventPage as StoreCall::Read(topic);
     by_id(topic: &TopicName, id: EventId) -> Option<StoredEvent>;
     latest_by_keys(topic: &TopicName, keys: &[String]) -> Vec<Option<StoredEvent>>

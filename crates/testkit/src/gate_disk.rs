@@ -10,11 +10,11 @@ use promethean_model::IgnorePoison;
 #[derive(Debug, Clone)]
 pub struct GateDisk {
     inner: Arc<dyn Disk>,
-    gate: Arc<Gate>,
+    gate: Arc<DiskGate>,
 }
 
 #[derive(Debug)]
-struct Gate {
+struct DiskGate {
     path: String,
     reads: bool,
     state: Mutex<GateState>,
@@ -41,7 +41,8 @@ impl GateDisk {
     }
 
     fn with(inner: Arc<dyn Disk>, path: &str, reads: bool) -> Self {
-        let gate = Gate { path: path.to_owned(), reads, state: Mutex::default(), changed: Condvar::new() };
+        let gate =
+            DiskGate { path: path.to_owned(), reads, state: Mutex::default(), changed: Condvar::new() };
         Self { inner, gate: Arc::new(gate) }
     }
 
@@ -73,7 +74,7 @@ impl GateDisk {
     }
 }
 
-impl Gate {
+impl DiskGate {
     fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().ignore_poison()
     }
@@ -113,6 +114,10 @@ impl Disk for GateDisk {
         self.inner.rename(from, to)
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.link(from, to)
+    }
+
     fn remove(&self, path: &str) -> io::Result<()> {
         self.inner.remove(path)
     }
@@ -145,7 +150,7 @@ impl Disk for GateDisk {
 #[derive(Debug)]
 struct GateFile {
     inner: Arc<dyn DiskFile>,
-    gate: Arc<Gate>,
+    gate: Arc<DiskGate>,
 }
 
 impl DiskFile for GateFile {

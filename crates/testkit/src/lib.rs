@@ -30,7 +30,7 @@ pub mod seeds;
 pub mod torn_folder;
 pub mod world;
 
-pub use fault_disk::{Failure, FaultDisk, Matcher, OpKind, Snapshot};
+pub use fault_disk::{DiskFailure, DiskSnapshot, FaultDisk, Matcher, OpKind};
 pub use fault_state::FaultState;
 pub use fault_store::{Fault, FaultStore, StoreCall, When};
 pub use gate_disk::GateDisk;

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 ///
 /// With the variable `{prefix}_SEED` it is that seed alone. Otherwise it is the first `{prefix}_SEEDS` numbers from 0 on,
 /// or `fixed` of them, then the seeds that found a bug once, and then fresh seeds: `{prefix}_FRESH` of them, or `fresh`
-/// where `CI` is set. Fresh seeds differ in each process; the first one is printed. The suite must print the seed of a
-/// run that fails.
+/// where `CI` is set. Fresh seeds differ in each process; the first one is printed. They are below 2^33, so that a suite may
+/// add to them and multiply them. The suite must print the seed of a run that fails.
 ///
 /// # Panics
 /// If the fresh seeds cannot be printed.
@@ -34,7 +34,7 @@ pub fn seeds(prefix: &str, fixed: u64, found: &[u64], fresh: u64) -> Vec<u64> {
 
 /// A number that differs in each process: the standard library draws the keys of its hash maps at random.
 fn first_fresh() -> u64 {
-    RandomState::new().hash_one(0_u64)
+    RandomState::new().hash_one(0_u64) >> 32
 }
 
 #[cfg(test)]

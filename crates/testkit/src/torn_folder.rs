@@ -31,14 +31,20 @@ impl SyncedFolder {
     /// If the folder cannot be copied.
     #[must_use]
     pub fn of(folder: &Path) -> Self {
-        let copy = tempfile::tempdir().unwrap();
-        for entry in fs::read_dir(folder).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_type().unwrap().is_file() {
-                fs::write(copy.path().join(entry.file_name()), start_of(&entry.path())).unwrap();
+        loop {
+            let before = sync_mark(folder);
+            let copy = tempfile::tempdir().unwrap();
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_file() {
+                    fs::write(copy.path().join(entry.file_name()), start_of(&entry.path())).unwrap();
+                }
+            }
+            // A sync while the copy was made would make the copy older than its mark says.
+            if sync_mark(folder) == before {
+                return Self { copy };
             }
         }
-        Self { copy }
     }
 
     /// Cuts the power: of the journals in the folder, each sector that was written since the last sync is by the seed as it
@@ -48,8 +54,7 @@ impl SyncedFolder {
     /// # Panics
     /// If the folder cannot be read or changed.
     pub fn tear(&self, folder: &Path, seed: u64) -> bool {
-        let mark = |folder: &Path| fs::read(folder.join(SYNC_MARK)).ok();
-        if mark(folder) != mark(self.copy.path()) {
+        if sync_mark(folder) != sync_mark(self.copy.path()) {
             return false;
         }
         let mut rng = SeededRng::new(seed);
@@ -64,6 +69,10 @@ impl SyncedFolder {
         }
         torn
     }
+}
+
+fn sync_mark(folder: &Path) -> Option<Vec<u8>> {
+    fs::read(folder.join(SYNC_MARK)).ok()
 }
 
 /// The bytes of a file up to the last that is not zero.

@@ -84,7 +84,7 @@ impl World {
         let clock = Arc::new(clock);
         match kind {
             StoreKind::Memory => {
-                let store = MemoryStore::new(Arc::clone(&clock) as _, memory::Options::default());
+                let store = MemoryStore::new(Arc::clone(&clock) as _, memory::MemoryOptions::default());
                 Self::over(Arc::new(store), None, clock, options).await
             }
             StoreKind::Embedded => Self::in_dir(tempfile::tempdir().unwrap(), clock, options).await,
@@ -263,8 +263,8 @@ impl World {
 
 /// Options of an embedded store with small files, so that retention finds whole ones to drop.
 #[must_use]
-pub fn small_files() -> embedded::Options {
-    let mut options = embedded::Options::default();
+pub fn small_files() -> embedded::EmbeddedOptions {
+    let mut options = embedded::EmbeddedOptions::default();
     options.log.journal_file_bytes = 1 << 20;
     options.log.checkpoint_bytes = 2 << 20;
     options.log.segment_bytes = 8 << 10;

@@ -1,5 +1,31 @@
 //! Tells Rust code from comments and literals.
 
+/// A string literal of Rust code.
+pub(crate) struct Literal<'a> {
+    /// The line it begins on, from 1.
+    pub(crate) line: usize,
+    /// Its text without the quotes, escapes as they are written.
+    pub(crate) text: &'a str,
+}
+
+/// The string literals of the source, in order.
+pub(crate) fn literals(source: &str) -> Vec<Literal<'_>> {
+    let mut rest = source;
+    let (mut found, mut line, mut previous) = (Vec::new(), 1, ' ');
+    while let Some(c) = rest.chars().next() {
+        let len = skip_len(rest, previous).max(c.len_utf8());
+        let part = rest.get(..len).unwrap_or(rest);
+        if len > 1 && part.ends_with(['"', '#']) && !part.starts_with('/') {
+            let text = part.trim_start_matches(['b', 'c', 'r', '#']).trim_end_matches('#');
+            found.push(Literal { line, text: text.trim_matches('"') });
+        }
+        line += part.matches('\n').count();
+        previous = c;
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    found
+}
+
 /// The source with comments, strings and character literals replaced by blanks; line numbers do not change.
 pub(crate) fn code_only(source: &str) -> String {
     let mut rest = source;
@@ -119,6 +145,13 @@ mod tests {
         check("f('{', '\\'', b'}')", "f( , , b )");
         check("let s = r#\"{ \" \"#;", "let s = ;");
         check("let s = br\"\\\";", "let s = ;");
+    }
+
+    #[test]
+    fn literals_are_found_with_their_line() {
+        let source = "// \"no\"\nlet a = \"x \\\" y\";\n/* \"no\" */ f('\"', r#\"z\"#, \"\")\n";
+        let found: Vec<_> = literals(source).iter().map(|literal| (literal.line, literal.text)).collect();
+        assert_eq!(found, [(2, "x \\\" y"), (3, "z"), (3, "")]);
     }
 
     #[test]

@@ -26,6 +26,16 @@ pub(crate) fn findings(text: &str) -> Vec<String> {
     found
 }
 
+/// The faults of the workspace's manifest: a release without `strip` is ten times as large.
+pub(crate) fn workspace_findings(text: &str) -> Vec<String> {
+    let release = text.split_once("[profile.release]").map_or("", |(_, release)| release);
+    let release = release.split("\n[").next().unwrap_or_default();
+    match release.lines().any(|line| line.starts_with("strip = \"symbols\"")) {
+        true => Vec::new(),
+        false => vec!["[profile.release] misses `strip = \"symbols\"`".to_owned()],
+    }
+}
+
 fn is_dependencies(section: &str) -> bool {
     section.trim_matches(['[', ']']).ends_with("dependencies")
 }
@@ -45,6 +55,15 @@ mod tests {
         let denied = "[lints.rust]\nunsafe_code = \"deny\"\n";
         assert_eq!(findings(&format!("[package]\nname = \"a\"\n{denied}")).len(), 1);
         assert!(findings(&format!("[package]\n{UNSAFE_CRATE}\n{denied}")).is_empty());
+    }
+
+    #[test]
+    fn a_release_is_stripped() {
+        let stripped = "[profile.release]\nlto = \"thin\"\nstrip = \"symbols\" # small\n\n[profile.dev]\n";
+        assert!(workspace_findings(stripped).is_empty());
+        let elsewhere = "[profile.release]\nlto = \"thin\"\n\n[profile.bench]\nstrip = \"symbols\"\n";
+        assert_eq!(workspace_findings(elsewhere).len(), 1);
+        assert_eq!(workspace_findings("[workspace]\n").len(), 1);
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod functions;
 mod lexer;
 mod manifests;
 mod map;
+mod sizes;
+mod types;
 mod words;
 
 use anyhow::Result;
@@ -11,7 +13,7 @@ use anyhow::Result;
 use crate::repo::{Repo, TextFile};
 use crate::report::Report;
 
-pub(crate) use self::lexer::code_only;
+pub(crate) use self::lexer::{code_only, literals};
 
 /// Files are reviewed above this many lines and refused above the next, unit tests not counted.
 const FILE_LINES_REVIEW: usize = 400;
@@ -24,6 +26,8 @@ pub(crate) fn check(repo: &Repo) -> Result<Report> {
     for file in &files {
         check_file(file, &mut report);
     }
+    types::check(files.iter(), &mut report);
+    sizes::check(files.iter(), &mut report);
     map::check(&repo.read(map::PATH)?, files.iter().map(|file| file.path.as_str()), &mut report);
     Ok(report)
 }
@@ -41,6 +45,11 @@ fn check_file(file: &TextFile, report: &mut Report) {
                 "{}:{}: fn {} has {} lines (cap {FUNCTION_LINES_MAX})",
                 file.path, function.line, function.name, function.lines
             ));
+        }
+    }
+    if file.path == "Cargo.toml" {
+        for finding in manifests::workspace_findings(&file.text) {
+            report.fail(format!("{}: {finding}", file.path));
         }
     }
     if file.path.ends_with("/Cargo.toml") {
@@ -72,7 +81,7 @@ fn check_size(file: &TextFile, report: &mut Report) {
 }
 
 /// Lines up to the unit-test module, if there is one.
-fn lines_before_tests(text: &str) -> usize {
+pub(crate) fn lines_before_tests(text: &str) -> usize {
     let mut after_attribute = false;
     for (number, line) in text.lines().enumerate() {
         if after_attribute && line.starts_with("mod ") {

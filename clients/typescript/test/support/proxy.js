@@ -12,7 +12,13 @@ export class Proxy {
     /** What arrived while nothing is passed on; as with TCP, it arrives late and is not lost. */
     this.held = undefined;
     this.isRefusing = false;
+    /** Whether new connections are lost. */
+    this.isLosing = false;
+    /** Connections of the server whose client is gone, of which the server is not told. */
+    this.orphans = new Set();
     this.accepted = 0;
+    /** Bytes that were lost. */
+    this.lost = 0;
   }
 
   async start() {
@@ -26,20 +32,24 @@ export class Proxy {
     this.accepted++;
     if (this.isRefusing) return void client.destroy();
     const server = connect({ port: this.target, host: "127.0.0.1", allowHalfOpen: true });
-    const pair = { client, server, isDetached: false };
+    const pair = { client, server, isDetached: false, isLost: this.isLosing };
     this.pairs.add(pair);
     const drop = () => {
       if (pair.isDetached) return;
       this.pairs.delete(pair);
       client.destroy();
-      server.destroy();
+      if (pair.isLost) this.orphans.add(server);
+      else server.destroy();
     };
     for (const [from, to] of [
       [client, server],
       [server, client],
     ]) {
-      from.on("data", (data) => this.later(() => to.destroyed || to.write(data)));
-      from.on("end", () => this.later(() => to.end()));
+      from.on("data", (data) => {
+        if (pair.isLost) this.lost += data.length;
+        else this.later(() => to.destroyed || to.write(data));
+      });
+      from.on("end", () => pair.isLost || this.later(() => to.end()));
       from.on("error", () => this.later(drop));
       from.on("close", () => this.later(drop));
     }
@@ -56,6 +66,15 @@ export class Proxy {
     const held = this.held ?? [];
     this.held = isOn ? [] : undefined;
     for (const call of held) call();
+  }
+
+  /**
+   * While this is on, bytes are lost in both directions. Connections that met it stay open and pass nothing on for ever,
+   * as those over a failed router: neither side hears of the end of the other.
+   */
+  loseBytes(isOn) {
+    this.isLosing = isOn;
+    if (isOn) for (const pair of this.pairs) pair.isLost = true;
   }
 
   /** Cuts all connections with a reset. */
@@ -87,6 +106,7 @@ export class Proxy {
 
   async stop() {
     this.cut();
+    for (const server of this.orphans) server.destroy();
     await new Promise((resolve) => this.listener.close(resolve));
   }
 }

@@ -1,7 +1,7 @@
 // A real server for a test: started, killed, started again on the same port.
 
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,15 +9,23 @@ import { createInterface } from "node:readline";
 
 const BIN = process.env.PROMETHEAN_BIN;
 
+/** Runs a program with a file system of its own in `data`. */
+const ON_OWN_DISK = ["-Urm", "sh", "-c", 'mount -t tmpfs -o size=1g tmpfs data && exec "$0" "$@"'];
+
 export class Server {
-  /** @param {{args?: string[], config?: string, isDurable?: boolean}} [options] */
-  constructor({ args = [], config, isDurable = false } = {}) {
+  /**
+   * With `hasOwnDisk`, the data is on a file system of its own, whose size the test can change.
+   * @param {{args?: string[], config?: string, isDurable?: boolean, hasOwnDisk?: boolean}} [options]
+   */
+  constructor({ args = [], config, isDurable = false, hasOwnDisk = false } = {}) {
     if (!BIN) throw new Error("set PROMETHEAN_BIN to the path of the binary `promethean`");
     this.directory = mkdtempSync(join(tmpdir(), "promethean-test-"));
     this.args = [...args];
     if (config !== undefined) this.configure(config);
     if (config !== undefined) this.args.push("--config", join(this.directory, "promethean.toml"));
-    this.args.push(...(isDurable ? ["--data", join(this.directory, "data")] : ["--store", "memory"]));
+    this.hasOwnDisk = hasOwnDisk;
+    if (hasOwnDisk) mkdirSync(join(this.directory, "data"));
+    this.args.push(...(isDurable || hasOwnDisk ? ["--data", join(this.directory, "data")] : ["--store", "memory"]));
     this.port = 0;
     this.log = "";
   }
@@ -38,10 +46,9 @@ export class Server {
   async start() {
     if (this.port === 0) this.port = await freePort();
     const env = { PATH: process.env.PATH };
-    const child = spawn(BIN, ["serve", "--listen", `127.0.0.1:${this.port}`, ...this.args], {
-      env,
-      cwd: this.directory,
-    });
+    const command = [BIN, "serve", "--listen", `127.0.0.1:${this.port}`, ...this.args];
+    if (this.hasOwnDisk) command.unshift("unshare", ...ON_OWN_DISK);
+    const child = spawn(command[0], command.slice(1), { env, cwd: this.directory });
     this.child = child;
     this.exit = new Promise((resolve) => child.once("exit", resolve));
     child.stderr.on("data", (data) => (this.log = (this.log + data).slice(-10_000)));
@@ -51,6 +58,12 @@ export class Server {
       child.once("exit", (code) => reject(new Error(`the server ended with ${code}: ${this.log}`)));
     });
     return this;
+  }
+
+  /** Changes the size of the file system of `hasOwnDisk`, for example to `100m`. */
+  resizeDisk(size) {
+    const inside = ["--preserve-credentials", "-U", "-m", "-t", String(this.child.pid)];
+    execFileSync("nsenter", [...inside, "mount", "-o", `remount,size=${size}`, join(this.directory, "data")]);
   }
 
   /** Ends the server at once, as a crash does. */

@@ -1,6 +1,6 @@
 // Uses the types of the client: the compiler must accept this, and refuse what is marked.
 
-import { Client, EventClient, PrometheanError, Reader, State, exactlyOnce, transform, warmUp } from "@promethean/client";
+import { Admin, Client, EventClient, PromClient, PrometheanError, Reader, State, exactlyOnce, transform, warmUp } from "@promethean/client";
 import type { DedupeStore, Lease, Published, SubscribeOptions } from "@promethean/client";
 import type { HeartbeatReceived, Payloads } from "../../../../fixtures/schema/generate/golden/examples.js";
 import { topics } from "../../../../fixtures/schema/generate/golden/examples.js";
@@ -49,6 +49,44 @@ export async function generated(client: Client<Payloads>): Promise<void> {
   await client.publish("no.such", {});
   // @ts-expect-error a property is missing
   await client.publish("heartbeat.received", { pid: 7 });
+}
+
+/** The calls of the first services, with the type of the payload. */
+export async function small(client: PromClient): Promise<string> {
+  await client.connect();
+  const ok = await client.publish<HeartbeatReceived>("heartbeat.received", heartbeat, { key: "k" });
+  await client.subscribe<HeartbeatReceived>(
+    "heartbeat.received",
+    "ops",
+    async (event, ctx) => {
+      const pid: number = event.payload.pid + ctx.attempt;
+      client.modAck("heartbeat.received", "ops", event.id, pid);
+    },
+    { from: "earliest", maxInFlight: 10 },
+  );
+  const first = new EventClient("ws://127.0.0.1:8090", "token");
+  await first.subscribe<{ n: number }>("t", "g", (event) => void event.payload.n.toFixed());
+  await first.subscribe("t", "g", (event) => void event.payload.anything);
+  // @ts-expect-error a property is missing
+  await client.publish<HeartbeatReceived>("heartbeat.received", { pid: 7 });
+  // @ts-expect-error no such property
+  await first.subscribe<HeartbeatReceived>("t", "g", (event) => void event.payload.colour);
+  await client.unsubscribe("heartbeat.received", "ops");
+  await client.close();
+  return ok.op;
+}
+
+export async function administration(admin: Admin, state: State): Promise<string[]> {
+  const { status, writable } = await admin.health();
+  const { projectors } = await admin.projectors();
+  await admin.rebuildProjector(projectors[0]!.name, { acceptLoss: true });
+  const names: string[] = (await state.collections()).map(({ name }) => name);
+  for await (const { topic, end } of admin.topics()) names.push(`${topic} ${end.toFixed()}`);
+  for await (const { group, lag } of admin.cursors("t")) names.push(`${group} ${lag.toFixed()}`);
+  const { verdict } = await admin.checkSchema("t", { type: "object" });
+  // @ts-expect-error no such status
+  if (status === "fine") return [];
+  return writable && (await admin.isReady()) ? [...names, verdict] : [];
 }
 
 export async function helpers(client: Client): Promise<boolean> {

@@ -6,7 +6,7 @@ use super::meter::{Meter, line, with_cost};
 use super::plan::{IN_FLIGHT, PAYLOADS};
 use super::publish::fill;
 use super::server_process::ServerProcess;
-use super::subscriber::{Acks, Subscriber};
+use super::subscriber::{AckManner, Subscriber};
 use super::{GatewayRun, block_on};
 use crate::run::Goal;
 
@@ -33,7 +33,7 @@ async fn measure(bench: &mut GatewayRun, bytes: usize) -> Result<[f64; 2]> {
     let server = ServerProcess::start(bench, "drain").await?;
     let events = fill(bench, &server, TOPIC, bytes, bench.plan.backlog()).await?;
     let mut rates = [0.0; 2];
-    for (acks, rate) in [Acks::Each, Acks::Batched].into_iter().zip(&mut rates) {
+    for (acks, rate) in [AckManner::Each, AckManner::Batched].into_iter().zip(&mut rates) {
         let line = line(bench, "drain", &server).await?;
         let group = format!("bench-{}", acks.name());
         let mut subscriber = Subscriber::join(&server, TOPIC, &group, acks, bytes).await?;

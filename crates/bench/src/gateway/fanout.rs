@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::meter::{Meter, line, with_cost};
 use super::plan::PAYLOADS;
 use super::server_process::ServerProcess;
-use super::subscriber::{Acks, Subscriber};
+use super::subscriber::{AckManner, Subscriber};
 use super::{GatewayRun, block_on};
 use crate::output::JsonLine;
 use crate::run::Goal;
@@ -21,7 +21,7 @@ use crate::wire::pump::{PublishPace, paced};
 use crate::wire::socket::ClientSocket;
 
 /// Goals of `fanout` for the 99th percentile, in microseconds.
-const FANOUT_P99_US: [(Acks, f64); 2] = [(Acks::None, 3_000.0), (Acks::Each, 7_000.0)];
+const FANOUT_P99_US: [(AckManner, f64); 2] = [(AckManner::None, 3_000.0), (AckManner::Each, 7_000.0)];
 /// Goals of `latency`, in microseconds.
 const LATENCY_P50_US: f64 = 300.0;
 const LATENCY_P99_US: f64 = 900.0;
@@ -36,7 +36,7 @@ struct Fanout {
     subscribers: usize,
     /// Events per second.
     rate: u64,
-    acks: Acks,
+    acks: AckManner,
     payload_bytes: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
     let (subscribers, rate) = (bench.plan.subscribers, bench.plan.fanout_rate);
     for (acks, target) in FANOUT_P99_US {
         let (_, p99) = measure(bench, Fanout { name: "fanout", subscribers, rate, acks, payload_bytes })?;
-        let acked = if acks == Acks::None { "unacked" } else { "acked" };
+        let acked = if acks == AckManner::None { "unacked" } else { "acked" };
         let what = format!("{rate}/s to {subscribers} subscribers, {acked}, p99 us");
         bench.goal(Goal::at_most(what, target, p99));
     }
@@ -56,7 +56,7 @@ pub(super) fn run(bench: &mut GatewayRun) -> Result<()> {
 pub(super) fn run_latency(bench: &mut GatewayRun) -> Result<()> {
     let [payload_bytes, _] = PAYLOADS;
     let rate = bench.plan.rate;
-    let one = Fanout { name: "latency", subscribers: 1, rate, acks: Acks::Each, payload_bytes };
+    let one = Fanout { name: "latency", subscribers: 1, rate, acks: AckManner::Each, payload_bytes };
     let (p50, p99) = measure(bench, one)?;
     bench.goal(Goal::at_most(format!("publish to delivered at {rate}/s, p50 us"), LATENCY_P50_US, p50));
     bench.goal(Goal::at_most(format!("publish to delivered at {rate}/s, p99 us"), LATENCY_P99_US, p99));

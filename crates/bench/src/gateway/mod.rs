@@ -2,6 +2,7 @@
 //!
 //! `server_process` is that process, `meter` measures what work costs both; each measurement has a module.
 
+mod client;
 mod drain;
 mod fanout;
 mod idle;
@@ -46,6 +47,7 @@ pub(crate) enum GatewayMeasurement {
     Idle,
     Memory,
     Restart,
+    Client,
 }
 
 /// Runs `promethean bench gateway`.
@@ -65,6 +67,7 @@ fn step_of(measurement: GatewayMeasurement) -> Step<GatewayPlan, ServerSync> {
         GatewayMeasurement::Idle => idle::run,
         GatewayMeasurement::Memory => memory::run,
         GatewayMeasurement::Restart => restart::run,
+        GatewayMeasurement::Client => client::run,
     }
 }
 

@@ -48,7 +48,7 @@ async fn measure(bench: &mut GatewayRun, bytes: usize) -> Result<Samples> {
     Ok(samples)
 }
 
-async fn one_by_one(socket: &mut ClientSocket, frame: &Template, count: usize) -> Result<Samples> {
+pub(super) async fn one_by_one(socket: &mut ClientSocket, frame: &Template, count: usize) -> Result<Samples> {
     let (epoch, mut samples) = (Epoch::start(), Samples::default());
     for number in 0..count {
         let start = now();

@@ -12,7 +12,7 @@ use crate::wire::socket::{ClientSocket, put_text};
 
 /// How a subscriber acks events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acks {
+pub(super) enum AckManner {
     /// One ack for each event.
     Each,
     /// Many events in a frame, and one ack for all of them.
@@ -21,12 +21,12 @@ pub(super) enum Acks {
     None,
 }
 
-impl Acks {
+impl AckManner {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Acks::Each => "each",
-            Acks::Batched => "batched",
-            Acks::None => "none",
+            AckManner::Each => "each",
+            AckManner::Batched => "batched",
+            AckManner::None => "none",
         }
     }
 }
@@ -37,7 +37,7 @@ pub(super) struct Subscriber {
     socket: ClientSocket,
     topic: String,
     group: String,
-    acks: Acks,
+    acks: AckManner,
     scanner: Scanner,
     /// The part of an ack before its ids.
     ack: Vec<u8>,
@@ -54,10 +54,10 @@ impl Subscriber {
         server: &ServerProcess,
         topic: &str,
         group: &str,
-        acks: Acks,
+        acks: AckManner,
         payload_bytes: usize,
     ) -> Result<Subscriber> {
-        let ids = if acks == Acks::Batched { "ids" } else { "id" };
+        let ids = if acks == AckManner::Batched { "ids" } else { "id" };
         let ack = format!(r#"{{"op":"ACK","topic":"{topic}","group":"{group}","{ids}":"#).into_bytes();
         let scanner = Scanner::new(payload_bytes);
         let (topic, group) = (topic.to_owned(), group.to_owned());
@@ -72,9 +72,9 @@ impl Subscriber {
     }
 
     fn wanted(&self, from: &str) -> String {
-        let batch = self.acks == Acks::Batched;
+        let batch = self.acks == AckManner::Batched;
         let opts = serde_json::json!({
-            "from": from, "maxInFlight": IN_FLIGHT, "batchSize": IN_FLIGHT, "manualAck": self.acks != Acks::None,
+            "from": from, "maxInFlight": IN_FLIGHT, "batchSize": IN_FLIGHT, "manualAck": self.acks != AckManner::None,
         });
         serde_json::json!({
             "op": "SUBSCRIBE", "topic": self.topic, "group": self.group, "batch": batch, "opts": opts, "corr": "s",
@@ -117,7 +117,7 @@ impl Subscriber {
                 }
                 let stamp = self.scanner.stamp(text).context("an event without its time")?;
                 samples.push(Duration::from_micros(epoch.stamp().saturating_sub(stamp)));
-                if self.acks == Acks::None {
+                if self.acks == AckManner::None {
                     left = left.saturating_sub(1);
                     continue;
                 }
@@ -142,7 +142,7 @@ struct AckWriter<'a> {
 impl AckWriter<'_> {
     /// Returns how many events are left; `None` if there were too many. The ack of the last event asks for a
     /// reply.
-    fn write<'i>(self, ids: impl Iterator<Item = &'i [u8]>, left: u64, acks: Acks) -> Option<u64> {
+    fn write<'i>(self, ids: impl Iterator<Item = &'i [u8]>, left: u64, acks: AckManner) -> Option<u64> {
         let AckWriter { out, text, before } = self;
         let mut left = left;
         let begin = |text: &mut Vec<u8>| {
@@ -150,7 +150,7 @@ impl AckWriter<'_> {
             text.extend_from_slice(before);
         };
         let end = |left: u64| if left == 0 { LAST } else { &b"}"[..] };
-        if acks == Acks::Batched {
+        if acks == AckManner::Batched {
             begin(text);
             let mut between = b'[';
             for id in ids {

@@ -29,14 +29,14 @@ struct Wanted {
 }
 
 /// The median of one kind of lookup in a topic of one size.
-struct Found {
+struct LookupTimes {
     what: &'static str,
     p50_us: f64,
 }
 
 pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     let all = bench.plan.events;
-    let mut smallest: Vec<Found> = Vec::new();
+    let mut smallest: Vec<LookupTimes> = Vec::new();
     for events in [all / 100, all / 10, all] {
         let found = measure(bench, events / HISTORY * HISTORY)?;
         if events == all {
@@ -49,7 +49,7 @@ pub(crate) fn run(bench: &mut LogRun) -> Result<()> {
     Ok(())
 }
 
-fn judge(bench: &mut LogRun, smallest: &[Found], largest: &[Found]) {
+fn judge(bench: &mut LogRun, smallest: &[LookupTimes], largest: &[LookupTimes]) {
     for found in largest.iter().filter(|found| GOALS.contains(&found.what)) {
         let what = found.what;
         bench.goal(Goal::at_most(format!("lookup {what} p50 us"), TARGET_US, found.p50_us));
@@ -60,7 +60,7 @@ fn judge(bench: &mut LogRun, smallest: &[Found], largest: &[Found]) {
     }
 }
 
-fn measure(bench: &LogRun, events: u64) -> Result<Vec<Found>> {
+fn measure(bench: &LogRun, events: u64) -> Result<Vec<LookupTimes>> {
     progress(&format!("lookup: {events} events"));
     let dir = bench.scratch.fresh("lookup")?;
     let (log, _) = data_dir::open(dir.path(), LogOptions::default())?;
@@ -89,7 +89,7 @@ fn measure(bench: &LogRun, events: u64) -> Result<Vec<Found>> {
         let line = line.with("events_in_topic", topic.end()).with("keys", load.keys).with("runs", runs);
         let line = line.figure("p50_us", p50_us).figure("p99_us", samples.p99_us());
         line.figure("ratio_to_target", p50_us / TARGET_US).print()?;
-        found.push(Found { what, p50_us });
+        found.push(LookupTimes { what, p50_us });
     }
     Ok(found)
 }

@@ -67,11 +67,11 @@ async fn run_publishers(log: &Arc<Log>, topics: &Arc<[Topic]>, load: Load) -> Re
 struct AckWindow {
     outstanding: AtomicUsize,
     empty: Notify,
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<PublisherOutcome>,
 }
 
 #[derive(Default)]
-struct Outcome {
+struct PublisherOutcome {
     latency: Samples,
     failure: Option<AppendError>,
 }

@@ -15,7 +15,7 @@ use promethean_store::port::Store;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-use super::{GROUP, IN_FLIGHT, PubsubArgs, Stamps, StoreKind, sample};
+use super::{BenchStore, GROUP, IN_FLIGHT, PubsubArgs, Stamps, sample};
 use crate::scratch::Scratch;
 use crate::timing::{Samples, now};
 
@@ -47,14 +47,14 @@ fn with_bus<T>(args: &PubsubArgs, work: impl AsyncFnOnce(&Bus) -> Result<T>) -> 
     let runtime = Builder::new_multi_thread().enable_time().build().context("start a runtime")?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let scratch = match args.store {
-        StoreKind::Memory => None,
-        StoreKind::Embedded => Some(Scratch::new(args.data.as_deref())?),
+        BenchStore::Memory => None,
+        BenchStore::Embedded => Some(Scratch::new(args.data.as_deref())?),
     };
     runtime.block_on(async {
         let store: Arc<dyn Store> = match &scratch {
-            None => Arc::new(MemoryStore::new(Arc::clone(&clock), memory::Options::default())),
+            None => Arc::new(MemoryStore::new(Arc::clone(&clock), memory::MemoryOptions::default())),
             Some(scratch) => {
-                let options = embedded::Options::default();
+                let options = embedded::EmbeddedOptions::default();
                 Arc::new(EmbeddedStore::open(scratch.kept(), Arc::clone(&clock), options).await?.0)
             }
         };

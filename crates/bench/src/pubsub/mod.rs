@@ -30,26 +30,24 @@ pub(crate) struct PubsubArgs {
     /// Events that may be unacknowledged at once; with 1, each waits for the one before
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     window: u32,
-    /// The store of a bus inside this process
-    #[arg(long, value_name = "STORE", value_enum, default_value_t = StoreKind::Memory, conflicts_with = "url")]
-    store: StoreKind,
+    /// The store of a bus inside this process: in memory, or on disk with each event synced
+    #[arg(long, value_name = "STORE", value_enum, default_value_t = BenchStore::Memory, conflicts_with = "url")]
+    store: BenchStore,
     /// The directory of the embedded store [default: a temporary directory inside the current one]
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     data: Option<PathBuf>,
     /// Use the server at this address, such as ws://127.0.0.1:8090, instead of a bus inside this process
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The token to send to the server
-    #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
+    /// The token to send to the server. Other users of the machine can see it here, but not in PROMETHEAN_TOKEN.
+    #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide = true)]
     token: Option<String>,
 }
 
 /// The store of a bus inside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum StoreKind {
-    /// In memory, lost when the process ends
+enum BenchStore {
     Memory,
-    /// On disk, each event synced
     Embedded,
 }
 

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(86_400);
 const PORT: u16 = 80;
 
 #[derive(Debug, Deserialize)]
-struct Delivery<'a> {
+struct RemoteDelivery<'a> {
     #[serde(borrow)]
     event: Delivered<'a>,
 }
@@ -90,7 +90,7 @@ async fn receive(socket: &mut ClientSocket, args: &PubsubArgs, stamps: &Stamps) 
             if is_ok(text)? {
                 continue;
             }
-            let Delivery { event } = serde_json::from_slice(text)?;
+            let RemoteDelivery { event } = serde_json::from_slice(text)?;
             sample(stamps, &mut samples, event.payload.get().as_bytes());
             let id = event.id;
             let ack = format!(r#"{{"op":"ACK","topic":{topic},"group":"{GROUP}","id":"{id}"}}"#);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use promethean_gateway::auth::Open;
-use promethean_gateway::gateway::{Gateway, Parts};
+use promethean_gateway::gateway::{Gateway, GatewayParts};
 use promethean_gateway::options::GatewayOptions;
 use promethean_model::TopicName;
 use promethean_projections::{Changelog, CollectionDeclared, Declared, Logic, Projections, Projector};
@@ -45,7 +45,7 @@ pub(super) async fn run(run: &mut StateRun) -> Result<()> {
         let (topic, payload): (TopicName, _) = ("process.state".parse()?, payload.to_string());
         bus.fill(&topic, DOCUMENTS, |n| (format!("k{n}"), payload.clone())).await?;
         let projections = projected(&bus, topic).await?;
-        let parts = Parts {
+        let parts = GatewayParts {
             bus: bus.local.bus.clone(),
             projections: Some(projections.clone()),
             auth: Arc::new(Open),

@@ -10,6 +10,7 @@ use super::Bus;
 use crate::dead_letters::{LetterChoice, LetterPage, LetterReport, Redrive, RedriveAction, RedriveTo};
 use crate::error::BusError;
 use crate::groups::{OwnerMessage, WantedOwner, group_on};
+use crate::publish::{Payload, Publish, checked_payload};
 
 impl Bus {
     /// Open dead letters of a group on a topic after an offset, at most `limit` and 1,000.
@@ -22,6 +23,11 @@ impl Bus {
     ) -> Result<LetterPage, BusError> {
         group_on(&self.groups, group, topic).await?;
         self.groups.dead_letters.page(topic, group, after, limit).await
+    }
+
+    /// The number of open dead letters of a group on a topic.
+    pub fn open_letters(&self, topic: &TopicName, group: &GroupName) -> u64 {
+        self.groups.dead_letters.count(topic, group)
     }
 
     /// Delivers dead letters again. Many letters take several commits: if it fails or the server dies between two of them,
@@ -37,7 +43,32 @@ impl Bus {
             RedriveTo::Group => RedriveAction::ToGroup,
             RedriveTo::Topic => RedriveAction::ToTopic,
         };
-        self.change_letters(topic, group, which, action).await
+        self.change_letters(topic, group, which, action, None).await
+    }
+
+    /// Publishes the event of one dead letter to its topic with another payload, and closes the letter in the same commit.
+    /// The new event has an id of its own, the key and headers of the original, and the original as its cause. The payload
+    /// is checked as one that is published. `which` must name one letter.
+    pub async fn redrive_edited(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+        which: LetterChoice,
+        payload: impl Into<Payload<'_>>,
+    ) -> Result<LetterReport, BusError> {
+        let names_one = match &which {
+            LetterChoice::Ids(ids) => ids.len() == 1,
+            LetterChoice::Offsets(offsets) => offsets.len() == 1,
+            LetterChoice::All | LetterChoice::Filter(_) => false,
+        };
+        if !names_one {
+            let given = "for more letters than one".to_owned();
+            let fix = "name one letter, by its id or its offset";
+            return Err(BusError::BadOption { option: "payload", given, fix });
+        }
+        let limits = &self.groups.base.options.limits;
+        let payload = checked_payload(Publish::new(topic.clone(), payload), limits)?;
+        self.change_letters(topic, group, which, RedriveAction::ToTopic, Some(payload)).await
     }
 
     /// Closes dead letters. Events in the dead-letter topic stay. A letter that is being redriven is left: it is closed
@@ -48,7 +79,7 @@ impl Bus {
         group: &GroupName,
         which: LetterChoice,
     ) -> Result<LetterReport, BusError> {
-        self.change_letters(topic, group, which, RedriveAction::Drop).await
+        self.change_letters(topic, group, which, RedriveAction::Drop, None).await
     }
 
     async fn change_letters(
@@ -57,6 +88,7 @@ impl Bus {
         group: &GroupName,
         which: LetterChoice,
         action: RedriveAction,
+        payload: Option<String>,
     ) -> Result<LetterReport, BusError> {
         let groups = &self.groups;
         if groups.base.is_closed() {
@@ -74,6 +106,8 @@ impl Bus {
             topic: topic.clone(),
             group: group.clone(),
             action,
+            payload,
+            is_follower: row.follower,
             tell_owner: self.owner_teller(WantedOwner { topic: topic.clone(), group: group.clone(), row }),
             report: LetterReport::default(),
         };

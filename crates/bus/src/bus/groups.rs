@@ -16,7 +16,8 @@ impl Bus {
         self.groups.list(topic).await
     }
 
-    /// Groups that are wanted, by name and subject, at most `limit`. Of a group of a pattern, the first 100 topics.
+    /// Groups that are wanted, by name and subject: at most `limit`, and fewer where the topics of their patterns take much
+    /// looking for. Of a group of a pattern, the first 100 topics.
     pub async fn groups_page(
         &self,
         query: GroupQuery<'_>,

@@ -3,6 +3,7 @@
 //! Subscribing, consuming, reading and deleting topics build on the handle: their operations are in `subscription`,
 //! `consumer`, `exactly_once`, `read` and `topic_deletion`.
 
+mod backups;
 mod dead_letters;
 mod groups;
 mod schemas;
@@ -81,6 +82,18 @@ impl Bus {
     /// The metrics of the bus.
     pub fn metrics(&self) -> &BusMetrics {
         &self.groups.base.metrics
+    }
+
+    /// Reads the lag of groups without members for the next page of metrics, of 1,000 groups at most.
+    pub async fn measure_idle_groups(&self) -> Result<(), BusError> {
+        self.groups.measure_idle().await
+    }
+
+    /// The page of all metrics.
+    pub fn metrics_page(&self) -> String {
+        self.groups.measure_followers();
+        self.metrics().measure_store(&*self.groups.base.store);
+        self.metrics().render()
     }
 
     /// The threads that jq programs of this bus run on. They end with the bus.

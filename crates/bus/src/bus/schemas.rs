@@ -15,8 +15,9 @@ use crate::schemas::{
 impl Bus {
     /// Registers a schema as the topic's next version.
     ///
-    /// It holds for every publish that begins after the answer; a publish that is under way is held to one version or the
-    /// other, and says which. A schema that equals the latest version is not registered again.
+    /// Every publish that begins after the answer is checked against it. A publish that is under way is checked against this
+    /// version or the one before, and its event says against which. A schema that means the same as the latest version is not
+    /// registered again.
     pub async fn register_schema(
         &self,
         topic: &TopicName,
@@ -26,7 +27,8 @@ impl Bus {
         self.groups.schemas.register(topic, text, options).await
     }
 
-    /// Compares a schema with the versions of a topic as registering would, and writes nothing.
+    /// Compares a schema with the versions of a topic as registering would, and writes nothing. Refuses only a text that is
+    /// not a schema.
     pub async fn check_schema(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         self.groups.schemas.check(topic, text).await
     }
@@ -46,13 +48,13 @@ impl Bus {
         self.groups.schemas.page(after, limit)
     }
 
-    /// Deletes a version that no event has: nothing was published since it was registered.
+    /// Deletes a version that no event can have, because none was published since the version was registered.
     pub async fn delete_schema(&self, topic: &TopicName, version: u32) -> Result<(), BusError> {
         self.groups.schemas.delete(topic, version).await
     }
 
-    /// Holds a payload against a version, or the latest, whatever the topic's settings say. Gives the version, or `None` if
-    /// the topic has no schema. A tombstone always fits.
+    /// Checks a payload against a version, or the latest. Returns the number of that version, or `None` if the topic has no
+    /// schema. The topic's setting `schema` does not matter here. A tombstone always fits.
     pub async fn validate(
         &self,
         topic: &TopicName,

@@ -24,6 +24,11 @@ impl Bus {
         self.groups.topics.page(after, limit, wanted).await
     }
 
+    /// Whether a topic exists, also one without events.
+    pub fn has_topic(&self, topic: &TopicName) -> bool {
+        self.groups.base.store.has_topic(topic)
+    }
+
     /// How many topics there are, and how many there may be.
     pub fn topic_room(&self) -> TopicRoom {
         self.groups.base.store.topic_room()
@@ -42,6 +47,15 @@ impl Bus {
     /// Creates a topic, empty. A topic that exists stays as it is.
     pub async fn create_topic(&self, topic: &TopicName) -> Result<(), BusError> {
         self.groups.topics.create(topic).await
+    }
+
+    /// Creates a topic with settings, or sets a topic that exists: both or nothing.
+    pub async fn create_topic_with(
+        &self,
+        topic: &TopicName,
+        settings: TopicSettings,
+    ) -> Result<(), BusError> {
+        self.groups.topics.create_with(topic, settings).await
     }
 
     /// Sets everything that can be set for a topic.

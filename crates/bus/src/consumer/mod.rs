@@ -39,7 +39,7 @@ impl Default for ConsumerOptions {
 /// works in handlers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nack {
-    /// Why the handler failed, for [`Consumer::last_failure`].
+    /// Why the handler failed, for [`Consumer::last_failure`] and for the dead letter, which keeps 1 KiB of it.
     pub reason: String,
     /// How long to wait before the event is delivered again; `None` means the server's backoff.
     pub delay_ms: Option<u64>,

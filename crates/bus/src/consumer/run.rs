@@ -98,9 +98,9 @@ where
                 Ok(Err(nack)) => nack,
                 Err(panic) => Nack::new(panic),
             };
-            last_failure.set(nack.reason);
             // If the nack cannot be sent, the lease expires instead.
-            let _ = lease.nack(nack.delay_ms).await;
+            let _ = lease.nack_because(nack.delay_ms, &nack.reason).await;
+            last_failure.set(nack.reason);
             None
         });
     }

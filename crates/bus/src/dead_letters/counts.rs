@@ -59,6 +59,13 @@ impl DeadLetters {
         self.locks.lock(&(topic, group)).await
     }
 
+    /// The number of open letters of a group on a topic.
+    pub(crate) fn count(&self, topic: &TopicName, group: &GroupName) -> u64 {
+        let open = self.open.lock().ignore_poison();
+        let letters = open.get(&(topic.clone(), group.clone()));
+        letters.map_or(0, |letters| u64::try_from(letters.count).unwrap_or(0))
+    }
+
     /// Changes the count of open letters.
     pub(crate) fn add(&self, topic: &TopicName, group: &GroupName, change: i64) {
         if change == 0 {

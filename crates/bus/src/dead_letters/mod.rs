@@ -7,12 +7,14 @@
 //! | --- | --- |
 //! | `letter` | the event in `<topic>.dlq` that records a given-up event |
 //! | `row` | the bytes of an open letter |
+//! | `closed_block` | which events of followers had letters that are closed |
 //! | `counts` | how many letters are open, and the locks of their groups |
 //! | `originals` | the events that letters are about |
 //! | `choice` | finds the letters that a user names |
 //! | `redrive` | redrives and drops letters, a batch at a time |
 
 mod choice;
+mod closed_block;
 mod counts;
 mod letter;
 mod originals;
@@ -25,7 +27,6 @@ use promethean_store::port::{Row, StoredEvent, Table};
 use serde::Serialize;
 
 pub(crate) use self::counts::DeadLetters;
-pub(crate) use self::letter::post_because;
 pub use self::letter::{Letter, letter_id, post, reason_word, redrive_id};
 pub(crate) use self::originals::Originals;
 pub(crate) use self::redrive::{Redrive, RedriveAction};

@@ -1,6 +1,6 @@
 //! Finding the original events of letters.
 
-use promethean_delivery::Failure;
+use promethean_delivery::DeliveryFailure;
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{EventBody, PageLimit, ReadError, StoredEvent};
 
@@ -39,7 +39,7 @@ impl<'a> Originals<'a> {
     ) -> Result<Option<StoredEvent>, BusError> {
         // A projector may have given up a snapshot, which holds more than the event at its offset. Only the
         // letter has it.
-        let letter_first = row.reason == Failure::Projection;
+        let letter_first = row.reason == DeliveryFailure::Projection;
         if letter_first && let Some(event) = self.in_letter(offset, row).await? {
             return Ok(Some(event));
         }

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use promethean_delivery::{Filter, LetterRef};
 use promethean_model::{EventMeta, GroupName, Offset, TopicName};
+use promethean_schema::VERSION_HEADER;
 use promethean_store::port::{AppendEvent, Batch, EventIdSource, RowOp, StoredEvent, Table};
 
 use super::counts::DeadLetters;
-use super::letter::redrive_id;
+use super::letter::{edited_id, redrive_id};
 use super::originals::Originals;
 use super::row::LetterRow;
 use super::{LetterChoice, LetterReport, choice, decode};
 use crate::error::BusError;
 use crate::rows::{EventKey, topic_prefix};
-use crate::topics::PublishCounts;
+use crate::schemas::SchemaVersion;
+use crate::topics::{PublishCounts, TopicEntry};
 
 /// The most letters of one commit.
 const BATCH_LETTERS_MAX: usize = 500;
@@ -37,6 +39,10 @@ pub(crate) struct Redrive {
     pub(crate) topic: TopicName,
     pub(crate) group: GroupName,
     pub(crate) action: RedriveAction,
+    /// The payload of the copy, if a redrive to the topic changes it.
+    pub(crate) payload: Option<String>,
+    /// Whether the group is a follower, which leaves out events of closed letters when it reads its topic again.
+    pub(crate) is_follower: bool,
     /// Tells the group's owner which events it must deliver again. Called when the redrive is durable.
     pub(crate) tell_owner: Box<dyn Fn(Vec<LetterRef>) + Send + Sync>,
     pub(crate) report: LetterReport,
@@ -50,7 +56,10 @@ struct RedriveStep {
     /// Letters whose events the owner must deliver again.
     redriven: Vec<LetterRef>,
     done: LetterReport,
-    closed: i64,
+    /// Held until the outcome is known: the versions that changed payloads fit, and the topic that has these versions.
+    held: Option<(SchemaVersion, TopicEntry)>,
+    /// Letters that are closed.
+    closed: Vec<Offset>,
 }
 
 impl Redrive {
@@ -206,13 +215,16 @@ impl Redrive {
                     step.done.gone += 1;
                     return Ok(());
                 };
-                let copy = self.copy(&original, &row)?;
+                let copy = match &self.payload {
+                    None => self.copy(&original, &row)?,
+                    Some(payload) => self.edited(step, &original, &row, payload).await?,
+                };
                 step.done.redriven += 1;
                 step.bytes += copy.bytes();
                 step.batch.events.push(copy);
             }
         }
-        step.closed += 1;
+        step.closed.push(offset);
         step.batch.state.push(RowOp::Delete { table, key }.into());
         Ok(())
     }
@@ -220,11 +232,10 @@ impl Redrive {
     /// The copy of the event that is published again. Its id is computed from the letter, so that a repeated
     /// try publishes the same event.
     fn copy(&self, event: &StoredEvent, row: &LetterRow) -> Result<AppendEvent, BusError> {
-        let unreadable = |reason: String| BusError::StorageFailed { reason };
-        let decoded = EventMeta::decode(event.meta()).map_err(|error| unreadable(error.to_string()))?;
-        let payload = str::from_utf8(event.payload()).map_err(|error| unreadable(error.to_string()))?;
+        let payload = str::from_utf8(event.payload())
+            .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
         let mut meta = Vec::new();
-        EventMeta { caused_by: Some(vec![event.id]), ..decoded }.encode(&mut meta);
+        caused_by(event)?.encode(&mut meta);
         Ok(AppendEvent {
             topic: self.topic.clone(),
             id: EventIdSource::Given(redrive_id(&self.group, event, row)),
@@ -235,17 +246,52 @@ impl Redrive {
         })
     }
 
+    /// As [`Redrive::copy`], with another payload, which must fit the topic's schema as one that is published.
+    async fn edited(
+        &self,
+        step: &mut RedriveStep,
+        event: &StoredEvent,
+        row: &LetterRow,
+        payload: &str,
+    ) -> Result<AppendEvent, BusError> {
+        let DeadLetters { topics, schemas, .. } = &*self.dead_letters;
+        let mut meta = caused_by(event)?;
+        // The original names the version that its own payload fits.
+        meta.headers.as_mut().map(|headers| headers.remove(VERSION_HEADER));
+        let settings = topics.settings.get(&self.topic);
+        if let Some(mut version) = schemas.gate(&self.topic, payload, &mut meta, &settings)? {
+            let entry = TopicEntry::new(topics, &self.topic)?;
+            schemas.finish_gate(&self.topic, payload, &mut version).await?;
+            step.held = Some((version, entry));
+        }
+        meta.headers = meta.headers.filter(|headers| !headers.is_empty());
+        let mut encoded = Vec::new();
+        meta.encode(&mut encoded);
+        Ok(AppendEvent {
+            topic: self.topic.clone(),
+            id: EventIdSource::Given(edited_id(&self.group, event, row, payload)),
+            ts: None,
+            key: event.key().map(str::to_owned),
+            meta: encoded,
+            payload: payload.to_owned(),
+        })
+    }
+
     async fn commit(&mut self, mut step: RedriveStep) -> Result<(), BusError> {
         let DeadLetters { base, topics, schemas, .. } = &*self.dead_letters;
         let events = step.batch.events.len();
         let old_forms = schemas.old_forms(&step.batch.events).await?;
         step.batch.events.extend(old_forms);
+        if self.is_follower {
+            let noted = self.dead_letters.note_closed(&self.topic, &self.group, &step.closed).await?;
+            step.batch.state.extend(noted);
+        }
         if !step.batch.is_empty() {
             let receipt = base.store.commit(step.batch).await?;
             let mut counts = PublishCounts::new(topics);
             receipt.events.iter().take(events).for_each(|placed| counts.add(&self.topic, *placed));
         }
-        self.dead_letters.add(&self.topic, &self.group, -step.closed);
+        self.dead_letters.add(&self.topic, &self.group, -(step.closed.len() as i64));
         if !step.redriven.is_empty() {
             (self.tell_owner)(step.redriven);
         }
@@ -256,6 +302,13 @@ impl Redrive {
     fn key(&self, offset: Offset) -> Vec<u8> {
         EventKey::encode(&self.group, &self.topic, offset)
     }
+}
+
+/// The optional fields of an event, with the event itself as the cause.
+fn caused_by(event: &StoredEvent) -> Result<EventMeta, BusError> {
+    let decoded = EventMeta::decode(event.meta())
+        .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
+    Ok(EventMeta { caused_by: Some(vec![event.id]), ..decoded })
 }
 
 impl LetterReport {

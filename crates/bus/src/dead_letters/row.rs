@@ -1,12 +1,18 @@
 //! The bytes of an open dead letter.
 
-use promethean_delivery::{Attempts, Failure};
+use std::sync::Arc;
+
+use promethean_delivery::{Attempts, DeliveryFailure, FailureNote};
 use promethean_model::EventId;
 
+use super::letter::reason_word;
 use crate::rows::{RowError, bad, failure};
 
 const TABLE: &str = "DeadLetters";
+/// The version of a row without a note.
 const VERSION: u8 = 1;
+/// The version of a row with a note, which releases before notes cannot read.
+const NOTED: u8 = 2;
 const REDRIVING: u8 = 1;
 const POSTED: u8 = 2;
 
@@ -20,13 +26,19 @@ const POSTED: u8 = 2;
 /// +---------+-------+---------+----------+----------+----------+---------+-----------------+
 /// flag 1  being delivered again: to be taken up after a restart
 /// flag 2  there is a letter in `<topic>.dlq`, with this id
+///
+/// A row of version 2 goes on with the note of the last attempt:
+/// +------------------+-----------+----------------+-----------+
+/// | bytes of reason  | reason    | bytes of name  | name      |
+/// | u16              | UTF-8     | u8, 0: no name | UTF-8     |
+/// +------------------+-----------+----------------+-----------+
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LetterRow {
     /// The id of the letter in the dead-letter topic, if there is one.
     pub letter: Option<EventId>,
     /// Why the last attempt failed.
-    pub reason: Failure,
+    pub reason: DeliveryFailure,
     /// How many attempts failed.
     pub attempts: u32,
     /// When the first attempt failed, epoch ms.
@@ -37,11 +49,18 @@ pub struct LetterRow {
     pub redrives: u32,
     /// Whether the event is being redriven to the group now.
     pub redriving: bool,
+    /// Why the last attempt failed, where that was said.
+    pub note: Option<Arc<FailureNote>>,
 }
 
 impl LetterRow {
     /// The row of an event that is given up now, with the id of its letter if it has one.
-    pub const fn open(letter: Option<EventId>, attempts: &Attempts, redrives: u32) -> Self {
+    pub fn open(
+        letter: Option<EventId>,
+        attempts: &Attempts,
+        redrives: u32,
+        note: Option<Arc<FailureNote>>,
+    ) -> Self {
         Self {
             letter,
             reason: attempts.last_failure,
@@ -50,12 +69,23 @@ impl LetterRow {
             last_ms: attempts.last_ms,
             redrives,
             redriving: false,
+            note,
         }
+    }
+
+    /// Why the event was given up: what was said when its last attempt failed, or else the word for how it failed.
+    pub fn reason_text(&self) -> &str {
+        reason_of(self.reason, self.note.as_deref())
+    }
+
+    /// What was said when an earlier attempt failed, if nothing was said for the last one.
+    pub fn last_error(&self) -> Option<&str> {
+        last_error_of(self.reason, self.note.as_deref())
     }
 
     /// The row at the start of a redrive.
     #[must_use]
-    pub const fn redriven(mut self) -> Self {
+    pub fn redriven(mut self) -> Self {
         self.redrives = self.redrives.saturating_add(1);
         self.redriving = true;
         self
@@ -64,14 +94,14 @@ impl LetterRow {
     /// The row of an event that died although it is being redriven. The redrive came after the death, so it goes
     /// on.
     #[must_use]
-    pub const fn kept_redriving(mut self) -> Self {
+    pub fn kept_redriving(mut self) -> Self {
         self.redriving = true;
         self
     }
 
     /// The row after a redrive that failed.
     #[must_use]
-    pub const fn reopened(mut self) -> Self {
+    pub fn reopened(mut self) -> Self {
         self.redriving = false;
         self
     }
@@ -81,13 +111,17 @@ impl LetterRow {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags = flag(self.redriving, REDRIVING) | flag(self.letter.is_some(), POSTED);
         let mut value = Vec::with_capacity(43);
-        value.extend_from_slice(&[VERSION, flags, failure::number(self.reason)]);
+        let version = if self.note.is_some() { NOTED } else { VERSION };
+        value.extend_from_slice(&[version, flags, failure::number(self.reason)]);
         value.extend_from_slice(&self.attempts.to_le_bytes());
         value.extend_from_slice(&self.redrives.to_le_bytes());
         value.extend_from_slice(&self.first_ms.to_le_bytes());
         value.extend_from_slice(&self.last_ms.to_le_bytes());
         if let Some(id) = &self.letter {
             value.extend_from_slice(id.as_bytes());
+        }
+        if let Some(note) = &self.note {
+            put_note(&mut value, note);
         }
         value
     }
@@ -96,7 +130,7 @@ impl LetterRow {
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
         let malformed = || bad(TABLE, "malformed value");
         let (version, rest) = value.split_first().ok_or_else(malformed)?;
-        if *version != VERSION {
+        if ![VERSION, NOTED].contains(version) {
             return Err(bad(TABLE, format!("version {version}")));
         }
         let parsed = || {
@@ -105,10 +139,14 @@ impl LetterRow {
             let (redrives, rest) = rest.split_first_chunk()?;
             let (first, rest) = rest.split_first_chunk()?;
             let (last, rest) = rest.split_first_chunk()?;
-            let letter = match (flags & POSTED != 0, rest) {
+            let (letter, rest) = match flags & POSTED != 0 {
+                false => (None, rest),
+                true => rest.split_first_chunk().map(|(id, rest)| (Some(EventId::from_bytes(*id)), rest))?,
+            };
+            let note = match (*version == NOTED, rest) {
                 (false, []) => None,
                 (false, _) => return None,
-                (true, id) => Some(EventId::from_bytes(id.try_into().ok()?)),
+                (true, rest) => Some(Arc::new(read_note(rest)?)),
             };
             (flags & !(REDRIVING | POSTED) == 0).then_some(())?;
             Some(Self {
@@ -119,10 +157,49 @@ impl LetterRow {
                 last_ms: i64::from_le_bytes(*last),
                 redrives: u32::from_le_bytes(*redrives),
                 redriving: flags & REDRIVING != 0,
+                note,
             })
         };
         parsed().ok_or_else(malformed)
     }
+}
+
+/// The bounds of a note fit its lengths: 1024 bytes fit `u16`, 255 fit `u8`.
+fn put_note(value: &mut Vec<u8>, note: &FailureNote) {
+    let (reason, by) = (note.reason(), note.by().unwrap_or_default());
+    value.extend_from_slice(&u16::try_from(reason.len()).unwrap_or(u16::MAX).to_le_bytes());
+    value.extend_from_slice(reason.as_bytes());
+    value.push(u8::try_from(by.len()).unwrap_or(u8::MAX));
+    value.extend_from_slice(by.as_bytes());
+}
+
+/// What was said when the last attempt failed, or else the word for how it failed. A lease that expires and a member
+/// that is lost say nothing, so their note is of an earlier attempt.
+pub(super) fn reason_of(failure: DeliveryFailure, note: Option<&FailureNote>) -> &str {
+    note.filter(|_| says_reason(failure)).map_or(reason_word(failure), FailureNote::reason)
+}
+
+/// What was said when an earlier attempt failed, if nothing was said for the last one.
+pub(super) fn last_error_of(failure: DeliveryFailure, note: Option<&FailureNote>) -> Option<&str> {
+    note.filter(|_| !says_reason(failure)).map(FailureNote::reason)
+}
+
+const fn says_reason(failure: DeliveryFailure) -> bool {
+    match failure {
+        DeliveryFailure::Nack | DeliveryFailure::Projection => true,
+        DeliveryFailure::Expired | DeliveryFailure::MemberLost => false,
+    }
+}
+
+fn read_note(bytes: &[u8]) -> Option<FailureNote> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let (reason, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
+    let (len, by) = rest.split_first()?;
+    let (reason, by) = (str::from_utf8(reason).ok()?, str::from_utf8(by).ok()?);
+    let note = FailureNote::new(reason, Some(by).filter(|by| !by.is_empty()))?;
+    let is_whole =
+        by.len() == usize::from(*len) && note.reason() == reason && note.by().unwrap_or_default() == by;
+    is_whole.then_some(note)
 }
 
 #[cfg(test)]
@@ -131,22 +208,47 @@ mod tests {
 
     use super::*;
 
+    fn note(reason: &str, by: Option<&str>) -> Option<Arc<FailureNote>> {
+        FailureNote::new(reason, by).map(Arc::new)
+    }
+
     #[test]
     fn round_trips() {
         let row = LetterRow {
             letter: Some(EventId::from_bytes([7; 16])),
-            reason: Failure::MemberLost,
+            reason: DeliveryFailure::MemberLost,
             attempts: 5,
             first_ms: 10,
             last_ms: 20,
             redrives: 0,
             redriving: false,
+            note: None,
         };
-        for row in [row, LetterRow { letter: None, ..row }, row.redriven(), row.redriven().redriven()] {
+        let name = "b".repeat(255);
+        let noted = |reason: &str, by| LetterRow { note: note(reason, by), ..row.clone() };
+        let rows = [
+            row.clone(),
+            LetterRow { letter: None, ..row.clone() },
+            row.clone().redriven(),
+            row.clone().redriven().redriven(),
+            noted("no stock", Some("worker-1")),
+            noted("no \"stock\"\n", None).redriven(),
+            LetterRow { letter: None, ..noted("\u{e4}".repeat(512).as_str(), Some(name.as_str())) },
+        ];
+        for row in rows {
             assert_eq!(LetterRow::decode(&row.encode()), Ok(row));
         }
-        assert_eq!((row.redriven().redrives, row.redriven().redriving), (1, true));
-        assert_eq!(row.redriven().reopened(), LetterRow { redrives: 1, ..row });
+        assert_eq!(
+            (noted("x", None).reason_text(), noted("x", None).last_error()),
+            ("member_lost", Some("x"))
+        );
+        let nacked = LetterRow { reason: DeliveryFailure::Nack, ..noted("x", None) };
+        assert_eq!((nacked.reason_text(), nacked.last_error()), ("x", None));
+        assert_eq!(row.reason_text(), "member_lost");
+        assert_eq!(noted("ab", Some("c")).encode()[43..], [2, 0, b'a', b'b', 1, b'c']);
+        let redriven = row.clone().redriven();
+        assert_eq!((redriven.redrives, redriven.redriving), (1, true));
+        assert_eq!(redriven.reopened(), LetterRow { redrives: 1, ..row.clone() });
         assert_eq!(row.encode()[..8], [1, 2, 3, 5, 0, 0, 0, 0]);
         assert_eq!(row.encode().len(), 43);
     }
@@ -158,7 +260,7 @@ mod tests {
                 prop_assert_eq!(row.encode(), bytes.clone());
             }
             bytes.resize(len, 3);
-            bytes[0] = 1;
+            bytes[0] = 1 + bytes[3] % 2;
             bytes[1] %= 8;
             bytes[2] %= 5;
             if let Ok(row) = LetterRow::decode(&bytes) {

@@ -31,7 +31,10 @@ impl BusError {
             Self::TooManyTopics { .. } => "too_many_topics",
             Self::TopicDeleted { .. } => "topic_deleted",
             Self::TooLarge { .. } => "too_large",
+            Self::NotOffered { .. } => "not_offered",
+            Self::Backup(error) => error.code(),
             Self::Fenced { .. } => "fenced",
+            Self::MemberFenced { .. } => "member_fenced",
             Self::CorruptRange { .. } => "corrupt_range",
             Self::StorageFull { .. } => "storage_full",
             Self::StorageFailed { .. } => "storage_failed",
@@ -96,7 +99,7 @@ impl BusError {
     /// After how many milliseconds to try again, if that is known.
     pub const fn retry_after_ms(&self) -> Option<u64> {
         match self {
-            Self::RateLimited { retry_after_ms } => Some(*retry_after_ms),
+            Self::RateLimited { retry_after_ms, .. } => Some(*retry_after_ms),
             Self::Busy { .. } => Some(1_000),
             _ => None,
         }

@@ -27,6 +27,7 @@ impl From<CommitError> for BusError {
             CommitError::UnknownOutcome { reason } => Self::UnknownOutcome { reason },
             CommitError::Storage { reason } => Self::StorageFailed { reason },
             CommitError::Closed => Self::Closed,
+            CommitError::NotOffered { asked, offered } => Self::NotOffered { asked, offered },
             other @ (CommitError::UniqueViolation { .. }
             | CommitError::DocConflict { .. }
             | CommitError::UnknownCollection { .. }
@@ -38,8 +39,7 @@ impl From<CommitError> for BusError {
             | CommitError::OutboxConflict { .. }
             | CommitError::UnknownOutboxRow { .. }
             | CommitError::DerivedWithEvents
-            | CommitError::NotDerivable { .. }
-            | CommitError::NotOffered { .. }) => {
+            | CommitError::NotDerivable { .. }) => {
                 Self::Store { code: other.code(), message: other.to_string() }
             }
         }
@@ -65,6 +65,7 @@ mod tests {
     use promethean_model::{EventId, LimitError, Limits, Offset, OffsetRange, TopicName};
 
     use super::*;
+    use crate::error::RateOwner;
 
     fn topic() -> TopicName {
         "a.b".parse().unwrap()
@@ -138,7 +139,10 @@ mod tests {
             BusError::from(Limits::default().check_batch(1001).unwrap_err()).code(),
             "batch_too_large"
         );
-        assert_eq!(BusError::RateLimited { retry_after_ms: 7 }.retry_after_ms(), Some(7));
+        assert_eq!(
+            BusError::RateLimited { whose: RateOwner::Topic, retry_after_ms: 7 }.retry_after_ms(),
+            Some(7)
+        );
         assert_eq!(BusError::Closed.retry_after_ms(), None);
     }
 }

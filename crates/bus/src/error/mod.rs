@@ -3,14 +3,18 @@
 use promethean_delivery::DeliveryError;
 use promethean_model::json::JsonError;
 use promethean_model::{
-    EventId, GroupName, LimitError, NameError, Offset, OffsetRange, SettingsError, TopicName,
+    EventId, GroupName, LimitError, MemberId, NameError, Offset, OffsetRange, SettingsError, TopicName,
 };
+use promethean_store::port::BackupError;
 use thiserror::Error;
 
 use promethean_schema::{BadSchema, Incompatible, SchemaRejected};
 
 mod code;
 mod from_store;
+mod rate_owner;
+
+pub use self::rate_owner::RateOwner;
 
 /// The reason why the bus refused a request or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -110,14 +114,20 @@ pub enum BusError {
         fix: &'static str,
     },
     /// The rate limit is reached.
-    #[error("too many events in too short a time; try again in {retry_after_ms} ms")]
+    #[error("too many events of {whose} in too short a time; try again in {retry_after_ms} ms")]
     RateLimited {
+        /// Whose limit it is.
+        whose: RateOwner,
         /// After how many milliseconds the same request will be accepted, if no other request comes first.
         retry_after_ms: u64,
     },
     /// The request is larger than the rate limit ever accepts at once.
-    #[error("{asked} events at once, but the rate limit lets at most {burst} through; send smaller batches")]
+    #[error(
+        "{asked} events at once, but the limit of {whose} lets at most {burst} through; send smaller batches"
+    )]
     OverBurst {
+        /// Whose limit it is.
+        whose: RateOwner,
         /// How many were asked for.
         asked: u32,
         /// The most events that are accepted at once.
@@ -178,7 +188,7 @@ pub enum BusError {
     Delivery(#[from] DeliveryError),
     /// The group is a follower: only the server may use it.
     #[error(
-        "group `{group}` belongs to a projector, which alone moves it; use another group, or rebuild the projector"
+        "group `{group}` belongs to a projector, which alone moves it; rebuild the projector, redrive its letters to the topic, or use another group"
     )]
     ProjectorGroup {
         /// The group.
@@ -193,19 +203,19 @@ pub enum BusError {
         members: usize,
     },
     /// The number of topics is at its limit.
-    #[error("there are already {max} topics; delete some or raise `topics_max`")]
+    #[error("there are already {max} topics; delete some, or raise `limits.events.topics_max`")]
     TooManyTopics {
         /// The limit.
         max: u64,
     },
     /// The topic does not exist, and topics are not created on first use.
-    #[error("topic `{topic}` does not exist and `topics.auto_create` is off; create it first")]
+    #[error("topic `{topic}` does not exist, and `auto_create_topics` is off; create it first")]
     AutoCreateOff {
         /// The name asked for.
         topic: TopicName,
     },
     /// The topic is being deleted, or was deleted during the request.
-    #[error("topic `{topic}` was deleted meanwhile; try again to create it anew")]
+    #[error("topic `{topic}` was deleted during the request; try again to create a new one")]
     TopicDeleted {
         /// The topic.
         topic: TopicName,
@@ -220,6 +230,17 @@ pub enum BusError {
         /// The limit.
         max: u64,
     },
+    /// The store does not offer the durability.
+    #[error("this store does not offer durability `{asked}`; use one of: {offered}")]
+    NotOffered {
+        /// The durability that was asked for.
+        asked: &'static str,
+        /// The durabilities that the store offers.
+        offered: &'static str,
+    },
+    /// A backup was refused or failed.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// A later owner has taken the cursor over.
     #[error("group `{group}` on topic `{topic}` is served by another owner now; subscribe again")]
     Fenced {
@@ -227,6 +248,19 @@ pub enum BusError {
         group: GroupName,
         /// The topic.
         topic: TopicName,
+    },
+    /// Another member took the name of this one.
+    #[error(
+        "member `{member}` of group `{group}` on `{subject}` was fenced: another member subscribed with the same \
+         `memberId`; give each member a name of its own"
+    )]
+    MemberFenced {
+        /// The group.
+        group: GroupName,
+        /// The topic or pattern.
+        subject: String,
+        /// The name.
+        member: MemberId,
     },
     /// Stored events do not match their checksums.
     #[error("events {range} of topic `{topic}` are damaged; restore from a backup, or read on from {}", range.end)]

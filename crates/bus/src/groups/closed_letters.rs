@@ -63,7 +63,7 @@ pub(super) async fn closed_by_seek(
     .await?;
     let there = existing(groups, owner, above.iter().map(|(offset, _)| *offset).collect()).await?;
     let gone = above.iter().filter(|(offset, row)| row.redriving && there.binary_search(offset).is_err());
-    gone.for_each(|(offset, row)| rows.put(Table::DeadLetters, *offset, row.reopened().encode()));
+    gone.for_each(|(offset, row)| rows.put(Table::DeadLetters, *offset, row.clone().reopened().encode()));
     above.retain(|(offset, _)| there.binary_search(offset).is_ok());
     Ok(above.into_iter().map(|(offset, row)| LetterRef { offset, redrives: row.redrives }).collect())
 }

@@ -112,14 +112,14 @@ pub(crate) async fn topics_alone(
     Ok(found)
 }
 
-/// Removes a group's attempts, dead letters and dedupe marks on a topic. The cursor stays.
+/// Removes a group's attempts, dead letters (open and closed) and dedupe marks on a topic. The cursor stays.
 pub(crate) async fn clear_notes(
     groups: &Groups,
     topic: &TopicName,
     group: &GroupName,
 ) -> Result<(), BusError> {
     let prefix = topic_prefix(group, topic);
-    for table in [Table::Attempts, Table::DeadLetters] {
+    for table in [Table::Attempts, Table::DeadLetters, Table::ClosedLetters] {
         loop {
             let _changing = groups.dead_letters.lock(topic, group).await;
             // Always from the first row: the rows before were deleted.

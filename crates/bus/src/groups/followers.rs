@@ -5,10 +5,10 @@
 //! lag and its dead letters. Its row marks it as a follower, also while it does not run, so that no consumer
 //! ever moves its cursor.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_delivery::{Attempts, Failure, Subject};
+use promethean_delivery::{Attempts, DeliveryFailure, FailureNote, Reason, Subject};
 use promethean_jq::Pool;
 use promethean_model::{GroupName, IgnorePoison, Offset, TopicName};
 use promethean_store::port::{Batch, PageLimit, ReadError, RowOp, StoredEvent, Table};
@@ -22,10 +22,13 @@ use crate::publish::{self, Publish, Published};
 use crate::rows::{AskedOptions, EventKey, GroupKey, GroupRow, StartPosition, group_prefix, topic_prefix};
 use crate::topics::TopicEntry;
 
+/// Rows of letters read at once.
+const LETTERS_PAGE: usize = 500;
+
 /// The followers of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
-    running: Mutex<HashMap<(GroupName, TopicName), Option<String>>>,
+    running: Mutex<HashMap<(GroupName, TopicName), FollowerState>>,
     /// The followers for which retention may hold events back.
     stored: Mutex<Vec<(GroupName, TopicName)>>,
 }
@@ -39,6 +42,23 @@ pub(crate) async fn hold_stored(groups: &Groups, rows: &[(GroupKey, GroupRow)]) 
         groups.followers.stored().push((group.clone(), topic.clone()));
     }
     Ok(())
+}
+
+/// What is known of a running follower.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FollowerState {
+    /// The offset of its next event, once it has said so.
+    position: Option<Offset>,
+    pub(crate) failure: Option<FollowerFailure>,
+}
+
+/// Why a follower does not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FollowerFailure {
+    /// The word for what it does.
+    pub reason: Reason,
+    /// The error.
+    pub message: String,
 }
 
 /// A running follower: it reserves the group on the topic until it is dropped.
@@ -61,8 +81,8 @@ pub struct GivenUp {
 }
 
 impl Followers {
-    /// `None` if the follower does not run; else the failure that stops it, if there is one.
-    pub(crate) fn get(&self, group: &GroupName, topic: &TopicName) -> Option<Option<String>> {
+    /// `None` if the follower does not run.
+    pub(crate) fn get(&self, group: &GroupName, topic: &TopicName) -> Option<FollowerState> {
         self.lock().get(&(group.clone(), topic.clone())).cloned()
     }
 
@@ -71,7 +91,7 @@ impl Followers {
         self.stored.lock().ignore_poison()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(GroupName, TopicName), Option<String>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(GroupName, TopicName), FollowerState>> {
         // Each change is one operation, so a panic elsewhere leaves it whole.
         self.running.lock().ignore_poison()
     }
@@ -112,7 +132,7 @@ impl Groups {
             if running.contains_key(&(group.clone(), topic.clone())) {
                 return Err(BusError::GroupBusy { group, members: 1 });
             }
-            running.insert((group.clone(), topic.clone()), None);
+            running.insert((group.clone(), topic.clone()), FollowerState::default());
             drop(running);
             // `release_absent_followers` uses this list to end the hold of a follower that does not run
             // again.
@@ -120,6 +140,17 @@ impl Groups {
             Ok(Follower { groups: Arc::clone(&groups), group, topic })
         };
         self.base.run_to_end(follow).await
+    }
+
+    /// Sets the lag of all followers in the metrics. A follower that waits does not hear of new events, so that
+    /// its lag is computed when it is asked for.
+    pub(crate) fn measure_followers(&self) {
+        let running = self.followers.lock().clone();
+        for ((group, topic), state) in running {
+            let Some(position) = state.position else { continue };
+            let lag = self.base.store.durable_end(&topic).since(position);
+            self.base.metrics.group(&topic, &group).lag.set(i64::try_from(lag).unwrap_or(i64::MAX));
+        }
     }
 
     /// Ends the hold of followers that do not run. Called when all followers that continue have been started.
@@ -153,9 +184,9 @@ impl Follower {
 
     /// Sets the failure that stops the follower, or clears it with `None`. Users see it in the group's
     /// progress.
-    pub fn set_failure(&self, failure: Option<String>) {
+    pub fn set_failure(&self, failure: Option<FollowerFailure>) {
         if let Some(shown) = self.groups.followers.lock().get_mut(&(self.group.clone(), self.topic.clone())) {
-            *shown = failure;
+            shown.failure = failure;
         }
     }
 
@@ -171,8 +202,8 @@ impl Follower {
         publish::publish_derived(&self.groups.schemas, events).await
     }
 
-    /// Gives an event up: it becomes an open dead letter of the group. If it is one already, or if it is gone with its
-    /// topic, nothing changes. Refused while the topic is being deleted.
+    /// Gives an event up: it becomes an open dead letter of the group. If it is one already or was one that is closed
+    /// now, or if it is gone with its topic, nothing changes. Refused while the topic is being deleted.
     pub async fn bury(&self, event: &StoredEvent, given_up: &GivenUp) -> Result<(), BusError> {
         let groups = &self.groups;
         // The topic stays until the letter is written: the next topic of this name would inherit it.
@@ -185,16 +216,21 @@ impl Follower {
         if groups.base.store.row(Table::DeadLetters, &key).await?.is_some() {
             return Ok(());
         }
+        let (at, next) = (event.offset, event.offset.next());
+        if !groups.dead_letters.closed(&self.topic, &self.group, at, next).await?.is_empty() {
+            return Ok(());
+        }
         let now = groups.base.clock.wall_ms();
         let attempts = Attempts {
             offset: event.offset,
             failed: given_up.attempts,
-            last_failure: Failure::Projection,
+            last_failure: DeliveryFailure::Projection,
             first_ms: given_up.first_ms,
             last_ms: now,
             due_ms: now,
         };
-        let (letter, row) = dead_letters::post_because(&self.group, event, &attempts, 0, &given_up.reason)?;
+        let note = FailureNote::new(&given_up.reason, Some(self.group.as_str())).map(Arc::new);
+        let (letter, row) = dead_letters::post(&self.group, event, &attempts, 0, note.as_ref())?;
         let put = |row: LetterRow| RowOp::Put {
             table: Table::DeadLetters,
             key: key.clone(),
@@ -209,7 +245,7 @@ impl Follower {
             Err(
                 BusError::TooLarge { .. } | BusError::TooManyTopics { .. } | BusError::KeyRequired { .. },
             ) => {
-                let row = LetterRow::open(None, &attempts, 0);
+                let row = LetterRow::open(None, &attempts, 0, note);
                 groups.base.store.commit(Batch::new().with(put(row))).await?;
             }
             Err(error) => return Err(error),
@@ -236,20 +272,38 @@ impl Follower {
         }
     }
 
-    /// Adds processed events to the metrics, and sets the lag.
-    pub fn count(&self, events: u64, lag: u64) {
+    /// Adds processed events to the metrics, and notes the offset of the next event, from which the lag follows.
+    pub fn count(&self, events: u64, next: Offset) {
         let metrics = self.groups.base.metrics.group(&self.topic, &self.group);
         metrics.delivered.add(events);
         metrics.acked.add(events);
-        metrics.lag.set(i64::try_from(lag).unwrap_or(i64::MAX));
+        if let Some(state) = self.groups.followers.lock().get_mut(&(self.group.clone(), self.topic.clone())) {
+            state.position = Some(next);
+        }
     }
 
-    /// The offsets of the group's open dead letters at or after `offset`; at most 1,000.
-    pub async fn buried_from(&self, offset: Offset) -> Result<Vec<Offset>, BusError> {
+    /// The events from one offset to another that the group gave up once: their letters are open, or were
+    /// dropped or redriven to the topic.
+    pub async fn given_up(&self, from: Offset, to: Offset) -> Result<BTreeSet<Offset>, BusError> {
         let prefix = topic_prefix(&self.group, &self.topic);
-        let after = offset.prev().map(|before| EventKey::encode(&self.group, &self.topic, before));
-        let rows = self.groups.base.store.rows(Table::DeadLetters, &prefix, after.as_deref(), 1_000).await?;
-        rows.iter().map(|row| Ok(EventKey::decode(&row.key, "DeadLetters")?.offset)).collect()
+        let mut after = from.prev().map(|before| EventKey::encode(&self.group, &self.topic, before));
+        let mut found = BTreeSet::new();
+        // Open letters are read first: a letter that is closed meanwhile is found at least once.
+        'pages: loop {
+            let store = &self.groups.base.store;
+            let rows = store.rows(Table::DeadLetters, &prefix, after.as_deref(), LETTERS_PAGE).await?;
+            let Some(last) = rows.last() else { break };
+            after = Some(last.key.clone());
+            for row in &rows {
+                let offset = EventKey::decode(&row.key, "DeadLetters")?.offset;
+                if offset >= to {
+                    break 'pages;
+                }
+                found.insert(offset);
+            }
+        }
+        found.extend(self.groups.dead_letters.closed(&self.topic, &self.group, from, to).await?);
+        Ok(found)
     }
 }
 

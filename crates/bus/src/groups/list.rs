@@ -5,6 +5,7 @@ use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::Table;
 
 use super::Groups;
+use super::MemberStatus;
 use super::lookup::{group_on, group_row, group_rows, view_owner};
 use crate::error::BusError;
 use crate::rows::{GroupKey, GroupRow, group_prefix};
@@ -26,6 +27,9 @@ pub struct GroupInfo {
 
 /// Topics of a pattern that a page of groups shows for each group.
 const TOPICS_SHOWN: usize = 100;
+/// Topics that a page of groups looks at to find those of its groups. The group at which the page reaches this number is
+/// its last, so a page looks at no more than these and once at every topic.
+const TOPICS_LOOKED_AT: usize = 10_000;
 /// Rows of groups read at once.
 const ROWS_PAGE: usize = 500;
 
@@ -44,6 +48,8 @@ pub struct GroupProgress {
     pub in_flight: usize,
     /// How many members the group has in this process.
     pub members: usize,
+    /// Its members, at most 100; first the members whose events block others.
+    pub member_list: Vec<MemberStatus>,
     /// Why nothing is delivered at this moment; `None` while events are delivered.
     pub reason: Option<Reason>,
     /// How many events retention removed before the group got them, since its owner started.
@@ -78,14 +84,14 @@ impl Groups {
         let mut found = Vec::new();
         for (key, row) in group_rows(self, b"").await? {
             if topic.is_none_or(|topic| key.subject.matches(topic)) {
-                found.push(self.info(key, row, topic, usize::MAX).await?);
+                found.push(self.info(key, row, topic, usize::MAX).await?.0);
             }
         }
         Ok(found)
     }
 
-    /// Groups that are wanted, at most `limit`. Only of these the progress is read. `next` names only a group that is wanted:
-    /// a client must not learn the names of others.
+    /// Groups that are wanted, at most `limit`, and fewer where finding their topics is much work. Only of these the progress
+    /// is read. `next` names only a group that is wanted: a client must not learn the names of others.
     pub(crate) async fn page(
         &self,
         query: GroupQuery<'_>,
@@ -94,6 +100,7 @@ impl Groups {
     ) -> Result<GroupPage, BusError> {
         let mut after = query.after.map(|key| GroupKey::encode(&key.group, &key.subject));
         let mut page = GroupPage::default();
+        let mut looked = 0;
         loop {
             let rows = self.base.store.rows(Table::Groups, b"", after.as_deref(), ROWS_PAGE).await?;
             for row in &rows {
@@ -101,13 +108,15 @@ impl Groups {
                 if query.topic.is_some_and(|topic| !key.subject.matches(topic)) || !wanted(&key) {
                     continue;
                 }
-                if page.groups.len() == limit {
+                if page.groups.len() == limit || looked >= TOPICS_LOOKED_AT {
                     return Ok(page);
                 }
                 let row = GroupRow::decode(&row.value)?;
                 if !row.deleting {
                     page.next = Some(key.clone());
-                    page.groups.push(self.info(key, row, query.topic, TOPICS_SHOWN).await?);
+                    let (info, more) = self.info(key, row, query.topic, TOPICS_SHOWN).await?;
+                    looked += more;
+                    page.groups.push(info);
                 }
             }
             let Some(last) = rows.last() else {
@@ -135,43 +144,44 @@ impl Groups {
         let mut found: Vec<_> = rows.into_iter().filter(|(key, _)| key.subject.contains(subject)).collect();
         found.sort_by_key(|(key, _)| key.subject != *subject);
         let Some((key, row)) = found.into_iter().next() else { return Ok(None) };
-        let info = match subject.topic() {
+        let (info, _) = match subject.topic() {
             Some(topic) => self.info(key, row, Some(topic), TOPICS_SHOWN).await?,
             None => self.info_after(key, row, after, TOPICS_SHOWN).await?,
         };
         Ok(Some(info))
     }
 
-    /// A group with its progress on one of its topics, or on all of them, at most `limit`.
+    /// A group with its progress on one of its topics, or on all of them, at most `limit`, and how many topics were looked
+    /// at.
     async fn info(
         &self,
         key: GroupKey,
         row: GroupRow,
         topic: Option<&TopicName>,
         limit: usize,
-    ) -> Result<GroupInfo, BusError> {
+    ) -> Result<(GroupInfo, usize), BusError> {
         match topic.or_else(|| key.subject.topic()).cloned() {
             Some(topic) => {
                 let topics = self.started_progress(&topic, &key.group).await?.into_iter().collect();
-                Ok(GroupInfo { group: key.group, subject: key.subject, row, topics, next_topic: None })
+                Ok((GroupInfo { group: key.group, subject: key.subject, row, topics, next_topic: None }, 1))
             }
             None => self.info_after(key, row, None, limit).await,
         }
     }
 
-    /// A group of a pattern, with its progress on at most `limit` topics after `after`.
+    /// A group of a pattern, with its progress on at most `limit` topics after `after`, and how many topics were looked at.
     async fn info_after(
         &self,
         key: GroupKey,
         row: GroupRow,
         after: Option<&TopicName>,
         limit: usize,
-    ) -> Result<GroupInfo, BusError> {
+    ) -> Result<(GroupInfo, usize), BusError> {
         let GroupKey { group, subject } = key;
         let Subject::Pattern(pattern) = &subject else {
-            return Ok(GroupInfo { group, subject, row, topics: Vec::new(), next_topic: None });
+            return Ok((GroupInfo { group, subject, row, topics: Vec::new(), next_topic: None }, 0));
         };
-        let mut names = self.topics.matching_after(pattern, after, limit.saturating_add(1)).await?;
+        let (mut names, looked) = self.topics.matching_after(pattern, after, limit.saturating_add(1)).await?;
         let more = names.len() > limit;
         names.truncate(limit);
         let next_topic = names.last().filter(|_| more).cloned();
@@ -179,7 +189,7 @@ impl Groups {
         for topic in &names {
             topics.extend(self.started_progress(topic, &group).await?);
         }
-        Ok(GroupInfo { group, subject, row, topics, next_topic })
+        Ok((GroupInfo { group, subject, row, topics, next_topic }, looked))
     }
 
     /// The progress of a group on a topic, if it has begun there.
@@ -214,6 +224,7 @@ impl Groups {
                 lag,
                 in_flight,
                 members: view.members,
+                member_list: view.member_list,
                 reason: view.reason,
                 expired,
                 blocked_keys,
@@ -222,10 +233,13 @@ impl Groups {
         }
         let (floor, end, lag) = self.committed_progress(topic, group).await?;
         let following = self.followers.get(group, topic);
-        let reason = match (lag, &following) {
-            (0, _) => Some(Reason::CaughtUp),
-            (_, None) => Some(Reason::NoMembers),
-            (_, Some(_)) => None,
+        let is_following = following.is_some();
+        let failure = following.and_then(|state| state.failure);
+        let reason = match (&failure, lag, is_following) {
+            (Some(failure), _, _) => Some(failure.reason),
+            (None, 0, _) => Some(Reason::CaughtUp),
+            (None, _, false) => Some(Reason::NoMembers),
+            (None, _, true) => None,
         };
         Ok(GroupProgress {
             topic: topic.clone(),
@@ -233,16 +247,17 @@ impl Groups {
             end,
             lag,
             in_flight: 0,
-            members: usize::from(following.is_some()),
+            members: usize::from(is_following),
+            member_list: Vec::new(),
             reason,
             expired: 0,
             blocked_keys: Vec::new(),
-            failure: following.flatten(),
+            failure: failure.map(|failure| failure.message),
         })
     }
 
     /// Floor, end and lag as the store has them.
-    async fn committed_progress(
+    pub(super) async fn committed_progress(
         &self,
         topic: &TopicName,
         group: &GroupName,

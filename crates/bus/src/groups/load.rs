@@ -1,6 +1,8 @@
 //! Reads from the store for the machine: the state of a group when an owner takes it over, and pages of
 //! events.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use promethean_delivery::{
@@ -22,6 +24,8 @@ const ROWS_PAGE: usize = 1000;
 /// How long acks may wait to be committed when their sender does not wait for an answer. So a stream of such
 /// acks takes few commits instead of one for each.
 const COMMIT_EVERY_MS: u64 = 5;
+/// The bits of a first epoch. Together with [`SERIALS_PER_EPOCH_BITS`] they leave room for millions of later epochs.
+const FIRST_EPOCH_MASK: u64 = (1 << 23) - 1;
 /// The bits of a lease serial that count leases within one epoch.
 const SERIALS_PER_EPOCH_BITS: u32 = 40;
 
@@ -46,8 +50,8 @@ pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) ->
     };
     let finished = decode_finished(&cursor.data, cursor.floor)
         .map_err(|error| BusError::StorageFailed { reason: error.to_string() })?;
-    let taken = Cursor { epoch: cursor.epoch + 1, ..cursor.clone() };
-    let epoch = taken.epoch;
+    let epoch = if cursor.epoch == 0 { first_epoch() } else { cursor.epoch + 1 };
+    let taken = Cursor { epoch, ..cursor.clone() };
     let take_over = CursorOp::Put {
         group: group.clone(),
         topic: topic.clone(),
@@ -69,10 +73,17 @@ pub(super) async fn load(groups: &Groups, owner: &ClaimOwner, row: &GroupRow) ->
         paused,
         first_serial: epoch << SERIALS_PER_EPOCH_BITS,
     };
-    Ok(Loaded { machine: Machine::new(config(owner, row, epoch), start, groups.base.now()), epoch, paused })
+    Ok(Loaded { machine: Machine::new(config(owner, row), start, groups.base.now()), epoch, paused })
 }
 
-fn config(owner: &ClaimOwner, row: &GroupRow, seed: u64) -> MachineConfig {
+/// The first epoch of a new cursor, drawn at random. A group that was deleted and created again so has other epochs
+/// than before: the store refuses an owner of the deleted group that does not know of the deletion.
+fn first_epoch() -> u64 {
+    // The standard library draws the keys of its hash maps at random.
+    1 + (RandomState::new().hash_one(0_u64) & FIRST_EPOCH_MASK)
+}
+
+fn config(owner: &ClaimOwner, row: &GroupRow) -> MachineConfig {
     let filter = row.options.filter.clone();
     MachineConfig {
         scope: Scope::everything(),
@@ -81,7 +92,7 @@ fn config(owner: &ClaimOwner, row: &GroupRow, seed: u64) -> MachineConfig {
         partitions: row.options.partitions,
         max_attempts: row.options.max_attempts,
         dead_letters: owner.topic.system_suffix() != Some(SystemSuffix::Dlq),
-        seed,
+        seed: owner.number,
         commit_every_ms: COMMIT_EVERY_MS,
         bounds: MachineBounds::default(),
     }
@@ -99,7 +110,7 @@ async fn attempts(groups: &Groups, owner: &ClaimOwner) -> Result<Vec<Attempts>, 
 
 /// The events with open letters that an owner must handle at its start.
 #[derive(Default)]
-struct Letters {
+struct LoadedLetters {
     /// Letters whose events are redriven.
     redriven: Vec<LetterRef>,
     /// Letters whose events a seek delivers again, but that it did not get to close.
@@ -113,7 +124,7 @@ async fn letters(
     owner: &ClaimOwner,
     floor: Offset,
     finished: &[OffsetRange],
-) -> Result<Letters, BusError> {
+) -> Result<LoadedLetters, BusError> {
     // A redrive holds this lock until the owner has its message. So a letter that is read here may also come
     // as a message, but only before the first delivery, never after the ack.
     let _changing = groups.dead_letters.lock(&owner.topic, &owner.group).await;
@@ -121,7 +132,7 @@ async fn letters(
         let next = finished.partition_point(|range| range.end <= offset);
         offset < floor || finished.get(next).is_some_and(|range| range.contains(offset))
     };
-    let (mut letters, mut unfinished) = (Letters::default(), Vec::new());
+    let (mut letters, mut unfinished) = (LoadedLetters::default(), Vec::new());
     each_row(groups, owner, Table::DeadLetters, |key, value| {
         let row = LetterRow::decode(value)?;
         let letter = LetterRef { offset: key.offset, redrives: row.redrives };

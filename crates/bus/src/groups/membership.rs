@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use promethean_delivery::{Credit, LeaseRef, MemberNo, SmallMap, Subject};
+use promethean_delivery::{Credit, FailureNote, LeaseRef, Leaving, MemberNo, SmallMap, Subject};
 use promethean_model::{GroupName, IgnorePoison, MemberId, TopicName};
 use tokio::sync::{Notify, oneshot};
 
 use super::inbox::Inbox;
 use super::lifter::Lifter;
-use super::message::{OwnerMessage, OwnerRequest};
+use super::message::{GivenBack, OwnerMessage, OwnerRequest};
 use super::{ClaimOwner, Groups};
 use crate::error::BusError;
 
@@ -20,6 +20,10 @@ pub(crate) struct Membership {
     pub(crate) member: MemberNo,
     /// The member's name, in a partitioned group.
     pub(crate) name: Option<MemberId>,
+    /// The name that the member gave itself, in any group. A later member of this name fences it.
+    pub(crate) member_id: Option<MemberId>,
+    /// The name that users see for the member.
+    pub(crate) shown_as: Option<Arc<str>>,
     pub(crate) inbox: Arc<Inbox>,
     /// Lifts events, for a member that wants them in the latest schema version.
     pub(crate) lifter: Option<Arc<Lifter>>,
@@ -88,6 +92,32 @@ pub(crate) fn by_owner<L: Leased>(leases: &[L]) -> Vec<(Arc<ClaimOwner>, Vec<Lea
 impl Membership {
     pub(crate) fn key(&self) -> (GroupName, Subject) {
         (self.group.clone(), self.subject.clone())
+    }
+
+    /// Its group, subject and name, if it gave itself a name.
+    pub(super) fn name_in_group(&self) -> Option<(GroupName, Subject, MemberId)> {
+        Some((self.group.clone(), self.subject.clone(), self.member_id.clone()?))
+    }
+
+    /// Ends the membership because another member took its name. What had reached it counts as failed.
+    pub(crate) fn fence(&self) {
+        let Some((group, subject, member)) = self.name_in_group() else { return };
+        self.inbox.end(BusError::MemberFenced { group, subject: subject.to_string(), member });
+        self.left.notify_one();
+        self.leave_owners(Leaving::Lost);
+    }
+
+    /// Leaves all owners, and joins no more.
+    pub(crate) fn leave_owners(&self, how: Leaving) {
+        let owners = {
+            let mut joined = self.joined();
+            joined.left = true;
+            std::mem::take(&mut joined.owners)
+        };
+        for owner in owners.into_values() {
+            // An error means that the owner has ended; it has no members.
+            let _ = owner.mailbox.send_now(OwnerMessage::Leave(self.member, how));
+        }
     }
 
     pub(crate) fn owners(&self) -> Vec<Arc<ClaimOwner>> {
@@ -173,6 +203,12 @@ impl Membership {
             }
         }
         failed.map(|()| settled)
+    }
+
+    /// How events are given back with a reason. The member's name says who gives them back, else `by` does.
+    pub(crate) fn given_back(&self, delay_ms: Option<u64>, reason: &str, by: Option<&str>) -> GivenBack {
+        let by = self.member_id.as_ref().map(MemberId::as_str).or(by);
+        GivenBack { delay_ms, note: FailureNote::new(reason, by).map(Arc::new) }
     }
 
     pub(crate) fn observe_latency<L: Leased>(&self, leases: &[L]) {

@@ -8,7 +8,7 @@ use super::inbox::Inbox;
 use super::membership::Membership;
 use crate::error::BusError;
 use promethean_delivery::{
-    Allowance, DeliveryStatus, Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo,
+    Allowance, DeliveryStatus, FailureNote, Input, LeaseRef, Leaving, MemberLimits, MemberNo, Reason, ReplyNo,
 };
 use promethean_model::Offset;
 
@@ -44,9 +44,18 @@ pub(crate) enum OwnerMessage {
 #[derive(Debug)]
 pub(crate) enum OwnerRequest {
     Ack(MemberNo, Vec<LeaseRef>),
-    Nack(MemberNo, Vec<LeaseRef>, Option<u64>),
+    Nack(MemberNo, Vec<LeaseRef>, GivenBack),
     Extend(MemberNo, Vec<LeaseRef>, Option<u64>),
     Seek(Offset),
+}
+
+/// How a member gives events back.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GivenBack {
+    /// How long to wait before the next delivery; `None`: the server's backoff.
+    pub(crate) delay_ms: Option<u64>,
+    /// Why, if the member says it.
+    pub(crate) note: Option<Arc<FailureNote>>,
 }
 
 /// A member that joins an owner.
@@ -55,6 +64,8 @@ pub(crate) struct NewMember {
     pub(crate) member: MemberNo,
     pub(crate) limits: MemberLimits,
     pub(crate) allowance: Allowance,
+    /// The name that users see.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) inbox: Arc<Inbox>,
     /// The membership, if it is of a pattern, whose topics share its credit.
     pub(crate) shared: Option<Weak<Membership>>,
@@ -69,18 +80,31 @@ pub struct OwnerView {
     pub reason: Option<Reason>,
     /// How many members it has.
     pub members: usize,
+    /// Its members, at most 100; first the members whose events block others.
+    pub member_list: Vec<MemberStatus>,
     /// Whether the group is paused.
     pub paused: bool,
     /// The last error of the store, until a commit succeeds.
     pub failure: Option<BusError>,
 }
 
+/// A member of a group on one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The number of its session in this process.
+    pub number: MemberNo,
+    /// The name that users see: its `memberId`, or else the name that its subscription came with.
+    pub name: Option<Arc<str>>,
+    /// How many events of the topic it has leased.
+    pub in_flight: usize,
+}
+
 impl OwnerRequest {
     pub(crate) fn input(self, reply: ReplyNo) -> Input {
         match self {
             Self::Ack(member, leases) => Input::Ack { member, leases, reply: Some(reply) },
-            Self::Nack(member, leases, delay_ms) => {
-                Input::Nack { member, leases, delay_ms, reply: Some(reply) }
+            Self::Nack(member, leases, GivenBack { delay_ms, note }) => {
+                Input::Nack { member, leases, delay_ms, note, reply: Some(reply) }
             }
             Self::Extend(member, leases, by_ms) => {
                 Input::Extend { member, leases, by_ms, reply: Some(reply) }

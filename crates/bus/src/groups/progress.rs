@@ -7,6 +7,7 @@ use std::sync::Arc;
 use promethean_delivery::{DeadEvent, LetterRef, Progress, encode_finished};
 use promethean_model::{EventId, Offset};
 use promethean_store::port::{Batch, Cursor, CursorOp, PageLimit, RowOp, StateOp, StoredEvent, Table};
+use tokio::time::Instant;
 
 use super::load::each_row;
 use super::{ClaimOwner, Groups, closed_letters};
@@ -62,15 +63,10 @@ fn is_cursor_only(progress: &Progress) -> bool {
 }
 
 async fn commit_cursor(groups: Arc<Groups>, cursor: StateOp, token: u64) -> CommitOutcome {
-    let began = groups.base.clock.monotonic_ms();
+    let began = Instant::now();
     let result = groups.committer.commit(Batch::new().with(cursor)).await.map_err(BusError::from);
-    observe(&groups, began);
+    groups.base.metrics.committed(began);
     CommitOutcome { token, result: result.map(|()| Committed::All(Vec::new())) }
-}
-
-fn observe(groups: &Groups, began: u64) {
-    let took_ms = groups.base.clock.monotonic_ms().saturating_sub(began);
-    groups.base.metrics.server().commit_us.observe(took_ms.saturating_mul(1000));
 }
 
 async fn commit_all(
@@ -80,7 +76,7 @@ async fn commit_all(
     progress: Progress,
 ) -> CommitOutcome {
     let token = progress.token;
-    let began = groups.base.clock.monotonic_ms();
+    let began = Instant::now();
     let mut result = commit_batch(&groups, &owner, epoch, &progress, true).await;
     let half = progress.dead.len() / 2;
     match &result {
@@ -96,7 +92,7 @@ async fn commit_all(
         }
         _ => {}
     }
-    observe(&groups, began);
+    groups.base.metrics.committed(began);
     CommitOutcome { token, result }
 }
 
@@ -140,6 +136,7 @@ async fn commit_batch(
     }
     for (n, dead) in progress.dead.iter().enumerate() {
         let before = letter_at(groups, owner, dead.attempts.offset).await?;
+        let had_letter = before.is_some();
         let (is_buried, is_gone) = if post {
             bury(groups, owner, dead, before, &mut batch, &mut rows).await?
         } else {
@@ -152,7 +149,7 @@ async fn commit_batch(
         }
         expired += u64::from(is_gone);
         buried += u64::from(is_buried);
-        opened += i64::from(is_buried) - i64::from(before.is_some());
+        opened += i64::from(is_buried) - i64::from(had_letter);
     }
     batch.state = rows.ops;
     batch.state.push(cursor.clone());
@@ -241,16 +238,19 @@ async fn bury(
         }
         Err(error) => Err(error),
         Ok(Some(event)) => {
-            let (letter, row) = dead_letters::post(&owner.group, &event, &dead.attempts, dead.redrives)?;
+            let (letter, row) =
+                dead_letters::post(&owner.group, &event, &dead.attempts, dead.redrives, dead.note.as_ref())?;
             batch.events.extend(letter);
             rows.bury(dead, before, row.letter);
             Ok((true, false))
         }
         Ok(None) => {
+            let had_letter = before.is_some();
             if let Some(before) = before {
-                rows.bury(dead, Some(before), before.letter);
+                let letter = before.letter;
+                rows.bury(dead, Some(before), letter);
             }
-            Ok((before.is_some(), true))
+            Ok((had_letter, true))
         }
     }
 }
@@ -289,8 +289,8 @@ impl Rows<'_> {
     /// Puts the row of an event that died. A redrive that came after the death goes on: the owner has the
     /// message about it, or finds it in the row after a crash.
     fn bury(&mut self, dead: &DeadEvent, before: Option<LetterRow>, letter: Option<EventId>) {
-        let redrives = before.map_or(dead.redrives, |row| row.redrives);
-        let row = LetterRow::open(letter, &dead.attempts, redrives);
+        let redrives = before.as_ref().map_or(dead.redrives, |row| row.redrives);
+        let row = LetterRow::open(letter, &dead.attempts, redrives, dead.note.clone());
         let goes_on = before.is_some_and(|row| row.redriving && row.redrives > dead.redrives);
         let row = if goes_on { row.kept_redriving() } else { row };
         self.put(Table::DeadLetters, dead.attempts.offset, row.encode());

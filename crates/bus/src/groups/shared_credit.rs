@@ -57,26 +57,32 @@ impl OwnerTask {
     }
 
     fn take_turn(&mut self) {
-        if !self.wants_credit() {
-            self.shares().for_each(|shared| shared.credit.stop_waiting());
-            return;
+        while self.wants_credit() {
+            self.owner.starved.store(true, Ordering::SeqCst);
+            self.shares().for_each(|shared| shared.credit.wait());
+            // Pairs with the fence in `wake_next`: an owner that gives credit back sees that we wait, or we see
+            // the credit.
+            fence(Ordering::SeqCst);
+            if !self.shares().any(|shared| shared.credit.free() > 0) {
+                return;
+            }
+            self.step(Input::Credit);
+            if self.read.is_some() {
+                return;
+            }
+            // The machine took credit. What is free now came back since, so we wait behind the others, and look again.
+            if !self.shares().any(|shared| shared.credit.had_turn()) {
+                return self.wait_for_usable_credit();
+            }
         }
-        self.owner.starved.store(true, Ordering::SeqCst);
-        self.shares().for_each(|shared| shared.credit.wait());
-        // Pairs with the fence in `wake_next`: an owner that gives credit back sees that we wait, or we see
-        // the credit.
-        fence(Ordering::SeqCst);
-        if !self.shares().any(|shared| shared.credit.free() > 0) {
-            return;
-        }
-        self.step(Input::Credit);
-        if self.read.is_some() {
-            return;
-        }
+        self.shares().for_each(|shared| shared.credit.stop_waiting());
+    }
+
+    /// Waits for credit that is used up. Credit of which the machine took none although it is free is credit that it
+    /// cannot use, so we do not wait for it.
+    fn wait_for_usable_credit(&self) {
         let wants = self.wants_credit();
         for shared in self.shares() {
-            // Credit that is still free after our turn is credit that the machine cannot use, so we do not
-            // wait for it.
             if wants && shared.credit.free() == 0 {
                 shared.credit.wait();
             } else {

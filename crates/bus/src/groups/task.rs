@@ -1,22 +1,23 @@
 //! The task of an owner: it gives inputs to the delivery machine and carries out the machine's effects.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use promethean_delivery::{
-    Allowance, DeliveryCounts, Effect, Input, Leaving, Machine, MemberNo, Now, ReplyNo, SmallMap,
+    Allowance, DeliveryCounts, DeliveryStatus, Effect, Input, Leaving, Machine, MemberNo, Now, ReplyNo,
+    SmallMap,
 };
 use promethean_model::Offset;
 use promethean_store::port::EndWatch;
 
 use super::inbox::{Inbox, InboxItem};
 use super::load::{self, FailedRead, PageRead, read_page};
-use super::message::{Answer, NewMember, OwnerMessage, OwnerView};
+use super::message::{Answer, MemberStatus, NewMember, OwnerMessage, OwnerView};
 use super::progress::{self, CommitOutcome, Committed, Committing};
 use super::shared_credit::SharedCredit;
-use super::wakeups::{OwnerFuture, Timer};
+use super::wakeups::{OwnerFuture, WakeTimer};
 use super::{ClaimOwner, Groups};
 use crate::error::BusError;
 use crate::rows::GroupRow;
@@ -25,6 +26,8 @@ use crate::rows::GroupRow;
 const SHOW_EVERY_MS: u64 = 100;
 /// How long to wait after an error of the store before the next try.
 const RETRY_MS: u64 = 1_000;
+/// The most members in a view; at least as many as a status has blocked keys.
+const MEMBERS_SHOWN: usize = 100;
 
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -68,7 +71,7 @@ async fn take_over(groups: Arc<Groups>, owner: Arc<ClaimOwner>, row: GroupRow) -
         shown_ms: 0,
         counted: DeliveryCounts::default(),
         expired: 0,
-        timer: Timer::default(),
+        timer: WakeTimer::default(),
         in_grace: false,
     }))
 }
@@ -102,7 +105,7 @@ pub(super) struct OwnerTask {
     /// The counts that the metrics already include.
     pub(super) counted: DeliveryCounts,
     pub(super) expired: u64,
-    pub(super) timer: Timer,
+    pub(super) timer: WakeTimer,
     /// Whether the machine lets no lease expire.
     pub(super) in_grace: bool,
     /// The time of the last wake-up. It is used until the task waits again, because the work in between takes
@@ -112,6 +115,8 @@ pub(super) struct OwnerTask {
 
 /// A member as its owner's task sees it.
 pub(super) struct TaskMember {
+    /// The name that users see.
+    name: Option<Arc<str>>,
     inbox: Arc<Inbox>,
     pub(super) shared: Option<SharedCredit>,
 }
@@ -167,13 +172,15 @@ impl OwnerTask {
                 for member in self.members.keys().collect::<Vec<_>>() {
                     self.leave(member, Leaving::Released);
                 }
+                // A shutdown waits for no retry: a commit that was refused is tried once more, now.
+                self.step(Input::CommitNow);
             }
         }
         Ok(())
     }
 
     fn join(&mut self, new_member: NewMember, answer: Answer<()>) {
-        let NewMember { member, limits, allowance, inbox, shared } = new_member;
+        let NewMember { member, limits, allowance, name, inbox, shared } = new_member;
         // A caller that no longer waits for the answer would never send `Leave`.
         if answer.send(Ok(())).is_err() {
             return;
@@ -181,7 +188,7 @@ impl OwnerTask {
         let credit = allowance.credit.of_user(self.owner.number);
         let allowance = Allowance { credit: credit.clone(), ..allowance };
         let shared = shared.map(|membership| SharedCredit { membership, credit });
-        self.members.insert(member, TaskMember { inbox, shared });
+        self.members.insert(member, TaskMember { name, inbox, shared });
         for waiting in std::mem::take(&mut self.enders) {
             let _ = waiting.send(Err(self.busy()));
         }
@@ -236,7 +243,8 @@ impl OwnerTask {
             }
             Ok(Committed::All(unclosed)) => {
                 self.failure = None;
-                if !unclosed.is_empty() {
+                // At a shutdown the letters stay open; the next owner closes them.
+                if !unclosed.is_empty() && !self.closing {
                     // Before `Committed`, which allows the machine to make the next commit.
                     let retry_at_ms = self.now.monotonic_ms.saturating_add(RETRY_MS);
                     self.step(Input::Unclosed { letters: unclosed, retry_at_ms });
@@ -342,13 +350,29 @@ impl OwnerTask {
     }
 
     pub(super) fn view(&self) -> OwnerView {
+        let status = self.machine.status();
         OwnerView {
-            status: self.machine.status(),
+            member_list: self.member_list(&status),
+            status,
             reason: self.machine.reason(self.groups.base.now()),
             members: self.members.len(),
             paused: self.paused,
             failure: self.failure.as_deref().cloned(),
         }
+    }
+
+    /// The members for users to see: first the members whose events block others, then any.
+    fn member_list(&self, status: &DeliveryStatus) -> Vec<MemberStatus> {
+        let leases = self.machine.leases_by_member();
+        let blocking: BTreeSet<MemberNo> = status.blocked_keys.iter().filter_map(|key| key.member).collect();
+        let others = self.members.keys().filter(|member| !blocking.contains(member));
+        let shown = blocking.iter().copied().chain(others).take(MEMBERS_SHOWN);
+        let status = |number: MemberNo| MemberStatus {
+            number,
+            name: self.members.get(number).and_then(|member| member.name.clone()),
+            in_flight: leases.get(&number).copied().unwrap_or(0),
+        };
+        shown.map(status).collect()
     }
 
     /// Updates the metrics: every 100 ms while the owner is busy, at once when it comes to rest.

@@ -162,7 +162,7 @@ fn poll_and_forget<T>(future: &mut Option<Boxed<T>>, context: &mut Context<'_>) 
 /// A timer that is reset only when it must fire earlier, because a reset takes a lock that all owners share.
 /// So it may fire too early, but never too late.
 #[derive(Debug, Default)]
-pub(super) struct Timer {
+pub(super) struct WakeTimer {
     /// Created when it is first needed, so that an owner at rest has none.
     sleep: Option<Pin<Box<Sleep>>>,
     /// Whether `sleep` is set and has not fired yet.
@@ -170,7 +170,7 @@ pub(super) struct Timer {
     wanted: bool,
 }
 
-impl Timer {
+impl WakeTimer {
     /// Makes the timer fire after `after_ms` milliseconds at the latest; with `None` it need not fire.
     pub(super) fn arm(&mut self, after_ms: Option<u64>) {
         self.wanted = after_ms.is_some();

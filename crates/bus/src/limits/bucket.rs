@@ -11,7 +11,7 @@ use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use serde::{Deserialize, Serialize};
 
-use crate::error::BusError;
+use crate::error::{BusError, RateOwner};
 
 const NANOS_PER_MS: u64 = 1_000_000;
 const NANOS_PER_S: u64 = 1_000_000_000;
@@ -131,11 +131,12 @@ impl Bucket {
     }
 }
 
-impl From<Refused> for BusError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::RetryAfterMs(retry_after_ms) => Self::RateLimited { retry_after_ms },
-            Refused::OverBurst { asked, burst } => Self::OverBurst { asked, burst },
+impl Refused {
+    /// The refusal as an error that says whose limit it is.
+    pub(crate) fn of(self, whose: RateOwner) -> BusError {
+        match self {
+            Self::RetryAfterMs(retry_after_ms) => BusError::RateLimited { whose, retry_after_ms },
+            Self::OverBurst { asked, burst } => BusError::OverBurst { whose, asked, burst },
         }
     }
 }
@@ -196,8 +197,8 @@ mod tests {
         let bucket = bucket(10, 3);
         assert_eq!(bucket.take(4, 9_999), Err(Refused::OverBurst { asked: 4, burst: 3 }));
         assert_eq!(bucket.take_up_to(100, 9_999), 3);
-        assert_eq!(BusError::from(Refused::OverBurst { asked: 4, burst: 3 }).code(), "rate_limited");
-        assert_eq!(BusError::from(Refused::RetryAfterMs(4)).retry_after_ms(), Some(4));
+        assert_eq!(Refused::OverBurst { asked: 4, burst: 3 }.of(RateOwner::Topic).code(), "rate_limited");
+        assert_eq!(Refused::RetryAfterMs(4).of(RateOwner::Topic).retry_after_ms(), Some(4));
     }
 
     #[test]

@@ -68,6 +68,18 @@ crate::series! {
 }
 
 crate::series! {
+    /// Figures of a store with files. A store in memory has none.
+    pub struct StoreSeries [] {
+        /// How long syncs of the journal took, in milliseconds.
+        pub sync_ms: Histogram(Bounds::SYNC_MS) =
+            "sync_latency_ms", "Milliseconds that a sync of the journal took.";
+        /// Bytes free on the device of the data directory.
+        pub disk_free_bytes: Gauge =
+            "disk_free_bytes", "Bytes free on the device of the data directory.";
+    }
+}
+
+crate::series! {
     /// Counts of the whole server.
     pub struct ServerSeries [] {
         /// Number of topics.

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use promethean_model::{GroupName, IgnorePoison, TopicName};
+use promethean_store::port::Store;
+use tokio::time::Instant;
 
-use super::catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
-use super::registry::{Registry, Table};
+use super::catalogue::{GroupSeries, RejectSeries, ServerSeries, StoreSeries, TopicSeries};
+use super::registry::{MetricTable, Registry};
 use crate::error::BusError;
 
 /// How many codes of refusals get a series of their own.
@@ -18,13 +20,15 @@ const CODES_MAX: usize = 100;
 #[derive(Debug)]
 pub struct BusMetrics {
     registry: Registry,
-    topics: Arc<Table<TopicSeries>>,
+    topics: Arc<MetricTable<TopicSeries>>,
     /// A cache of the series of topics; at most `series_max` of them.
     known: RwLock<HashMap<TopicName, Arc<TopicSeries>>>,
     series_max: usize,
-    groups: Arc<Table<GroupSeries>>,
-    rejects: Arc<Table<RejectSeries>>,
+    groups: Arc<MetricTable<GroupSeries>>,
+    rejects: Arc<MetricTable<RejectSeries>>,
     server: Arc<ServerSeries>,
+    /// Has a series once the store has told figures.
+    store: Arc<MetricTable<StoreSeries>>,
 }
 
 /// The counts of one holder of a group on a topic: its owner, or a subscription. Counters change the series
@@ -46,8 +50,9 @@ impl BusMetrics {
         let groups = registry.table(series_max);
         let rejects = registry.table(CODES_MAX);
         let server = registry.table(1).series(&[]);
+        let store = registry.table(1);
         let known = RwLock::default();
-        Self { registry: registry.clone(), topics, known, series_max, groups, rejects, server }
+        Self { registry: registry.clone(), topics, known, series_max, groups, rejects, server, store }
     }
 
     /// The counts of a topic.
@@ -73,6 +78,21 @@ impl BusMetrics {
     /// The counts of the server.
     pub fn server(&self) -> &ServerSeries {
         &self.server
+    }
+
+    /// Counts a commit that was handed to the store at `began` and is answered now.
+    pub(crate) fn committed(&self, began: Instant) {
+        self.server.commit_us.observe(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Takes over the figures of the store, which counts by itself.
+    pub fn measure_store(&self, store: &dyn Store) {
+        let Some(figures) = store.figures() else { return };
+        let series = self.store.series(&[]);
+        series.sync_ms.set(&figures.syncs, figures.syncs_ms);
+        if let Some(bytes) = figures.free_bytes {
+            series.disk_free_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
     }
 
     /// Counts a refusal. Takes a lock; refusals are rare.

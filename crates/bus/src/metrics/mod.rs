@@ -23,8 +23,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{GroupSeries, RejectSeries, ServerSeries, TopicSeries};
+pub use catalogue::{GroupSeries, RejectSeries, ServerSeries, StoreSeries, TopicSeries};
 pub use handles::{BusMetrics, GroupMetrics};
-pub use registry::{OTHER, Registry, Table};
-pub use series::{Family, Kind, Metric, Reading, Series};
+pub use registry::{MetricTable, OTHER, Registry};
+pub use series::{Family, Metric, MetricKind, Reading, Series};
 pub use value::{Bounds, Counter, Gauge, Histogram};

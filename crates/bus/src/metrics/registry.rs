@@ -16,7 +16,7 @@ pub const OTHER: &str = "other";
 /// Series by label values, at most `series_max` of them. All further ones are counted together under the
 /// label value `other`.
 #[derive(Debug)]
-pub struct Table<S> {
+pub struct MetricTable<S> {
     series_max: usize,
     series: RwLock<BTreeMap<Vec<String>, Arc<S>>>,
     other: Arc<S>,
@@ -26,15 +26,15 @@ pub struct Table<S> {
 /// All tables of the metrics page. Cheap to clone; clones share the tables.
 #[derive(Clone, Default)]
 pub struct Registry {
-    tables: Arc<RwLock<Vec<Arc<dyn Page>>>>,
+    tables: Arc<RwLock<Vec<Arc<dyn MetricPage>>>>,
 }
 
 /// A table whose series are of any type.
-trait Page: Send + Sync {
+trait MetricPage: Send + Sync {
     fn write(&self, out: &mut String);
 }
 
-impl<S: Series> Table<S> {
+impl<S: Series> MetricTable<S> {
     /// A table without series.
     pub fn new(series_max: usize) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl<S: Series> Table<S> {
     }
 }
 
-impl<S: Series> Page for Table<S> {
+impl<S: Series> MetricPage for MetricTable<S> {
     fn write(&self, out: &mut String) {
         let all = self.all();
         let readings: Vec<_> = all.iter().map(|(labels, series)| (labels, series.readings())).collect();
@@ -117,10 +117,10 @@ impl<S: Series> Page for Table<S> {
 
 impl Registry {
     /// Adds a new table at the end of the page.
-    pub fn table<S: Series>(&self, series_max: usize) -> Arc<Table<S>> {
-        let table = Arc::new(Table::new(series_max));
+    pub fn table<S: Series>(&self, series_max: usize) -> Arc<MetricTable<S>> {
+        let table = Arc::new(MetricTable::new(series_max));
         let mut tables = self.tables.write().ignore_poison();
-        tables.push(Arc::clone(&table) as Arc<dyn Page>);
+        tables.push(Arc::clone(&table) as Arc<dyn MetricPage>);
         table
     }
 

@@ -10,12 +10,12 @@ pub struct Family {
     /// Its help text, one line.
     pub help: &'static str,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
 }
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A number that only grows.
     Counter,
     /// A number that goes up and down.
@@ -38,13 +38,13 @@ pub enum Reading<'a> {
 /// A counter, gauge or histogram.
 pub trait Metric {
     /// Its kind.
-    const KIND: Kind;
+    const KIND: MetricKind;
     /// Its value now.
     fn reading(&self) -> Reading<'_>;
 }
 
 impl Metric for Counter {
-    const KIND: Kind = Kind::Counter;
+    const KIND: MetricKind = MetricKind::Counter;
 
     fn reading(&self) -> Reading<'_> {
         Reading::Counter(self.get())
@@ -52,7 +52,7 @@ impl Metric for Counter {
 }
 
 impl Metric for Gauge {
-    const KIND: Kind = Kind::Gauge;
+    const KIND: MetricKind = MetricKind::Gauge;
 
     fn reading(&self) -> Reading<'_> {
         Reading::Gauge(self.get())
@@ -60,7 +60,7 @@ impl Metric for Gauge {
 }
 
 impl Metric for Histogram {
-    const KIND: Kind = Kind::Histogram;
+    const KIND: MetricKind = MetricKind::Histogram;
 
     fn reading(&self) -> Reading<'_> {
         Reading::Histogram(self)

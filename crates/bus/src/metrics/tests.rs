@@ -1,5 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use promethean_model::SystemClock;
+use promethean_store::memory::{MemoryOptions, MemoryStore};
 use proptest::prelude::*;
 
 use super::*;
@@ -7,12 +10,12 @@ use crate::BusError;
 
 /// A metrics page, parsed by a strict reader of the text format.
 #[derive(Debug, Default)]
-struct Page {
+struct ScrapedPage {
     kinds: BTreeMap<String, String>,
     samples: BTreeMap<(String, Vec<(String, String)>), f64>,
 }
 
-impl Page {
+impl ScrapedPage {
     fn parse(text: &str) -> Self {
         let mut page = Self::default();
         let mut helped = BTreeSet::new();
@@ -116,7 +119,7 @@ fn metrics(series_max: usize) -> BusMetrics {
 
 #[test]
 fn all_families_show_from_the_first_scrape() {
-    let page = Page::parse(&metrics(10).render());
+    let page = ScrapedPage::parse(&metrics(10).render());
     for (name, kind) in [
         ("events_published_total", "counter"),
         ("events_delivered_total", "counter"),
@@ -132,6 +135,8 @@ fn all_families_show_from_the_first_scrape() {
         ("events_rate_limited_total", "counter"),
         ("requests_rejected_total", "counter"),
         ("log_bytes", "gauge"),
+        ("sync_latency_ms", "histogram"),
+        ("disk_free_bytes", "gauge"),
     ] {
         assert_eq!(page.kinds.get(name).map(String::as_str), Some(kind), "{name}");
     }
@@ -142,22 +147,43 @@ fn all_families_show_from_the_first_scrape() {
 fn each_series_has_a_reading_for_each_family() {
     fn check<S: Series>() {
         let series = S::default();
-        let kinds: Vec<Kind> = series
+        let kinds: Vec<MetricKind> = series
             .readings()
             .iter()
             .map(|reading| match reading {
-                Reading::Counter(_) => Kind::Counter,
-                Reading::Gauge(_) => Kind::Gauge,
-                Reading::Histogram(_) => Kind::Histogram,
+                Reading::Counter(_) => MetricKind::Counter,
+                Reading::Gauge(_) => MetricKind::Gauge,
+                Reading::Histogram(_) => MetricKind::Histogram,
             })
             .collect();
         assert_eq!(kinds, S::FAMILIES.iter().map(|family| family.kind).collect::<Vec<_>>());
-        assert!(S::FAMILIES.iter().all(|f| f.name.ends_with("_total") == (f.kind == Kind::Counter)));
+        assert!(S::FAMILIES.iter().all(|f| f.name.ends_with("_total") == (f.kind == MetricKind::Counter)));
     }
     check::<TopicSeries>();
     check::<GroupSeries>();
     check::<RejectSeries>();
     check::<ServerSeries>();
+    check::<StoreSeries>();
+}
+
+#[test]
+fn a_store_without_files_has_families_without_samples() {
+    let metrics = metrics(10);
+    metrics.measure_store(&MemoryStore::new(Arc::new(SystemClock::new()), MemoryOptions::default()));
+    let text = metrics.render();
+    let page = ScrapedPage::parse(&text);
+    assert_eq!(page.kinds.get("disk_free_bytes").map(String::as_str), Some("gauge"));
+    assert_eq!(page.get("disk_free_bytes", &[]), None);
+    assert_eq!(page.get("sync_latency_ms_count", &[]), None);
+}
+
+#[test]
+fn a_histogram_takes_over_counts() {
+    let histogram = Histogram::new(&Bounds::SYNC_MS);
+    histogram.set(&[1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4], 30_000);
+    histogram.set(&[2, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4], 30_001);
+    assert_eq!(histogram.cumulative(), [2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 8]);
+    assert_eq!(histogram.sum(), 30_001);
 }
 
 #[test]
@@ -174,7 +200,7 @@ fn counts_appear_under_their_labels() {
     metrics.server().commit_us.observe(1_500);
     metrics.rejected(&BusError::Closed);
     let text = metrics.render();
-    let page = Page::parse(&text);
+    let page = ScrapedPage::parse(&text);
     let labels = [("topic", "a.b"), ("group", "g")];
     assert_eq!(page.get("events_published_total", &labels[..1]), Some(4.0));
     assert_eq!(page.get("events_delivered_total", &labels), Some(2.0));
@@ -194,9 +220,10 @@ fn series_beyond_the_bound_are_counted_as_other() {
     holders.iter().for_each(|holder| holder.set_lag(10));
     holders.iter().for_each(|holder| holder.acked.inc());
     holders[4].set_lag(1);
-    let lag = || Page::parse(&metrics.render()).get("events_lag", &[("topic", OTHER), ("group", OTHER)]);
+    let lag =
+        || ScrapedPage::parse(&metrics.render()).get("events_lag", &[("topic", OTHER), ("group", OTHER)]);
     assert_eq!(lag(), Some(21.0));
-    assert_eq!(Page::parse(&metrics.render()).samples.len(), 3 * (13 + 11) + 5 + 13);
+    assert_eq!(ScrapedPage::parse(&metrics.render()).samples.len(), 3 * (13 + 11) + 5 + 13);
     drop(holders);
     assert_eq!(lag(), Some(0.0));
 }
@@ -207,7 +234,7 @@ fn a_topic_called_other_is_not_shown_twice() {
     metrics.topic(&"a".parse().unwrap()).published.inc();
     metrics.topic(&"other".parse().unwrap()).published.inc();
     metrics.topic(&"b".parse().unwrap()).published.inc();
-    let page = Page::parse(&metrics.render());
+    let page = ScrapedPage::parse(&metrics.render());
     assert_eq!(page.get("events_published_total", &[("topic", OTHER)]), Some(2.0));
 }
 
@@ -244,10 +271,10 @@ fn deleted_topics_and_groups_are_not_on_the_page() {
 fn other_crates_add_tables() {
     let registry = Registry::default();
     let _bus = BusMetrics::new(&registry, 1);
-    let table: std::sync::Arc<Table<Extra>> = registry.table(2);
+    let table: std::sync::Arc<MetricTable<Extra>> = registry.table(2);
     assert!(table.is_empty());
     table.series(&["x\"y\\z\nw"]).0.inc();
-    let page = Page::parse(&registry.render());
+    let page = ScrapedPage::parse(&registry.render());
     assert_eq!(page.get("extra_total", &[("odd", "x\"y\\z\nw")]), Some(1.0));
     assert_eq!(table.len(), 1);
 }
@@ -257,7 +284,8 @@ struct Extra(Counter);
 
 impl Series for Extra {
     const LABELS: &'static [&'static str] = &["odd"];
-    const FAMILIES: &'static [Family] = &[Family { name: "extra_total", help: "More.", kind: Kind::Counter }];
+    const FAMILIES: &'static [Family] =
+        &[Family { name: "extra_total", help: "More.", kind: MetricKind::Counter }];
 
     fn readings(&self) -> Vec<Reading<'_>> {
         vec![Reading::Counter(self.0.get())]
@@ -267,7 +295,7 @@ impl Series for Extra {
 proptest! {
     #[test]
     fn any_label_value_is_read_back(values in proptest::collection::btree_set("[^\r]*", 0..8)) {
-        let table = Table::<Extra>::new(100);
+        let table = MetricTable::<Extra>::new(100);
         let registry = Registry::default();
         let shown = registry.table::<Extra>(100);
         for value in &values {
@@ -275,7 +303,7 @@ proptest! {
             shown.series(&[value]).0.inc();
         }
         prop_assert_eq!(table.len(), values.iter().filter(|value| *value != OTHER).count());
-        let page = Page::parse(&registry.render());
+        let page = ScrapedPage::parse(&registry.render());
         for value in &values {
             prop_assert_eq!(page.get("extra_total", &[("odd", value)]), Some(1.0));
         }

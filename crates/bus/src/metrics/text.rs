@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::series::{Family, Kind, Reading};
+use super::series::{Family, MetricKind, Reading};
 use super::value::Histogram;
 
 /// The names and values of labels, in the same order.
@@ -14,9 +14,9 @@ pub(super) struct Labels<'a> {
 
 pub(super) fn head(out: &mut String, family: &Family) {
     let kind = match family.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
     };
     let _ = writeln!(out, "# HELP {} {}\n# TYPE {} {kind}", family.name, family.help, family.name);
 }

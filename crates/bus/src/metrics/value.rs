@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use promethean_store::port::SYNC_LIMITS_MS;
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -77,6 +79,12 @@ impl Bounds {
         labels: &["5", "10", "25", "50", "100", "250", "500", "1000"],
         per_unit: 1,
     };
+    /// Limits for the time of a sync of the journal, in milliseconds. The log counts by the same ones.
+    pub const SYNC_MS: Self = Self {
+        limits: &SYNC_LIMITS_MS,
+        labels: &["1", "2", "5", "10", "25", "50", "100", "250", "1000", "5000"],
+        per_unit: 1,
+    };
     /// Limits for the time of a commit, observed in microseconds and shown in milliseconds.
     pub const COMMIT_US: Self = Self {
         limits: &[100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 1_000_000],
@@ -86,6 +94,7 @@ impl Bounds {
 }
 
 const _: () = assert!(Bounds::DELIVERY_MS.limits.len() == Bounds::DELIVERY_MS.labels.len());
+const _: () = assert!(Bounds::SYNC_MS.limits.len() == Bounds::SYNC_MS.labels.len());
 const _: () = assert!(Bounds::COMMIT_US.limits.len() == Bounds::COMMIT_US.labels.len());
 
 impl Histogram {
@@ -102,6 +111,15 @@ impl Histogram {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Replaces all values by the counts of a histogram with the same limits that another part keeps. Only for a
+    /// histogram with one writer.
+    pub fn set(&self, counts: &[u64], sum: u64) {
+        for (bucket, count) in self.buckets.iter().zip(counts) {
+            bucket.store(*count, Ordering::Relaxed);
+        }
+        self.sum.store(sum, Ordering::Relaxed);
     }
 
     /// The limits of its buckets.

@@ -2,6 +2,7 @@
 
 use promethean_model::Durability;
 use promethean_store::port::{AppendEvent, Batch, Class, StateOp, Turn};
+use tokio::time::Instant;
 
 use super::prepare::{PendingReply, Prepared};
 use super::reply::Published;
@@ -103,7 +104,9 @@ pub(crate) async fn commit(
     batch.class = Class::Durable(durability);
     let topics: Vec<_> = batch.events.iter().map(|event| event.topic.clone()).collect();
     let births = PendingBirths::new(&schemas.topics, &topics);
+    let began = Instant::now();
     let receipt = schemas.base.store.commit_in_turn(batch, turn).await;
+    schemas.base.metrics.committed(began);
     births.settle();
     drop((versions, entries));
     let receipt = receipt?;
@@ -163,7 +166,9 @@ impl<'a> AppendRun<'a> {
         let (base, topics) = (&self.schemas.base, &self.schemas.topics);
         self.bytes = 0;
         let births = PendingBirths::new(topics, self.pending.iter().map(|(_, pending)| &pending.topic));
+        let began = Instant::now();
         let outcomes = base.store.append_each(std::mem::take(&mut self.events), self.durability, turn).await;
+        base.metrics.committed(began);
         births.settle();
         self.versions.clear();
         self.entries.clear();

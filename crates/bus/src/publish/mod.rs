@@ -23,11 +23,12 @@ use std::collections::BTreeMap;
 use promethean_model::{Durability, TopicName};
 
 pub(crate) use self::commit::{PreparedBatch, commit, commit_batch, commit_each};
-use self::prepare::{Prepared, Writer, prepare};
+pub(crate) use self::prepare::checked_payload;
+use self::prepare::{Prepared, PublishedBy, prepare};
 pub use self::publisher::{Publisher, Ready};
 pub use self::reply::Published;
 pub use self::request::{Payload, Publish};
-use crate::error::BusError;
+use crate::error::{BusError, RateOwner};
 use crate::schemas::Schemas;
 use crate::topics::LastSettings;
 
@@ -49,7 +50,7 @@ pub(crate) async fn publish_derived(
     let mut settings = LastSettings::new(&schemas.topics);
     let mut ready = Vec::with_capacity(events.len());
     for event in events {
-        let writer = if event.topic().is_system() { Writer::System } else { Writer::User };
+        let writer = if event.topic().is_system() { PublishedBy::System } else { PublishedBy::User };
         let settings = settings.get(event.topic());
         ready.push(prepare(schemas, event, settings, writer));
     }
@@ -73,7 +74,7 @@ fn prepare_rated(
 ) -> Result<Prepared, BusError> {
     take_rates(schemas, std::slice::from_ref(&event))?;
     let settings = settings.get(event.topic());
-    prepare(schemas, event, settings, Writer::User)
+    prepare(schemas, event, settings, PublishedBy::User)
 }
 
 /// Prepares events for one commit. It is as durable as the most demanding of its topics.
@@ -92,7 +93,7 @@ pub(crate) fn prepare_batch(schemas: &Schemas, events: Vec<Publish<'_>>) -> Resu
             0 => settings.durability,
             _ => Durability::stronger(durability, settings.durability),
         };
-        let event = prepare(schemas, event, settings, Writer::User);
+        let event = prepare(schemas, event, settings, PublishedBy::User);
         prepared.push(event.map_err(|error| error.in_batch(index))?);
     }
     Ok(PreparedBatch { durability, events: prepared })
@@ -111,7 +112,7 @@ fn take_rates(schemas: &Schemas, events: &[Publish<'_>]) -> Result<(), BusError>
         if let Err(refused) = rates.take(topic, count, now_ms) {
             schemas.base.metrics.topic(topic).rate_limited.add(u64::from(count));
             taken.into_iter().for_each(|(topic, count)| rates.put_back(topic, count, now_ms));
-            return Err(refused.into());
+            return Err(refused.of(RateOwner::Topic));
         }
         taken.push((topic, count));
     }

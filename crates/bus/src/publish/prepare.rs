@@ -13,7 +13,7 @@ use crate::schemas::{SchemaVersion, Schemas};
 
 /// The origin of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writer {
+pub(crate) enum PublishedBy {
     /// A user. Topics of the system are refused.
     User,
     /// The server itself. It may write to any topic, and payloads of any length.
@@ -51,7 +51,7 @@ pub(crate) fn prepare(
     schemas: &Schemas,
     mut request: Publish<'_>,
     settings: &TopicSettings,
-    writer: Writer,
+    writer: PublishedBy,
 ) -> Result<Prepared, BusError> {
     let base = &schemas.base;
     if base.is_closed() {
@@ -66,13 +66,18 @@ pub(crate) fn prepare(
 impl Publish<'_> {
     /// Checks everything about the request of a user that needs no setting of its topic.
     pub fn check(mut self, limits: &Limits) -> Result<(), BusError> {
-        check(&mut self, Writer::User, limits).map(drop)
+        check(&mut self, PublishedBy::User, limits).map(drop)
     }
 }
 
+/// The payload of a user's request as it is stored, if nothing about the request is refused.
+pub(crate) fn checked_payload(mut request: Publish<'_>, limits: &Limits) -> Result<String, BusError> {
+    check(&mut request, PublishedBy::User, limits)
+}
+
 /// Checks everything about a request that needs no setting of its topic, and gives the payload as it will be stored.
-fn check(request: &mut Publish<'_>, writer: Writer, limits: &Limits) -> Result<String, BusError> {
-    if writer == Writer::User && request.topic.is_system() {
+fn check(request: &mut Publish<'_>, writer: PublishedBy, limits: &Limits) -> Result<String, BusError> {
+    if writer == PublishedBy::User && request.topic.is_system() {
         // Parsing again tells which rule the name breaks.
         TopicName::parse_user(request.topic.as_str())?;
     }
@@ -80,7 +85,7 @@ fn check(request: &mut Publish<'_>, writer: Writer, limits: &Limits) -> Result<S
         return Err(BusError::ExpectationWithoutKey);
     }
     let payload = minimal(std::mem::replace(&mut request.payload, Payload::tombstone()))?;
-    let payload_bytes = if writer == Writer::User { payload.len() } else { 0 };
+    let payload_bytes = if writer == PublishedBy::User { payload.len() } else { 0 };
     let parts = EventParts { key: request.key.as_deref(), payload_bytes, meta: &request.meta };
     limits.check_event(&parts)?;
     check_lines(&request.meta)?;
@@ -187,7 +192,7 @@ mod tests {
     use std::sync::Arc;
 
     use promethean_model::SystemClock;
-    use promethean_store::memory::{MemoryStore, Options};
+    use promethean_store::memory::{MemoryOptions, MemoryStore};
     use promethean_store::port::{CommitError, Store};
     use proptest::prelude::*;
     use serde_json::value::RawValue;
@@ -202,11 +207,11 @@ mod tests {
     }
 
     fn user(mut request: Publish<'_>) -> Result<String, BusError> {
-        check(&mut request, Writer::User, &Limits::default())
+        check(&mut request, PublishedBy::User, &Limits::default())
     }
 
     fn prepare(mut request: Publish<'_>, settings: &TopicSettings) -> Result<Prepared, BusError> {
-        let payload = check(&mut request, Writer::User, &Limits::default())?;
+        let payload = check(&mut request, PublishedBy::User, &Limits::default())?;
         encode(request, payload, settings, &IdMint::with_seed(1), NOW)
     }
 
@@ -277,7 +282,7 @@ mod tests {
         let one = |topic_name: &str| Publish::new(topic(topic_name), "1");
         for name in ["a.dlq", "_alarms", "a.v2", "a.snapshot"] {
             assert_eq!(code(user(one(name))), "reserved_name");
-            assert!(check(&mut one(name), Writer::System, &Limits::default()).is_ok());
+            assert!(check(&mut one(name), PublishedBy::System, &Limits::default()).is_ok());
         }
         assert_eq!(code(user(one("a").key("k".repeat(1025)))), "key_too_large");
         assert_eq!(code(user(one("a").header("a", "x".repeat(9000)))), "headers_too_large");
@@ -299,14 +304,14 @@ mod tests {
     fn the_cap_counts_what_is_stored() {
         let limits = Limits { payload_bytes_max: 7, ..Limits::default() };
         let check = |text: &str, writer| check(&mut Publish::new(topic("a"), text), writer, &limits);
-        assert!(check("[1,   2,   3]", Writer::User).is_ok());
-        assert_eq!(code(check("[1,2,33]", Writer::User)), "payload_too_large");
-        assert!(check("[1,2,33]", Writer::System).is_ok());
+        assert!(check("[1,   2,   3]", PublishedBy::User).is_ok());
+        assert_eq!(code(check("[1,2,33]", PublishedBy::User)), "payload_too_large");
+        assert!(check("[1,2,33]", PublishedBy::System).is_ok());
     }
 
     #[tokio::test]
     async fn the_store_answers_as_the_publisher_expects() {
-        let store = MemoryStore::new(Arc::new(SystemClock::new()), Options::default());
+        let store = MemoryStore::new(Arc::new(SystemClock::new()), MemoryOptions::default());
         let publish = async |request: Publish<'_>| -> Result<Published, BusError> {
             let mut batch = Batch::new();
             let pending = prepare(request, &TopicSettings::default())?.add_to(&mut batch);

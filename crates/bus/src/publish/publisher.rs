@@ -6,7 +6,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::prepare::Prepared;
 use super::{Publish, Published, commit_batch, commit_each, prepare_batch, prepare_rated};
-use crate::error::BusError;
+use crate::error::{BusError, RateOwner};
 use crate::limits::{Bucket, Rate};
 use crate::schemas::Schemas;
 use crate::topics::LastSettings;
@@ -96,7 +96,7 @@ impl Publisher {
             for event in events {
                 base.metrics.topic(event.topic()).rate_limited.inc();
             }
-            BusError::from(refused)
+            refused.of(RateOwner::Connection)
         })
     }
 }

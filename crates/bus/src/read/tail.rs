@@ -38,8 +38,9 @@ impl Bus {
         let watch = groups.base.store.watch(topic);
         let (next, end) = resolve_start(&groups.topics, topic, from).await?;
         if next > end {
-            let reason =
-                format!("topic `{topic}` ends at {end}, before {next}; it may have been created anew");
+            let reason = format!(
+                "topic `{topic}` ends at {end}, before {next}; it may have been deleted and created again"
+            );
             return Err(BusError::BadSeek { reason });
         }
         let shutdown = groups.base.shutdown.subscribe();

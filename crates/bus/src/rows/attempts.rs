@@ -55,7 +55,7 @@ pub fn decode_attempts(offset: Offset, value: &[u8]) -> Result<Attempts, RowErro
 
 #[cfg(test)]
 mod tests {
-    use promethean_delivery::Failure;
+    use promethean_delivery::DeliveryFailure;
     use proptest::prelude::*;
 
     use super::*;
@@ -65,7 +65,7 @@ mod tests {
         let attempts = Attempts {
             offset: Offset(9),
             failed: 3,
-            last_failure: Failure::Expired,
+            last_failure: DeliveryFailure::Expired,
             first_ms: 1,
             last_ms: -1,
             due_ms: 258,

@@ -34,14 +34,14 @@ pub struct GroupRow {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct WrittenGroup<'a> {
     v: u32,
     #[serde(flatten)]
     row: &'a GroupRow,
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct RowVersion {
     v: u32,
 }
 
@@ -58,13 +58,14 @@ impl GroupRow {
 
     /// Encodes the row.
     pub fn encode(&self) -> Result<Vec<u8>, RowError> {
-        serde_json::to_vec(&Written { v: VERSION, row: self }).map_err(|error| bad(TABLE, error.to_string()))
+        serde_json::to_vec(&WrittenGroup { v: VERSION, row: self })
+            .map_err(|error| bad(TABLE, error.to_string()))
     }
 
     /// Decodes a row that `encode` wrote.
     pub fn decode(value: &[u8]) -> Result<Self, RowError> {
         let fail = |error: serde_json::Error| bad(TABLE, error.to_string());
-        let version: Version = serde_json::from_slice(value).map_err(fail)?;
+        let version: RowVersion = serde_json::from_slice(value).map_err(fail)?;
         if version.v != VERSION {
             return Err(bad(TABLE, format!("version {}", version.v)));
         }

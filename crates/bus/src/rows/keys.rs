@@ -37,6 +37,11 @@ pub fn topic_prefix(group: &GroupName, topic: &TopicName) -> Vec<u8> {
     join(&[group.as_str().as_bytes(), &[0], topic.as_str().as_bytes(), &[0]])
 }
 
+/// The key of the row of a collection's feed, in the table `Snapshots`.
+pub fn feed_key(feed: &TopicName) -> Vec<u8> {
+    join(&[b"feed\0", feed.as_str().as_bytes()])
+}
+
 /// The scope of a group's dedupe marks on a topic. Stored marks depend on its form, so the form never
 /// changes. Names contain no slash, so each topic and group has its own scope.
 pub fn dedupe_scope(topic: &TopicName, group: &GroupName) -> String {

@@ -5,6 +5,7 @@
 //! | --- | --- | --- | --- |
 //! | `attempts` | `Attempts` | `group 0 topic 0 offset(be64)` | fixed bytes |
 //! | `dead_letters::row` | `DeadLetters` | `group 0 topic 0 offset(be64)` | fixed bytes |
+//! | `dead_letters::closed_block` | `ClosedLetters` | `group 0 topic 0 first-offset(be64)` | fixed bytes |
 //! | `groups` | `Groups` | `group 0 topic-or-pattern` | JSON |
 //! | `schemas` | `Schemas` | `topic 0 version(be32)` | JSON |
 
@@ -19,7 +20,7 @@ mod schemas;
 
 pub use attempts::{decode_attempts, encode_attempts};
 pub use groups::GroupRow;
-pub use keys::{EventKey, GroupKey, dedupe_scope, group_prefix, topic_prefix};
+pub use keys::{EventKey, GroupKey, dedupe_scope, feed_key, group_prefix, topic_prefix};
 pub use options::{AskedOptions, GroupOptions, StartPosition};
 pub use schemas::{SchemaKey, SchemaRow};
 

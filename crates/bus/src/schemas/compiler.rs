@@ -19,7 +19,7 @@ use crate::rows::{SchemaKey, SchemaRow};
 const TIME_MAX: Duration = Duration::from_secs(10);
 /// Schemas compiled or compared at a time.
 const WORK_MAX: usize = 2;
-/// Payloads checked at a time, of those that are not checked where they arrive.
+/// Payloads that are checked on threads of their own at a time.
 const CHECKS_MAX: usize = 2;
 
 /// The topic, the number of the version, and its fingerprint: the number alone does not say which schema, see
@@ -161,9 +161,9 @@ pub(super) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BusError> {
     let done = with_permit(&schemas.catalog.compiler.permits, "compiling schemas", work).await?;
-    let refused = |why: Unfinished| match why {
-        Unfinished::Late => "it takes too long; simplify it",
-        Unfinished::Panicked => "it fails inside the validator; simplify it",
+    let refused = |why: UnfinishedCompile| match why {
+        UnfinishedCompile::Late => "it takes too long; simplify it",
+        UnfinishedCompile::Panicked => "it fails inside the validator; simplify it",
     };
     done.map_err(|why| BadSchema::whole(refused(why)).into())
 }
@@ -181,7 +181,7 @@ pub(super) async fn check_off_thread(
 }
 
 /// Why work on another thread gave nothing.
-enum Unfinished {
+enum UnfinishedCompile {
     Late,
     Panicked,
 }
@@ -192,7 +192,7 @@ async fn with_permit<T: Send + 'static>(
     permits: &Arc<Semaphore>,
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Result<T, Unfinished>, BusError> {
+) -> Result<Result<T, UnfinishedCompile>, BusError> {
     let permit = Arc::clone(permits).acquire_owned();
     let permit = tokio::time::timeout(TIME_MAX, permit).await.map_err(|_| BusError::Busy { what })?.ok();
     let work = tokio::task::spawn_blocking(move || {
@@ -201,7 +201,7 @@ async fn with_permit<T: Send + 'static>(
         done
     });
     Ok(match tokio::time::timeout(TIME_MAX, work).await {
-        Ok(done) => done.map_err(|_| Unfinished::Panicked),
-        Err(_) => Err(Unfinished::Late),
+        Ok(done) => done.map_err(|_| UnfinishedCompile::Panicked),
+        Err(_) => Err(UnfinishedCompile::Late),
     })
 }

@@ -36,14 +36,16 @@ async fn old_form(schemas: &Schemas, event: &AppendEvent, dual: DualWrite) -> Re
         event.payload.clone()
     } else if let Some(stamp) = stamp.filter(|stamp| *stamp != dual.from.to_string()) {
         let from = dual.from;
-        return Err(failed(format!("it is of version {stamp}, and the downcaster takes version {from}")));
+        return Err(failed(format!("it has version {stamp}, but the downcaster needs version {from}")));
     } else {
         let info = find(schemas, &event.topic, WhichSchema::Version(version))?;
         let compiled = compiler::compiled(schemas, &event.topic, &info).await?;
         let payload = event.payload.clone();
         let done = schemas.jq_pool.work(Lane::Publish, Caps::default().time, move |watch| {
             let old = dual.program.call_one(watch, &payload).map_err(|error| error.to_string())?;
-            compiled.check(&old).map_err(|error| format!("what the downcaster gives is refused: {error}"))?;
+            compiled
+                .check(&old)
+                .map_err(|error| format!("the output of the downcaster is refused: {error}"))?;
             Ok::<String, String>(old)
         });
         let not_run = |error| match error {

@@ -55,8 +55,7 @@ pub(super) enum LiftPath {
 }
 
 impl Schemas {
-    /// Sets the upcasters of a topic, in place of the ones before. Without an upcaster, a payload is taken
-    /// for one of the next version, if it fits.
+    /// Does the work of [`crate::Bus::set_upcasters`].
     pub(crate) fn set_upcasters(&self, topic: &TopicName, upcasters: Vec<Upcaster>) -> Result<(), BusError> {
         let mut by_version = BTreeMap::new();
         for upcaster in upcasters {
@@ -75,7 +74,7 @@ impl Schemas {
         Ok(())
     }
 
-    /// Turns dual-write of a topic on or off. The old version must be registered before the next publish.
+    /// Does the work of [`crate::Bus::set_dual_write`].
     pub(crate) fn set_dual_write(&self, topic: &TopicName, dual: Option<DualWrite>) -> Result<(), BusError> {
         if let Some(dual) = &dual {
             // The name may be too long with its suffix.

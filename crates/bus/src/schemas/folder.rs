@@ -120,7 +120,8 @@ impl TopicFiles {
                     files.add(path, from, to, program)?;
                 }
                 None => {
-                    let message = "the name has no known form; use v1.json, v1-to-v2.jq, or v2-to-v1.jq";
+                    let message =
+                        "the name of the file is not known; use v1.json, v1-to-v2.jq, or v2-to-v1.jq";
                     return Err(fail(&path, message));
                 }
             }
@@ -144,9 +145,7 @@ impl TopicFiles {
 }
 
 impl Schemas {
-    /// Registers the versions of a folder that are missing, in their order, and sets its programs. Applying
-    /// it again changes nothing. A version that is registered with another text is refused; the files before
-    /// it stay applied.
+    /// Does the work of [`crate::Bus::apply_schemas`].
     pub(crate) async fn apply(self: &Arc<Self>, folder: SchemaFolder) -> Result<FolderReport, FolderError> {
         let mut report = FolderReport::default();
         for (topic, files) in folder.topics {

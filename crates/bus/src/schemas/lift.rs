@@ -165,7 +165,9 @@ impl LiftJob {
         // A stored payload that no program changed may be longer: the limit can have been lowered since.
         if !self.programs.is_empty() && payload.len() > payload_bytes_max {
             let bytes = payload.len();
-            return Err(format!("what the upcasters give has {bytes} bytes, of at most {payload_bytes_max}"));
+            return Err(format!(
+                "the output of the upcasters has {bytes} bytes; the limit is {payload_bytes_max}"
+            ));
         }
         self.target.check(&payload).map_err(|error| match error {
             BusError::SchemaRejected(rejected) => {
@@ -243,7 +245,9 @@ pub(crate) fn version_of(event: &StoredEvent) -> Result<u32, String> {
     let Some(version) = meta.headers.as_ref().and_then(|headers| headers.get(VERSION_HEADER)) else {
         return Ok(0);
     };
-    version.parse().map_err(|_| format!("the header `{VERSION_HEADER}` is `{version}`, which is no version"))
+    version
+        .parse()
+        .map_err(|_| format!("the header `{VERSION_HEADER}` is `{version}`, which is not a version"))
 }
 
 /// The event with other headers and another payload.

@@ -25,9 +25,7 @@ const PAGE_MAX: usize = 1_000;
 const ROUNDS_MAX: usize = 8;
 
 impl Schemas {
-    /// Registers a schema as the topic's next version. Every publish that begins after the answer is held to
-    /// it; a publish under way is held to this version or the one before, and its event says to which. A
-    /// schema that says the same as the latest version is not registered again.
+    /// Does the work of [`crate::Bus::register_schema`].
     pub(crate) async fn register(
         self: &Arc<Self>,
         topic: &TopicName,
@@ -60,8 +58,7 @@ impl Schemas {
         Err(BusError::Busy { what: "other changes of the topic's schemas" })
     }
 
-    /// Compares a schema with the topic's versions, as registering it would, and writes nothing. Refuses only
-    /// what is no schema.
+    /// Does the work of [`crate::Bus::check_schema`].
     pub(crate) async fn check(&self, topic: &TopicName, text: SchemaText) -> Result<Vec<Compared>, BusError> {
         check_name(topic)?;
         compiler::compile(self, topic, 0, text.clone()).await?;
@@ -69,20 +66,20 @@ impl Schemas {
         compare(self, topic, &basis.settings, &basis.versions, &text).await
     }
 
-    /// The versions of a topic, ascending, without their texts.
+    /// Does the work of [`crate::Bus::schemas`].
     pub(crate) fn list(&self, topic: &TopicName) -> Vec<SchemaInfo> {
         let versions = self.catalog.get(topic);
         versions.iter().flat_map(|versions| &versions.list).map(|known| known.info.clone()).collect()
     }
 
-    /// Reads one version with its text.
+    /// Does the work of [`crate::Bus::schema`].
     pub(crate) async fn find(&self, topic: &TopicName, which: WhichSchema) -> Result<StoredSchema, BusError> {
         let info = find(self, topic, which)?;
         let schema = compiler::stored(self, topic, info.version).await?.text().to_owned();
         Ok(StoredSchema { info, schema })
     }
 
-    /// Lists topics with schemas by name, after `after`, at most `limit` and at most 1,000.
+    /// Does the work of [`crate::Bus::all_schemas`].
     pub(crate) fn page(&self, after: Option<&TopicName>, limit: usize) -> SchemaTopics {
         let limit = limit.clamp(1, PAGE_MAX);
         let page = self.catalog.page(after, limit);
@@ -94,7 +91,7 @@ impl Schemas {
         SchemaTopics { topics: page.into_iter().map(entry).collect(), next }
     }
 
-    /// Deletes a version that no event can have, because none was published since it was registered.
+    /// Does the work of [`crate::Bus::delete_schema`].
     pub(crate) async fn delete(self: &Arc<Self>, topic: &TopicName, version: u32) -> Result<(), BusError> {
         let (schemas, topic) = (Arc::clone(self), topic.clone());
         self.base
@@ -105,8 +102,7 @@ impl Schemas {
             .await
     }
 
-    /// Checks a payload against a version, or the latest. Returns the number of that version, `None` if the
-    /// topic has no schema. The topic's `schema` setting does not matter here. A tombstone always fits.
+    /// Does the work of [`crate::Bus::validate`].
     pub(crate) async fn validate(
         &self,
         topic: &TopicName,

@@ -15,16 +15,19 @@ use crate::topics::{TopicEntry, floor_of};
 /// Cursors written in one batch.
 const CURSORS_PER_BATCH: usize = 500;
 
-/// Finds or creates the group, and checks that its options are the ones asked for. Called under the group's
-/// lock.
-pub(super) async fn find_or_create(groups: &Arc<Groups>, request: &Subscribe) -> Result<GroupRow, BusError> {
+/// Finds or creates the group, and checks that its options are the ones asked for. Returns its row, and whether the group
+/// is new. Called under the group's lock.
+pub(super) async fn find_or_create(
+    groups: &Arc<Groups>,
+    request: &Subscribe,
+) -> Result<(GroupRow, bool), BusError> {
     loop {
         match stored_row(groups, &request.group, &request.subject).await? {
-            Some(row) if !row.deleting => return keep(groups, request, row).await,
+            Some(row) if !row.deleting => return Ok((keep(groups, request, row).await?, false)),
             _ => {
                 finish_named(groups, &request.group).await?;
                 if let Some(row) = create(groups, request).await? {
-                    return Ok(row);
+                    return Ok((row, true));
                 }
                 // The group was created meanwhile: read it.
             }
@@ -39,6 +42,7 @@ async fn keep(groups: &Groups, request: &Subscribe, row: GroupRow) -> Result<Gro
     row.options.agree(&request.group, &request.options)?;
     let Some(asked) = request.options.partitions.filter(|asked| row.options.partitions != Some(*asked))
     else {
+        request.member.name_in(row.options.partitions)?;
         return Ok(row);
     };
     let Some(actual) = row.options.partitions else {
@@ -49,6 +53,8 @@ async fn keep(groups: &Groups, request: &Subscribe, row: GroupRow) -> Result<Gro
             actual: "none".to_owned(),
         });
     };
+    // Before anything changes: a member that is refused leaves the group as it was.
+    request.member.name_in(Some(asked))?;
     let key = (request.group.clone(), request.subject.clone());
     // Not counting the caller.
     let members = groups.entries.count(&key).saturating_sub(1);
@@ -78,6 +84,7 @@ async fn create(groups: &Arc<Groups>, request: &Subscribe) -> Result<Option<Grou
         Subject::Pattern(_) => promethean_model::limits::ATTEMPTS_DEFAULT,
     };
     let options = request.options.clone().create(max_attempts);
+    request.member.name_in(options.partitions)?;
     check_alone(groups, request, &options).await?;
     let from = options.from;
     let row = GroupRow::new(options, groups.base.clock.wall_ms());

@@ -108,14 +108,18 @@ impl Subscription {
     }
 
     /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff. The nacks
-    /// are sent before this returns; the future waits for the answers.
+    /// are sent before this returns; the future waits for the answers. The dead letter has the reason, and the name of
+    /// the one who gave it, if this was the last attempt; an empty reason is none.
     pub fn nack_held(
         &self,
         held: &[Held],
         delay_ms: Option<u64>,
+        (reason, by): (&str, Option<&str>),
     ) -> impl Future<Output = Result<Settled, BusError>> + Send + use<> {
-        let asked =
-            self.membership.ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, delay_ms));
+        let given_back = self.membership.given_back(delay_ms, reason, by);
+        let asked = self
+            .membership
+            .ask_now(held, |member, leases| OwnerRequest::Nack(member, leases, given_back.clone()));
         Arc::clone(&self.membership).answers(asked)
     }
 

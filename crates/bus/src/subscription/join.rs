@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use promethean_delivery::{Allowance, Credit, Joining, Leaving, Liveness, MemberLimits, Pattern, Subject};
-use promethean_model::{MemberId, TopicName};
+use promethean_model::TopicName;
 use promethean_store::port::{Batch, RowOp, Table};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot};
+use tracing::debug;
 
 use super::Subscription;
 use super::create::{cursor_for_newborn, find_or_create};
@@ -40,8 +41,28 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     }
     request.validate()?;
     let entering = enter(Arc::clone(groups), request.clone());
-    let EnteredGroup { entered, row, topic_entry } = groups.base.run_to_end(entering).await?;
-    let name = name_of(&request.member, &row)?;
+    let entered = groups.base.run_to_end(entering).await?;
+    // Counted for itself, so that it is known after the attempt which others came.
+    let witness =
+        entered.is_new.then(|| GroupEntry::new(groups, (request.group.clone(), request.subject.clone())));
+    let joined = join(groups, &request, entered).await;
+    let is_alone = witness.is_some_and(|witness| witness.ever() == 2);
+    if let (Err(error), true) = (&joined, is_alone) {
+        // The group was made for this subscriber. If others have used it, they keep it.
+        let undone = groups.delete(&request.subject, &request.group).await;
+        debug!(group = %request.group, %error, ?undone, "a new group was left again");
+    }
+    joined
+}
+
+/// Joins the owners of the topics.
+async fn join(
+    groups: &Arc<Groups>,
+    request: &Subscribe,
+    entered: EnteredGroup,
+) -> Result<Subscription, BusError> {
+    let EnteredGroup { entered, row, topic_entry, is_new: _ } = entered;
+    let name = request.member.name_in(row.options.partitions)?;
     let terms = Arc::new(MemberTerms::new(groups, &request.member, row));
     let membership = Arc::new(Membership {
         credit: terms.allowance.credit.clone(),
@@ -50,6 +71,8 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         subject: request.subject.clone(),
         member: groups.base.next_member(),
         name,
+        shown_as: request.member.shown_name(),
+        member_id: request.member.member_id.clone(),
         inbox: Arc::new(Inbox::new(request.member.backlog.clone())),
         lifter: request.member.normalize.then(Lifter::new),
         joined: Mutex::default(),
@@ -75,6 +98,8 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     drop(topic_entry);
     if let (Some(partitions), Some(name)) = (terms.row.options.partitions, &membership.name) {
         let epoch = reserve_epochs(groups, &membership).await?;
+        // Two members of one name take it in the order in which they take each other's partitions.
+        let _lock = groups.locks.lock(&request.group).await;
         let joining = Joining {
             member: name.clone(),
             session: membership.member,
@@ -89,6 +114,9 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
         if request.member.liveness == Liveness::Heartbeat {
             groups.coordinators.keep_ticking(groups);
         }
+        take_name(groups, &membership);
+    } else {
+        take_name(groups, &membership);
     }
     if let Some(join) = pattern_join {
         join.go_on();
@@ -97,21 +125,10 @@ async fn subscribe(groups: &Arc<Groups>, request: Subscribe) -> Result<Subscript
     Ok(subscription)
 }
 
-/// The name of a member in a partitioned group; `None` in other groups.
-fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, BusError> {
-    match (row.options.partitions, &member.member_id) {
-        (None, _) if member.liveness == Liveness::Heartbeat => Err(BusError::BadOption {
-            option: "liveness",
-            given: "heartbeat".to_owned(),
-            fix: "only members of a partitioned group have heartbeats; leave it out",
-        }),
-        (None, _) => Ok(None),
-        (Some(_), Some(name)) => Ok(Some(name.clone())),
-        (Some(_), None) => Err(BusError::BadOption {
-            option: "memberId",
-            given: "missing".to_owned(),
-            fix: "members of a partitioned group need a name each",
-        }),
+/// Takes the name that the member gave itself from a member that has it.
+fn take_name(groups: &Groups, membership: &Arc<Membership>) {
+    if let Some(before) = groups.names.take(membership) {
+        before.fence();
     }
 }
 
@@ -119,6 +136,8 @@ fn name_of(member: &MemberOptions, row: &GroupRow) -> Result<Option<MemberId>, B
 struct EnteredGroup {
     entered: GroupEntry,
     row: GroupRow,
+    /// Whether the group was created for this member.
+    is_new: bool,
     /// The entry into the topic, if the subject is one topic. The topics of a pattern are entered one by one.
     topic_entry: Option<TopicEntry>,
 }
@@ -134,8 +153,8 @@ async fn enter(groups: Arc<Groups>, request: Subscribe) -> Result<EnteredGroup, 
         Subject::Topic(topic) => Some(TopicEntry::new(&groups.topics, topic)?),
         Subject::Pattern(_) => None,
     };
-    let row = find_or_create(&groups, &request).await?;
-    Ok(EnteredGroup { entered, row, topic_entry })
+    let (row, is_new) = find_or_create(&groups, &request).await?;
+    Ok(EnteredGroup { entered, row, is_new, topic_entry })
 }
 
 /// The options and limits that a member has on each of its topics.
@@ -179,6 +198,7 @@ impl MemberTerms {
                 member: membership.member,
                 limits: MemberLimits { paused: joined.paused, ..self.limits.clone() },
                 allowance: self.allowance.clone(),
+                name: membership.shown_as.clone(),
                 inbox: Arc::clone(&membership.inbox),
                 shared: matches!(membership.subject, Subject::Pattern(_)).then(|| Arc::downgrade(membership)),
             };

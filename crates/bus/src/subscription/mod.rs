@@ -17,7 +17,8 @@ pub use self::held::{Held, Over};
 pub use self::request::{MemberOptions, Subscribe};
 use crate::error::BusError;
 use crate::groups::{
-    ClaimOwner, GroupEntry, InboxItem, Leased, Membership, OwnerMessage, OwnerRequest, Settled, by_owner,
+    ClaimOwner, GivenBack, GroupEntry, InboxItem, Leased, Membership, OwnerMessage, OwnerRequest, Settled,
+    by_owner,
 };
 
 /// A member of a group. Dropping it leaves the group; the events that it has leased are delivered to other
@@ -170,7 +171,21 @@ impl Subscription {
 
     /// Gives events back: they are delivered again after `delay_ms`, or after the server's backoff.
     pub async fn nack(&self, leases: &[Lease], delay_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(leases, |member, leases| OwnerRequest::Nack(member, leases, delay_ms)).await
+        self.give_back(leases, GivenBack { delay_ms, note: None }).await
+    }
+
+    /// As [`Subscription::nack`], with the reason, which the dead letter has if this was the last attempt.
+    pub async fn nack_because(
+        &self,
+        leases: &[Lease],
+        delay_ms: Option<u64>,
+        reason: &str,
+    ) -> Result<Settled, BusError> {
+        self.give_back(leases, self.membership.given_back(delay_ms, reason, None)).await
+    }
+
+    async fn give_back(&self, leases: &[Lease], given_back: GivenBack) -> Result<Settled, BusError> {
+        self.ask(leases, |member, leases| OwnerRequest::Nack(member, leases, given_back.clone())).await
     }
 
     /// Keeps events for `by_ms` more, at least 1000, or for another ack timeout.
@@ -289,15 +304,8 @@ impl Subscription {
                 membership.groups.base.now(),
             );
         }
-        let owners = {
-            let mut joined = membership.joined();
-            joined.left = true;
-            std::mem::take(&mut joined.owners)
-        };
-        for owner in owners.into_values() {
-            // An error means that the owner has ended; it has no members.
-            let _ = owner.mailbox.send_now(OwnerMessage::Leave(membership.member, how));
-        }
+        membership.groups.names.free(membership);
+        membership.leave_owners(how);
     }
 }
 
@@ -328,7 +336,14 @@ impl Lease {
 
     /// Gives the event back: it is delivered again after `delay_ms`, or after the server's backoff.
     pub async fn nack(&self, delay_ms: Option<u64>) -> Result<Settled, BusError> {
-        self.ask(OwnerRequest::Nack(self.membership.member, vec![self.lease], delay_ms)).await
+        let given_back = GivenBack { delay_ms, note: None };
+        self.ask(OwnerRequest::Nack(self.membership.member, vec![self.lease], given_back)).await
+    }
+
+    /// As [`Lease::nack`], with the reason, which the dead letter has if this was the last attempt.
+    pub async fn nack_because(&self, delay_ms: Option<u64>, reason: &str) -> Result<Settled, BusError> {
+        let given_back = self.membership.given_back(delay_ms, reason, None);
+        self.ask(OwnerRequest::Nack(self.membership.member, vec![self.lease], given_back)).await
     }
 
     /// Keeps the event for `by_ms` more, at least 1000, or for another ack timeout.

@@ -1,5 +1,7 @@
 //! The request to subscribe, and its options.
 
+use std::sync::Arc;
+
 use promethean_delivery::{Liveness, Subject};
 use promethean_model::{GroupName, MemberId};
 use serde_json::Value;
@@ -40,6 +42,8 @@ pub struct MemberOptions {
     pub manual_ack: bool,
     /// The member's name; needed in partitioned groups.
     pub member_id: Option<MemberId>,
+    /// The name that users see for a member without `member_id`, such as the name of its token.
+    pub shown_as: Option<Arc<str>>,
     /// How the member shows that it lives, in a partitioned group. Default: by its subscription, until that
     /// is dropped. With heartbeats it must call [`Subscription::heartbeat`](crate::Subscription::heartbeat).
     pub liveness: Liveness,
@@ -67,12 +71,38 @@ impl Default for MemberOptions {
             ack_timeout_ms: 30_000,
             manual_ack: true,
             member_id: None,
+            shown_as: None,
             liveness: Liveness::default(),
             meta: None,
             pull: false,
             normalize: false,
             rate: None,
             backlog: None,
+        }
+    }
+}
+
+impl MemberOptions {
+    /// The name that users see.
+    pub(super) fn shown_name(&self) -> Option<Arc<str>> {
+        self.member_id.as_ref().map(|name| name.as_str().into()).or_else(|| self.shown_as.clone())
+    }
+
+    /// The name of the member in a group with this number of partitions; `None` in a group without partitions.
+    pub(super) fn name_in(&self, partitions: Option<u32>) -> Result<Option<MemberId>, BusError> {
+        match (partitions, &self.member_id) {
+            (None, _) if self.liveness == Liveness::Heartbeat => Err(BusError::BadOption {
+                option: "liveness",
+                given: "heartbeat".to_owned(),
+                fix: "only members of a partitioned group have heartbeats; leave it out",
+            }),
+            (None, _) => Ok(None),
+            (Some(_), Some(name)) => Ok(Some(name.clone())),
+            (Some(_), None) => Err(BusError::BadOption {
+                option: "memberId",
+                given: "missing".to_owned(),
+                fix: "members of a partitioned group need a name each",
+            }),
         }
     }
 }

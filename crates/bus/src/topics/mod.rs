@@ -114,37 +114,40 @@ impl Topics {
 
     /// All topics that a pattern matches.
     pub(crate) async fn matching(&self, pattern: &Pattern) -> Result<Vec<TopicName>, BusError> {
-        self.matching_after(pattern, None, usize::MAX).await
+        Ok(self.matching_after(pattern, None, usize::MAX).await?.0)
     }
 
-    /// Topics that a pattern matches, by name, after `after`, at most `limit`. Looks only at topics that begin with
-    /// the pattern's first words.
+    /// Topics that a pattern matches, by name, after `after`, at most `limit`, and how many topics were looked at. Looks
+    /// only at topics that begin with the pattern's first words: at all topics, if it begins with `*`.
     pub(crate) async fn matching_after(
         &self,
         pattern: &Pattern,
         after: Option<&TopicName>,
         limit: usize,
-    ) -> Result<Vec<TopicName>, BusError> {
+    ) -> Result<(Vec<TopicName>, usize), BusError> {
         let prefix = pattern.prefix();
         // No topic has the prefix as its name and matches: something must take the place of the first `*`.
         let mut after = after.cloned().or_else(|| prefix.parse().ok());
-        let mut found = Vec::new();
+        let (mut found, mut looked) = (Vec::new(), 0);
+        let mut page_topics = TOPICS_PAGE.min(limit);
         loop {
-            let page = self.base.store.topics(after.as_ref(), TOPICS_PAGE.min(limit)).await?;
+            let page = self.base.store.topics(after.as_ref(), page_topics).await?;
+            looked += page.topics.len();
+            page_topics = TOPICS_PAGE;
             for TopicInfo { name, .. } in page.topics {
                 if !name.as_str().starts_with(prefix) && name.as_str() > prefix {
-                    return Ok(found);
+                    return Ok((found, looked));
                 }
                 if pattern.matches(&name) {
                     found.push(name);
                 }
                 if found.len() >= limit {
-                    return Ok(found);
+                    return Ok((found, looked));
                 }
             }
             match page.next {
                 Some(next) => after = Some(next),
-                None => return Ok(found),
+                None => return Ok((found, looked)),
             }
         }
     }
@@ -156,6 +159,27 @@ impl Topics {
         let create = async move {
             let _lock = topics.locks.lock(&topic).await;
             topics.base.store.commit(Batch::new().with(TopicOp::Create(topic.clone()))).await?;
+            topics.announce(topic);
+            Ok(())
+        };
+        self.base.run_to_end(create).await
+    }
+
+    /// Creates a topic with settings, or sets a topic that exists: both or nothing.
+    pub(crate) async fn create_with(
+        self: &Arc<Self>,
+        topic: &TopicName,
+        settings: TopicSettings,
+    ) -> Result<(), BusError> {
+        TopicName::parse_user(topic.as_str())?;
+        settings.validate()?;
+        let (topics, topic) = (Arc::clone(self), topic.clone());
+        let create = async move {
+            let _lock = topics.locks.lock(&topic).await;
+            let batch = Batch::new().with(TopicOp::Create(topic.clone()));
+            let batch = batch.with(SettingsOp::Put(topic.clone(), settings.clone()));
+            topics.base.store.commit(batch).await?;
+            topics.settings.put(&topic, Some(settings));
             topics.announce(topic);
             Ok(())
         };

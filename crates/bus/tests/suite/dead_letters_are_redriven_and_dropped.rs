@@ -2,12 +2,13 @@
 
 use promethean_bus::dead_letters::{LetterChoice, LetterReport, RedriveTo};
 use promethean_bus::rows::StartPosition;
-use promethean_delivery::{Failure, Filter};
+use promethean_delivery::{DeliveryFailure, Filter};
 use promethean_model::{EventId, EventMeta, Offset};
 use promethean_testkit::{StoreKind, World, group, on_both_stores, topic, until};
 
 use super::bus::harness::take;
 use super::letter_support::{at, expire, gauge, kill, letters, publish, request};
+use super::schemas::register;
 
 on_both_stores!(
     letters_are_listed_in_pages,
@@ -17,6 +18,7 @@ on_both_stores!(
     a_redrive_waits_for_a_member,
     a_redrive_to_the_topic_publishes_one_copy,
     redrives_to_the_topic_at_once_publish_one_copy,
+    a_redrive_can_change_the_payload_of_one_letter,
     letters_are_chosen_by_id_offset_and_filter,
     dropped_letters_are_closed,
     what_is_not_there_is_refused,
@@ -56,7 +58,7 @@ async fn letters_are_listed_in_pages(kind: StoreKind) {
     assert_eq!(page(Some(Offset(4)), 3).await, (vec![], None));
     assert_eq!(page(None, 9).await, (vec![0, 1, 2, 3, 4], None));
     let letter = &letters(&world, "t", "g").await[3];
-    assert_eq!((letter.row.reason, letter.row.attempts, letter.row.redrives), (Failure::Nack, 1, 0));
+    assert_eq!((letter.row.reason, letter.row.attempts, letter.row.redrives), (DeliveryFailure::Nack, 1, 0));
     assert!(!letter.row.redriving && letter.in_topic && letter.row.first_ms > 0);
     assert_eq!(letter.event, Some(world.events("t").await[3].clone()));
 }
@@ -165,6 +167,37 @@ async fn redrives_to_the_topic_at_once_publish_one_copy(kind: StoreKind) {
     assert_eq!(a.redriven + b.redriven, 20);
     assert_eq!(world.events("t").await.len(), 40);
     assert_eq!(open_offsets(&world).await, [0_u64; 0]);
+}
+
+async fn a_redrive_can_change_the_payload_of_one_letter(kind: StoreKind) {
+    let world = World::running(kind).await;
+    kill(&world, "t", "g", 2).await;
+    let schema = r#"{"type":"object","required":["fixed"]}"#;
+    register(&world.bus, "t", schema).await.unwrap();
+    let edit =
+        async |which, payload: &str| world.bus.redrive_edited(&topic("t"), &group("g"), which, payload).await;
+    // What cannot be published changes nothing.
+    for (payload, code) in [("{", "invalid_json"), ("{}", "schema_rejected")] {
+        assert_eq!(edit(at(&[0]), payload).await.unwrap_err().code(), code, "{payload}");
+    }
+    for which in [LetterChoice::All, at(&[0, 1])] {
+        assert_eq!(edit(which, "{\"fixed\":1}").await.unwrap_err().code(), "bad_option");
+    }
+    assert_eq!((open_offsets(&world).await, world.events("t").await.len()), (vec![0, 1], 2));
+    let done = edit(at(&[0]), "{ \"fixed\": 1 }").await.unwrap();
+    assert_eq!(done, LetterReport { redriven: 1, ..report(1) });
+    assert_eq!(open_offsets(&world).await, [1]);
+    let events = world.events("t").await;
+    let (original, copy) = (&events[0], &events[2]);
+    assert_eq!((copy.payload(), copy.key()), (&b"{\"fixed\":1}"[..], original.key()));
+    assert_ne!(copy.id, original.id);
+    let meta = EventMeta::decode(copy.meta()).unwrap();
+    assert_eq!(meta.caused_by, Some(vec![original.id]));
+    let headers = meta.headers.unwrap();
+    let header = |name: &str| headers.get(name).map(String::as_str);
+    assert_eq!((header("x-kind"), header("x-schema-version")), (Some("even"), Some("1")));
+    assert_eq!(edit(at(&[0]), "{\"fixed\":1}").await.unwrap_err().code(), "unknown_letter");
+    assert_eq!(world.events("t").await.len(), 3);
 }
 
 async fn letters_are_chosen_by_id_offset_and_filter(kind: StoreKind) {

@@ -1,3 +1,4 @@
+mod backups_are_read_one_at_a_time;
 mod bus;
 mod consumer_handles_every_event;
 mod dead_letters_are_redriven_and_dropped;

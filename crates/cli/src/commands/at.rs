@@ -4,16 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use hyper::Method;
 use promethean_model::{Clock, CollectionName, Moment, SystemClock, TopicName};
 use serde_json::Value;
 
-use super::exit_code;
 use crate::output::print_line;
-use crate::remote::{Remote, ServerArgs, block_on, escape};
+use crate::remote::{Remote, block_on, escape};
+use crate::target::TargetArgs;
 
 /// The flags of `promethean at`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean at process.state local:stt:1234 --at \"5m ago\"\n  promethean at --collection processes --since \"1h ago\""
+)]
 pub(crate) struct AtArgs {
     /// The topic
     #[arg(required_unless_present = "collection")]
@@ -35,7 +37,7 @@ pub(crate) struct AtArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    server: TargetArgs,
 }
 
 pub(crate) fn run(args: &AtArgs) -> Result<ExitCode> {
@@ -50,8 +52,7 @@ pub(crate) fn run(args: &AtArgs) -> Result<ExitCode> {
 
 async fn state(args: &AtArgs, topic: &TopicName, key: &str) -> Result<ExitCode> {
     let path = format!("/state/{topic}/{}?at={}", escape(key), escape(&args.at));
-    let answer = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
-    let Some(body) = answer.found()? else { return Ok(exit_code(false)) };
+    let body: Value = Remote::new(&args.server)?.get(&path).await?;
     let shown = if args.json { &body } else { body.get("state").unwrap_or(&Value::Null) };
     print_line(&shown.to_string())?;
     Ok(ExitCode::SUCCESS)
@@ -73,7 +74,7 @@ async fn documents(args: &AtArgs, collection: &CollectionName) -> Result<ExitCod
         if let Some(after) = &after {
             path.push_str(&format!("&after={}", escape(after)));
         }
-        let body = remote.get(&path).await?;
+        let body: Value = remote.get(&path).await?;
         for one in body.get(list).and_then(Value::as_array).into_iter().flatten() {
             let shown =
                 if args.json || args.since.is_some() { one } else { one.get("document").unwrap_or(one) };

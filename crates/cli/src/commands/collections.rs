@@ -4,22 +4,21 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use hyper::Method;
 use promethean_model::{CollectionName, GroupName};
 use serde_json::Value;
 
-use super::exit_code;
-use crate::output::{print_line, print_table};
-use crate::remote::{Remote, ServerArgs, block_on, escape};
+use crate::output::{OutputArgs, print_line, print_table};
+use crate::remote::{Remote, block_on, escape};
+use crate::target::TargetArgs;
 
 /// The subcommands of `promethean collections`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CollectionsCommand {
     /// List collections with their fields and indexes
-    List(ListArgs),
-    /// Print a document; exits with 1 if it does not exist
+    List(CollectionListArgs),
+    /// Print a document as JSON; exits with 5 if it does not exist
     Get(GetArgs),
-    /// Print the documents whose declared fields have the given values, newest first
+    /// Print the documents whose declared fields have the given values as JSON lines, newest first
     Query(QueryArgs),
     /// Remove a collection that no projector writes
     Drop(DropArgs),
@@ -28,24 +27,33 @@ pub(crate) enum CollectionsCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    /// Print the answer of the server as JSON
-    #[arg(long)]
-    json: bool,
+#[command(after_help = "Examples:\n  promethean collections list\n  promethean collections list --json")]
+pub(crate) struct CollectionListArgs {
     #[command(flatten)]
-    server: ServerArgs,
+    output: OutputArgs,
+    #[command(flatten)]
+    server: TargetArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean collections get processes local:stt:1234\n  promethean collections get host_stats local | jq .seen"
+)]
 pub(crate) struct GetArgs {
+    /// The collection
     collection: CollectionName,
+    /// The key of the document
     key: String,
     #[command(flatten)]
-    server: ServerArgs,
+    server: TargetArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean collections query processes status=alive\n  promethean collections query processes host=local --limit 10"
+)]
 pub(crate) struct QueryArgs {
+    /// The collection
     collection: CollectionName,
     /// A declared field and the value it must have, as in `status=alive`
     #[arg(value_name = "FIELD=VALUE")]
@@ -57,24 +65,36 @@ pub(crate) struct QueryArgs {
     #[arg(long, default_value_t = 100)]
     limit: usize,
     #[command(flatten)]
-    server: ServerArgs,
+    server: TargetArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean collections drop old_processes\n  promethean collections drop old_processes --json"
+)]
 pub(crate) struct DropArgs {
+    /// The collection
     collection: CollectionName,
     #[command(flatten)]
-    server: ServerArgs,
+    output: OutputArgs,
+    #[command(flatten)]
+    server: TargetArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean collections rebuild processes.txn\n  promethean collections rebuild processes.txn --accept-loss"
+)]
 pub(crate) struct RebuildArgs {
+    /// The projector, by the name of its group
     projector: GroupName,
     /// Rebuild even if the first events of its topic were removed
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    output: OutputArgs,
+    #[command(flatten)]
+    server: TargetArgs,
 }
 
 pub(crate) fn run(command: &CollectionsCommand) -> Result<ExitCode> {
@@ -89,9 +109,9 @@ pub(crate) fn run(command: &CollectionsCommand) -> Result<ExitCode> {
     })
 }
 
-async fn list(args: &ListArgs) -> Result<ExitCode> {
-    let body = Remote::new(&args.server)?.get("/collections").await?;
-    if args.json {
+async fn list(args: &CollectionListArgs) -> Result<ExitCode> {
+    let body: Value = Remote::new(&args.server)?.get("/collections").await?;
+    if args.output.json {
         print_line(&body.to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -122,8 +142,7 @@ async fn list(args: &ListArgs) -> Result<ExitCode> {
 
 async fn get(args: &GetArgs) -> Result<ExitCode> {
     let path = format!("/collections/{}/snap/{}", args.collection, escape(&args.key));
-    let answer = Remote::new(&args.server)?.ask(Method::GET, &path, "").await?;
-    let Some(body) = answer.found()? else { return Ok(exit_code(false)) };
+    let body: Value = Remote::new(&args.server)?.get(&path).await?;
     print_line(&body.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -137,7 +156,7 @@ async fn query(args: &QueryArgs) -> Result<ExitCode> {
         };
         path.push_str(&format!("&{}={}", escape(field), escape(value)));
     }
-    let body = Remote::new(&args.server)?.get(&path).await?;
+    let body: Value = Remote::new(&args.server)?.get(&path).await?;
     for item in body.get("items").and_then(Value::as_array).into_iter().flatten() {
         print_line(&item.to_string())?;
     }
@@ -146,15 +165,16 @@ async fn query(args: &QueryArgs) -> Result<ExitCode> {
 
 async fn drop_one(args: &DropArgs) -> Result<ExitCode> {
     let path = format!("/collections/{}", args.collection);
-    Remote::new(&args.server)?.ask(Method::DELETE, &path, "").await?.ok()?;
-    print_line(&format!("`{}` is dropped", args.collection))?;
+    let answer = Remote::new(&args.server)?.ask("DELETE", &path, "").await?.ok()?;
+    args.output.done(&format!("`{}` is dropped", args.collection), &answer)?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn rebuild(args: &RebuildArgs) -> Result<ExitCode> {
     let remote = Remote::new(&args.server)?;
     let path = format!("/projectors/{}/rebuild?accept_loss={}", args.projector, u8::from(args.accept_loss));
-    remote.ask(Method::POST, &path, "").await?.ok()?;
-    print_line(&format!("`{}` is being rebuilt; `GET /projectors` shows its progress", args.projector))?;
+    let answer = remote.ask("POST", &path, "").await?.ok()?;
+    let sentence = format!("`{}` is being rebuilt; `promethean ops` shows its progress", args.projector);
+    args.output.done(&sentence, &answer)?;
     Ok(ExitCode::SUCCESS)
 }

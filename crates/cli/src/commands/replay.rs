@@ -10,7 +10,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use hyper::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use promethean_jq::{Caps, Pool, Program};
 use promethean_model::{EventId, TopicName};
@@ -20,7 +19,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::output::JsonLine;
-use crate::remote::{Remote, ServerArgs, block_on};
+use crate::remote::{Remote, block_on};
+use crate::target::TargetArgs;
 
 /// Events that are read at once.
 const PAGE: usize = 500;
@@ -29,6 +29,9 @@ const BATCH: usize = 500;
 
 /// The flags of `promethean replay`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean replay --from orders.placed --to orders.copy --dry-run\n  promethean replay --from a --to b --filter '.payload.total > 100'"
+)]
 pub(crate) struct ReplayArgs {
     /// The topic to read
     #[arg(long, value_name = "TOPIC")]
@@ -36,7 +39,7 @@ pub(crate) struct ReplayArgs {
     /// The topic to publish to
     #[arg(long, value_name = "TOPIC")]
     to: TopicName,
-    /// A jq program; events for which it returns `false`, `null` or nothing are skipped
+    /// A jq program; events for which it returns `false`, `null` or nothing are skipped, also by --map and --key
     #[arg(long, value_name = "JQ")]
     filter: Option<String>,
     /// A jq program that makes the payloads to publish from the event; without it, the payload of the event
@@ -55,7 +58,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    server: TargetArgs,
 }
 
 /// The position that `--resume` keeps in its file.
@@ -68,7 +71,7 @@ struct ReplayPosition {
 }
 
 #[derive(Debug, Deserialize)]
-struct Page {
+struct RemotePage {
     events: Vec<Box<RawValue>>,
     next: Option<u64>,
 }
@@ -107,7 +110,7 @@ async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let remote = Remote::new(&args.server)?;
     let mut next = begin(args)?;
     // Events that are published from now on are not replayed.
-    let topic = remote.get(&format!("/topics/{}", args.from)).await?;
+    let topic: Value = remote.get(&format!("/topics/{}", args.from)).await?;
     let end = topic
         .get("end")
         .and_then(Value::as_u64)
@@ -119,8 +122,7 @@ async fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut counts = Counts::default();
     while next < end {
         let path = format!("/replay?topic={}&from=offset&offset={next}&limit={PAGE}", args.from);
-        let page: Page = serde_json::from_value(remote.get(&path).await?)
-            .context("the answer of the server to a replay")?;
+        let page: RemotePage = remote.get(&path).await?;
         let mut sources = Vec::with_capacity(page.events.len());
         for event in &page.events {
             let source: Source<'_> =
@@ -170,48 +172,37 @@ impl Programs {
         })
     }
 
-    /// Makes the lines to publish from a page of events.
+    /// Makes the lines to publish from a page of events. `--map` and `--key` see only the events that `--filter`
+    /// keeps.
     async fn lines(
         &self,
         args: &ReplayArgs,
         sources: &[(&str, Source<'_>)],
         counts: &mut Counts,
     ) -> Result<Vec<String>> {
-        let inputs = || sources.iter().map(|(text, _)| (*text).to_owned()).collect::<Vec<_>>();
-        let run = async |name: &str, program: &Option<Program>| -> Result<Option<Vec<Vec<String>>>> {
-            let Some(program) = program else { return Ok(None) };
-            let mut outputs = Vec::with_capacity(sources.len());
-            for (output, (_, source)) in
-                program.run_each(&self.pool, inputs(), Caps::default()).await.into_iter().zip(sources)
-            {
-                outputs
-                    .push(output.map_err(|error| anyhow!("--{name} at offset {}: {error}", source.offset))?);
+        let all: Vec<_> = sources.iter().collect();
+        let kept = match self.run("filter", &self.filter, &all).await? {
+            None => all,
+            Some(outputs) => {
+                let keeps = |output: &Vec<String>| {
+                    output.first().is_some_and(|first| first != "false" && first != "null")
+                };
+                all.into_iter()
+                    .zip(&outputs)
+                    .filter(|(_, output)| keeps(output))
+                    .map(|(source, _)| source)
+                    .collect()
             }
-            Ok(Some(outputs))
         };
-        let (kept, mapped, keyed) =
-            (run("filter", &self.filter).await?, run("map", &self.map).await?, run("key", &self.key).await?);
+        counts.read += sources.len() as u64;
+        counts.passed_over += (sources.len() - kept.len()) as u64;
+        let mapped = self.run("map", &self.map, &kept).await?;
+        let keyed = self.run("key", &self.key, &kept).await?;
         let mut lines = Vec::new();
-        for (at, (_, source)) in sources.iter().enumerate() {
-            counts.read += 1;
-            let first = |outputs: &Option<Vec<Vec<String>>>| {
-                outputs.as_ref().map(|all| all.get(at).and_then(|one| one.first()).cloned())
-            };
-            if let Some(kept) = first(&kept)
-                && kept.is_none_or(|kept| kept == "false" || kept == "null")
-            {
-                counts.passed_over += 1;
-                continue;
-            }
-            let key = match first(&keyed) {
+        for (at, (_, source)) in kept.iter().enumerate() {
+            let key = match &keyed {
                 None => source.key.clone(),
-                Some(key) => {
-                    key.and_then(|key| serde_json::from_str::<Value>(&key).ok()).and_then(|key| match key {
-                        Value::String(key) => Some(key),
-                        Value::Null => None,
-                        other => Some(other.to_string()),
-                    })
-                }
+                Some(keys) => keys.get(at).and_then(|outputs| key_of(outputs)),
             };
             let own = vec![source.payload.get().to_owned()];
             let payloads = mapped.as_ref().and_then(|all| all.get(at)).unwrap_or(&own);
@@ -220,6 +211,31 @@ impl Programs {
             }
         }
         Ok(lines)
+    }
+
+    /// Runs a program on events; `None` without a program.
+    async fn run(
+        &self,
+        name: &str,
+        program: &Option<Program>,
+        events: &[&(&str, Source<'_>)],
+    ) -> Result<Option<Vec<Vec<String>>>> {
+        let Some(program) = program else { return Ok(None) };
+        let inputs = events.iter().map(|(text, _)| (*text).to_owned()).collect();
+        let ran = program.run_each(&self.pool, inputs, Caps::default()).await;
+        let outputs = ran.into_iter().zip(events).map(|(output, (_, source))| {
+            output.map_err(|error| anyhow!("--{name} at offset {}: {error}", source.offset))
+        });
+        outputs.collect::<Result<_>>().map(Some)
+    }
+}
+
+/// The key that a program made: its first output as text, none for `null` and for no output.
+fn key_of(outputs: &[String]) -> Option<String> {
+    match serde_json::from_str(outputs.first()?).ok()? {
+        Value::String(key) => Some(key),
+        Value::Null => None,
+        other => Some(other.to_string()),
     }
 }
 
@@ -258,11 +274,11 @@ fn line(
     // The payload stays text, so that numbers keep the form they were written in.
     let payload: &RawValue = serde_json::from_str(payload).context("the output of --map")?;
     #[derive(Serialize)]
-    struct Written<'a> {
+    struct ReplayLine<'a> {
         payload: &'a RawValue,
         opts: Value,
     }
-    Ok(serde_json::to_string(&Written { payload, opts })?)
+    Ok(serde_json::to_string(&ReplayLine { payload, opts })?)
 }
 
 async fn publish(args: &ReplayArgs, remote: &Remote, lines: Vec<String>, counts: &mut Counts) -> Result<()> {
@@ -272,7 +288,7 @@ async fn publish(args: &ReplayArgs, remote: &Remote, lines: Vec<String>, counts:
             continue;
         }
         let path = format!("/publish/{}/batch", args.to);
-        let said = remote.ask(Method::POST, &path, batch.join("\n")).await?.ok()?;
+        let said = remote.ask("POST", &path, batch.join("\n")).await?.ok()?;
         let duplicates = said.get("duplicates").and_then(Value::as_u64).unwrap_or(0);
         counts.duplicates += duplicates;
         counts.published += batch.len() as u64 - duplicates;

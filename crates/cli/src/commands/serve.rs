@@ -1,6 +1,7 @@
 //! `promethean serve`: opens store, bus, projectors and gateway, and closes them in the opposite order on a
 //! signal.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -8,23 +9,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use promethean_bus::Bus;
 use promethean_bus::schemas::folder::{SchemaFolder, TopicReport};
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::{Authenticator, Secret};
-use promethean_gateway::gateway::{Gateway, Parts};
-use promethean_model::{Clock, SystemClock};
+use promethean_gateway::gateway::{Gateway, GatewayParts};
+use promethean_model::{Clock, Durability, Moment, SystemClock};
 use promethean_projections::Projections;
-use promethean_store::embedded::{EmbeddedStore, Options};
-use promethean_store::memory::{self, MemoryStore};
+use promethean_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
+use promethean_store::memory::MemoryStore;
 use promethean_store::port::Store;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::config::{self, Config, Overrides};
 use crate::descriptors::Descriptors;
+use crate::failure::FailureKind;
 
 /// How long clients may take to close their connections when the server stops.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
@@ -32,9 +35,13 @@ const STOP_WITHIN: Duration = Duration::from_secs(8);
 /// The flags of `promethean serve`. A key without a flag is taken from the environment, then from the file,
 /// then its default.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean serve\n  promethean serve --listen :8090 --config promethean.toml"
+)]
 pub(crate) struct ServeArgs {
-    /// Listen on this address; can be given several times [env: PROMETHEAN_LISTEN] [default: 127.0.0.1:8090]
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    /// Listen on this address, such as localhost:8090, or :8090 for all addresses of this machine; can be given several
+    /// times [env: PROMETHEAN_LISTEN] [default: 127.0.0.1:8090]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', value_parser = config::parse_listen)]
     listen: Vec<SocketAddr>,
     /// Keep data in this directory [env: PROMETHEAN_DATA] [default: promethean-data]
     #[arg(long, value_name = "DIR")]
@@ -97,8 +104,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     start_log(args.log_level, args.log_format);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start a runtime")?;
-    runtime.block_on(serve(args))?;
-    Ok(ExitCode::SUCCESS)
+    match (runtime.block_on(serve(args)), args.log_format) {
+        (Ok(()), _) => Ok(ExitCode::SUCCESS),
+        (Err(error), LogFormat::Text) => Err(error),
+        // Programs read the log, so its last line is JSON too.
+        (Err(error), LogFormat::Json) => {
+            error!(error = format!("{error:#}"), "the server cannot run");
+            Ok(FailureKind::Usage.code())
+        }
+    }
 }
 
 /// Sends log messages to standard error, one per line.
@@ -107,6 +121,8 @@ pub(super) fn start_log(level: tracing::Level, format: LogFormat) {
     let lines = tracing_subscriber::fmt().log_internal_errors(false);
     let lines = lines.with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
     match format {
+        // A person who watches the terminal needs no module names.
+        LogFormat::Text if std::io::stderr().is_terminal() => lines.compact().with_target(false).init(),
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),
     }
@@ -118,10 +134,21 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     let mut terminated = signal(SignalKind::terminate()).context("listen for signals")?;
     let mut hung_up = signal(SignalKind::hangup()).context("listen for signals")?;
     let config = config::resolve(args.config.as_deref(), args.overrides())?;
+    if std::env::var_os("MONGO_URL").is_some_and(|url| !url.is_empty()) {
+        warn!(
+            "MONGO_URL is set, but not used: there is no MongoDB store yet; the store is {}",
+            config.store_name()
+        );
+    }
     let server = Server::start(&config).await?;
     for address in server.addresses() {
         info!(%address, "listening");
-        eprintln!("promethean listens on {address}; it {}", server.exposure);
+        announce(address, &server.exposure, &config.dashboard_url(address), args.log_format);
+    }
+    if let (Some(address), LogFormat::Text) = (server.addresses().first(), args.log_format) {
+        for line in first_steps(&config, &config.dashboard_url(address), server.auth.is_open()) {
+            eprintln!("{line}");
+        }
     }
     // Changed tokens are noticed within seconds; SIGHUP makes the server read them at once.
     let reload = async {
@@ -138,6 +165,48 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
+/// Tells the operator that the server is there and where its dashboard is, whatever the log level is, in the
+/// format of the log.
+fn announce(address: &SocketAddr, exposure: &str, dashboard: &str, format: LogFormat) {
+    let message = format!("promethean listens on {address}; it {exposure}");
+    match format {
+        LogFormat::Text => {
+            eprintln!("{message}");
+            eprintln!("the dashboard is at {dashboard}");
+        }
+        LogFormat::Json => {
+            let fields = json!({"message": message, "address": address, "dashboard": dashboard});
+            let now = Moment::from_ms(SystemClock::new().wall_ms()).to_string();
+            let line = json!({"timestamp": now, "level": "INFO", "fields": fields, "target": "promethean"});
+            eprintln!("{line}");
+        }
+    }
+}
+
+/// Tells a newcomer where the data is, what an acknowledgement promises, and what to do next.
+fn first_steps(config: &Config, dashboard: &str, is_open: bool) -> Vec<String> {
+    let data = match config.keeps_files() {
+        true => {
+            let data = std::path::absolute(&config.data).unwrap_or_else(|_| config.data.clone());
+            let promise = match config.durability() {
+                Durability::Os => {
+                    "a crash of the server; a power cut can lose the last 50 ms (durability os)"
+                }
+                _ => "a power cut (durability fsync), unless its topic asks for less",
+            };
+            format!("data is in {}; an acknowledged event survives {promise}", data.display())
+        }
+        false => "data is in memory only, and lost when the server stops".to_owned(),
+    };
+    let url = dashboard.trim_end_matches('/');
+    let url = if url == "http://127.0.0.1:8090" { String::new() } else { format!(" --url {url}") };
+    let token = if is_open { "" } else { " --token-file FILE" };
+    let next = format!(
+        "publish a first event from another terminal: promethean pub hello '{{\"x\": 1}}'{url}{token}"
+    );
+    vec![data, next, "`promethean cheat` has more to try; Ctrl-C stops the server".to_owned()]
+}
+
 impl Server {
     /// Starts every part as the configuration says.
     pub(super) async fn start(config: &Config) -> Result<Self> {
@@ -146,7 +215,7 @@ impl Server {
         config.check_exposure(&*auth)?;
         for path in config.readable_secrets() {
             let path = path.display();
-            warn!(%path, "every user of this machine can read this secret; take that right away with `chmod o-r`");
+            warn!(%path, "every user of this machine can read this secret; remove that right with `chmod o-r`");
         }
         let descriptors = Descriptors::claim(config.connections(), config.keeps_files())?;
         let store = open_store(config, &clock, &descriptors).await?;
@@ -162,12 +231,14 @@ impl Server {
         let projections = Projections::open(bus.clone(), Arc::clone(&store), Arc::clone(&clock), state).await;
         let projections = projections.context("start the projectors")?;
         let exposure = config.describe_exposure(&*auth);
-        let parts = Parts {
+        let options = GatewayOptions { connections_max: descriptors.connections, ..config.gateway_options() };
+        let shown_settings = config.shown_settings(&options);
+        let parts = GatewayParts {
             bus: bus.clone(),
             projections: Some(projections.clone()),
             auth: Arc::clone(&auth),
             clock: Arc::clone(&clock),
-            options: GatewayOptions { connections_max: descriptors.connections, ..config.gateway_options() },
+            options: GatewayOptions { shown_settings, ..options },
         };
         let gateway = Gateway::start(parts, &config.listen).await?;
         Ok(Self { store, bus, projections, gateway, auth, exposure })
@@ -219,26 +290,38 @@ async fn open_store(
             // Only the user of the server may read the data.
             let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
             created.with_context(|| format!("create {}", data.display()))?;
-            open_embedded(data, clock, descriptors).await
+            open_embedded(config, clock, descriptors).await
         }
-        Some("memory") => Ok(Arc::new(MemoryStore::new(Arc::clone(clock), memory::Options::default()))),
+        Some("memory") => Ok(Arc::new(MemoryStore::new(Arc::clone(clock), config.memory_options()))),
         Some(other) => bail!("no store `{other}`; use `embedded` or `memory`"),
     }
 }
 
 async fn open_embedded(
-    data: &Path,
+    config: &Config,
     clock: &Arc<dyn Clock>,
     descriptors: &Descriptors,
 ) -> Result<Arc<dyn Store>> {
     // The state engine makes files at any time, with the rights that the process gives by default.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    let mut options = Options { state_open_files: descriptors.state_files, ..Options::default() };
+    let mut options = EmbeddedOptions {
+        durability: config.durability(),
+        state_open_files: descriptors.state_files,
+        ..EmbeddedOptions::default()
+    };
     options.log.open_files = descriptors.segment_files;
+    options.log.topics = u32::try_from(config.topics_max()).unwrap_or(u32::MAX);
+    let data = &config.data;
     let opened = EmbeddedStore::open(data, Arc::clone(clock), options).await;
-    let (store, report) = opened.with_context(|| format!("open {}", data.display()))?;
+    // The command that repairs is told as the operator can type it.
+    let named =
+        |error: OpenError| error.to_string().replace("--data DIR", &format!("--data {}", data.display()));
+    let (store, report) = opened.map_err(|error| anyhow!("open {}: {}", data.display(), named(error)))?;
     for damage in &report.damage {
-        error!(?damage, "the data directory is damaged");
+        error!(
+            "the data directory is damaged: {damage}; stop the server and run `promethean verify --repair --data {}`",
+            data.display()
+        );
     }
     Ok(Arc::new(store))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use promethean_gateway::auth::jwt::sign;
-use promethean_gateway::auth::static_tokens::mint;
+use promethean_gateway::auth::static_token::mint;
 use promethean_gateway::auth::{Grants, Identity, Secret, TokenHash};
 use promethean_model::{Clock, Millis, Moment, SystemClock};
 use serde_json::{Value, json};
@@ -28,10 +28,13 @@ pub(crate) enum TokenCommand {
     /// Print the hash of a token for the configuration
     Hash(HashArgs),
     /// Print the name of a token and what it allows; exits with 1 if it is not valid
-    Check(CheckArgs),
+    Check(TokenCheckArgs),
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean token new --name shop --scope 'publish:orders.**'\n  promethean token new --name ci --scope admin --jwt --secret-file key.txt"
+)]
 pub(crate) struct NewArgs {
     /// The name of its owner, as logs show it
     #[arg(long)]
@@ -61,6 +64,9 @@ pub(crate) struct NewArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean token hash < token.txt\n  promethean token hash --json < token.txt"
+)]
 pub(crate) struct HashArgs {
     /// The token; `-` reads it from standard input, where other programs cannot see it
     #[arg(default_value = "-")]
@@ -71,7 +77,10 @@ pub(crate) struct HashArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
+#[command(
+    after_help = "Examples:\n  promethean token check --config promethean.toml < token.txt\n  promethean token check --config promethean.toml --json < token.txt"
+)]
+pub(crate) struct TokenCheckArgs {
     /// The token; `-` reads it from standard input, where other programs cannot see it
     #[arg(default_value = "-")]
     token: String,
@@ -166,7 +175,7 @@ fn hash(args: &HashArgs) -> Result<()> {
     Ok(print_line(&hash)?)
 }
 
-fn check(args: &CheckArgs) -> Result<ExitCode> {
+fn check(args: &TokenCheckArgs) -> Result<ExitCode> {
     let token = given(&args.token)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let auth = config::load(&args.config)?.authenticator(&clock)?;

@@ -118,6 +118,16 @@ impl Config {
         };
         format!("accepts {who}, {how}")
     }
+
+    /// The URL of the dashboard of a server that listens on this address.
+    pub(crate) fn dashboard_url(&self, address: &SocketAddr) -> String {
+        let scheme = if self.file.tls.is_some() { "https" } else { "http" };
+        match address.ip().is_unspecified() {
+            // The server listens on all addresses of this machine; a browser needs one.
+            true => format!("{scheme}://localhost:{}/", address.port()),
+            false => format!("{scheme}://{address}/"),
+        }
+    }
 }
 
 fn tokens(entries: &[TokenEntry]) -> Result<Vec<StaticToken>> {
@@ -127,7 +137,10 @@ fn tokens(entries: &[TokenEntry]) -> Result<Vec<StaticToken>> {
         let TokenEntry { name, sha256, scopes, expires, limits } = entry;
         let token = || format!("the token `{}`", name.escape_debug());
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(anyhow!("{} has no name that can be shown in a log", token()));
+            return Err(anyhow!(
+                "{} has a name that is empty or has control characters, so a log cannot show it; give it another",
+                token()
+            ));
         }
         if !names.insert(name) {
             bail!("{} is listed twice; give each a name of its own", token());

@@ -1,24 +1,31 @@
 //! The keys of the configuration file. Unknown keys are refused.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use promethean_bus::limits::Rate;
 use promethean_gateway::auth::{Quota, Secret, TokenHash};
-use promethean_model::{CollectionName, Limits, Millis, Moment, TopicName, TopicSettings};
+use promethean_model::{CollectionName, Durability, Limits, Millis, Moment, TopicName, TopicSettings};
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use toml::value::Datetime;
 
+use super::listen::ListenAddress;
 use super::state::{ChangelogSection, CollectionSection, CompactorSection, ProjectorSection};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct File {
-    pub(super) listen: Option<OneOrMany<SocketAddr>>,
+    pub(super) listen: Option<OneOrMany<ListenAddress>>,
     pub(super) data: Option<PathBuf>,
     pub(super) store: Option<String>,
+    /// The most bytes of events that the store `memory` keeps.
+    pub(super) memory_bytes: Option<NonZeroU64>,
+    /// The durability of events whose topic names none, in the embedded store.
+    pub(super) durability: Option<Durability>,
     pub(super) allowed_origins: Vec<String>,
     /// Headers of requests that become headers of events; without it, the rule of the gateway.
     pub(crate) stored_headers: Option<Vec<String>>,
@@ -48,7 +55,7 @@ pub(super) struct AuthSection {
     /// A separate file with `[[tokens]]`.
     pub(super) tokens_file: Option<PathBuf>,
     /// How often the server checks whether tokens and keys have changed.
-    pub(super) check_every: Option<Span>,
+    pub(super) check_every: Option<SpanText>,
     pub(super) jwt: Option<JwtSection>,
 }
 
@@ -83,8 +90,8 @@ pub(super) struct JwtSection {
     pub(super) jwks_url: Option<String>,
     pub(super) jwks_ca_file: Option<PathBuf>,
     pub(super) jwks_plain_http: bool,
-    pub(super) jwks_refresh: Option<Span>,
-    pub(super) jwks_max_age: Option<Span>,
+    pub(super) jwks_refresh: Option<SpanText>,
+    pub(super) jwks_max_age: Option<SpanText>,
     pub(super) issuer: Option<String>,
     pub(super) audience: Option<OneOrMany<String>>,
     pub(super) leeway: Option<Millis>,
@@ -95,7 +102,7 @@ pub(super) struct JwtSection {
 pub(super) struct TlsSection {
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
-    pub(super) check_every: Option<Span>,
+    pub(super) check_every: Option<SpanText>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -112,12 +119,12 @@ pub(super) struct LimitsSection {
     pub(super) receiving_bytes: Option<NonZeroUsize>,
     pub(super) token_receiving_bytes: Option<NonZeroUsize>,
     pub(super) unknown_message_bytes: Option<NonZeroUsize>,
-    pub(super) auth_timeout: Option<Span>,
-    pub(super) head_timeout: Option<Span>,
-    pub(super) idle_timeout: Option<Span>,
-    pub(super) body_timeout: Option<Span>,
-    pub(super) ping_every: Option<Span>,
-    pub(super) write_timeout: Option<Span>,
+    pub(super) auth_timeout: Option<SpanText>,
+    pub(super) head_timeout: Option<SpanText>,
+    pub(super) idle_timeout: Option<SpanText>,
+    pub(super) body_timeout: Option<SpanText>,
+    pub(super) ping_every: Option<SpanText>,
+    pub(super) write_timeout: Option<SpanText>,
     pub(super) publish_rate: Option<Rate>,
     pub(super) delivery_rate: Option<Rate>,
     pub(super) topic_rate: Option<Rate>,
@@ -135,27 +142,46 @@ pub(super) struct LimitsSection {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct FailuresSection {
     pub(super) burst: Option<NonZeroU32>,
-    pub(super) every: Option<Span>,
+    pub(super) every: Option<SpanText>,
     pub(super) addresses: Option<NonZeroUsize>,
 }
 
 /// A length of time above zero.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span(pub(super) u64);
+pub(super) struct SpanText(pub(super) u64);
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "not understood; give one, or a list of them in `[...]`")]
-pub(super) enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
+/// One text, or a list of texts.
+#[derive(Debug, Clone)]
+pub(super) struct OneOrMany<T>(Vec<T>);
 
 impl<T> OneOrMany<T> {
     pub(super) fn into_vec(self) -> Vec<T> {
-        match self {
-            Self::One(one) => vec![one],
-            Self::Many(many) => many,
+        self.0
+    }
+}
+
+/// Not derived with `untagged`, which would hide why the text is refused.
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Texts<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a text, or a list of texts in `[...]`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+                T::deserialize(text.into_deserializer()).map(|one| vec![one])
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(list))
+            }
         }
+
+        deserializer.deserialize_any(Texts(PhantomData)).map(Self)
     }
 }
 
@@ -165,10 +191,10 @@ impl TlsSection {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for SpanText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Millis::deserialize(deserializer)?.get() {
-            0 => Err(de::Error::custom("a length of time of 0; give at least `1ms`")),
+            0 => Err(de::Error::custom("the length of time is 0; give at least `1ms`")),
             ms => Ok(Self(ms)),
         }
     }

@@ -7,17 +7,23 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `file` | the keys of the file |
+//! | `mistakes` | all mistakes of a file with their lines, for `lint` |
+//! | `listen` | addresses to listen on, as people write them |
 //! | `auth` | tokens and keys of the file, and who may be served without them |
 //! | `reload` | reading tokens and keys again while the server runs |
 //! | `options` | from keys to the options of bus and gateway |
 //! | `overrides` | the environment and flags |
+//! | `shown` | the settings that admins see |
 //! | `state` | collections and projectors |
 
 mod auth;
 mod file;
+mod listen;
+mod mistakes;
 mod options;
 mod overrides;
 mod reload;
+mod shown;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,11 +36,13 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::Secret;
 use promethean_gateway::options::{check_origins, check_stored_headers};
-use promethean_model::TopicName;
+use promethean_model::{TopicName, TopicSettings, plain};
 use promethean_projections::Declared;
 
 pub(crate) use self::auth::read_secret;
-use self::file::{File, LimitsSection, OneOrMany};
+use self::file::{File, LimitsSection};
+pub(crate) use self::listen::parse_listen;
+pub(crate) use self::mistakes::{ConfigMistake, find_line, mistakes};
 pub(crate) use self::overrides::Overrides;
 
 /// Largest file that is read.
@@ -100,7 +108,8 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
     let mut file: File = toml::from_str(text).map_err(|error| explain(text, &error))?;
     check(&file)?;
     let default = || vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT_DEFAULT))];
-    let listen = file.listen.take().map_or_else(default, OneOrMany::into_vec);
+    let listen = file.listen.take().map(|listen| listen.into_vec().into_iter().map(|one| one.0).collect());
+    let listen: Vec<SocketAddr> = listen.unwrap_or_else(default);
     if listen.is_empty() {
         bail!("`listen` names no address; leave it out for 127.0.0.1:{PORT_DEFAULT}");
     }
@@ -110,6 +119,7 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
         changelogs: std::mem::take(&mut file.changelogs),
         compactors: std::mem::take(&mut file.compactors),
         reducers: std::mem::take(&mut file.reducers),
+        reserved: file.audit.iter().map(|audit| audit.topic.clone()).collect(),
     };
     file.schemas = file.schemas.map(|schemas| dir.join(schemas));
     file.tls = file.tls.map(|section| section.in_dir(dir));
@@ -130,15 +140,49 @@ pub(crate) fn parse(text: &str, dir: &Path) -> Result<Config> {
 fn check(file: &File) -> Result<()> {
     check_origins(&file.allowed_origins).context("`allowed_origins`")?;
     check_stored_headers(file.stored_headers.iter().flatten()).context("`stored_headers`")?;
+    if let Some(other) = file.durability.filter(|durability| !durability.is_embedded()) {
+        bail!("`durability`: the embedded store does not offer `{other}`; use `fsync` or `os`");
+    }
     for (name, settings) in &file.topics {
-        TopicName::parse_user(name.as_str()).with_context(|| format!("[topics.\"{name}\"]"))?;
-        settings.validate().with_context(|| format!("[topics.\"{name}\"]"))?;
+        check_topic(name, settings).with_context(|| format!("[topics.\"{name}\"]"))?;
     }
     if let Some(audit) = &file.audit {
         TopicName::parse_user(audit.topic.as_str()).context("[audit]")?;
     }
     file.limits.events.validate().context("[limits.events]")?;
     check_receiving(&file.limits)
+}
+
+/// Whether the server derives this topic from another one and writes it itself, as `orders.dlq`.
+pub(crate) fn is_derived(topic: &TopicName) -> bool {
+    topic.system_suffix().is_some() && !topic.as_str().starts_with('_')
+}
+
+/// Checks the settings of a topic. A topic that the server writes can have retention and durability only.
+fn check_topic(topic: &TopicName, settings: &TopicSettings) -> Result<()> {
+    settings.validate()?;
+    if let Some(word) = settings.durability.filter(|word| !word.is_embedded()) {
+        bail!("no store of this server offers durability `{word}`; use `fsync` or `os`");
+    }
+    if !is_derived(topic) {
+        TopicName::parse_user(topic.as_str())?;
+        return Ok(());
+    }
+    let plain = TopicSettings {
+        retention: settings.retention,
+        durability: settings.durability,
+        ..TopicSettings::default()
+    };
+    let (given, plain) = (serde_json::to_value(settings)?, serde_json::to_value(plain)?);
+    let fields = given.as_object().into_iter().flatten();
+    let others = fields.filter(|(name, value)| plain.get(name.as_str()) != Some(value));
+    let others: Vec<String> = others.map(|(name, _)| format!("`{name}`")).collect();
+    ensure!(
+        others.is_empty(),
+        "the server writes this topic, so only `retention` and `durability` can be set for it; leave out {}",
+        others.join(", ")
+    );
+    Ok(())
 }
 
 /// Refuses budgets that could never hold a message of the largest size.
@@ -176,7 +220,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
         .with_context(|| format!("cannot read `{}`; check the path and who may read it", path.display()))?;
     ensure!(
         !(metadata.is_file() && metadata.mode() & WRITABLE_BY_ALL != 0),
-        "every user of this machine can write `{0}`; take that right away with `chmod o-w {0}`",
+        "every user of this machine can write `{0}`; remove that right with `chmod o-w {0}`",
         path.display()
     );
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -191,10 +235,11 @@ fn explain(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let message = error.message();
     let message = match (message.split_once("string \""), message.rsplit_once('"')) {
         (Some((before, _)), Some((_, after))) if message.starts_with("invalid") => {
-            format!("{before}a text{after}")
+            format!("{before}string{after}")
         }
         _ => message.to_owned(),
     };
+    let message = plain::reason(&message, "a table");
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => anyhow!("line {}: {message}", before.matches('\n').count() + 1),
         None => anyhow!("{message}"),

@@ -3,14 +3,22 @@
 use promethean_bus::BusOptions;
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::options::{FailureLimit, TlsFiles};
+use promethean_model::Durability;
+use promethean_store::embedded::EmbeddedOptions;
+use promethean_store::memory::MemoryOptions;
 
 use super::Config;
-use super::file::Span;
+use super::file::SpanText;
 
 impl Config {
     /// The connections that the configuration allows, if it says so.
     pub(crate) fn connections(&self) -> Option<usize> {
         self.file.limits.connections.map(Into::into)
+    }
+
+    /// The name of the store.
+    pub(crate) fn store_name(&self) -> &str {
+        self.store.as_deref().unwrap_or("embedded")
     }
 
     /// Whether the store keeps files.
@@ -20,7 +28,7 @@ impl Config {
 
     pub(crate) fn gateway_options(&self) -> GatewayOptions {
         let (file, limits, default) = (&self.file, &self.file.limits, GatewayOptions::default());
-        let ms = |span: Option<Span>, default: u64| span.map_or(default, |span| span.0);
+        let ms = |span: Option<SpanText>, default: u64| span.map_or(default, |span| span.0);
         GatewayOptions {
             connections_max: self.connections().unwrap_or(default.connections_max),
             subscriptions_max: limits.subscriptions.map_or(default.subscriptions_max, Into::into),
@@ -51,11 +59,29 @@ impl Config {
             auth_check_every_ms: self.auth.check_every_ms.unwrap_or(default.auth_check_every_ms),
             allowed_origins: file.allowed_origins.clone(),
             stored_headers: file.stored_headers.clone(),
+            shown_settings: default.shown_settings,
             tls: file.tls.as_ref().map(|tls| {
                 let files = TlsFiles::new(&tls.certificate, &tls.key);
                 TlsFiles { check_every_ms: ms(tls.check_every, files.check_every_ms), ..files }
             }),
         }
+    }
+
+    /// The durability of events whose topic names none, in the embedded store.
+    pub(crate) fn durability(&self) -> Durability {
+        self.file.durability.unwrap_or(EmbeddedOptions::default().durability)
+    }
+
+    /// The bounds of the store `memory`.
+    pub(crate) fn memory_options(&self) -> MemoryOptions {
+        let default = MemoryOptions::default();
+        let event_bytes_max = self.file.memory_bytes.map_or(default.event_bytes_max, Into::into);
+        MemoryOptions { event_bytes_max, topics_max: self.topics_max() }
+    }
+
+    /// How many topics there may be.
+    pub(crate) fn topics_max(&self) -> usize {
+        self.file.limits.events.topics_max
     }
 
     pub(crate) fn bus_options(&self) -> BusOptions {

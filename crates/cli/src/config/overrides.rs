@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use promethean_gateway::auth::Secret;
 
-use super::Config;
+use super::{Config, parse_listen};
 
 /// Values that replace those of a configuration.
 #[derive(Debug, Default)]
@@ -31,11 +31,8 @@ impl Overrides {
         let mut listen = Vec::new();
         if let Some(addresses) = get("PROMETHEAN_LISTEN") {
             for address in addresses.split(',') {
-                let address = address.trim();
-                let parsed = address.parse();
-                listen.push(parsed.with_context(|| {
-                    format!("PROMETHEAN_LISTEN: `{address}` is not an address such as 127.0.0.1:8090")
-                })?);
+                let parsed = parse_listen(address.trim());
+                listen.push(parsed.map_err(|reason| anyhow!("PROMETHEAN_LISTEN: {reason}"))?);
             }
         } else if let Some(port) = get("WS_PORT") {
             let port: u16 = port.parse().with_context(|| format!("WS_PORT: `{port}` is not a port"))?;

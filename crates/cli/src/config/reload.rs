@@ -132,8 +132,12 @@ impl Authenticator for Reloading {
         self.inner.authenticate(token).await
     }
 
-    fn generation(&self) -> u64 {
-        self.inner.generation()
+    fn revision(&self) -> u64 {
+        self.inner.revision()
+    }
+
+    fn listed(&self, from: usize, limit: usize) -> Vec<StaticToken> {
+        self.inner.listed(from, limit)
     }
 
     async fn refresh(&self) {
@@ -230,10 +234,10 @@ mod tests {
         };
         assert_eq!(known().await, ["test", "more", "mine"]);
         auth.refresh().await;
-        assert_eq!((known().await.len(), auth.generation()), (3, 0));
+        assert_eq!((known().await.len(), auth.revision()), (3, 0));
         more_tokens(dir.path(), &["new"]);
         auth.refresh().await;
-        assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1));
+        assert_eq!((known().await, auth.revision()), (vec!["test", "new", "mine"], 1));
         // A broken file changes nothing.
         for (file, text) in
             [("tokens.toml", "tokens = 7"), ("c.toml", "[auth]\nno_such_key = 1"), ("c.toml", "[[[")]
@@ -241,7 +245,7 @@ mod tests {
             let good = std::fs::read(dir.path().join(file)).unwrap();
             std::fs::write(dir.path().join(file), text).unwrap();
             auth.refresh().await;
-            assert_eq!((known().await, auth.generation()), (vec!["test", "new", "mine"], 1), "{file} {text}");
+            assert_eq!((known().await, auth.revision()), (vec!["test", "new", "mine"], 1), "{file} {text}");
             std::fs::write(dir.path().join(file), good).unwrap();
         }
         std::fs::remove_file(dir.path().join("tokens.toml")).unwrap();
@@ -251,7 +255,7 @@ mod tests {
         more_tokens(dir.path(), &[]);
         std::fs::write(&path, "[auth]\ntokens_file = \"tokens.toml\"").unwrap();
         auth.refresh().await;
-        assert_eq!((known().await, auth.generation()), (vec!["mine"], 2));
+        assert_eq!((known().await, auth.revision()), (vec!["mine"], 2));
         std::fs::write(&path, "").unwrap();
         auth.refresh().await;
         assert_eq!((known().await, auth.is_open()), (vec!["mine"], false));
@@ -273,10 +277,10 @@ mod tests {
         for bad in ["short", ""] {
             std::fs::write(&secret, bad).unwrap();
             auth.refresh().await;
-            assert!(known(first).await && auth.generation() == 0, "{bad}");
+            assert!(known(first).await && auth.revision() == 0, "{bad}");
         }
         std::fs::write(&secret, second).unwrap();
         auth.refresh().await;
-        assert!(!known(first).await && known(second).await && auth.generation() == 1);
+        assert!(!known(first).await && known(second).await && auth.revision() == 1);
     }
 }

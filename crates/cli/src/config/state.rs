@@ -14,7 +14,7 @@ use promethean_projections::{
 };
 use serde::Deserialize;
 
-use super::file::Span;
+use super::file::SpanText;
 use super::read_text;
 
 /// The sections of a file that declare state.
@@ -26,6 +26,8 @@ pub(super) struct Sections {
     pub(super) compactors: Vec<CompactorSection>,
     /// For each topic `latest`, `merge`, or a program.
     pub(super) reducers: BTreeMap<TopicName, String>,
+    /// Topics that no projector may publish to, beside the ones whose names say so.
+    pub(super) reserved: BTreeSet<TopicName>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -114,7 +116,7 @@ projector_section!(ProjectorSection {
     program: Option<String>,
     program_file: Option<PathBuf>,
     /// The time between two runs of the timer.
-    every: Option<Span>,
+    every: Option<SpanText>,
     timer: Option<String>,
     timer_file: Option<PathBuf>,
     over: Option<CollectionName>,
@@ -135,7 +137,7 @@ projector_section!(ChangelogSection {
 pub(super) struct CompactorSection {
     topic: TopicName,
     snapshot: Option<TopicName>,
-    every: Option<Span>,
+    every: Option<SpanText>,
     key: Option<String>,
     keys: Option<BTreeSet<String>>,
 }
@@ -190,7 +192,9 @@ impl Sections {
             }
         }
         let default_collection = defaults.into_iter().next();
-        let declared = Declared { collections, projectors, compactors, reducers, default_collection };
+        let reserved = self.reserved;
+        let declared =
+            Declared { collections, projectors, compactors, reducers, default_collection, reserved };
         declared.validate()?;
         Ok(declared)
     }
@@ -201,7 +205,7 @@ impl CompactorSection {
         let default = CompactorOptions::new(self.topic);
         Ok(CompactorOptions {
             snapshot_topic: self.snapshot,
-            every: self.every.map_or(default.every, |Span(ms)| Duration::from_millis(ms)),
+            every: self.every.map_or(default.every, |SpanText(ms)| Duration::from_millis(ms)),
             key: self.key.map(|text| compile("key", &text)).transpose()?,
             keys: self.keys,
             reducer: reducer.cloned().unwrap_or_default(),
@@ -264,14 +268,14 @@ impl ProjectorSection {
 
     fn timer(&mut self, dir: &Path) -> Result<Option<Timer>> {
         let text = text_of("timer", self.timer.take(), self.timer_file.take(), dir)?;
-        let (text, Span(ms)) = match (text, self.every) {
+        let (text, SpanText(ms)) = match (text, self.every) {
             (None, None) => return Ok(None),
             (Some(text), Some(every)) => (text, every),
             _ => bail!("`timer` and `every` belong together; give both, or neither"),
         };
         let over = self.over.take().or_else(|| self.collections.first().cloned());
         let over =
-            over.ok_or_else(|| anyhow!("has a `timer` and no collection for it; say which by `over`"))?;
+            over.ok_or_else(|| anyhow!("has a `timer` and no collection for it; name it with `over`"))?;
         Ok(Some(Timer { every: Duration::from_millis(ms), over, program: compile("timer", &text)? }))
     }
 }

@@ -17,6 +17,7 @@ fn a_server_is_measured_and_gone_afterwards() {
         *names.entry(line["bench"].as_str().unwrap()).or_default() += 1;
     }
     let expected = [
+        ("client", 4),
         ("drain", 4),
         ("fanout", 2),
         ("idle", 2),
@@ -39,8 +40,11 @@ fn a_server_is_measured_and_gone_afterwards() {
     for rate in ["events_per_s", "server_us_per_event", "client_us_per_event"] {
         assert!(publish[rate].is_number(), "{publish}");
     }
+    for line in lines.iter().filter(|line| line["bench"] == "client") {
+        assert!(line["ratio"].as_f64().unwrap() > 0.0, "{line}");
+    }
     let summary = lines.last().unwrap();
-    assert_eq!((&summary["bench"], &summary["of"]), (&"summary".into(), &20.into()));
+    assert_eq!((&summary["bench"], &summary["of"]), (&"summary".into(), &24.into()));
     for target in summary["targets"].as_array().unwrap() {
         assert!(target["measured"].is_number() && target["met"].is_boolean(), "{target}");
     }

@@ -29,7 +29,7 @@ impl Crowd {
         crowd
     }
 
-    /// Opens new connections for those that the server has closed.
+    /// Opens a new connection for each one that the server has closed.
     fn refill(&mut self) {
         self.sockets.retain_mut(|socket| {
             socket.set_nonblocking(true).unwrap();

@@ -208,6 +208,69 @@ fn maps_lists_and_trivial_schemas() {
 }
 
 #[test]
+fn payloads_that_are_no_objects_keep_their_type() {
+    use nasty::schemas;
+    same::<nasty::OddPatterns>(schemas::ODD_PATTERNS, json!("a b"));
+    refused::<nasty::OddPatterns>(schemas::ODD_PATTERNS, json!(1));
+    for any in [json!("text"), json!(5), json!([1, "a"]), json!({"a": {"b": null}}), Value::Null] {
+        same::<nasty::OddUntyped>(schemas::ODD_UNTYPED, any);
+    }
+    same::<nasty::OddReference>(schemas::ODD_REFERENCE, json!(u64::MAX));
+    refused::<nasty::OddReference>(schemas::ODD_REFERENCE, json!(-1));
+    refused::<nasty::OddReference>(schemas::ODD_REFERENCE, json!({}));
+    same::<nasty::OddEither>(schemas::ODD_EITHER, json!("x"));
+    refused::<nasty::OddEither>(schemas::ODD_EITHER, json!(["x"]));
+    same::<nasty::OddMaybe>(schemas::ODD_MAYBE, json!(7));
+    same::<nasty::OddMaybe>(schemas::ODD_MAYBE, Value::Null);
+    refused::<nasty::OddMaybe>(schemas::ODD_MAYBE, json!("7"));
+    same::<nasty::OddList>(schemas::ODD_LIST, json!([1, -2]));
+    refused::<nasty::OddList>(schemas::ODD_LIST, json!(["1"]));
+    same::<nasty::OddMap>(schemas::ODD_MAP, json!({"a": 1.5, "b": 2.5}));
+    refused::<nasty::OddMap>(schemas::ODD_MAP, json!({"a": "1"}));
+    same::<nasty::OddBoth>(schemas::ODD_BOTH, json!(5));
+    refused::<nasty::OddBoth>(schemas::ODD_BOTH, json!(true));
+    refused::<nasty::OddBoth>(schemas::ODD_BOTH, json!("text"));
+}
+
+#[test]
+fn parts_that_are_combined_keep_their_type() {
+    use nasty::schemas;
+    // The properties of the branches are kept, and the outer one is typed.
+    same::<nasty::OddOuter>(schemas::ODD_OUTER, json!({"id": 1, "a": "x", "more": [1]}));
+    same::<nasty::OddOuter>(schemas::ODD_OUTER, json!({"id": 1, "b": 2}));
+    refused::<nasty::OddOuter>(schemas::ODD_OUTER, json!({"id": "1", "b": 2}));
+    let fields = json!({"word": "ab", "choice": "in", "number": -3, "linked": "xy", "loop": {"again": {}}});
+    same::<nasty::OddFields>(schemas::ODD_FIELDS, fields);
+    for (name, value) in [
+        ("word", json!(1)),
+        ("choice", json!("under")),
+        ("number", json!("1")),
+        ("linked", json!(12)),
+        ("loop", json!("x")),
+        ("null_or_text", json!(5)),
+    ] {
+        refused::<nasty::OddFields>(schemas::ODD_FIELDS, json!({name: value}));
+    }
+}
+
+/// Every schema of the collection has a test that reads and writes instances of it.
+#[test]
+fn every_hard_schema_is_tried() {
+    let tests = include_str!("generated_types_agree_with_their_schema.rs");
+    // Nothing fits these, or they are only there for their names.
+    let no_instance =
+        ["nothing.fits", "odd.empty-enum", "a-b", "a.b", "a.b.c", "a_b", "docs.hostile", "option"];
+    for entry in std::fs::read_dir(root().join(NASTY)).unwrap() {
+        let topic = entry.unwrap().file_name().into_string().unwrap();
+        let constant = topic.to_uppercase().replace(['.', '-'], "_");
+        let is_tried = tests.contains(&format!("(schemas::{constant}"))
+            || tests.contains(&format!("(\n        schemas::{constant}"))
+            || tests.contains(&format!("from_str(schemas::{constant}"));
+        assert!(is_tried || no_instance.contains(&topic.as_str()), "{topic}");
+    }
+}
+
+#[test]
 fn topics_are_chosen_and_files_written() {
     let out = tempfile::tempdir().unwrap();
     let file = out.path().join("events.ts");

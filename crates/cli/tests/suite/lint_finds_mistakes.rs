@@ -65,15 +65,28 @@ fn correct_files_have_no_findings() {
     expect(dir.path(), &["--config", "c.toml", "--strict"], 0, &[]);
     let people = promethean(dir.path(), &["lint", "--schemas", "s"]);
     assert_eq!(stdout(&people), "0 error(s), 0 warning(s)\n");
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    expect(Path::new(root), &["--schemas", "examples/schemas", "--strict"], 0, &[]);
+}
+
+#[test]
+fn the_examples_have_no_findings() {
+    let examples = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples"));
+    expect(examples, &["--schemas", "schemas", "--strict"], 0, &[]);
+    let mut configurations = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            expect(examples, &["--config", path.to_str().unwrap(), "--strict"], 0, &[]);
+            configurations += 1;
+        }
+    }
+    assert!(configurations >= 3);
 }
 
 #[test]
 fn wrong_topic_names_are_found() {
     let long = "a.".repeat(86);
     let config = format!(
-        "schemas = \"s\"\n[topics.\"Orders\"]\n[topics.\"a..b\"]\n[topics.\"a.dlq\"]\n[topics.\"{long}a\"]\n"
+        "schemas = \"s\"\n[topics.\"Orders\"]\n[topics.\"a..b\"]\n[topics.\"_own\"]\n[topics.\"a.dlq\"]\nmax_attempts = 3\n[topics.\"{long}a\"]\n"
     );
     let dir = files(&[
         ("c.toml", &config),
@@ -88,7 +101,8 @@ fn wrong_topic_names_are_found() {
     let expected = [
         "topic_name c.toml [topics.\"Orders\"]",
         "topic_name c.toml [topics.\"a..b\"]",
-        "topic_system c.toml [topics.\"a.dlq\"]",
+        "topic_system c.toml [topics.\"_own\"]",
+        "config_invalid c.toml",
         &long,
         &uncovered,
         "topic_single_word s/single",
@@ -98,6 +112,29 @@ fn wrong_topic_names_are_found() {
         "topic_name s/Upper.case",
     ];
     expect(dir.path(), &["--config", "c.toml"], 1, &expected);
+}
+
+#[test]
+fn topics_that_the_server_writes_may_have_retention() {
+    let config = "schemas = \"s\"\n[topics.\"a.b.dlq\"]\nretention = { age = \"30d\" }\n[topics.\"a.b.v2\"]\ndurability = \"os\"\n";
+    let dir = files(&[("c.toml", config), ("s/a.b/v1.json", OBJECT)]);
+    expect(dir.path(), &["--config", "c.toml", "--strict"], 0, &[]);
+}
+
+#[test]
+fn durabilities_that_no_store_offers_are_found() {
+    let dir = files(&[("c.toml", "listen = \"127.0.0.1:0\"\n[topics.\"a.b\"]\ndurability = \"majority\"\n")]);
+    let said = stdout(&promethean(dir.path(), &["lint", "--config", "c.toml"]));
+    let expected = "error[config_invalid] c.toml:2: [topics.\"a.b\"]: no store of this server offers durability `majority`; \
+                    use `fsync` or `os`\n";
+    assert!(said.contains(expected), "{said}");
+    let refused = promethean(dir.path(), &["serve", "--config", "c.toml"]);
+    assert!(
+        !refused.status.success() && stderr(&refused).contains("use `fsync` or `os`"),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(!dir.path().join("promethean-data").exists());
 }
 
 #[test]
@@ -142,6 +179,28 @@ fn wrong_configurations_are_found() {
         "schema_missing off.toml [topics.\"a.d\"]",
     ];
     expect(dir.path(), &["--config", "off.toml"], 1, &expected);
+}
+
+#[test]
+fn every_mistake_of_a_configuration_has_its_line() {
+    let text = "lisen = \"127.0.0.1:1\"\n\n[topics.\"a.b\"]\ncompacted = true\nretention = { count = 5 }\nmax_attempt = 3\n\
+                [limits]\nconnections = \"many\"\n[topics.billing]\n";
+    let dir = files(&[("c.toml", text), ("open.toml", "data = \"d\"\nlisten = \"0.0.0.0:8090\"\n")]);
+    let said = stdout(&promethean(dir.path(), &["lint", "--config", "c.toml"]));
+    for expected in [
+        "error[config_invalid] c.toml:1: `lisen` is not known here; write `listen`\n",
+        "error[config_invalid] c.toml:6: `max_attempt` is not known here; write `max_attempts`\n",
+        "error[config_invalid] c.toml:8: ",
+        "warning[topic_single_word] c.toml:9 [topics.\"billing\"]: ",
+        "warning[settings_contradict] c.toml:3 [topics.\"a.b\"]: ",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let report = stdout(&promethean(dir.path(), &["lint", "--config", "open.toml", "--json"]));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    for finding in report["findings"].as_array().unwrap() {
+        assert_eq!(finding["line"], 2, "{finding}");
+    }
 }
 
 #[test]
@@ -238,11 +297,12 @@ fn missing_inputs_are_errors_not_findings() {
     let dir = files(&[]);
     let refused = |args: &[&str], reason: &str| {
         let output = promethean(dir.path(), &[&["lint"], args].concat());
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let code = if args.contains(&"--url") { 3 } else { 2 };
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
         assert!(stderr(&output).contains(reason), "{args:?}: {}", stderr(&output));
     };
     refused(&[], "nothing to check");
     refused(&["--config", "none.toml"], "no file `none.toml`");
     refused(&["--schemas", "none"], "`none`");
-    refused(&["--server", "http://127.0.0.1:1"], "cannot reach");
+    refused(&["--url", "http://127.0.0.1:1"], "no server at http://127.0.0.1:1");
 }

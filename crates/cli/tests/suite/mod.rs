@@ -2,20 +2,31 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test stops where its set-up does")]
 
+mod attacks_leave_the_server_well;
+mod backups_are_incremental_and_checked;
+mod backups_restore_one_point;
 mod bench_gateway_measures_a_server_process;
 mod bench_prints_one_json_line_per_measurement;
 mod bench_publish_and_subscribe_print_one_line;
 mod changed_tokens_take_effect_while_running;
+mod client;
+mod commands;
 mod connections_leave_descriptors_to_the_store;
+mod dev_registers_its_schemas;
 mod generated_types_agree_with_their_schema;
 mod help_lists_every_command;
+mod https_trusts_a_listed_certificate;
 mod killed_server_loses_nothing;
 mod lint_finds_mistakes;
+mod log_lines_have_one_format;
 mod paused_server_takes_what_arrived;
 mod projectors_keep_state_through_kills;
+mod replay_skips_filtered_events;
 mod running_server;
 mod schemas_are_registered_and_compared;
+mod serve_bounds_topics;
 mod serve_protects_its_data;
+mod serve_sets_topics_that_it_writes;
 mod tokens_are_created_and_checked;
 mod verify_names_damage;
 

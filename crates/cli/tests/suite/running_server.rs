@@ -80,6 +80,14 @@ impl RunningServer {
 
     /// Sends a request and checks that the answer is 200.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        let answer = self.answer(method, path, body);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{method} {path}: {answer}");
+        body.to_owned()
+    }
+
+    /// Sends a request and returns the whole answer.
+    pub(crate) fn answer(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         // With HTTP/1.0 the body ends with the connection, so it needs no parsing.
@@ -88,9 +96,7 @@ impl RunningServer {
         write!(stream, "{head}content-length: {length}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(" 200 "), "{method} {path}: {answer}");
-        body.to_owned()
+        answer
     }
 }
 

@@ -65,14 +65,23 @@ fn schemas_are_added_shown_compared_and_deleted() {
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["versions"][0]["version"], 1);
     // Requests that cannot be done exit with another code and a reason.
     let failed = server.schema(dir, &["show", "t", "5"]);
-    assert_eq!(failed.status.code(), Some(2));
+    assert_eq!(failed.status.code(), Some(5));
     assert!(stderr(&failed).contains("unknown_schema"), "{}", stderr(&failed));
     let failed = server.schema(dir, &["add", "t", "bad.json"]);
     assert!(stderr(&failed).contains("bad_schema"), "{}", stderr(&failed));
+    // A topic that does not exist is no topic without schemas.
+    server.ask("PUT", "/topics/without.schema", "{}");
+    assert_eq!(server.says(dir, &["list", "without.schema"], 0), "");
+    assert!(server.says(dir, &["migrate", "without.schema", "--dry-run"], 0).starts_with("0 events"));
+    for args in [&["list", "none.such"][..], &["migrate", "none.such", "--dry-run"]] {
+        let failed = server.schema(dir, args);
+        assert_eq!(failed.status.code(), Some(5), "{args:?}");
+        assert!(stderr(&failed).contains("unknown_topic"), "{}", stderr(&failed));
+    }
     server.stop();
     let failed = promethean(dir, &["schema", "list", "--server", "http://127.0.0.1:9"]);
-    assert_eq!(failed.status.code(), Some(2));
-    assert!(stderr(&failed).contains("--server"), "{}", stderr(&failed));
+    assert_eq!(failed.status.code(), Some(3));
+    assert!(stderr(&failed).contains("--url"), "{}", stderr(&failed));
 }
 
 #[test]

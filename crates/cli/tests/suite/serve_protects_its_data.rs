@@ -119,3 +119,18 @@ fn a_directory_that_every_user_can_read_is_named() {
     let said = log_of_server(dir.path(), "022", data.to_str().unwrap(), "127.0.0.1");
     assert!(said.contains(&format!("chmod go-rwx {}", data.display())), "{said}");
 }
+
+#[test]
+fn the_durability_of_the_configuration_is_that_of_the_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "durability = \"os\"\n[topics.\"kept\"]\ndurability = \"fsync\"\n";
+    std::fs::write(dir.path().join("c.toml"), config).unwrap();
+    let server = RunningServer::start(dir.path(), &["--config", "c.toml", "--data", "data"]);
+    let said = server.ask("POST", "/publish/other", "1");
+    assert!(said.contains("\"durability\":\"os\""), "{said}");
+    let said = server.ask("POST", "/publish/kept", "1");
+    assert!(said.contains("\"durability\":\"fsync\""), "{said}");
+    let shown = server.ask("GET", "/admin/config", "");
+    assert!(shown.contains(r#"{"key":"durability","value":"os"}"#), "{shown}");
+    server.stop();
+}

@@ -11,6 +11,7 @@ use promethean_store::embedded::{self, EmbeddedStore};
 use promethean_store::port::Store;
 use serde_json::Value;
 
+use super::running_server::RunningServer;
 use super::{promethean, stderr, stdout};
 
 const EVENTS: u64 = 500;
@@ -95,10 +96,51 @@ fn damage_that_stops_the_open_is_named_too() {
 }
 
 #[test]
+fn a_repair_sets_damage_aside_and_loses_one_event() {
+    let dir = tempfile::tempdir().unwrap();
+    filled(dir.path()).close().unwrap();
+    let data = dir.path().join("data");
+    // The header of a record.
+    let segment = only_segment(&data);
+    let bytes = fs::read(&segment).unwrap();
+    let at = bytes.windows(9).position(|window| window == b"{\"n\":250}").unwrap();
+    flip(&segment, at - 30);
+    for file in fs::read_dir(data.join("journal")).unwrap() {
+        // Whether a copy is still in the journal is not what this test is about.
+        let path = file.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[512..].fill(0);
+        fs::write(path, bytes).unwrap();
+    }
+    let output = promethean(dir.path(), &["verify", "--data", "data"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let planned = "would be lost: topic `orders.placed`: offsets 250..251";
+    assert!(stdout(&output).contains(planned), "{}", stdout(&output));
+    assert!(stdout(&output).contains("--repair") && only_segment(&data) == segment);
+    let output = promethean(dir.path(), &["verify", "--data", "data", "--repair"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("lost: topic `orders.placed`: offsets 250..251") && text.contains("everything fits"),
+        "{text}"
+    );
+    let kept: Vec<_> =
+        fs::read_dir(data.join("quarantine")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let original = |path: &PathBuf| fs::read(path).unwrap().len() == bytes.len();
+    assert!(kept.iter().any(original), "the original bytes are kept: {kept:?}");
+    let output = promethean(dir.path(), &["verify", "--data", "data", "--json"]);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&report["clean"], &report["records"]), (&Value::from(true), &Value::from(EVENTS - 1)));
+}
+
+#[test]
 fn a_directory_in_use_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let log = filled(dir.path());
     let output = promethean(dir.path(), &["verify", "--data", "data"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    assert!(stderr(&output).contains("in use by another process"), "{}", stderr(&output));
+    let output = promethean(dir.path(), &["verify", "--data", "data", "--repair"]);
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     assert!(stderr(&output).contains("in use by another process"), "{}", stderr(&output));
     log.close().unwrap();
@@ -121,7 +163,7 @@ fn state_is_verified_if_there_is_any() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let clock = Arc::new(SystemClock::new());
-        let options = embedded::Options::default();
+        let options = embedded::EmbeddedOptions::default();
         let (store, _) = EmbeddedStore::open(dir.path().join("data"), clock, options).await.unwrap();
         store.close().await;
     });
@@ -129,4 +171,46 @@ fn state_is_verified_if_there_is_any() {
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(report["state_entries"].is_u64(), "{report}");
+}
+
+/// The files of a folder and of those below it.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn a_server_refuses_damaged_state_until_it_is_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = RunningServer::start(dir.path(), &["--data", "data"]);
+    for n in 0..20 {
+        server.ask("PUT", &format!("/topics/a.t{n}"), "{\"max_attempts\": 3}");
+        server.ask("POST", &format!("/publish/a.t{n}"), "{}");
+    }
+    server.stop();
+    let state = dir.path().join("data/state");
+    let journal =
+        files(&state).into_iter().find(|path| path.extension().is_some_and(|ext| ext == "jnl")).unwrap();
+    let used = fs::read(&journal).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+    flip(&journal, used / 2);
+    let refused = promethean(dir.path(), &["serve", "--listen", "127.0.0.1:0", "--data", "data"]);
+    let said = stderr(&refused);
+    assert!(!refused.status.success() && said.contains("promethean verify --repair --data data"), "{said}");
+    let planned = stdout(&promethean(dir.path(), &["verify", "--data", "data"]));
+    assert!(planned.contains("would be set aside: state"), "{planned}");
+    let repaired = promethean(dir.path(), &["verify", "--repair", "--data", "data"]);
+    let said = stdout(&repaired);
+    assert_eq!(repaired.status.code(), Some(0), "{said}{}", stderr(&repaired));
+    assert!(
+        said.contains("set aside: state as quarantine/state-1") && said.contains("everything fits"),
+        "{said}"
+    );
+    for line in planned.lines().chain(said.lines()) {
+        assert!(!line.contains("would: ") && !line.contains("\\x"), "{line}");
+    }
+    let server = RunningServer::start(dir.path(), &["--data", "data"]);
+    for n in 0..20 {
+        assert!(server.ask("GET", &format!("/topics/a.t{n}"), "").contains("\"end\":1"));
+    }
+    server.stop();
 }

@@ -46,6 +46,11 @@ impl Commits {
         self.pending.as_ref().is_some_and(|pending| pending.changes.seek.is_some())
     }
 
+    /// Forgets that a refused commit was to wait for its retry.
+    pub(super) const fn retry_now(&mut self) {
+        self.retry_at_ms = 0;
+    }
+
     /// Notes that an event is finished whose redrive the commit that is out may hold.
     pub(super) fn serve(&mut self, offset: Offset) {
         if let Some(pending) = &mut self.pending {
@@ -120,7 +125,7 @@ impl Machine {
         self.commits.letters_max = Some(letters);
     }
 
-    /// Notes that dead letters are still to be closed, except those that were redriven since.
+    /// Notes that dead letters are still to be closed. A letter that was redriven since stays open.
     pub(super) fn unclosed(&mut self, letters: &[LetterRef], retry_at_ms: u64) {
         for letter in letters {
             let redriven = self.unfinished.get(letter.offset).and_then(|entry| entry.redriven);

@@ -1,11 +1,13 @@
 //! Leases: how they begin, are acked, nacked and extended, and end.
 
+use std::sync::Arc;
+
 use promethean_model::{Offset, StoredEvent};
 
 use super::Machine;
 use super::unfinished::{ActiveLease, NO_DEADLINE, Stage, UnfinishedEvent};
-use crate::effect::{Delivery, Effect, Failure};
-use crate::input::{LeaseRef, Leaving, MemberNo, Now, ReplyNo};
+use crate::effect::{Delivery, DeliveryFailure, Effect};
+use crate::input::{FailureNote, LeaseRef, Leaving, MemberNo, Now, ReplyNo};
 
 const EXTEND_MS_MIN: u64 = 1_000;
 
@@ -68,7 +70,7 @@ impl Machine {
         &mut self,
         member: MemberNo,
         leases: &[LeaseRef],
-        delay_ms: Option<u64>,
+        (delay_ms, note): (Option<u64>, Option<&Arc<FailureNote>>),
         now: Now,
         reply: Option<ReplyNo>,
         effects: &mut Vec<Effect>,
@@ -78,7 +80,7 @@ impl Machine {
             if self.current(member, *lease).is_some() {
                 let delay_ms = delay_ms.unwrap_or_else(|| self.backoff_ms(lease.offset));
                 self.counts.nacked += 1;
-                self.fail(lease.offset, Failure::Nack, delay_ms, now);
+                self.fail(lease.offset, (DeliveryFailure::Nack, note), delay_ms, now);
             } else {
                 stale += 1;
             }
@@ -123,7 +125,7 @@ impl Machine {
             .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
             .collect();
         for (_, lease) in &over {
-            self.fail(lease.offset, Failure::Expired, 0, now);
+            self.fail(lease.offset, (DeliveryFailure::Expired, None), 0, now);
         }
         self.counts.lease_expired += over.len() as u64;
         revoke(over, effects);
@@ -141,7 +143,7 @@ impl Machine {
             match how {
                 // A delivery that was not written never reached the member: a full queue behind a broken
                 // connection must not turn unseen events into dead letters.
-                Leaving::Lost if written => self.fail(offset, Failure::MemberLost, 0, now),
+                Leaving::Lost if written => self.fail(offset, (DeliveryFailure::MemberLost, None), 0, now),
                 Leaving::Lost | Leaving::Released => self.release(offset),
             }
         }
@@ -171,7 +173,7 @@ impl Machine {
             .map(|(offset, _, lease)| (lease.member, LeaseRef { offset, serial: lease.serial }))
             .collect();
         for (_, lease) in &failed {
-            self.fail(lease.offset, Failure::MemberLost, 0, now);
+            self.fail(lease.offset, (DeliveryFailure::MemberLost, None), 0, now);
         }
         revoke(failed, effects);
         self.revoke_where(effects, |machine, entry, lease| {

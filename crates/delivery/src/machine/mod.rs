@@ -27,6 +27,7 @@ mod uncommitted;
 mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use promethean_model::Offset;
 
@@ -39,7 +40,7 @@ use self::uncommitted::Uncommitted;
 use self::unfinished::UnfinishedEvents;
 use crate::config::{MachineConfig, SavedProgress};
 use crate::effect::{Attempts, Effect};
-use crate::input::{Input, MemberNo, Now};
+use crate::input::{FailureNote, Input, MemberNo, Now};
 
 pub use self::reason::Reason;
 pub use self::status::{BlockedKey, DeliveryCounts, DeliveryStatus};
@@ -58,6 +59,8 @@ pub struct Machine {
     key_queues: KeyQueues,
     /// The failed attempts of events that are not finished, durable or about to be.
     failures: BTreeMap<Offset, Attempts>,
+    /// The last reason that was given for events in `failures`; in memory only, and bounded.
+    notes: BTreeMap<Offset, Arc<FailureNote>>,
     /// The durable end of the topic, at most the end of the scope.
     end: Offset,
     /// The next offset to scan.
@@ -98,6 +101,7 @@ impl Machine {
             unfinished: UnfinishedEvents::default(),
             key_queues: KeyQueues::default(),
             failures: saved.attempts.into_iter().map(|attempts| (attempts.offset, attempts)).collect(),
+            notes: BTreeMap::new(),
             members: MachineMembers::default(),
             owners: Vec::new(),
             owning: BTreeSet::new(),
@@ -130,8 +134,8 @@ impl Machine {
             Input::Leave { member, how } => self.leave(member, how, now),
             Input::Written { member, leases } => self.written(member, &leases, now),
             Input::Ack { member, leases, reply } => self.ack(member, &leases, reply, effects),
-            Input::Nack { member, leases, delay_ms, reply } => {
-                self.nack(member, &leases, delay_ms, now, reply, effects);
+            Input::Nack { member, leases, delay_ms, note, reply } => {
+                self.nack(member, &leases, (delay_ms, note.as_ref()), now, reply, effects);
             }
             Input::Extend { member, leases, by_ms, reply } => {
                 self.extend(member, &leases, by_ms, now, reply, effects);
@@ -145,6 +149,7 @@ impl Machine {
             Input::CommitSplit { token, letters } => self.commit_split(token, letters, now),
             Input::CommitFailed { token, retry_at_ms } => self.commit_failed(token, retry_at_ms, now),
             Input::Unclosed { letters, retry_at_ms } => self.unclosed(&letters, retry_at_ms),
+            Input::CommitNow => self.commits.retry_now(),
             Input::Grace(in_grace) => self.in_grace = in_grace,
             Input::Credit | Input::Tick => {}
         }

@@ -1,13 +1,18 @@
 //! Finished events, skipped events and failed attempts.
 
+use std::sync::Arc;
+
 use promethean_model::{Offset, OffsetRange};
 
 use super::Machine;
 use super::backoff::backoff_ms;
 use super::uncommitted::UncommittedDeath;
 use super::unfinished::Stage;
-use crate::effect::{Attempts, Failure, LetterRef};
-use crate::input::Now;
+use crate::effect::{Attempts, DeliveryFailure, LetterRef};
+use crate::input::{FailureNote, Now};
+
+/// Reasons that are kept for events that will be tried again, at most.
+const NOTES_MAX: usize = 1_000;
 
 impl Machine {
     /// Finishes an event: it was acked, is dead or is gone.
@@ -70,10 +75,22 @@ impl Machine {
     }
 
     /// Fails an attempt. The event waits until the failure is durable, and until `delay_ms` from now; after
-    /// its last attempt it is dead.
-    pub(super) fn fail(&mut self, offset: Offset, last_failure: Failure, delay_ms: u64, now: Now) {
+    /// its last attempt it is dead, and its letter has the note of that attempt; if that expired or lost its member, the last one before it.
+    pub(super) fn fail(
+        &mut self,
+        offset: Offset,
+        (last_failure, note): (DeliveryFailure, Option<&Arc<FailureNote>>),
+        delay_ms: u64,
+        now: Now,
+    ) {
         let Some(entry) = self.unfinished.get(offset) else { return };
         let (failed, redriven, stage) = (entry.failed + 1, entry.redriven, entry.stage);
+        let last_note = self.last_note(offset, note);
+        let note = match last_failure {
+            // The attempt had no member that could give a reason.
+            DeliveryFailure::Expired | DeliveryFailure::MemberLost => last_note,
+            DeliveryFailure::Nack | DeliveryFailure::Projection => note.cloned(),
+        };
         let wait_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
         let attempts = Attempts {
             offset,
@@ -84,11 +101,14 @@ impl Machine {
             due_ms: now.wall_ms.saturating_add(wait_ms),
         };
         if self.config.dead_letters && failed >= self.config.max_attempts {
+            // The cursor counts the event as finished only when its first death is durable.
+            let beside_cursor = redriven.is_some() && !self.uncommitted.has_first_death(offset);
             self.finish(offset);
             self.uncommitted.note_dead(UncommittedDeath {
                 attempts,
                 redrives: redriven.unwrap_or(0),
-                beside_cursor: redriven.is_some(),
+                beside_cursor,
+                note,
             });
             return;
         }
@@ -99,6 +119,21 @@ impl Machine {
             entry.failed = failed;
             entry.stage = Stage::Failing { due: now.monotonic_ms.saturating_add(delay_ms) };
         });
+    }
+
+    /// The reason that is given now, or else the last one that was given for the event. Keeps it for the attempts to
+    /// come.
+    fn last_note(&mut self, offset: Offset, given: Option<&Arc<FailureNote>>) -> Option<Arc<FailureNote>> {
+        let before = self.notes.remove(&offset).filter(|_| self.failures.contains_key(&offset));
+        let note = given.cloned().or(before)?;
+        if self.notes.len() >= NOTES_MAX {
+            let failures = &self.failures;
+            self.notes.retain(|offset, _| failures.contains_key(offset));
+        }
+        if self.notes.len() < NOTES_MAX {
+            self.notes.insert(offset, Arc::clone(&note));
+        }
+        Some(note)
     }
 
     /// How long the event waits for its next attempt if the current one fails.

@@ -26,6 +26,12 @@ pub enum Reason {
     Window,
     /// The group has no members.
     NoMembers,
+    /// The projector of the group halted at an event or at a gap, and waits for a person.
+    Halted,
+    /// The projector or compactor of the group tries an event, or the store, again.
+    Retrying,
+    /// The program of the group's projector keeps too many threads.
+    Stuck,
 }
 
 impl Reason {
@@ -41,6 +47,9 @@ impl Reason {
             Self::Leased => "leased",
             Self::Window => "window",
             Self::NoMembers => "no_members",
+            Self::Halted => "halted",
+            Self::Retrying => "retrying",
+            Self::Stuck => "stuck",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The status of a machine, for operators.
 
+use std::collections::BTreeMap;
+
 use promethean_model::Offset;
 
 use super::Machine;
@@ -65,6 +67,15 @@ pub struct BlockedKey {
 }
 
 impl Machine {
+    /// How many leases each member has. Looks at every unfinished event, so it is for single questions of users.
+    pub fn leases_by_member(&self) -> BTreeMap<MemberNo, usize> {
+        let mut counts = BTreeMap::new();
+        for (_, _, lease) in self.unfinished.leases() {
+            *counts.entry(lease.member).or_default() += 1;
+        }
+        counts
+    }
+
     /// The status at this moment.
     pub fn status(&self) -> DeliveryStatus {
         let floor = self.finished.floor();

@@ -1,11 +1,12 @@
 //! The changes of a machine that are not durable yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use promethean_model::Offset;
 
 use crate::effect::{Attempts, DeadEvent, LetterRef};
-use crate::input::ReplyNo;
+use crate::input::{FailureNote, ReplyNo};
 
 /// The changes for the next commit, except the cursor. The failed attempts of each event are looked up when
 /// the commit is made.
@@ -36,13 +37,15 @@ pub(super) struct Uncommitted {
 }
 
 /// An event that becomes a dead letter.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct UncommittedDeath {
     pub(super) attempts: Attempts,
     /// How often its letter was redriven before, as far as known.
     pub(super) redrives: u32,
     /// Whether the cursor counted the event as finished before it died, because it was redriven.
     pub(super) beside_cursor: bool,
+    /// Why its last attempt failed, where that was said.
+    pub(super) note: Option<Arc<FailureNote>>,
 }
 
 impl UncommittedDeath {
@@ -127,14 +130,17 @@ impl Uncommitted {
         self.closing.contains_key(&offset) || self.asked.contains_key(&offset)
     }
 
+    /// Whether the event died at the cursor, and its letter is not durable.
+    pub(super) fn has_first_death(&self, offset: Offset) -> bool {
+        self.dead.get(&offset).is_some_and(|dead| !dead.beside_cursor)
+    }
+
     /// Notes that an event becomes a dead letter. An older letter of the event that was to be closed is open
     /// again.
     pub(super) fn note_dead(&mut self, mut dead: UncommittedDeath) {
         let offset = dead.attempts.offset;
         let closing = self.closing.remove(&offset).max(self.asked.remove(&offset));
         dead.knows(closing.unwrap_or(0));
-        // The cursor counts the event as finished only when its first death is durable.
-        dead.beside_cursor &= self.dead.get(&offset).is_none_or(|before| before.beside_cursor);
         self.reopened.remove(&offset);
         self.dead.insert(offset, dead);
         self.urgent = true;
@@ -156,7 +162,12 @@ impl Uncommitted {
     /// The events that the commit makes dead letters.
     pub(super) fn sent_dead(&self) -> Vec<DeadEvent> {
         let dead = self.dead.range(..self.end());
-        dead.map(|(_, dead)| DeadEvent { attempts: dead.attempts, redrives: dead.redrives }).collect()
+        let event = |(_, dead): (&Offset, &UncommittedDeath)| DeadEvent {
+            attempts: dead.attempts,
+            redrives: dead.redrives,
+            note: dead.note.clone(),
+        };
+        dead.map(event).collect()
     }
 
     /// The dead letters that the commit closes, ascending.
@@ -214,8 +225,9 @@ impl Uncommitted {
         // Of two changes of the same dead letter the newer one wins.
         for (offset, dead) in older.dead {
             if !self.closing.contains_key(&offset) {
+                let beside_cursor = dead.beside_cursor;
                 let newer = self.dead.entry(offset).or_insert(dead);
-                newer.beside_cursor &= dead.beside_cursor;
+                newer.beside_cursor &= beside_cursor;
             }
         }
         letters(older.closing).into_iter().for_each(|letter| self.note_closing(letter));

@@ -100,7 +100,7 @@ impl DrivenMachine {
     }
 
     pub(crate) fn nack(&mut self, member: MemberNo, lease: LeaseRef, delay_ms: Option<u64>) {
-        self.step(Input::Nack { member, leases: vec![lease], delay_ms, reply: None });
+        self.step(Input::Nack { member, leases: vec![lease], delay_ms, note: None, reply: None });
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {

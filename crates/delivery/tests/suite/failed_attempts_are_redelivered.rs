@@ -1,6 +1,10 @@
 //! A failed attempt is redelivered, and the last one makes a dead letter.
 
-use promethean_delivery::{Failure, Input, Leaving, MachineBounds, MachineConfig, MemberNo, Reason, ReplyNo};
+use std::sync::Arc;
+
+use promethean_delivery::{
+    DeliveryFailure, FailureNote, Input, Leaving, MachineBounds, MachineConfig, MemberNo, Reason, ReplyNo,
+};
 use promethean_model::Offset;
 
 use super::driven_machine::DrivenMachine;
@@ -61,6 +65,26 @@ fn a_failure_is_durable_before_the_next_attempt_and_the_last_one_is_a_letter() {
 }
 
 #[test]
+fn a_letter_keeps_what_was_said_before_the_last_attempt_expired() {
+    let mut driven = DrivenMachine::new(MachineConfig { max_attempts: 2, ..MachineConfig::new() }, &[None]);
+    driven.join(ONE, 1);
+    let lease = driven.leases()[0];
+    let note = FailureNote::new("no stock", Some("worker-1")).map(Arc::new);
+    driven.step(Input::Nack { member: ONE, leases: vec![lease], delay_ms: Some(0), note, reply: None });
+    driven.commit();
+    let (_, lease, attempt) = driven.take()[0];
+    assert_eq!(attempt, 2);
+    driven.step(Input::Written { member: ONE, leases: vec![lease] });
+    driven.pass(60_000);
+    let dead = driven.commit().dead;
+    let said = dead[0].note.as_ref().map(|note| (note.reason(), note.by()));
+    assert_eq!(
+        (dead[0].attempts.last_failure, said),
+        (DeliveryFailure::Expired, Some(("no stock", Some("worker-1"))))
+    );
+}
+
+#[test]
 fn letters_are_spread_over_commits_and_the_answer_comes_with_the_last() {
     let bounds = MachineBounds { letters: 2, ..MachineBounds::default() };
     let mut driven =
@@ -71,6 +95,7 @@ fn letters_are_spread_over_commits_and_the_answer_comes_with_the_last() {
         member: ONE,
         leases: leases[..5].to_vec(),
         delay_ms: None,
+        note: None,
         reply: Some(ReplyNo(1)),
     });
     driven.ack(ONE, &leases[5..], 2);
@@ -114,7 +139,7 @@ fn the_ack_timeout_starts_when_a_delivery_is_written_and_is_extended_from_now() 
     assert_eq!(driven.replies, [(9, 0)]);
     driven.pass(500);
     assert_eq!(driven.revoked, [leases[0]]);
-    assert_eq!(driven.commit().failed[0].last_failure, Failure::Expired);
+    assert_eq!(driven.commit().failed[0].last_failure, DeliveryFailure::Expired);
     assert_eq!(driven.got(), [(0, 2)], "at once");
     driven.pass(499);
     assert_eq!(driven.revoked.len(), 1);

@@ -8,17 +8,18 @@ use bytes::Bytes;
 use promethean_bus::Publisher;
 use promethean_delivery::Subject;
 use promethean_model::json::minify;
+use promethean_model::plain::json_reason;
 use promethean_model::{CollectionName, GroupName, TopicName};
 use promethean_projections::Projections;
 use serde::de::DeserializeOwned;
 
 use super::args::Args;
-use super::dispatch::bearer;
 use super::operation::{Need, Operation};
 use super::request_body::RequestBody;
 use crate::app::App;
 use crate::audit::AuditRecord;
-use crate::auth::{Access, AuthSession, Identity};
+use crate::auth::{Access, AuthSession, Identity, Secret};
+use crate::listen::connection_list::ListedConnection;
 use crate::listen::slots::SlotHandle;
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
@@ -35,7 +36,9 @@ pub(super) struct Call {
     pub(super) identity: Option<Identity>,
     /// Counts the request as a connection of the client; a long answer takes it along.
     pub(super) permit: Option<QuotaPermit>,
-    /// The authenticator's generation before it checked the token.
+    /// The token that the client showed, itself or by a ticket.
+    pub(super) token: Option<Secret>,
+    /// The authenticator's revision before it checked the token.
     pub(super) seen: u64,
     /// The publisher of the connection; `None` without a connection, as in tests.
     pub(super) publisher: Option<Arc<Publisher>>,
@@ -43,6 +46,8 @@ pub(super) struct Call {
     pub(super) peer: IpAddr,
     /// The place of the connection.
     pub(super) slot: SlotHandle,
+    /// The connection in the list that admins see; `None` without a connection, as in tests.
+    pub(super) listed: Option<Arc<ListedConnection>>,
 }
 
 /// A client, as far as it matters for what it may see.
@@ -143,16 +148,15 @@ impl Call {
     }
 
     /// The client as the reader of a long answer. Its token is checked again while it reads.
-    pub(super) fn reader(&self, subject: Subject) -> Reader {
-        let token = bearer(&self.headers).ok();
-        let session = token
-            .zip(self.identity.clone())
-            .map(|(token, identity)| AuthSession::known(&self.app.auth, token, self.seen, identity));
+    pub(super) fn reader(&self, subject: Subject) -> ReadGrant {
+        let token = self.token.as_ref().and_then(Secret::reveal_text);
+        let known = |identity| AuthSession::known(&self.app.auth, token, self.seen, identity);
+        let session = self.identity.clone().map(known);
         let clock = &self.app.clock;
         let expires_ms = self.identity.as_ref().and_then(|identity| identity.expires_ms);
         let left_ms = expires_ms.map(|at| u64::try_from(at.saturating_sub(clock.wall_ms())).unwrap_or(0));
         let until_ms = left_ms.map(|left_ms| clock.monotonic_ms().saturating_add(left_ms));
-        Reader { session, subject, expires: expires_ms.zip(until_ms) }
+        ReadGrant { session, subject, expires: expires_ms.zip(until_ms) }
     }
 
     /// What the client may see. Unlike the whole request, it can be shared while a handler waits.
@@ -182,6 +186,7 @@ impl Call {
             Need::Admin => Err(Refusal::forbidden("admin")),
             Need::Publish => {
                 let topic = self.topic()?;
+                self.outside_audit(&Access::Publish(&topic), &topic)?;
                 deny(self.may(&Access::Publish(&topic)), "publish", &Subject::Topic(topic.clone()))
             }
             Need::Subscribe => {
@@ -205,6 +210,9 @@ impl Call {
             }
             Need::Manage => {
                 let subject = self.subject()?;
+                if let Some(topic) = subject.topic() {
+                    self.outside_audit(&Access::Manage(&subject), topic)?;
+                }
                 deny(self.may(&Access::Manage(&subject)), "manage", &subject)
             }
             Need::ManageLetters => self
@@ -214,11 +222,17 @@ impl Call {
         }
     }
 
+    /// Names the audit topic as the cause, where the token itself would allow the access.
+    fn outside_audit(&self, access: &Access<'_>, topic: &TopicName) -> Result<(), Refusal> {
+        let is_granted = self.identity.as_ref().is_some_and(|identity| identity.may(access));
+        if is_granted && !self.may(access) { Err(Refusal::audit_topic(topic)) } else { Ok(()) }
+    }
+
     fn allow_group(&self, subject: &Subject) -> Result<(), Refusal> {
         let group = self.group()?;
         match self.may(&Access::Subscribe(subject, Some(&group))) {
             true => Ok(()),
-            false => Err(Refusal::forbidden(&format!("subscribe:{subject}@{group}"))),
+            false => Err(Refusal::forbidden_in(subject, &group)),
         }
     }
 
@@ -247,7 +261,7 @@ impl Call {
         let body = self.body().await?;
         let bad = |reason: String| {
             Refusal::bad_request(format!(
-                "the body is not the JSON that is wanted: {reason}; see /openapi.json"
+                "the body is not what this request needs: {reason}; see /openapi.json"
             ))
         };
         // serde would also read a list as an object.
@@ -257,7 +271,7 @@ impl Call {
         // `minify` refuses an object with the same name twice; serde would take the last value.
         let text = str::from_utf8(&body).map_err(|_| bad("it is not UTF-8".to_owned()))?;
         let text = minify(text).map_err(|error| bad(error.to_string()))?;
-        serde_json::from_str(&text).map_err(|error| bad(error.to_string()))
+        serde_json::from_str(&text).map_err(|error| bad(json_reason(&error)))
     }
 
     /// The media type without its parameters, in lower case.
@@ -280,14 +294,14 @@ impl Call {
 
 /// The reader of a long answer. Its token is checked again while it reads.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ReadGrant {
     session: Option<AuthSession>,
     subject: Subject,
     /// When the token that began the answer expires, by its own time, and by the monotonic clock.
     expires: Option<(i64, u64)>,
 }
 
-impl Reader {
+impl ReadGrant {
     /// Whether its token is still valid and allows reading.
     pub(super) async fn may_read_on(&mut self) -> bool {
         let Some(session) = &mut self.session else { return false };

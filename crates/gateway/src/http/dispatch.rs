@@ -11,19 +11,20 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Ve
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hyper::body::Body as _;
-use tracing::{debug, error};
+use promethean_model::IgnorePoison;
+use tracing::{debug, error, warn};
 
 use super::args::Args;
 use super::call::Call;
 use super::operation::{Need, Operation, Verb};
 use super::request_body::RequestBody;
-use super::table::{self, Found};
-use super::{ConnectionContext, reply};
+use super::table::{self, RouteFound};
+use super::{ConnectionContext, dashboard, reply};
 use crate::app::App;
-use crate::auth::AuthError;
-use crate::listen::origin::Page;
+use crate::auth::{AuthError, Secret};
+use crate::listen::origin::PageOrigin;
 use crate::refusal::Refusal;
-use crate::ws;
+use crate::{tickets, ws};
 
 /// Headers of a request, at most. HTTP/1 refuses more already when it reads them.
 const HEADERS_MAX: usize = 100;
@@ -33,6 +34,8 @@ const URI_BYTES_MAX: usize = 8 << 10;
 const REQUEST_ID_BYTES_MAX: usize = 128;
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Characters of a refused origin that are logged.
+const ORIGIN_CHARS_LOGGED: usize = 200;
 /// How long a browser may cache the answer to a preflight request.
 const PREFLIGHT_SECS: &str = "600";
 
@@ -75,8 +78,9 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
     let id = http.request_id(request.headers());
     let began_ms = http.app.clock.monotonic_ms();
     let took_ms = || http.app.clock.monotonic_ms().saturating_sub(began_ms);
-    let origin = http.app.origins.check(request.headers(), request.uri());
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    let is_visit = dashboard::is_visit(&method, uri.path(), request.headers());
+    let origin = check_origin(&http.app, &request, is_visit);
     let may_upgrade = origin.is_ok() && names_host(request.version(), request.headers());
     if may_upgrade && matches!(uri.path(), "/" | "/ws") && ws::is_upgrade(request.headers()) {
         let upgraded = ws::upgrade(http.app.clone(), request).await;
@@ -90,21 +94,24 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
     let publisher = connection.map(|connection| Arc::clone(&connection.publisher));
     let peer = connection.map_or(NOWHERE, |connection| connection.peer);
     let slot = connection.map(|connection| connection.slot.clone()).unwrap_or_default();
+    let listed = connection.map(|connection| Arc::clone(&connection.listed));
     let mut call = Call {
         app: http.app.clone(),
         args: Args::default(),
         headers: parts.headers,
         request_body,
         identity: None,
+        token: None,
         seen: 0,
         permit: None,
         publisher,
         peer,
         slot,
+        listed,
     };
-    let found = table::find(Verb::of(&method), uri.path());
+    let found = table::find(Verb::of(&method), if is_visit { dashboard::PATH } else { uri.path() });
     let operation = match found {
-        Found::Operation(operation, _) => Some(operation),
+        RouteFound::Operation(operation, _) => Some(operation),
         _ => None,
     };
     let result = match &origin {
@@ -115,7 +122,7 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
         Ok(_) if uri.path() == "/ws" => Err(upgrade_required()),
         Ok(origin) if method == Method::OPTIONS => options(&found, origin, &call.headers),
         Ok(_) => {
-            let handling = AssertUnwindSafe(handle(&mut call, found, &uri)).catch_unwind();
+            let handling = AssertUnwindSafe(handle(&mut call, found, (&method, &uri))).catch_unwind();
             handling.await.unwrap_or_else(|_| {
                 error!(request_id = ?id, route = operation.map(|operation| operation.path), "a handler panicked");
                 Err(Refusal::internal())
@@ -133,7 +140,19 @@ pub(crate) async fn serve(State(http): State<HttpState>, request: Request) -> Re
     finish(response, id, origin.ok(), (&method, &uri))
 }
 
-async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
+/// Checks from which page a request comes. The dashboard holds no data, so a link of any other page may lead to it.
+fn check_origin(app: &App, request: &Request, is_visit: bool) -> Result<PageOrigin, Refusal> {
+    let origin = match is_visit && dashboard::is_navigation(request.headers()) {
+        true => app.origins.check_host(request.headers(), request.uri()),
+        false => app.origins.check(request.headers(), request.uri()),
+    };
+    if origin.is_err() {
+        warn_of_origin(app, request.headers());
+    }
+    origin
+}
+
+async fn handle(call: &mut Call, found: RouteFound, (method, uri): (&Method, &Uri)) -> reply::Reply {
     if uri.path_and_query().is_some_and(|whole| whole.as_str().len() > URI_BYTES_MAX) {
         let message = format!("path and query are longer than {URI_BYTES_MAX} bytes; shorten them");
         return Err(Refusal::new(StatusCode::URI_TOO_LONG, "uri_too_long", message));
@@ -143,25 +162,55 @@ async fn handle(call: &mut Call, found: Found, uri: &Uri) -> reply::Reply {
         return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too_many_headers", message));
     }
     let (operation, words) = match found {
-        Found::Operation(operation, words) => (operation, words),
-        Found::OtherMethod(verbs) => return Err(other_method(&verbs)),
-        Found::Malformed => {
+        RouteFound::Operation(operation, words) => (operation, words),
+        RouteFound::OtherMethod(verbs) => return Err(other_method(&verbs)),
+        RouteFound::Malformed => {
             return Err(Refusal::bad_request("the path is not percent-encoded UTF-8; encode it"));
         }
-        Found::Nothing => return Err(nothing_here()),
+        RouteFound::Nothing => return Err(Refusal::nothing_here()),
+    };
+    // A client that can send a header needs no ticket, and only a GET may have one.
+    let may_have_ticket = *method == Method::GET && !call.headers.contains_key(header::AUTHORIZATION);
+    let (ticket, query) = match uri.query() {
+        Some(query) if may_have_ticket => tickets::split_query(query),
+        query => (None, query.unwrap_or_default().to_owned()),
     };
     if operation.need != Need::Nothing {
-        let token = bearer(&call.headers)?;
-        call.seen = call.app.auth.generation();
+        call.token = match ticket {
+            Some(ticket) => {
+                let now_ms = call.app.clock.monotonic_ms();
+                call.app.tickets.redeem(ticket, uri.path(), &query, now_ms)?
+            }
+            None => bearer(&call.headers)?.map(Secret::from),
+        };
+        call.seen = call.app.auth.revision();
+        let token = call.token.as_ref().and_then(Secret::reveal_text);
         let identity = call.app.identify(call.peer, token).await?;
         call.slot.keep();
+        call.listed.iter().for_each(|listed| listed.belong_to(&identity));
         call.request_body.belong_to(&identity);
         call.identity = Some(identity);
         call.permit = call.connection_permit()?;
     }
-    call.args = Args::read(operation, words, uri.query(), &call.headers)?;
+    call.args = Args::read(operation, words, Some(&query), &call.headers)?;
     call.allow(operation.need)?;
     (operation.handler)(call).await
+}
+
+/// Tells the operator which page was refused: the browser hides it from the page's author.
+fn warn_of_origin(app: &App, headers: &HeaderMap) {
+    let Some(times) = app.refused_origins.lock().ignore_poison().due() else { return };
+    let text = |name: HeaderName| {
+        let value = headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        value.unwrap_or_default().chars().take(ORIGIN_CHARS_LOGGED).collect::<String>()
+    };
+    let (origin, host) = (text(header::ORIGIN), text(header::HOST));
+    warn!(
+        ?origin,
+        ?host,
+        times,
+        "refused a page of this origin; add the origin to `allowed_origins` to let it in"
+    );
 }
 
 /// The token of `Authorization: Bearer TOKEN`.
@@ -193,11 +242,6 @@ fn upgrade_required() -> Refusal {
         .header(header::UPGRADE, HeaderValue::from_static("websocket"))
 }
 
-fn nothing_here() -> Refusal {
-    let message = "there is nothing here; see /openapi.json for what there is";
-    Refusal::new(StatusCode::NOT_FOUND, "not_found", message)
-}
-
 /// The `allow` header for these verbs; GET includes HEAD.
 fn allow(verbs: &[Verb]) -> HeaderValue {
     let mut names: Vec<&str> = verbs.iter().map(|verb| verb.as_str()).collect();
@@ -210,18 +254,18 @@ fn allow(verbs: &[Verb]) -> HeaderValue {
 
 fn other_method(verbs: &[Verb]) -> Refusal {
     let allow = allow(verbs);
-    let message = format!("the path knows {} only; use one of them", allow.to_str().unwrap_or_default());
+    let message = format!("this path has only {}; use one of them", allow.to_str().unwrap_or_default());
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).header(header::ALLOW, allow)
 }
 
 /// Answers OPTIONS: the methods of a path and, for a page of an allowed origin, the headers that its scripts
 /// may send.
-fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
-    let Found::OtherMethod(verbs) = found else { return Err(nothing_here()) };
+fn options(found: &RouteFound, origin: &PageOrigin, asked: &HeaderMap) -> reply::Reply {
+    let RouteFound::OtherMethod(verbs) = found else { return Err(Refusal::nothing_here()) };
     let allow = allow(verbs);
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    if let Page::Allowed(_) = origin {
+    if let PageOrigin::Allowed(_) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
         if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
@@ -236,7 +280,7 @@ fn options(found: &Found, origin: &Page, asked: &HeaderMap) -> reply::Reply {
 fn finish(
     mut response: Response,
     id: HeaderValue,
-    origin: Option<Page>,
+    origin: Option<PageOrigin>,
     (method, uri): (&Method, &Uri),
 ) -> Response {
     let length = response.body().size_hint().exact();
@@ -250,7 +294,7 @@ fn finish(
     let policy = if is_public { "cross-origin" } else { "same-origin" };
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static(policy));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if let Some(Page::Allowed(origin)) = origin {
+    if let Some(PageOrigin::Allowed(origin)) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         let exposed = HeaderValue::from_static("x-request-id, x-next-offset, retry-after, etag");
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);

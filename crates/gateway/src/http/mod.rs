@@ -10,10 +10,12 @@
 //! | `reply` | answers: JSON, and bodies that are written while they are made |
 //! | `stored_headers` | which headers of a request become headers of the event |
 //! | `etag` | entity tags |
+//! | `dashboard` | the files of the dashboard, embedded |
 //! | `openapi` | the description of all operations |
 
 mod args;
 mod call;
+mod dashboard;
 pub(crate) mod dispatch;
 mod etag;
 mod openapi;
@@ -32,6 +34,7 @@ use axum::Router;
 use promethean_bus::Publisher;
 
 use crate::app::App;
+use crate::listen::connection_list::ListedConnection;
 use crate::listen::slots::SlotHandle;
 use crate::metrics::OpenConnection;
 
@@ -49,6 +52,8 @@ pub(crate) struct ConnectionContext {
     pub(crate) publisher: Arc<Publisher>,
     /// The connection's place.
     pub(crate) slot: SlotHandle,
+    /// The connection in the list that admins see.
+    pub(crate) listed: Arc<ListedConnection>,
     /// Counts the connection as open.
     _open: Arc<OpenConnection>,
 }
@@ -57,6 +62,7 @@ impl ConnectionContext {
     /// For a connection that was just accepted.
     pub(crate) fn new(app: &App, peer: IpAddr, slot: SlotHandle) -> Self {
         let publisher = Arc::new(app.bus.publisher(app.options.publish_rate));
-        Self { peer, publisher, slot, _open: Arc::new(app.metrics.connection()) }
+        let listed = Arc::new(app.connections.add(peer, app.clock.wall_ms()));
+        Self { peer, publisher, slot, listed, _open: Arc::new(app.metrics.connection()) }
     }
 }

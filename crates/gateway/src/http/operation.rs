@@ -147,6 +147,11 @@ pub(super) enum Media {
     Ndjson,
     EventStream,
     Text,
+    Html,
+    JavaScript,
+    Css,
+    Svg,
+    Bytes,
 }
 
 impl Media {
@@ -156,6 +161,11 @@ impl Media {
             Self::Ndjson => "application/x-ndjson",
             Self::EventStream => "text/event-stream",
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Html => "text/html; charset=utf-8",
+            Self::JavaScript => "text/javascript; charset=utf-8",
+            Self::Css => "text/css; charset=utf-8",
+            Self::Svg => "image/svg+xml",
+            Self::Bytes => "application/octet-stream",
         }
     }
 }

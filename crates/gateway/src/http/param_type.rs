@@ -25,6 +25,8 @@ pub(super) enum ParamType {
     Text,
     /// Visible ASCII, as in headers.
     Ascii,
+    /// Bytes, each as two hexadecimal digits.
+    Hex,
     /// A whole number in this range.
     Int(i64, i64),
     /// A time, in one of the forms that people write.
@@ -48,6 +50,8 @@ const OFFSET_MAX: u64 = (1 << 53) - 1;
 
 const WORD: &str = "[a-z0-9_-]+(:+[a-z0-9_-]+)*";
 const FIRST_USER_WORD: &str = "[a-z0-9-][a-z0-9_-]*(:+[a-z0-9_-]+)*";
+/// The times that are texts: a date with time and zone, `now`, or a length of time with `ago`.
+const MOMENT_TEXT: &str = "^ *([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2})|[Nn][Oo][Ww]|([0-9]+(ms|d|h|m|s))+ +ago) *$";
 
 impl ParamType {
     /// Refuses a value that is not of this type.
@@ -71,6 +75,10 @@ impl ParamType {
             Self::Ascii => match value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
                 true => Ok(()),
                 false => Err(bad("visible ASCII; send other text as a query parameter")),
+            },
+            Self::Hex => match from_hex(value) {
+                Some(_) => Ok(()),
+                None => Err(bad("hexadecimal; give it as the server gave it")),
             },
             Self::Int(min, max) => match integer::<i64>(value) {
                 Some(number) if (min..=max).contains(&&number) => Ok(()),
@@ -107,7 +115,7 @@ impl ParamType {
                 Some((topic, number)) if topic.parse::<TopicName>().is_ok() && offset(number) => Ok(()),
                 None if offset(value) => Ok(()),
                 _ => Err(bad(
-                    "an offset, or a topic and an offset as in `orders.placed:7`; leave it out to begin anew",
+                    "an offset, or a topic and an offset as in `orders.placed:7`; leave it out to begin again",
                 )),
             },
         }
@@ -131,9 +139,12 @@ impl ParamType {
                 "pattern": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"}),
             Self::Text => json!({"type": "string"}),
             Self::Ascii => json!({"type": "string", "pattern": "^([!-~]([ -~]*[!-~])?)?$"}),
+            Self::Hex => json!({"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}),
             Self::Int(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
-            // Of the accepted forms, the one for programs.
-            Self::Moment => json!({"type": "integer", "minimum": -(1_i64 << 53) + 1, "maximum": OFFSET_MAX}),
+            Self::Moment => json!({"oneOf": [
+                {"type": "integer", "minimum": -(1_i64 << 53) + 1, "maximum": OFFSET_MAX},
+                {"type": "string", "pattern": MOMENT_TEXT, "examples": ["2027-01-31T12:00:00Z", "5m ago", "now"]},
+            ]}),
             Self::Offset => whole(0),
             Self::OffsetOrNone => json!({"oneOf": [whole(0), {"const": "none"}]}),
             Self::Version => {
@@ -154,6 +165,43 @@ fn integer<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }
 
+/// The bytes that [`ParamType::Hex`] writes.
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
+    Some(digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
+}
+
 fn offset(text: &str) -> bool {
     integer::<u64>(text).is_some_and(|offset| offset <= OFFSET_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use promethean_model::Moment;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_pairs_of_hexadecimal_digits() {
+        assert_eq!(from_hex("00ff1A"), Some(vec![0, 255, 26]));
+        assert_eq!(from_hex(""), Some(vec![]));
+        for bad in ["W", "0", "0g", "00 1", "+1"] {
+            assert_eq!(from_hex(bad), None, "{bad}");
+            assert!(ParamType::Hex.check("after", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_schema_of_times_has_every_form() {
+        let schema = ParamType::Moment.schema();
+        assert_eq!(
+            (&schema["oneOf"][0]["type"], &schema["oneOf"][1]["type"]),
+            (&json!("integer"), &json!("string"))
+        );
+        for text in schema["oneOf"][1]["examples"].as_array().unwrap() {
+            assert!(Moment::parse(text.as_str().unwrap(), 0).is_ok(), "{text}");
+        }
+    }
 }

@@ -37,10 +37,10 @@ const OTHER_NAMES: &[&str] = &["content-type", "t0", "traceparent", "tracestate"
 /// These are fields of the event already.
 const FIELDS: &[&str] = &["x-event-id", "x-event-key"];
 
-/// The rule of one gateway.
+/// Which headers of a publish request become headers of the event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum StoredHeaders {
-    /// `x-*` and a few others, except those that look like a credential.
+    /// Stores `x-*` and a few others, unless their name looks like a credential's.
     #[default]
     Plain,
     /// The names that the configuration lists, in lower case.

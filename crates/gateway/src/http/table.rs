@@ -22,6 +22,10 @@ pub(super) const ALL: &[&[Operation]] = &[
     routes::projectors::OPERATIONS,
     routes::state::OPERATIONS,
     routes::server::OPERATIONS,
+    routes::identity::OPERATIONS,
+    routes::admin::OPERATIONS,
+    routes::backups::OPERATIONS,
+    routes::dashboard::OPERATIONS,
 ];
 
 /// Every operation.
@@ -50,7 +54,7 @@ pub(crate) fn routes() -> usize {
 
 /// The result of looking a request up.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum RouteFound {
     /// An operation, and the words of the path for the names in its template.
     Operation(&'static Operation, Vec<String>),
     /// The path exists, but only for these methods.
@@ -62,7 +66,7 @@ pub(super) enum Found {
 }
 
 /// Finds the operation of a request.
-pub(super) fn find(verb: Option<Verb>, path: &str) -> Found {
+pub(super) fn find(verb: Option<Verb>, path: &str) -> RouteFound {
     let fits = |operation: &'static Operation| Some((operation, matches(operation.path, path)?));
     let mut found: Vec<_> = operations().filter_map(fits).collect();
     // A fixed word wins over a parameter: `/schemas/t/check` has no version `check`.
@@ -75,9 +79,9 @@ pub(super) fn find(verb: Option<Verb>, path: &str) -> Found {
             continue;
         }
         let decoded: Option<Vec<String>> = words.into_iter().map(|word| decode(word, false)).collect();
-        return decoded.map_or(Found::Malformed, |words| Found::Operation(operation, words));
+        return decoded.map_or(RouteFound::Malformed, |words| RouteFound::Operation(operation, words));
     }
-    if others.is_empty() { Found::Nothing } else { Found::OtherMethod(others) }
+    if others.is_empty() { RouteFound::Nothing } else { RouteFound::OtherMethod(others) }
 }
 
 /// The words of a path for the names in a template, if the path fits the template.

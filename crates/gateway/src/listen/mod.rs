@@ -1,7 +1,8 @@
 //! Accepting connections.
 
+pub(crate) mod connection_list;
 pub(crate) mod origin;
-mod rare_warning;
+pub(crate) mod rare_warning;
 pub(crate) mod slots;
 pub(crate) mod tls;
 mod traffic;
@@ -26,7 +27,7 @@ use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use self::rare_warning::RareWarning;
-use self::slots::{ConnectionSlot, ConnectionSlots, Found};
+use self::slots::{ConnectionSlot, ConnectionSlots, SlotFound};
 use self::tls::Tls;
 use self::traffic::Traffic;
 use self::write_timeout::WriteTimeout;
@@ -110,7 +111,7 @@ async fn accept(
             }
             continue;
         };
-        if found == Found::Evicted {
+        if found == SlotFound::Evicted {
             app.metrics.connection_evicted();
         }
         let (app, tls, router) = (app.clone(), tls.clone(), router.clone());

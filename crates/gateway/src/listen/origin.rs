@@ -32,10 +32,10 @@ pub(crate) struct Origins {
 
 /// The page behind a request, as far as the answer depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Page {
-    /// No page, a page of this server, or one of this machine: the answer needs no CORS headers.
+pub(crate) enum PageOrigin {
+    /// No page, or a page of this server: the answer needs no CORS headers.
     Plain,
-    /// A page that the configuration allows: its scripts may read the answer.
+    /// A page that the configuration allows, or one of this machine: its scripts may read the answer.
     Allowed(HeaderValue),
 }
 
@@ -80,29 +80,35 @@ impl Origins {
 
     /// Allows a request without an origin, or whose origin is its own host, a loopback address or in the
     /// configuration.
-    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Page, Refusal> {
-        // HTTP/2 has the host in the URI.
-        let named = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
-        let host = uri.authority().map(Authority::as_str).or(named);
+    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<PageOrigin, Refusal> {
+        let host = host_of(headers, uri);
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let page = match (origins.next(), origins.next()) {
-            (None, _) => (!self.open || is_own_site(headers, host)).then_some(Page::Plain),
+            (None, _) => (!self.open || is_own_site(headers, host)).then_some(PageOrigin::Plain),
             (Some(origin), None) => self.page(origin, host),
             (Some(_), Some(_)) => None,
         };
-        page.filter(|_| self.trusts(host)).ok_or_else(|| {
-            let message = "pages of this origin may not use the server; add it to `allowed_origins`";
-            Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", message)
-        })
+        page.filter(|_| self.trusts(host)).ok_or_else(forbidden_origin)
     }
 
-    fn page(&self, text: &HeaderValue, host: Option<&str>) -> Option<Page> {
+    /// Allows a request for what holds no data, from any page, if the request addresses a host that can be trusted.
+    pub(crate) fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<PageOrigin, Refusal> {
+        match self.trusts(host_of(headers, uri)) {
+            true => Ok(PageOrigin::Plain),
+            false => Err(forbidden_origin()),
+        }
+    }
+
+    fn page(&self, text: &HeaderValue, host: Option<&str>) -> Option<PageOrigin> {
         let origin = Origin::parse(text.to_str().ok()?)?;
         if self.others.contains(&origin) {
-            return Some(Page::Allowed(text.clone()));
+            return Some(PageOrigin::Allowed(text.clone()));
         }
-        let is_same = host.is_some_and(|host| self.is_same(&origin, host));
-        (is_same || is_loopback(&origin.host)).then_some(Page::Plain)
+        if host.is_some_and(|host| self.is_same(&origin, host)) {
+            return Some(PageOrigin::Plain);
+        }
+        // A page of this machine may open a WebSocket, so it may read answers too.
+        is_loopback(&origin.host).then(|| PageOrigin::Allowed(text.clone()))
     }
 
     /// Whether the host of a request can be trusted. A page can point a DNS name of its own at this server's
@@ -140,6 +146,17 @@ impl Origin {
         let (host, port) = split_host(rest)?;
         Some(Self { secure, host, port: port.unwrap_or(if secure { 443 } else { 80 }) })
     }
+}
+
+fn forbidden_origin() -> Refusal {
+    let message = "pages of this origin may not use the server; add it to `allowed_origins`";
+    Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", message)
+}
+
+/// The host that a request addresses. HTTP/2 has it in the URI.
+fn host_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let named = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    uri.authority().map(Authority::as_str).or(named)
 }
 
 fn parse(text: &str) -> Result<Origin, OriginError> {
@@ -419,9 +436,10 @@ mod tests {
             origins.check(&headers, &Uri::from_static("/ws"))
         };
         let allowed = HeaderValue::from_static("https://app.example.com");
-        assert_eq!(page("https://app.example.com").unwrap(), Page::Allowed(allowed));
-        assert_eq!(page("http://bus.example.com").unwrap(), Page::Plain);
-        assert_eq!(page("http://localhost").unwrap(), Page::Plain);
+        assert_eq!(page("https://app.example.com").unwrap(), PageOrigin::Allowed(allowed));
+        assert_eq!(page("http://bus.example.com").unwrap(), PageOrigin::Plain);
+        let local = HeaderValue::from_static("http://localhost:5173");
+        assert_eq!(page("http://localhost:5173").unwrap(), PageOrigin::Allowed(local));
         let refusal = page("https://evil.com").unwrap_err();
         assert_eq!((refusal.status, refusal.code), (StatusCode::FORBIDDEN, "forbidden_origin"));
         assert!(refusal.message.contains("allowed_origins"));

@@ -9,14 +9,14 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// Says when a warning may be written, and how many were left out before it.
 #[derive(Debug, Default)]
-pub(super) struct RareWarning {
+pub(crate) struct RareWarning {
     written: Option<Instant>,
     left_out: u64,
 }
 
 impl RareWarning {
     /// Counts an occurrence; the number of those since the last warning, if one may be written now.
-    pub(super) fn due(&mut self) -> Option<u64> {
+    pub(crate) fn due(&mut self) -> Option<u64> {
         self.left_out += 1;
         if self.written.is_some_and(|written| written.elapsed() < EVERY) {
             return None;

@@ -19,10 +19,10 @@ const GIVES_WAY_WITHIN: Duration = Duration::from_secs(1);
 
 /// All places. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct ConnectionSlots(Arc<Slots>);
+pub(crate) struct ConnectionSlots(Arc<SlotPool>);
 
 #[derive(Debug)]
-struct Slots {
+struct SlotPool {
     room: Arc<Semaphore>,
     next: AtomicU64,
     /// Connections whose client has shown no valid token, the oldest first.
@@ -45,7 +45,7 @@ pub(crate) struct SlotHandle(Weak<ConnectionSlot>);
 
 /// How a place was found for a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SlotFound {
     Free,
     /// Another connection was closed.
     Evicted,
@@ -54,19 +54,19 @@ pub(super) enum Found {
 impl ConnectionSlots {
     pub(super) fn new(connections_max: usize) -> Self {
         let room = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
-        Self(Arc::new(Slots { room, next: AtomicU64::new(0), strangers: Mutex::default() }))
+        Self(Arc::new(SlotPool { room, next: AtomicU64::new(0), strangers: Mutex::default() }))
     }
 
     /// A place for a new connection; `None` if every place belongs to a client with a valid token.
-    pub(super) async fn place(&self) -> Option<(Arc<ConnectionSlot>, Found)> {
+    pub(super) async fn place(&self) -> Option<(Arc<ConnectionSlot>, SlotFound)> {
         if let Ok(permit) = Arc::clone(&self.0.room).try_acquire_owned() {
-            return Some((self.slot(permit), Found::Free));
+            return Some((self.slot(permit), SlotFound::Free));
         }
         let (_, oldest) = self.strangers().pop_first()?;
         oldest.cancel();
         let freed = Arc::clone(&self.0.room).acquire_owned();
         let permit = tokio::time::timeout(GIVES_WAY_WITHIN, freed).await.ok()?.ok()?;
-        Some((self.slot(permit), Found::Evicted))
+        Some((self.slot(permit), SlotFound::Evicted))
     }
 
     fn slot(&self, permit: OwnedSemaphorePermit) -> Arc<ConnectionSlot> {
@@ -134,7 +134,7 @@ mod tests {
         known.keep();
         let (first, _) = slots.place().await.unwrap();
         let (second, found) = slots.place().await.unwrap();
-        assert_eq!(found, Found::Free);
+        assert_eq!(found, SlotFound::Free);
         let leaves = first.evicted();
         let (third, found) = tokio::join!(slots.place(), async move {
             leaves.await;
@@ -142,14 +142,14 @@ mod tests {
         })
         .0
         .unwrap();
-        assert_eq!(found, Found::Evicted);
+        assert_eq!(found, SlotFound::Evicted);
         // Known clients stay, and then no place is left.
         second.keep();
         third.keep();
         assert!(slots.place().await.is_none());
         assert!(!known.evicted.is_cancelled() && !second.evicted.is_cancelled());
         drop(known);
-        assert_eq!(slots.place().await.unwrap().1, Found::Free);
+        assert_eq!(slots.place().await.unwrap().1, SlotFound::Free);
         assert!(slots.strangers().is_empty(), "places that are given up are forgotten");
     }
 

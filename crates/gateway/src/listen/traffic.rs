@@ -18,10 +18,10 @@ const PIECE_BYTES: usize = 16 << 10;
 
 /// The requests of one connection whose answers are not fully sent.
 #[derive(Debug, Clone)]
-pub(super) struct Traffic(Arc<Mutex<State>>);
+pub(super) struct Traffic(Arc<Mutex<TrafficState>>);
 
 #[derive(Debug)]
-struct State {
+struct TrafficState {
     next: u64,
     requests: HashMap<u64, WaitsFor>,
     /// Since when there is no request.
@@ -53,7 +53,11 @@ struct Watched {
 
 impl Traffic {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State { next: 0, requests: HashMap::new(), idle_since: Instant::now() })))
+        Self(Arc::new(Mutex::new(TrafficState {
+            next: 0,
+            requests: HashMap::new(),
+            idle_since: Instant::now(),
+        })))
     }
 
     pub(super) fn begin(&self) -> Request {
@@ -77,7 +81,7 @@ impl Traffic {
         self.lock().requests.values().any(waits)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TrafficState> {
         // Each change is one operation, so a panic elsewhere leaves the state whole.
         self.0.lock().ignore_poison()
     }

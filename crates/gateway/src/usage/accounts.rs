@@ -12,7 +12,7 @@ use promethean_model::{IgnorePoison, TopicName};
 use crate::auth::{Identity, IdentityKind, Quota};
 use crate::refusal::Refusal;
 
-/// Above this many accounts, the unused ones are dropped.
+/// From this many accounts on, the unused ones are dropped now and then.
 const ACCOUNTS_MAX: usize = 10_000;
 
 const RATE_LIMITED: &str = "rate_limited";
@@ -28,8 +28,17 @@ const HOUR_MS: u64 = 3_600_000;
 pub(crate) struct Accounts {
     /// The quota of an identity whose token has none.
     default: Quota,
+    open: Mutex<OpenAccounts>,
+}
+
+/// The accounts that are kept.
+#[derive(Debug)]
+struct OpenAccounts {
     /// The key includes the quota, so a changed quota starts a new account.
-    accounts: Mutex<HashMap<Key, Arc<Account>>>,
+    by_key: HashMap<Key, Arc<Account>>,
+    /// How many accounts there are when the unused ones are dropped next. Twice as many as were left last time, so that
+    /// looking at all of them costs each new account the same, however many are in use.
+    sweep_at: usize,
 }
 
 type Key = (IdentityKind, Arc<str>, Quota);
@@ -69,7 +78,8 @@ pub(crate) struct SubscriptionPermits {
 
 impl Accounts {
     pub(crate) fn new(default: Quota) -> Self {
-        Self { default, accounts: Mutex::default() }
+        let open = OpenAccounts { by_key: HashMap::new(), sweep_at: ACCOUNTS_MAX };
+        Self { default, open: Mutex::new(open) }
     }
 
     /// The account of an identity; `None` if its quota limits nothing.
@@ -78,12 +88,19 @@ impl Accounts {
         if quota.is_unlimited() {
             return None;
         }
-        let mut accounts = self.accounts.lock().ignore_poison();
+        let mut open = self.open.lock().ignore_poison();
         let key = (identity.kind, Arc::clone(&identity.name), quota);
-        if !accounts.contains_key(&key) && accounts.len() >= ACCOUNTS_MAX {
-            accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.owes_topics(now_ms));
+        if !open.by_key.contains_key(&key) && open.by_key.len() >= open.sweep_at {
+            open.drop_unused(now_ms);
         }
-        Some(Arc::clone(accounts.entry(key).or_insert_with(|| Arc::new(Account::new(quota, now_ms)))))
+        Some(Arc::clone(open.by_key.entry(key).or_insert_with(|| Arc::new(Account::new(quota, now_ms)))))
+    }
+}
+
+impl OpenAccounts {
+    fn drop_unused(&mut self, now_ms: u64) {
+        self.by_key.retain(|_, account| Arc::strong_count(account) > 1 || account.owes_topics(now_ms));
+        self.sweep_at = self.by_key.len().saturating_mul(2).max(ACCOUNTS_MAX);
     }
 }
 
@@ -171,13 +188,13 @@ impl Account {
     }
 
     /// Pays for the new ones of these topics, before events are published to them or they are created. A
-    /// topic is new if it has no events and was not paid for before. `has_room` is called with the number of
-    /// new topics.
+    /// topic is new if it has no events and was not paid for before. `has_room` is called with the new topics, some of
+    /// which may exist without events.
     pub(crate) fn begin_topics<'t>(
         &self,
         topics: impl Iterator<Item = &'t TopicName>,
         has_events: impl Fn(&TopicName) -> bool,
-        has_room: impl FnOnce(usize) -> Result<(), Refusal>,
+        has_room: impl FnOnce(&[&TopicName]) -> Result<(), Refusal>,
         now_ms: u64,
     ) -> Result<(), Refusal> {
         let mut new: Vec<&TopicName> = topics.filter(|topic| !has_events(topic)).collect();
@@ -191,7 +208,7 @@ impl Account {
         }
         new.sort_unstable();
         new.dedup();
-        has_room(new.len())?;
+        has_room(&new)?;
         if let Some(bucket) = &self.topics {
             let tokens = count(new.len()).saturating_mul(NEW_TOKENS);
             bucket.take(tokens, now_ms).map_err(|refused| too_many_new("topics", refused))?;
@@ -227,14 +244,16 @@ impl Account {
     /// Pays for so many events, sent in so many bytes: for all of them or none.
     pub(crate) fn publish(&self, events: usize, bytes: usize, now_ms: u64) -> Result<(), Refusal> {
         if let Some(bucket) = &self.events {
-            bucket.take(count(events), now_ms).map_err(|refused| too_fast("events", refused))?;
+            bucket
+                .take(count(events), now_ms)
+                .map_err(|refused| too_fast("events", "publish_per_second", refused))?;
         }
         let Some(bucket) = &self.bytes else { return Ok(()) };
         bucket.take(count(bytes), now_ms).map_err(|refused| {
             if let Some(events_bucket) = &self.events {
                 events_bucket.put_back(count(events));
             }
-            too_fast("bytes", refused)
+            too_fast("bytes", "publish_bytes_per_second", refused)
         })
     }
 }
@@ -263,15 +282,18 @@ fn too_many_new(what: &str, refused: Refused) -> Refusal {
     }
 }
 
-fn too_fast(what: &str, refused: Refused) -> Refusal {
+fn too_fast(what: &str, setting: &str, refused: Refused) -> Refusal {
     match refused {
         Refused::RetryAfterMs(ms) => {
-            let message = format!("too many {what} of the token in too short a time; try again in {ms} ms");
+            let message = format!(
+                "too many {what} of the token (`{setting}` of its limits) in too short a time; try again in {ms} ms"
+            );
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, RATE_LIMITED, message).retry_after(ms)
         }
         Refused::OverBurst { asked, burst } => {
             let message = format!(
-                "{asked} {what} at once, but the token may publish {burst} in a second; send less at once"
+                "{asked} {what} at once, but the token may publish {burst} in a second (`{setting}` of its limits); send less at \
+                 once"
             );
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, RATE_LIMITED, message)
         }
@@ -293,5 +315,49 @@ impl SubscriptionPermits {
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
         (self.of)(&self.account).fetch_sub(self.count, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::auth::Grants;
+
+    #[test]
+    fn accounts_in_use_are_looked_at_rarely_and_unused_ones_are_dropped() {
+        const USED: usize = 8 * ACCOUNTS_MAX;
+        let accounts = Accounts::new(Quota::of_tokens());
+        let of = |name: usize, now_ms| {
+            accounts.of(&Identity::new(name.to_string(), Grants::default()), now_ms).unwrap()
+        };
+        let state = || {
+            let open = accounts.open.lock().unwrap();
+            (open.by_key.len(), open.sweep_at)
+        };
+        // All accounts are looked at whenever there are `sweep_at` of them and one more comes.
+        let looked_at = Cell::new(0);
+        let watched = |name| {
+            let (len, sweep_at) = state();
+            looked_at.set(looked_at.get() + if len >= sweep_at { len } else { 0 });
+            of(name, 0)
+        };
+        let kept: Vec<_> = (0..USED).map(watched).collect();
+        assert_eq!(state().0, USED);
+        assert!(looked_at.get() <= 2 * USED, "{looked_at:?} accounts looked at for {USED} new ones");
+        drop(kept);
+        // None of them began a topic, so none is needed any more.
+        (USED..3 * USED).for_each(|name| drop(watched(name)));
+        assert!(state().0 <= 2 * USED, "{} accounts are kept", state().0);
+        assert!(looked_at.get() <= 2 * 3 * USED, "{looked_at:?}");
+        // An account that began a topic is kept for an hour.
+        let owing = of(0, 0);
+        owing.begin_group(1).unwrap();
+        drop(owing);
+        accounts.open.lock().unwrap().drop_unused(HOUR_MS);
+        assert_eq!(state().0, 1);
+        accounts.open.lock().unwrap().drop_unused(HOUR_MS + 1);
+        assert_eq!(state().0, 0);
     }
 }

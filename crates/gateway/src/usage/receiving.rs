@@ -1,5 +1,4 @@
-//! The bytes that are being received: requests and messages that are not whole yet, and those that are not
-//! answered. All clients share one budget, and each token has a part of it, so that neither many clients nor
+//! The bytes of requests and messages that are not answered yet, whole or not. All clients share one budget, and each token has a part of it, so that neither many clients nor
 //! one can fill the memory.
 
 use std::collections::HashMap;
@@ -14,7 +13,7 @@ use thiserror::Error;
 use crate::auth::{Identity, IdentityKind};
 use crate::refusal::Refusal;
 
-/// Above this many tokens, those that receive nothing are forgotten.
+/// Tokens that are remembered. Above it, a token without bytes on their way is forgotten.
 const TOKENS_MAX: usize = 10_000;
 /// When to try again.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -182,7 +181,7 @@ impl From<UsedUp> for Refusal {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "busy",
                 format!(
-                    "the server is receiving as much as it may (`receiving_bytes`, {max} bytes); try again in \
+                    "the server is receiving as much as it may (`limits.receiving_bytes`, {max} bytes); try again in \
                      {RETRY_AFTER_MS} ms"
                 ),
             ),
@@ -190,7 +189,7 @@ impl From<UsedUp> for Refusal {
                 StatusCode::TOO_MANY_REQUESTS,
                 "rate_limited",
                 format!(
-                    "the token is sending as much at a time as it may (`token_receiving_bytes`, {max} bytes); send less \
+                    "the token is sending as much at a time as it may (`limits.token_receiving_bytes`, {max} bytes); send less \
                      at once, or try again in {RETRY_AFTER_MS} ms"
                 ),
             ),

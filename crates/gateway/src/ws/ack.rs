@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use promethean_bus::{BusError, Held, Settled, Subscription};
 use promethean_model::EventId;
 use promethean_model::wire::Corr;
-use promethean_model::wire::client::Target;
+use promethean_model::wire::client::FrameTarget;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -24,12 +24,14 @@ use crate::refusal::Refusal;
 const SETTLING_MAX: usize = 4_096;
 /// Ids of one frame, at most.
 const IDS_MAX: usize = 10_000;
+/// Stale ids that a reply names, at most.
+const STALE_IDS_MAX: usize = 1_000;
 
 /// The number of a subscription, and the deliveries that it no longer holds.
 type Taken = (u64, Vec<Held>);
 type Settling = Pin<Box<dyn Future<Output = Result<Settled, BusError>> + Send>>;
-/// Also has the number of stale ids, which no subscription held.
-type SettledFrame = (SavedCorr, usize, Result<Settled, BusError>);
+/// Also has the stale ids, which no subscription held.
+type SettledFrame = (SavedCorr, Vec<EventId>, Result<Settled, BusError>);
 
 /// Acks, nacks and lease extensions on their way to the owners of the groups.
 #[derive(Default)]
@@ -39,6 +41,9 @@ pub(super) struct Acks {
     /// Subscriptions with acks that ask for no reply and are not flushed yet.
     unflushed: Vec<u64>,
 }
+
+/// The reason of a NACK, and the name of the member that gave it.
+type NackWords<'a> = (&'a str, Option<&'a str>);
 
 impl Acks {
     pub(super) fn has_room(&self) -> bool {
@@ -54,7 +59,7 @@ impl Acks {
         subscriptions: &mut Subscriptions,
         out: &mut Output,
         corr: Corr<'_>,
-        target: &Target<'_>,
+        target: &FrameTarget<'_>,
         ids: &[Cow<'_, str>],
     ) -> Result<(), Refusal> {
         let (taken, stale) = take(subscriptions, target, ids)?;
@@ -78,34 +83,41 @@ impl Acks {
         subscriptions: &mut Subscriptions,
         out: &mut Output,
         corr: Corr<'_>,
-        target: &Target<'_>,
-        (ids, delay_ms): (&[Cow<'_, str>], Option<u64>),
+        target: &FrameTarget<'_>,
+        (ids, delay_ms, said): (&[Cow<'_, str>], Option<u64>, NackWords<'_>),
     ) -> Result<(), Refusal> {
         let (taken, stale) = take(subscriptions, target, ids)?;
-        let settling = settle(subscriptions, &taken, |sub, held| Box::pin(sub.nack_held(held, delay_ms)));
+        let settling =
+            settle(subscriptions, &taken, |sub, held| Box::pin(sub.nack_held(held, delay_ms, said)));
         self.wait_for(out, corr, settling, stale);
         Ok(())
     }
 
-    /// Extends leases. Refused if one of the events is not held.
+    /// Extends the leases of the events that are held. Refused if none of them is.
     pub(super) fn modack(
         &mut self,
         subscriptions: &mut Subscriptions,
         out: &mut Output,
         corr: Corr<'_>,
-        target: &Target<'_>,
+        target: &FrameTarget<'_>,
         (ids, extend_ms): (&[Cow<'_, str>], Option<u64>),
     ) -> Result<(), Refusal> {
         let mut ids = parse(ids)?;
         ids.sort_unstable();
         ids.dedup();
         let among = subscriptions.find_all(target)?;
-        let held: Option<Vec<(&ClientSubscription, &Held)>> =
-            ids.iter().map(|id| subscriptions.holder(&among, &target.topic, id)).collect();
-        let Some(mut held) = held else {
+        let mut held: Vec<(&ClientSubscription, &Held)> = Vec::new();
+        let mut stale = Vec::new();
+        for id in ids {
+            match subscriptions.holder(&among, &target.topic, &id) {
+                Some(one) => held.push(one),
+                None => stale.push(id),
+            }
+        }
+        if held.is_empty() && !stale.is_empty() {
             let message = "no such event is in flight here; it was settled, or its lease is over";
             return Err(Refusal::new(StatusCode::NOT_FOUND, "unknown_id", message));
-        };
+        }
         held.sort_by_key(|(sub, _)| sub.number);
         let mut settling: Vec<Settling> = Vec::new();
         for held in held.chunk_by(|a, b| a.0.number == b.0.number) {
@@ -114,14 +126,14 @@ impl Acks {
                 settling.push(Box::pin(sub.subscription.extend_held(&all, extend_ms)));
             }
         }
-        self.wait_for(out, corr, settling, 0);
+        self.wait_for(out, corr, settling, stale);
         Ok(())
     }
 
     /// Replies to a frame when every owner has answered.
-    fn wait_for(&mut self, out: &mut Output, corr: Corr<'_>, settling: Vec<Settling>, stale: usize) {
+    fn wait_for(&mut self, out: &mut Output, corr: Corr<'_>, settling: Vec<Settling>, stale: Vec<EventId>) {
         if settling.is_empty() {
-            return reply(out, corr, stale);
+            return reply(out, corr, &stale, 0);
         }
         let corr = corr.map(RawValue::to_owned);
         self.settling.push(Box::pin(async move {
@@ -143,7 +155,7 @@ impl Acks {
         while let Poll::Ready(Some((corr, stale, settled))) = self.settling.poll_next_unpin(cx) {
             any = true;
             match settled {
-                Ok(settled) => reply(out, corr.as_deref(), settled.stale + stale),
+                Ok(settled) => reply(out, corr.as_deref(), &stale, settled.stale),
                 Err(error) => out.refuse(corr.as_deref(), &error.into()),
             }
         }
@@ -160,19 +172,19 @@ impl Acks {
     }
 }
 
-/// Takes the named events from the subscriptions that hold them; also counts the events that none holds.
+/// Takes the named events from the subscriptions that hold them; also gives the events that none holds.
 fn take(
     subscriptions: &mut Subscriptions,
-    target: &Target<'_>,
+    target: &FrameTarget<'_>,
     ids: &[Cow<'_, str>],
-) -> Result<(Vec<Taken>, usize), Refusal> {
+) -> Result<(Vec<Taken>, Vec<EventId>), Refusal> {
     let ids = parse(ids)?;
     let among = subscriptions.find_all(target)?;
     let mut taken: Vec<Taken> = Vec::new();
-    let mut stale = 0;
-    for id in &ids {
-        match subscriptions.take(&among, &target.topic, id) {
-            None => stale += 1,
+    let mut stale = Vec::new();
+    for id in ids {
+        match subscriptions.take(&among, &target.topic, &id) {
+            None => stale.push(id),
             Some((number, held)) => match taken.iter_mut().find(|(other, _)| *other == number) {
                 Some((_, all)) => all.push(held),
                 None => taken.push((number, vec![held])),
@@ -194,16 +206,22 @@ fn settle(
     sent.collect()
 }
 
-/// Replies to a frame, if the client asked for a reply.
-fn reply(out: &mut Output, corr: Corr<'_>, stale: usize) {
+/// Replies to a frame, if the client asked for a reply. `stale` are the events that no subscription held; `more` leases ended
+/// while the frame was on its way.
+fn reply(out: &mut Output, corr: Corr<'_>, stale: &[EventId], more: usize) {
     #[derive(Serialize)]
-    struct Stale {
+    struct Stale<'a> {
         stale: bool,
+        #[serde(skip_serializing_if = "<[EventId]>::is_empty")]
+        stale_ids: &'a [EventId],
     }
-    match (corr, stale) {
+    match (corr, stale.len() + more) {
         (None, _) => {}
         (Some(_), 0) => out.ok(corr),
-        (Some(_), _) => out.ok_with(corr, &Stale { stale: true }),
+        (Some(_), _) => {
+            let stale_ids = stale.get(..stale.len().min(STALE_IDS_MAX)).unwrap_or_default();
+            out.ok_with(corr, &Stale { stale: true, stale_ids });
+        }
     }
 }
 

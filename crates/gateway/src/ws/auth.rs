@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use promethean_bus::publish::Publish;
+use promethean_delivery::Subject;
+use promethean_model::TopicName;
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::connection::{PendingOp, PendingOutcome, TOO_MANY, UNKNOWN};
 use super::subscribe::Subscriptions;
 use crate::app::App;
 use crate::audit::AuditRecord;
-use crate::auth::{Access, AuthError, AuthRecheck, AuthSession, Secret};
+use crate::auth::{Access, AuthError, AuthRecheck, AuthSession, IdentityKind, Secret};
 use crate::metrics::UsageLimit;
 use crate::refusal::Refusal;
 use crate::usage::accounts::{Account, QuotaPermit};
@@ -135,6 +137,12 @@ impl ClientAuth {
         self.session = Some(session);
     }
 
+    /// The name of the token; `None` on a server without tokens.
+    pub(super) fn name(&self) -> Option<&str> {
+        let identity = self.session.as_ref().map(|session| &session.identity)?;
+        (identity.kind != IdentityKind::Open).then_some(&*identity.name)
+    }
+
     /// The account of the token, if it has a quota.
     pub(super) fn account(&self) -> Option<&Arc<Account>> {
         self.permit.as_ref().map(QuotaPermit::account)
@@ -143,6 +151,26 @@ impl ClientAuth {
     /// Whether the client may do this.
     pub(super) fn may(&self, access: &Access<'_>) -> bool {
         self.session.as_ref().is_some_and(|session| self.app.may(&session.identity, access))
+    }
+
+    /// Why the client may not publish to a topic.
+    pub(super) fn forbidden_to_publish(&self, topic: TopicName) -> Refusal {
+        let granted = |session: &AuthSession| session.identity.may(&Access::Publish(&topic));
+        match self.session.as_ref().is_some_and(granted) {
+            true => Refusal::audit_topic(&topic),
+            false => Refusal::forbidden_on("publish", &Subject::Topic(topic)),
+        }
+    }
+
+    /// Why the client may not manage a topic or the topics of a pattern.
+    pub(super) fn forbidden_to_manage(&self, subject: &Subject) -> Refusal {
+        let granted = |session: &AuthSession| session.identity.may(&Access::Manage(subject));
+        match subject {
+            Subject::Topic(topic) if self.session.as_ref().is_some_and(granted) => {
+                Refusal::audit_topic(topic)
+            }
+            Subject::Topic(_) | Subject::Pattern(_) => Refusal::forbidden_on("manage", subject),
+        }
     }
 
     /// Takes these events, sent in so many bytes, from the quota of the token.

@@ -25,6 +25,7 @@ use super::subscribe::Subscriptions;
 use super::subscription::ClientSubscription;
 use crate::app::App;
 use crate::auth::{AuthError, AuthSession};
+use crate::listen::connection_list::ListedConnection;
 use crate::listen::slots::ConnectionSlot;
 use crate::metrics::FrameCounts;
 use crate::refusal::Refusal;
@@ -77,6 +78,8 @@ pub(super) struct Connection {
     stopping: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The place of the connection; `None` without a listener, as in tests.
     pub(super) slot: Option<Arc<ConnectionSlot>>,
+    /// The connection in the list that admins see; `None` without a listener, as in tests.
+    pub(super) listed: Option<Arc<ListedConnection>>,
     /// Ends when the connection must make room for another one.
     evicted: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// How to close the connection, after everything is written.
@@ -94,7 +97,7 @@ impl Connection {
     pub(super) fn new(
         app: App,
         upgraded: Upgraded,
-        (peer, slot): (IpAddr, Option<Arc<ConnectionSlot>>),
+        (peer, slot, listed): (IpAddr, Option<Arc<ConnectionSlot>>, Option<Arc<ListedConnection>>),
         known_as: Option<(AuthSession, Option<QuotaPermit>)>,
     ) -> Self {
         let known = known_as.is_some();
@@ -115,12 +118,14 @@ impl Connection {
             stopping: Box::pin(app.stopping.clone().cancelled_owned()),
             evicted: slot.as_ref().map(|slot| Box::pin(slot.evicted())),
             slot,
+            listed,
             closing: None,
             close_sent: false,
             abandoned: false,
             stopped: false,
             app,
         };
+        connection.listed.iter().for_each(|listed| listed.upgraded());
         if let Some(session) = session {
             connection.set_session(session);
             if !connection.app.auth.is_open() {
@@ -215,6 +220,7 @@ impl Connection {
             // While there was no room, sources were not polled, so none of them will wake this task.
             did |= was_full && self.may_write_more();
             if !did {
+                self.listed.iter().for_each(|listed| listed.subscribed(self.subscriptions.count()));
                 return Poll::Pending;
             }
         }

@@ -72,7 +72,7 @@ impl Deadlines {
         }
     }
 
-    /// The client sent something.
+    /// Notes that the client sent something.
     pub(super) fn heard(&mut self, now_ms: u64) {
         self.heard_at_ms = now_ms;
     }

@@ -60,8 +60,9 @@ impl Connection {
                 out.ok(corr);
             }
             ClientFrame::Ack(target, ids) => acks.ack(subscriptions, out, corr, &target, &ids)?,
-            ClientFrame::Nack { target, ids, delay_ms } => {
-                acks.nack(subscriptions, out, corr, &target, (&ids, delay_ms))?;
+            ClientFrame::Nack { target, ids, delay_ms, reason } => {
+                let said = (reason.as_deref().unwrap_or_default(), auth.name());
+                acks.nack(subscriptions, out, corr, &target, (&ids, delay_ms, said))?;
             }
             ClientFrame::Modack { target, ids, extend_ms } => {
                 acks.modack(subscriptions, out, corr, &target, (&ids, extend_ms))?;
@@ -131,6 +132,7 @@ impl Connection {
         if let Some(slot) = &self.slot {
             slot.keep();
         }
+        self.listed.iter().for_each(|listed| listed.belong_to(identity));
         self.socket.belong_to(identity);
         self.socket.allow(self.app.options.message_bytes_max);
         self.publishes.forget_access();

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use promethean_bus::{Lease, Over};
 use promethean_model::wire::Corr;
-use promethean_model::wire::client::Target;
+use promethean_model::wire::client::FrameTarget;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -73,7 +73,7 @@ impl Fetches {
         &mut self,
         subscriptions: &mut Subscriptions,
         corr: Corr<'_>,
-        target: &Target<'_>,
+        target: &FrameTarget<'_>,
         max: Option<usize>,
         wait_ms: Option<u64>,
     ) -> Result<(), Refusal> {

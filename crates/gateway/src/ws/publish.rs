@@ -9,9 +9,8 @@ use futures_util::stream::FuturesOrdered;
 use promethean_bus::publish::Ready;
 use promethean_bus::publish::{Publish, Published};
 use promethean_bus::{BusError, Publisher};
-use promethean_delivery::Subject;
 use promethean_model::TopicName;
-use promethean_model::wire::{Corr, Item};
+use promethean_model::wire::{Corr, PublishItem};
 use serde_json::value::RawValue;
 
 use super::auth::ClientAuth;
@@ -28,10 +27,10 @@ const UNANSWERED_BYTES_MAX: usize = 32 << 20;
 /// Events handed to the bus at once.
 const BURST_MAX: usize = 1_000;
 
-type Commit = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+type Commit = Pin<Box<dyn Future<Output = PublishOutcome> + Send>>;
 
 /// The results of the frames of one [`Commit`].
-enum Outcome {
+enum PublishOutcome {
     Each(Vec<SavedCorr>, Vec<Result<Published, BusError>>),
     Batch(SavedCorr, Result<Vec<Published>, BusError>),
     Refused(SavedCorr, Box<Refusal>),
@@ -94,7 +93,7 @@ impl Publishes {
         &mut self,
         auth: &ClientAuth,
         corr: Corr<'_>,
-        item: Item<'_>,
+        item: PublishItem<'_>,
         bytes: usize,
     ) -> Result<(), Refusal> {
         let event = self.event(auth, item)?;
@@ -117,7 +116,7 @@ impl Publishes {
         &mut self,
         auth: &ClientAuth,
         corr: Corr<'_>,
-        items: Vec<Item<'_>>,
+        items: Vec<PublishItem<'_>>,
         bytes: usize,
     ) -> Result<(), Refusal> {
         if items.is_empty() {
@@ -133,11 +132,11 @@ impl Publishes {
         let (count, corr) = (events.len(), corr.map(RawValue::to_owned));
         let committed = self.publisher.commit_batch(events);
         self.unanswered_bytes += bytes;
-        self.push((count, bytes), Box::pin(async move { Outcome::Batch(corr, committed.await) }));
+        self.push((count, bytes), Box::pin(async move { PublishOutcome::Batch(corr, committed.await) }));
         Ok(())
     }
 
-    fn event<'a>(&mut self, auth: &ClientAuth, item: Item<'a>) -> Result<Publish<'a>, Refusal> {
+    fn event<'a>(&mut self, auth: &ClientAuth, item: PublishItem<'a>) -> Result<Publish<'a>, Refusal> {
         let topic = match &self.last_topic {
             Some(last) if last.as_str() == &*item.topic => last.clone(),
             _ => self.allowed_topic(auth, &item.topic)?,
@@ -148,7 +147,7 @@ impl Publishes {
     fn allowed_topic(&mut self, auth: &ClientAuth, topic: &str) -> Result<TopicName, Refusal> {
         let topic: TopicName = topic.parse().map_err(BusError::from)?;
         if !auth.may(&Access::Publish(&topic)) {
-            return Err(Refusal::forbidden_on("publish", &Subject::Topic(topic)));
+            return Err(auth.forbidden_to_publish(topic));
         }
         self.last_topic = Some(topic.clone());
         Ok(topic)
@@ -159,7 +158,7 @@ impl Publishes {
         self.hand_over();
         let (corr, refusal) = (corr.map(RawValue::to_owned), Box::new(refusal));
         self.unanswered_bytes += bytes;
-        self.push((1, bytes), Box::pin(std::future::ready(Outcome::Refused(corr, refusal))));
+        self.push((1, bytes), Box::pin(std::future::ready(PublishOutcome::Refused(corr, refusal))));
     }
 
     /// Hands the burst to the bus.
@@ -170,7 +169,10 @@ impl Publishes {
         let corrs = std::mem::take(&mut self.burst_corrs);
         let committed = self.publisher.commit_each(std::mem::take(&mut self.burst));
         let bytes = std::mem::take(&mut self.burst_bytes);
-        self.push((corrs.len(), bytes), Box::pin(async move { Outcome::Each(corrs, committed.await) }));
+        self.push(
+            (corrs.len(), bytes),
+            Box::pin(async move { PublishOutcome::Each(corrs, committed.await) }),
+        );
     }
 
     fn push(&mut self, size: (usize, usize), commit: Commit) {
@@ -193,7 +195,7 @@ impl Publishes {
     }
 }
 
-impl Outcome {
+impl PublishOutcome {
     fn write(self, out: &mut Output) {
         match self {
             Self::Each(corrs, results) => {

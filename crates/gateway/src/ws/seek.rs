@@ -4,7 +4,7 @@ use promethean_bus::BusError;
 use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::wire::SeekOpts;
-use promethean_model::wire::client::Target;
+use promethean_model::wire::client::FrameTarget;
 use promethean_model::{EventId, GroupName, Offset};
 
 use super::auth::ClientAuth;
@@ -16,12 +16,12 @@ use crate::refusal::Refusal;
 /// Starts a seek. It goes to the audit topic when it is done.
 pub(super) fn seek(
     auth: &ClientAuth,
-    target: &Target<'_>,
+    target: &FrameTarget<'_>,
     opts: &SeekOpts<'_>,
 ) -> Result<PendingOp, Refusal> {
     let subject: Subject = target.topic.parse()?;
     if !auth.may(&Access::Manage(&subject)) {
-        return Err(Refusal::forbidden_on("manage", &subject));
+        return Err(auth.forbidden_to_manage(&subject));
     }
     let Subject::Topic(topic) = subject else {
         return Err(Refusal::bad_request(

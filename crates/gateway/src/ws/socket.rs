@@ -143,7 +143,7 @@ impl Socket {
     fn read(&mut self, cx: &mut Context<'_>) -> Result<Message, Error> {
         let Self { io, meter, received, unanswered, is_large, .. } = self;
         let io = Blocking { io, cx };
-        self.context.read(&mut Metered { io, meter, received, unanswered: *unanswered, is_large })
+        self.context.read(&mut MeteredText { io, meter, received, unanswered: *unanswered, is_large })
     }
 
     /// Gives the buffers of a long message back. They hold nothing then: all that came was whole messages,
@@ -294,7 +294,7 @@ impl Read for Blocking<'_, '_, '_> {
 }
 
 /// Counts the bytes that are read, and reads no more of a message than there is room for.
-struct Metered<'a, 'b, 'c> {
+struct MeteredText<'a, 'b, 'c> {
     io: Blocking<'a, 'b, 'c>,
     meter: &'a mut MessageMeter,
     received: &'a mut ReceivedBytes,
@@ -302,7 +302,7 @@ struct Metered<'a, 'b, 'c> {
     is_large: &'a mut bool,
 }
 
-impl Read for Metered<'_, '_, '_> {
+impl Read for MeteredText<'_, '_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unanswered > 0 && !self.received.has_room() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -319,7 +319,7 @@ impl Read for Metered<'_, '_, '_> {
     }
 }
 
-impl Write for Metered<'_, '_, '_> {
+impl Write for MeteredText<'_, '_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.io.write(bytes)
     }

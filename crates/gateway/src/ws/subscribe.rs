@@ -10,8 +10,8 @@ use futures_util::stream::{SelectAll, Stream};
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Backlog, BusError, Held, Lease, Subscription, SubscriptionItem};
 use promethean_delivery::Subject;
-use promethean_model::wire::client::Target;
-use promethean_model::wire::{Reply, SubscribeOpts, server};
+use promethean_model::wire::client::FrameTarget;
+use promethean_model::wire::{SubscribeOpts, server};
 use promethean_model::{EventId, GroupName, TopicName};
 
 use super::auth::ClientAuth;
@@ -86,7 +86,7 @@ impl Subscriptions {
         let subject: Subject = topic.parse()?;
         let group_name: GroupName = group.parse().map_err(BusError::from)?;
         if !auth.may(&Access::Subscribe(&subject, Some(&group_name))) {
-            return Err(Refusal::forbidden_on("subscribe", &subject));
+            return Err(Refusal::forbidden_in(&subject, &group_name));
         }
         if self.number(topic, group).is_some() {
             let message = format!("`{topic}` in group `{group}` is subscribed to already; unsubscribe first");
@@ -98,7 +98,8 @@ impl Subscriptions {
                 format!("this connection has {max} subscriptions; use patterns or another connection");
             return Err(Refusal::new(StatusCode::CONFLICT, "too_many_subscriptions", message));
         }
-        let request = subscribe_request(subject, group_name, opts, &auth.app.options, &self.backlog)?;
+        let mut request = subscribe_request(subject, group_name, opts, &auth.app.options, &self.backlog)?;
+        request.member.shown_as = auth.name().map(Into::into);
         request.validate()?;
         let options = ClientOptions {
             topic: topic.into(),
@@ -131,7 +132,7 @@ impl Subscriptions {
         let subscription = &sub.subscription;
         if !auth.may(&Access::Subscribe(subscription.subject(), Some(subscription.group()))) {
             subscription.unsubscribe();
-            return Err(Refusal::forbidden_on("subscribe", subscription.subject()));
+            return Err(Refusal::forbidden_in(subscription.subject(), subscription.group()));
         }
         let counted_for = sub.permits.as_ref().map(|permits| Arc::as_ptr(permits.account()));
         if counted_for != auth.account().map(Arc::as_ptr) {
@@ -156,7 +157,7 @@ impl Subscriptions {
     }
 
     /// Starts to pause or resume a subscription.
-    pub(super) fn pause(&mut self, target: &Target<'_>, paused: bool) -> Result<PendingOp, Refusal> {
+    pub(super) fn pause(&mut self, target: &FrameTarget<'_>, paused: bool) -> Result<PendingOp, Refusal> {
         let subscription = Arc::clone(&self.find(target)?.subscription);
         Ok(Box::pin(async move {
             let result = if paused { subscription.pause().await } else { subscription.resume().await };
@@ -174,7 +175,10 @@ impl Subscriptions {
         for mut removed in numbers.into_iter().filter_map(|number| self.remove(number)).collect::<Vec<_>>() {
             removed.subscription.unsubscribe();
             refuse_fetch(&mut removed, "forbidden", out);
-            out.refuse(None, &Refusal::forbidden_on("subscribe", removed.subscription.subject()));
+            let ClientOptions { topic, group, .. } = &removed.options;
+            let subscription = &removed.subscription;
+            let refusal = Refusal::forbidden_in(subscription.subject(), subscription.group());
+            out.refuse(None, &refusal.with("topic", &**topic).with("group", &**group));
         }
     }
 
@@ -205,12 +209,17 @@ impl Subscriptions {
         self.names.get(&self.name).copied()
     }
 
+    /// How many subscriptions the connection has.
+    pub(super) fn count(&self) -> usize {
+        self.by_number.len()
+    }
+
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut ClientSubscription> {
         self.by_number.get_mut(&number)
     }
 
     /// The subscription with exactly this topic and group.
-    pub(super) fn find(&mut self, target: &Target<'_>) -> Result<&mut ClientSubscription, Refusal> {
+    pub(super) fn find(&mut self, target: &FrameTarget<'_>) -> Result<&mut ClientSubscription, Refusal> {
         let number = self.number(&target.topic, &target.group);
         number.and_then(|number| self.by_number.get_mut(&number)).ok_or_else(|| not_subscribed(target))
     }
@@ -218,8 +227,8 @@ impl Subscriptions {
     /// The subscriptions that can have delivered events of this topic and group, the likeliest first.
     /// Patterns overlap, and a client that acks by the topic of the event need not know which subscription
     /// delivered it.
-    pub(super) fn find_all(&mut self, target: &Target<'_>) -> Result<Vec<u64>, Refusal> {
-        let Target { topic, group } = target;
+    pub(super) fn find_all(&mut self, target: &FrameTarget<'_>) -> Result<Vec<u64>, Refusal> {
+        let FrameTarget { topic, group } = target;
         let exact = self.number(topic, group);
         let mut all: Vec<u64> = exact.into_iter().collect();
         // Most connections have no patterns, and this runs for every ack.
@@ -294,8 +303,10 @@ impl Subscriptions {
                 let Some(mut ended) = self.remove(number) else { return };
                 refuse_fetch(&mut ended, error.code(), out);
                 let ClientOptions { topic, group, .. } = &ended.options;
-                let message = format!("the subscription to `{topic}` in `{group}` ended: {error}");
-                out.add(|buffer| Reply { corr: None }.err(buffer, error.code(), &message, None));
+                let mut refusal = Refusal::from(error);
+                refusal.message =
+                    format!("the subscription to `{topic}` in `{group}` ended: {}", refusal.message);
+                out.refuse(None, &refusal.with("topic", &**topic).with("group", &**group));
             }
         }
     }
@@ -334,8 +345,8 @@ fn name(sub: &ClientSubscription) -> String {
     format!("{}\0{}", sub.options.topic, sub.options.group)
 }
 
-fn not_subscribed(target: &Target<'_>) -> Refusal {
-    let Target { topic, group, .. } = target;
+fn not_subscribed(target: &FrameTarget<'_>) -> Refusal {
+    let FrameTarget { topic, group, .. } = target;
     let message = format!("`{topic}` in group `{group}` is not subscribed to; SUBSCRIBE first");
     Refusal::new(StatusCode::CONFLICT, "not_subscribed", message)
 }

@@ -5,6 +5,7 @@ use promethean_bus::subscription::{MemberOptions, Subscribe};
 use promethean_bus::{Backlog, BusError};
 use promethean_delivery::{DeliveryError, Filter, Order, Subject};
 use promethean_model::json::minify;
+use promethean_model::plain::json_reason;
 use promethean_model::wire::SubscribeOpts;
 use promethean_model::{GroupName, MemberId};
 
@@ -52,7 +53,7 @@ pub(super) fn subscribe_request(
         Some(meta) => {
             let bad = |error: String| Refusal::bad_request(format!("`meta`: {error}; send valid JSON"));
             let meta = minify(meta.get()).map_err(|error| bad(error.to_string()))?;
-            Some(serde_json::from_str(&meta).map_err(|error| bad(error.to_string()))?)
+            Some(serde_json::from_str(&meta).map_err(|error| bad(json_reason(&error)))?)
         }
     };
     let member_id: Option<MemberId> =
@@ -74,6 +75,7 @@ pub(super) fn subscribe_request(
             ack_timeout_ms: opts.ack_timeout_ms.unwrap_or(defaults.ack_timeout_ms),
             manual_ack: opts.manual_ack.unwrap_or(true),
             member_id,
+            shown_as: None,
             meta,
             pull: opts.pull.unwrap_or(false),
             normalize: opts.normalize.unwrap_or(false),

@@ -1,5 +1,7 @@
 //! From an HTTP request to a WebSocket.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
@@ -41,7 +43,8 @@ pub(crate) async fn upgrade(app: App, mut request: Request<Body>) -> Result<Resp
         match upgraded.await {
             Ok(upgraded) => {
                 let known_as = session.map(|session| (session, permit));
-                Connection::new(app, upgraded, (peer, slot.clone()), known_as).run().await
+                let listed = context.as_ref().map(|context| Arc::clone(&context.listed));
+                Connection::new(app, upgraded, (peer, slot.clone(), listed), known_as).run().await
             }
             Err(error) => debug!(%error, "an upgrade failed"),
         }

@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use promethean_bus::{Bus, BusOptions};
 use promethean_gateway::auth::Open;
-use promethean_gateway::gateway::Parts;
+use promethean_gateway::gateway::GatewayParts;
 use promethean_gateway::options::TlsFiles;
 use promethean_gateway::{Gateway, GatewayOptions};
 use promethean_model::SystemClock;
@@ -49,7 +49,7 @@ async fn start(files: TlsFiles, head_timeout_ms: u64) -> Gateway {
     let store = Arc::new(MemoryStore::new(Arc::clone(&clock) as _, Default::default()));
     let bus = Bus::open(store, Arc::clone(&clock) as _, BusOptions::default()).await.unwrap();
     let options = GatewayOptions { tls: Some(files), head_timeout_ms, ..GatewayOptions::default() };
-    let parts = Parts { bus, projections: None, auth: Arc::new(Open), clock, options };
+    let parts = GatewayParts { bus, projections: None, auth: Arc::new(Open), clock, options };
     Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap()
 }
 
@@ -205,7 +205,7 @@ async fn files_of_no_use_stop_the_start_with_a_reason() {
         ((FIRST.0, ""), "has no private key"),
     ] {
         let options = GatewayOptions { tls: Some(write(dir.path(), pair)), ..GatewayOptions::default() };
-        let parts = Parts {
+        let parts = GatewayParts {
             bus: bus.clone(),
             projections: None,
             auth: Arc::new(Open),
@@ -219,7 +219,7 @@ async fn files_of_no_use_stop_the_start_with_a_reason() {
         tls: Some(TlsFiles::new("/no/such.pem", "/no/such.key")),
         ..GatewayOptions::default()
     };
-    let parts = Parts { bus, projections: None, auth: Arc::new(Open), clock, options };
+    let parts = GatewayParts { bus, projections: None, auth: Arc::new(Open), clock, options };
     let error = Gateway::start(parts, &["127.0.0.1:0".parse().unwrap()]).await.unwrap_err().to_string();
     assert!(error.contains("cannot read `/no/such.pem`"), "{error}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use promethean_bus::{Bus, BusOptions};
 use promethean_gateway::GatewayOptions;
 use promethean_gateway::auth::{Authenticator, Open};
-use promethean_gateway::gateway::{Gateway, Parts};
+use promethean_gateway::gateway::{Gateway, GatewayParts};
 use promethean_projections::{Declared, Projections};
 use promethean_testkit::ManualClock;
 use promethean_testkit::store::embedded::{self, EmbeddedStore};
@@ -78,22 +78,23 @@ impl World {
         let clock = Arc::new(ManualClock::new(NOW));
         let (store, dir): (Arc<dyn Store>, _) = match kind {
             StoreKind::Memory => {
-                (Arc::new(MemoryStore::new(clock.clone(), memory::Options::default())), None)
+                (Arc::new(MemoryStore::new(clock.clone(), memory::MemoryOptions::default())), None)
             }
             StoreKind::FewTopics => {
-                let options = memory::Options { topics_max: 20, ..memory::Options::default() };
+                let options = memory::MemoryOptions { topics_max: 20, ..memory::MemoryOptions::default() };
                 (Arc::new(MemoryStore::new(clock.clone(), options)), None)
             }
             StoreKind::Embedded => {
                 let dir = tempfile::tempdir().unwrap();
-                let opened = EmbeddedStore::open(dir.path(), clock.clone(), embedded::Options::default());
+                let opened =
+                    EmbeddedStore::open(dir.path(), clock.clone(), embedded::EmbeddedOptions::default());
                 (Arc::new(opened.await.unwrap().0), Some(dir))
             }
         };
         let bus = Bus::open(store.clone(), clock.clone(), BusOptions::default()).await.unwrap();
         let opened = Projections::open(bus.clone(), store.clone(), clock.clone(), declared);
         let projections = opened.await.unwrap();
-        let parts = Parts {
+        let parts = GatewayParts {
             bus: bus.clone(),
             projections: Some(projections.clone()),
             auth,

@@ -267,6 +267,50 @@ fn large_values_count_together() {
     );
 }
 
+#[test]
+fn small_values_count_together_too() {
+    let texts = format!("{{\"n\":[{}]}}", ["7"; 60_000].join(","));
+    for hoard in [
+        r#"[range(20000) | "x" * 60000]"#,
+        r#"[range(20000) as $i | "\("x" * 60000)"]"#,
+        r#"("x" * 50000) as $x | [range(20000) as $i | $x + "y"]"#,
+        r#"("x" * 60000) as $x | [range(20000) | $x | ascii_upcase]"#,
+        r#"("x" * 60000) as $x | [range(20000) | $x | explode]"#,
+        r#"("x," * 30000) as $x | [range(20000) | $x | split(",")]"#,
+        r#"("x" * 30000) as $x | [range(20000) | $x | split("x"; "g")]"#,
+        r#"("[1]," * 9000 | "[" + . + "1]") as $x | [range(20000) | $x | fromjson]"#,
+        r#"("x" * 60000) as $x | [range(20000) | $x | @base64]"#,
+        r#"("x" * 60000) as $x | [range(20000) | $x | tojson]"#,
+        ".n as $x | [range(20000) | $x[1:]]",
+        ".n as $x | [range(20000) | $x | reverse]",
+        ".n as $x | [range(20000) as $i | $x | .[0] = $i]",
+        ".n as $x | [range(20000) as $i | $x | .[0] |= $i]",
+        ".n as $x | [range(20000) as $i | $x | .[0] += $i]",
+        ".n as $x | [range(20000) as $i | $x | .[0] //= $i]",
+        ".n as $x | [range(20000) as $i | $x | keys_unsorted]",
+        ".n as $x | [range(20000) as $i | $x | indices(7)]",
+    ] {
+        assert_eq!(run_unhurried(&format!("{hoard} | length"), &texts), Err(RunError::Size), "{hoard}");
+    }
+}
+
+/// What a program drops, and what grows in its place, does not count again and again.
+#[test]
+fn values_that_grow_count_once() {
+    for (program, length) in [
+        ("reduce range(20000) as $i ([]; . + [$i])", "20000"),
+        ("reduce range(20000) as $i ({}; .[\"k\\($i)\"] = $i)", "20000"),
+        ("reduce range(20000) as $i ({}; . + {\"k\\($i)\": $i})", "20000"),
+        ("reduce range(10000) as $i (\"\"; . + \"0123456789\")", "100000"),
+        ("[range(10000) | \"0123456789\"] | join(\"\")", "100000"),
+    ] {
+        let outputs = run_unhurried(&format!("{program} | length"), "null");
+        assert_eq!(outputs, Ok(vec![length.to_owned()]), "{program}");
+    }
+    assert_eq!(run(".[1:] |= map(. + 1)", "[1,2,3]").unwrap(), ["[1,3,4]"]);
+    assert_eq!(run("[paths], [path(.[0:1])]", "[1]").unwrap().len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_calls_at_once_are_all_answered() {
     let (pool, program) = (Pool::new(), Program::compile(".+1").unwrap());

@@ -134,7 +134,7 @@ impl EventIndex {
     }
 }
 
-/// The rest of a walk over entries.
+/// The entries that a walk has still to visit.
 struct Left<'a> {
     /// The highest offset still to visit; `None` after offset 0. An entry that moves to the next table during
     /// the walk is met twice, and skipped the second time.

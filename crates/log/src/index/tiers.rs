@@ -104,4 +104,9 @@ impl MergeTask {
     pub(crate) fn numbers(&self) -> Vec<u64> {
         self.inputs.iter().map(|run| run.meta().number).collect()
     }
+
+    /// The bytes of the inputs; the result has at most as many.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|run| run.meta().file_bytes()).sum()
+    }
 }

@@ -31,6 +31,12 @@ impl Control<'_> {
         out.extend_from_slice(name.as_bytes());
     }
 
+    fn encoded_len(&self) -> usize {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes.len()
+    }
+
     fn decode<'a>(fields: &mut Fields<'a>) -> Option<Control<'a>> {
         let kind = fields.u8()?;
         let topic = fields.u32()?;
@@ -98,6 +104,18 @@ impl<'a> FrameView<'a> {
         let mut fields = Fields(self.control);
         std::iter::from_fn(move || if fields.is_empty() { None } else { Control::decode(&mut fields) })
     }
+
+    /// Whether the parts of the body are what the header says they are.
+    fn parts_fit(&self) -> bool {
+        let controls: usize = self.controls().map(|control| control.encoded_len()).sum();
+        let mut rest = self.records;
+        let mut events = 0;
+        while let Ok(view) = crate::record::parse(rest) {
+            events += 1;
+            rest = rest.get(view.len..).unwrap_or_default();
+        }
+        controls == self.control.len() && rest.is_empty() && events == self.events
+    }
 }
 
 /// Reads the frame at the start of `bytes`, if there is a valid one.
@@ -127,11 +145,33 @@ pub(crate) fn parse(bytes: &[u8], salt: u32) -> Option<FrameView<'_>> {
     Some(FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes })
 }
 
+/// Reads the frame at the start of `bytes` whose header does not verify, if its body does. The LSN is the one
+/// in the header, and may be wrong.
+pub(crate) fn parse_headless(bytes: &[u8]) -> Option<FrameView<'_>> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let mut fields = Fields(header);
+    let _magic_and_crc = fields.u64()?;
+    let body_bytes = fields.u32()? as usize;
+    let body_crc = fields.u32()?;
+    let (lsn, durable_mark, events) = (fields.u64()?, fields.u64()?, fields.u32()?);
+    let (control_bytes, redo_bytes) = (fields.u32()? as usize, fields.u32()? as usize);
+    let body = bytes.get(HEADER_BYTES..HEADER_BYTES.checked_add(body_bytes)?)?;
+    if body.is_empty() || crc32c::crc32c(body) != body_crc {
+        return None;
+    }
+    let (control, rest) = body.split_at_checked(control_bytes)?;
+    let (records, redo) = rest.split_at_checked(rest.len().checked_sub(redo_bytes)?)?;
+    let view =
+        FrameView { lsn, durable_mark, events, control, records, redo, len: HEADER_BYTES + body_bytes };
+    view.parts_fit().then_some(view)
+}
+
 /// A checked frame header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrameHeader {
     pub(crate) lsn: u64,
     pub(crate) durable_mark: u64,
+    pub(crate) events: u32,
     pub(crate) len: usize,
 }
 
@@ -142,9 +182,27 @@ pub(crate) fn header(bytes: &[u8], salt: u32) -> Option<FrameHeader> {
     let (magic, crc, body_bytes) = (fields.array::<4>()?, fields.u32()?, fields.u32()? as usize);
     let verifies = crc == crc32c::crc32c(&header[8..HEADER_BYTES]) ^ salt || planted::is(Bug::IgnoreCrc);
     let _body_crc = fields.u32()?;
-    let (lsn, durable_mark) = (fields.u64()?, fields.u64()?);
+    let (lsn, durable_mark, events) = (fields.u64()?, fields.u64()?, fields.u32()?);
     let len = HEADER_BYTES.saturating_add(body_bytes);
-    (magic == MAGIC && verifies).then_some(FrameHeader { lsn, durable_mark, len })
+    (magic == MAGIC && verifies).then_some(FrameHeader { lsn, durable_mark, events, len })
+}
+
+/// Whether the bytes begin with the header of a frame that names more events than `found`: then the damage is
+/// in its records.
+pub(crate) fn claims_more_events(bytes: &[u8], found: usize) -> bool {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+    let events = u32::from_le_bytes([header[32], header[33], header[34], header[35]]);
+    header.starts_with(&MAGIC) && events as usize > found
+}
+
+/// The controls that a frame with a damaged body claims to have.
+pub(crate) fn claimed_controls(bytes: &[u8]) -> impl Iterator<Item = Control<'_>> {
+    let control_bytes = bytes
+        .first_chunk::<HEADER_BYTES>()
+        .map_or(0, |header| u32::from_le_bytes([header[36], header[37], header[38], header[39]]) as usize);
+    let controls = bytes.get(HEADER_BYTES..).and_then(|body| body.get(..control_bytes));
+    let mut fields = Fields(controls.unwrap_or_default());
+    std::iter::from_fn(move || if fields.is_empty() { None } else { Control::decode(&mut fields) })
 }
 
 /// The end of a frame by its header, if the header verifies; the body is not checked. Headers of an earlier

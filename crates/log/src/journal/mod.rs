@@ -4,6 +4,7 @@ mod forward_reader;
 pub(crate) mod frame;
 pub(crate) mod reader;
 mod renewal;
+pub(crate) mod survey;
 pub(crate) mod writer;
 
 use crate::bytes::Fields;

@@ -29,8 +29,6 @@ pub(crate) struct JournalEnd {
     pub(crate) last_lsn: u64,
     /// Bytes of the torn tail, which was dropped.
     pub(crate) torn_bytes: u64,
-    /// Damage that was accepted, if the options allow that.
-    pub(crate) accepted: Vec<LogDamage>,
     /// Files for the writer.
     pub(crate) found: JournalFiles,
 }
@@ -43,7 +41,6 @@ pub(crate) struct JournalStart {
     pub(crate) first_sequence: u64,
     /// Size of the files that can be used again.
     pub(crate) file_bytes: u64,
-    pub(crate) accept_damage: bool,
 }
 
 /// Reads frames above `checkpoint_lsn` in order and hands each to `visit`. Syncs each file before it is read:
@@ -53,7 +50,7 @@ pub(crate) fn read_journal(
     start: JournalStart,
     visit: &mut dyn FnMut(&FrameView<'_>) -> Result<(), LogOpenError>,
 ) -> Result<JournalEnd, LogOpenError> {
-    let JournalStart { checkpoint_lsn, first_sequence, file_bytes, accept_damage } = start;
+    let JournalStart { checkpoint_lsn, first_sequence, file_bytes } = start;
     let listing = list_files(disk, first_sequence, file_bytes)?;
     let mut end = JournalEnd { last_lsn: checkpoint_lsn, ..JournalEnd::default() };
     end.found.next_number = listing.next_number;
@@ -71,7 +68,7 @@ pub(crate) fn read_journal(
         if !planted::is(Bug::ServeUnsynced) {
             source.make_durable(&mut forward, next_base.is_none())?;
         }
-        let reading = FileReading { source: &source, path, next_base, checkpoint_lsn, accept_damage };
+        let reading = FileReading { source: &source, path, next_base, checkpoint_lsn };
         reading.run(&mut forward, &mut end, visit)?;
         end.found.next_sequence = source.header.sequence + 1;
         let (number, sequence) = (source.number, source.header.sequence);
@@ -134,9 +131,9 @@ fn check_start(
     headless: &[u32],
 ) -> Result<(), LogOpenError> {
     match first {
-        _ if start.first_sequence == 0 => Ok(()),
+        None if start.first_sequence == 0 => Ok(()),
         Some(first)
-            if first.header.sequence == start.first_sequence
+            if (first.header.sequence == start.first_sequence || start.first_sequence == 0)
                 && first.header.base_lsn <= start.checkpoint_lsn + 1 =>
         {
             Ok(())
@@ -181,7 +178,6 @@ struct FileReading<'a> {
     path: String,
     next_base: Option<u64>,
     checkpoint_lsn: u64,
-    accept_damage: bool,
 }
 
 impl FileReading<'_> {
@@ -205,24 +201,23 @@ impl FileReading<'_> {
                     at += view.len;
                     expected = view.lsn + 1;
                 }
-                None => match self.judge(forward, (at, expected), salt, end)? {
-                    Some((next_at, next_lsn)) => (at, expected) = (next_at, next_lsn),
-                    None => break,
-                },
+                None => {
+                    self.judge(forward, (at, expected), salt, end)?;
+                    break;
+                }
             }
         }
         Ok(())
     }
 
-    /// Decides what an invalid frame at `at` is: the end of the journal (`None`), damage that stops the open,
-    /// or accepted damage after which reading goes on.
+    /// Decides what an invalid frame at `at` is: the end of the journal, or damage, which stops the open.
     fn judge(
         &self,
         forward: &mut ForwardReader<'_>,
         (at, lsn): (usize, u64),
         salt: u32,
         end: &mut JournalEnd,
-    ) -> Result<Option<(usize, u64)>, LogOpenError> {
+    ) -> Result<(), LogOpenError> {
         let failed = || open_io("read", &self.path);
         let later = later_frames(forward, at, salt, lsn).map_err(failed())?;
         let promised = self.next_base.map_or(later.durable_mark, |next| next - 1);
@@ -232,12 +227,12 @@ impl FileReading<'_> {
             let torn = || frame::claimed_end(header, 0, salt).map(|len| at + len);
             let torn_end = later.last_end.or_else(torn);
             end.torn_bytes = torn_end.map_or(0, |torn_end| torn_end.saturating_sub(at) as u64);
-            return Ok(None);
+            return Ok(());
         }
         let to = later.first.map_or(forward.len(), |(next_at, _)| next_at);
         let what =
             if shortened { "the file is shorter than it was made" } else { "a synced frame does not verify" };
-        let damage = LogDamage {
+        Err(LogOpenError::CorruptRange(LogDamage {
             topic: None,
             file: self.path.clone(),
             from_byte: at as u64,
@@ -245,12 +240,7 @@ impl FileReading<'_> {
             from_offset: 0,
             to_offset: 0,
             what,
-        };
-        if !self.accept_damage {
-            return Err(LogOpenError::CorruptRange(damage));
-        }
-        end.accepted.push(damage);
-        Ok(later.first)
+        }))
     }
 }
 

@@ -58,6 +58,16 @@ pub(crate) struct FullFile {
     pub(crate) file: Arc<dyn DiskFile>,
 }
 
+/// The bytes of a file that frames were written to.
+#[derive(Debug)]
+pub(crate) struct JournalExtent {
+    pub(crate) number: u32,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// The end of the last frame; the length of the file if it is full.
+    pub(crate) used: u64,
+    pub(crate) file_bytes: u64,
+}
+
 /// A file that can be written from its start.
 #[derive(Debug)]
 pub(crate) struct SpareFile {
@@ -201,6 +211,23 @@ impl JournalWriter {
         let full = self.full.iter().find(|file| file.last_lsn > lsn).map(|file| file.sequence);
         let current = self.current.as_ref().map(|current| current.header.sequence);
         full.or(current).unwrap_or(self.next_sequence)
+    }
+
+    /// The files with a sequence of at least `sequence`, oldest first.
+    pub(crate) fn extents(&self, sequence: u64) -> Vec<JournalExtent> {
+        let full = self.full.iter().filter(|file| file.sequence >= sequence).map(|full| JournalExtent {
+            number: full.number,
+            file: Arc::clone(&full.file),
+            used: full.file_bytes,
+            file_bytes: full.file_bytes,
+        });
+        let current = self.current.iter().map(|current| JournalExtent {
+            number: current.number,
+            file: Arc::clone(&current.file),
+            used: current.pos,
+            file_bytes: current.header.file_bytes,
+        });
+        full.chain(current).collect()
     }
 
     /// Recycles files with a sequence below `sequence`, the start of the journal in the durable manifest. The

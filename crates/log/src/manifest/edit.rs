@@ -13,6 +13,9 @@ const DROP_SEGMENT: u8 = 3;
 const DROP_TOPIC: u8 = 4;
 const RUN: u8 = 5;
 const DROP_RUN: u8 = 6;
+/// The checksum of the topic item right before it, so that the item can be trusted in an edit that does not
+/// verify.
+const TOPIC_SEAL: u8 = 7;
 
 /// One change of the manifest. Drops are applied before additions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,6 +108,9 @@ impl Edit {
                     });
                 }
                 DROP_RUN => edit.dropped_runs.push(fields.u64()?),
+                TOPIC_SEAL => {
+                    fields.u32()?;
+                }
                 _ => return None,
             }
         }
@@ -154,6 +160,7 @@ impl ManifestSnapshot {
 }
 
 fn encode_topic(out: &mut Vec<u8>, topic: &TopicItem) {
+    let start = out.len();
     out.push(TOPIC);
     out.extend_from_slice(&topic.id.to_le_bytes());
     let name = topic.name.as_str();
@@ -162,6 +169,30 @@ fn encode_topic(out: &mut Vec<u8>, topic: &TopicItem) {
     out.extend_from_slice(&topic.next_offset.to_le_bytes());
     out.extend_from_slice(&topic.earliest.to_le_bytes());
     out.extend_from_slice(&topic.last_stamp.to_le_bytes());
+    let seal = crc32c::crc32c(out.get(start..).unwrap_or_default());
+    out.push(TOPIC_SEAL);
+    out.extend_from_slice(&seal.to_le_bytes());
+}
+
+/// Finds the sealed topic items in bytes that are no valid edit.
+pub(super) fn sealed_topics(bytes: &[u8]) -> Vec<TopicItem> {
+    let mut found = Vec::new();
+    let mut rest = bytes;
+    while let Some((tag, after)) = rest.split_first() {
+        let mut fields = Fields(after);
+        let item = if *tag == TOPIC { decode_topic(&mut fields) } else { None };
+        let item_bytes = rest.get(..rest.len() - fields.0.len()).unwrap_or_default();
+        let sealed = item
+            .filter(|_| fields.u8() == Some(TOPIC_SEAL) && fields.u32() == Some(crc32c::crc32c(item_bytes)));
+        match sealed {
+            Some(item) => {
+                found.push(item);
+                rest = fields.0;
+            }
+            None => rest = after,
+        }
+    }
+    found
 }
 
 fn decode_topic(fields: &mut Fields<'_>) -> Option<TopicItem> {
@@ -242,6 +273,11 @@ mod tests {
             runs: vec![RunItem { number: 9, kind: 1, level: 3 }],
         };
         let bytes = edit.encode();
+        assert_eq!(sealed_topics(&bytes[30..]), edit.topics);
+        let mut misnamed = bytes.clone();
+        let at = bytes.windows(3).position(|window| window == b"a.b").unwrap();
+        misnamed[at] ^= 2;
+        assert_eq!(sealed_topics(&misnamed), []);
         assert_eq!(Edit::decode(&bytes), Some(edit));
         for len in 0..bytes.len() {
             let _ = Edit::decode(&bytes[..len]);

@@ -1,19 +1,21 @@
 //! The checkpoint on disk: which topics, segments and runs exist, and where the journal starts.
 
 mod edit;
+mod salvage;
 
 use std::io;
 use std::sync::Arc;
 
 pub(crate) use edit::{Edit, ManifestSnapshot, RunItem, TopicItem};
+pub(crate) use salvage::ManifestSalvage;
 
 use crate::bytes::Fields;
 use crate::disk::{Disk, DiskFile};
-use crate::error::{LogDamage, LogOpenError, open_io};
+use crate::error::{LogBackupError, LogDamage, LogOpenError, open_io};
 use crate::file_io::{WriteFailed, write_all_at};
 use crate::planted::{self, Bug};
 
-const PATH: &str = "manifest";
+pub(crate) const PATH: &str = "manifest";
 const TMP: &str = "manifest.tmp";
 const MAGIC: &[u8; 8] = b"PMANI001";
 const EDIT_MAGIC: [u8; 4] = *b"PEDT";
@@ -97,6 +99,22 @@ impl Manifest {
         file.sync().map_err(open_io("sync", PATH))?;
         let manifest = Manifest { disk: Arc::clone(disk), file, sequence, len: at as u64, first_len };
         Ok(Some((manifest, snapshot)))
+    }
+
+    /// The bytes of the manifest, and what they say.
+    pub(crate) fn image(&self) -> Result<(Vec<u8>, ManifestSnapshot), LogBackupError> {
+        let failed = |source| LogBackupError::Io { action: "read", file: PATH.to_owned(), source };
+        let bytes = self.file.read_vec_at(0, self.len as usize).map_err(failed)?;
+        let mut snapshot = ManifestSnapshot::default();
+        let mut at = MAGIC.len();
+        while let Some((_, edit, len)) = bytes.get(at..).and_then(parse_edit) {
+            snapshot.apply(edit);
+            at += len;
+        }
+        if at as u64 != self.len {
+            return Err(LogBackupError::Short { file: PATH.to_owned() });
+        }
+        Ok((bytes, snapshot))
     }
 
     /// Whether the next checkpoint should rewrite the manifest.

@@ -1,11 +1,9 @@
 //! Row 15 of the fault model, the wall clock jumps back and forth: stamps never decrease, are not frozen by a jump, and
 //! retention by age neither drops events because of a jump nor keeps them until its date.
 
-use std::sync::{Arc, Mutex};
-
-use promethean_log::{Log, LogNotice, Observer, OpenArgs, ReadLimit, Topic, TopicPolicy};
+use promethean_log::{Log, LogNeed, LogNotice, ReadLimit, Topic, TopicPolicy};
 use promethean_model::Clock;
-use promethean_testkit::SeededRng;
+use promethean_testkit::{SeededRng, seeds};
 
 use super::world::*;
 
@@ -114,32 +112,6 @@ fn row_15_time_without_events_makes_no_new_event_old() {
     }
 }
 
-/// Hears the notices of a log.
-#[derive(Default)]
-struct Notices(Mutex<Vec<LogNotice>>);
-
-impl Observer for Notices {
-    fn durable_end_moved(&self, _: &Topic, _: u64) {}
-
-    fn notice(&self, notice: LogNotice) {
-        self.0.lock().unwrap().push(notice);
-    }
-}
-
-impl Notices {
-    fn take(&self) -> Vec<LogNotice> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-fn open_heard(world: &World) -> (Log, Arc<Notices>) {
-    let notices = Arc::new(Notices::default());
-    let args = OpenArgs { observer: Arc::clone(&notices) as _, ..world.args() };
-    let log = Log::open(args).unwrap().0;
-    log.holds().settle();
-    (log, notices)
-}
-
 #[test]
 fn row_15_jumps_are_told() {
     let world = World::new();
@@ -208,7 +180,7 @@ fn check_model(world: &World, log: &Log, appended: &[Appended], (age, speed): (u
 
 #[test]
 fn row_15_random_jumps_of_an_hour_and_of_ten_years() {
-    for seed in 0..80 {
+    for seed in seeds("CLOCK", 80, &[], 40) {
         let mut rng = SeededRng::new(seed);
         let world = World::new();
         // Every second run has restarts in the place of jumps. After a restart, ages go on from the newest append time, and
@@ -237,7 +209,7 @@ fn row_15_random_jumps_of_an_hour_and_of_ten_years() {
                 }
                 _ => log.maintain().unwrap(),
             }
-            check_model(&world, &log, &appended, (age, speed), &format!("seed {seed} step {step}"));
+            check_model(&world, &log, &appended, (age, speed), &format!("CLOCK_SEED={seed} step {step}"));
         }
         stamp_of_next(&log, appended.len() as u64);
         // The clock is right at last. Nothing is kept for ever: age time makes up for a jump in a ninth of its length.
@@ -245,6 +217,14 @@ fn row_15_random_jumps_of_an_hour_and_of_ten_years() {
             world.clock.advance(30 * DAY);
             log.maintain().unwrap();
         }
-        assert!(all_gone(&log), "seed {seed}: {:?}", log.topic(&name("t")).unwrap().info());
+        assert!(all_gone(&log), "CLOCK_SEED={seed}: {:?}", log.topic(&name("t")).unwrap().info());
     }
+}
+
+#[test]
+fn a_start_below_the_reserve_is_told() {
+    let mut world = World::new();
+    world.options.reserve_bytes = u64::MAX >> 10;
+    let (_log, notices) = open_heard(&world);
+    assert_eq!(notices.take(), [LogNotice::ShortOf(LogNeed::Space)]);
 }

@@ -8,7 +8,7 @@ use promethean_log::{
 };
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
-use promethean_testkit::{Failure, Matcher, OpKind};
+use promethean_testkit::{DiskFailure, Matcher, OpKind};
 
 use super::world::*;
 
@@ -71,7 +71,7 @@ fn a_failed_manifest_is_not_completed_by_a_merge_or_a_compaction() {
                 log.checkpoint().unwrap();
             }
         }
-        world.disk.fail_next(Matcher::op(OpKind::Sync).path("manifest"), Failure::EIO);
+        world.disk.fail_next(Matcher::op(OpKind::Sync).path("manifest"), DiskFailure::EIO);
         assert!(log.checkpoint().is_err());
         let before = world.disk.ops();
         assert!(log.maintain().is_err());
@@ -90,7 +90,7 @@ fn compaction_leaves_an_unfinished_checkpoint_alone() {
     let log = world.open();
     compacted(&log);
     fill(&log, 0..200);
-    world.disk.fail_next(Matcher::op(OpKind::Create).path("index"), Failure::ENOSPC);
+    world.disk.fail_next(Matcher::op(OpKind::Create).path("index"), DiskFailure::ENOSPC);
     assert!(log.checkpoint().is_err());
     log.maintain().unwrap();
     log.checkpoint().unwrap();
@@ -118,7 +118,7 @@ fn retention_without_space_is_tried_again_and_forgets_no_id_meanwhile() {
     let world = World::new();
     let log = world.open();
     fill_and_keep_one(&log, 60);
-    world.disk.fail_next(Matcher::op(OpKind::Create).path("index"), Failure::ENOSPC);
+    world.disk.fail_next(Matcher::op(OpKind::Create).path("index"), DiskFailure::ENOSPC);
     assert!(log.maintain().is_err());
     assert_eq!(log.health().poisoned, None);
     assert_eq!(append(&log, "t", event(0, None, LONG)).unwrap(), 0, "a duplicate of a trimmed event");
@@ -128,7 +128,7 @@ fn retention_without_space_is_tried_again_and_forgets_no_id_meanwhile() {
 }
 
 #[test]
-fn events_after_accepted_damage_are_readable() {
+fn events_after_repaired_damage_are_readable() {
     let mut world = World::new();
     let log = world.open();
     append(&log, "other", event(500, None, "x")).unwrap();
@@ -141,7 +141,7 @@ fn events_after_accepted_damage_are_readable() {
     let bytes = world.disk.read_file(&file).unwrap();
     let at = bytes.windows(16).position(|window| window == id(5).as_bytes()).unwrap();
     world.disk.flip_bit(&file, at as u64, 1).unwrap();
-    world.options.accept_damaged_journal = true;
+    assert!(!world.repair(false).is_clean());
     world.open().close().unwrap();
     let log = world.open();
     let at = append(&log, "other", event(600, None, "new")).unwrap();
@@ -201,14 +201,14 @@ fn recovery_applies_nothing_that_is_not_durable() {
     let mut world = World::new();
     let log = world.open();
     append(&log, "t", event(1, None, "1")).unwrap();
-    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), DiskFailure::EIO);
     let mut batch = LogBatch::new();
     batch.redo(&encode_puts(&[(b"k", b"v")]));
     assert!(log.append(batch, Durability::Fsync).is_err());
     drop(log);
     world.disk = world.disk.kill();
     world.state = Arc::new(world.state.kill());
-    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), DiskFailure::EIO);
     assert!(world.try_open().is_err());
     assert_eq!(world.state.get(b"k"), None);
     for seed in 0..6 {
@@ -239,7 +239,7 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again() {
         let mut world = patient();
         let log = world.open();
         append(&log, "t", event(1, None, "1")).unwrap();
-        world.disk.fail_next(Matcher::op(OpKind::Sync).path(path), Failure::EIO);
+        world.disk.fail_next(Matcher::op(OpKind::Sync).path(path), DiskFailure::EIO);
         let unknown = append(&log, "t", event(2, None, "2"));
         assert_eq!(unknown.is_err(), path == "journal");
         assert!(log.checkpoint().is_err());

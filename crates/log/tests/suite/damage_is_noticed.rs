@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use promethean_log::{Log, LogOpenError, LogReadError, ReadLimit};
-use promethean_testkit::{FaultDisk, Snapshot};
+use promethean_testkit::{DiskSnapshot, FaultDisk};
 
 use super::world::*;
 
@@ -14,7 +14,7 @@ type Expected = BTreeMap<String, Vec<Expectation>>;
 
 struct Image {
     world: World,
-    snapshot: Snapshot,
+    snapshot: DiskSnapshot,
     expected: Expected,
 }
 

@@ -3,7 +3,7 @@
 use promethean_log::{AppendError, LogBatch, LogOpenError, LogOptions};
 use promethean_model::Durability;
 use promethean_testkit::fault_state::encode_puts;
-use promethean_testkit::{Failure, Matcher, OpKind};
+use promethean_testkit::{DiskFailure, Matcher, OpKind};
 
 use super::world::*;
 
@@ -12,7 +12,7 @@ fn a_failed_sync_stops_the_writer_and_says_that_the_outcome_is_unknown() {
     let mut world = World::new();
     let log = world.open();
     append(&log, "t", event(1, None, "1")).unwrap();
-    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), DiskFailure::EIO);
     let unknown = append(&log, "t", event(2, None, "2"));
     assert!(matches!(unknown, Err(AppendError::UnknownOutcome { .. })), "{unknown:?}");
     let after = append(&log, "t", event(3, None, "3"));
@@ -33,7 +33,7 @@ fn a_sync_is_never_tried_again() {
     let world = World::new();
     let log = world.open();
     append(&log, "t", event(1, None, "1")).unwrap();
-    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    world.disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), DiskFailure::EIO);
     let _ = append(&log, "t", event(2, None, "2"));
     let before = world.disk.ops();
     let _ = append(&log, "t", event(3, None, "3"));
@@ -47,7 +47,7 @@ fn a_sync_is_never_tried_again() {
 fn a_failed_write_of_the_journal_stops_the_writer() {
     let world = World::new();
     let log = world.open();
-    world.disk.fail_next(Matcher::op(OpKind::Write).path("journal"), Failure::EIO);
+    world.disk.fail_next(Matcher::op(OpKind::Write).path("journal"), DiskFailure::EIO);
     assert!(matches!(append(&log, "t", event(1, None, "1")), Err(AppendError::UnknownOutcome { .. })));
     assert!(matches!(append(&log, "t", event(2, None, "2")), Err(AppendError::Poisoned { .. })));
     drop(log);
@@ -82,7 +82,7 @@ fn a_failed_sync_of_the_checkpoint_keeps_the_journal() {
         for n in 0..20 {
             append(&log, "t", event(n, Some("k"), "x")).unwrap();
         }
-        world.disk.fail_next(Matcher::op(op).path(path), Failure::EIO);
+        world.disk.fail_next(Matcher::op(op).path(path), DiskFailure::EIO);
         assert!(log.checkpoint().is_err(), "{path}");
         assert!(matches!(append(&log, "t", event(99, None, "y")), Err(AppendError::Poisoned { .. })));
         drop(log);
@@ -133,7 +133,7 @@ fn a_checkpoint_without_space_is_finished_when_space_returns() {
     for n in 0..10 {
         append(&log, "t", event(n, Some("k"), "x")).unwrap();
     }
-    world.disk.fail_next(Matcher::op(OpKind::Create).path("segments"), Failure::ENOSPC);
+    world.disk.fail_next(Matcher::op(OpKind::Create).path("segments"), DiskFailure::ENOSPC);
     let error = log.checkpoint().unwrap_err();
     assert!(error.to_string().contains("no space"), "{error}");
     assert!(log.health().poisoned.is_none());
@@ -206,33 +206,4 @@ fn redo_is_applied_once_more_after_the_state_lost_it() {
             assert_eq!(world.state.get(format!("k{n}").as_bytes()), Some(n.to_le_bytes().to_vec()));
         }
     }
-}
-
-#[test]
-fn damaged_journal_can_be_accepted_and_no_offset_is_used_again() {
-    let mut world = World::new();
-    let log = world.open();
-    for n in 0..10 {
-        append(&log, "t", event(n, None, &format!("{n}"))).unwrap();
-    }
-    append(&log, "other", event(100, None, "x")).unwrap();
-    drop(log);
-    world.disk = world.disk.kill();
-    let file = world.disk.files().into_iter().find(|file| file.starts_with("journal/")).unwrap();
-    let bytes = world.disk.read_file(&file).unwrap();
-    let at = bytes.windows(16).position(|window| window == id(5).as_bytes()).unwrap();
-    world.disk.flip_bit(&file, at as u64, 1).unwrap();
-    let refused = world.try_open().unwrap_err();
-    assert!(matches!(&refused, LogOpenError::CorruptRange(damage) if damage.file == file), "{refused}");
-    world.options.accept_damaged_journal = true;
-    let (log, report) = world.try_open().unwrap();
-    assert_eq!(report.damage.len(), 1);
-    let kept = payloads(&log, "t", 0);
-    assert_eq!(kept.len(), 9, "{kept:?}");
-    assert!(kept.iter().all(|(offset, payload)| offset.to_string() == *payload), "{kept:?}");
-    assert!(append(&log, "t", event(200, None, "new")).unwrap() >= 10);
-    log.close().unwrap();
-    drop(log);
-    world.options.accept_damaged_journal = false;
-    assert_eq!(payloads(&world.open(), "t", 0).len(), kept.len() + 1);
 }

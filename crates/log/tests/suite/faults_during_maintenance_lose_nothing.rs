@@ -1,9 +1,9 @@
 //! Faults during maintenance: operations fail, space runs out, and work and maintenance continue.
 //!
-//! `TROUBLE_SEEDS=n` runs n seeds, `TROUBLE_SEED=s` one.
+//! `TROUBLE_SEEDS=n` runs n seeds, `TROUBLE_FRESH=n` n fresh ones, `TROUBLE_SEED=s` one.
 
 use promethean_log::Log;
-use promethean_testkit::{Failure, Matcher, OpKind, SeededRng};
+use promethean_testkit::{DiskFailure, Matcher, OpKind, SeededRng, seeds};
 
 use super::power_cuts_lose_nothing::panic_text;
 use super::simulation::Simulation;
@@ -93,7 +93,7 @@ fn brew(simulation: &Simulation, rng: &mut SeededRng) {
         1 if rng.chance(30) => simulation.world.state.fail_next_sync(),
         _ => {
             let (kind, path) = (KINDS[any(rng, KINDS.len())], PATHS[any(rng, PATHS.len())]);
-            let failure = if rng.chance(70) { Failure::ENOSPC } else { Failure::EIO };
+            let failure = if rng.chance(70) { DiskFailure::ENOSPC } else { DiskFailure::EIO };
             disk.fail_next(Matcher::op(kind).path(path).nth(rng.range(1..6)), failure);
         }
     }
@@ -126,14 +126,10 @@ fn restart(simulation: &mut Simulation, rng: &mut SeededRng, seed: u64) {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_faults_meet_maintenance() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match (number("TROUBLE_SEED"), number("TROUBLE_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(60),
-    };
+    let seeds = seeds("TROUBLE", 60, &[], 20);
     let mut failed = Vec::new();
     let mut met = Met::default();
-    let few = seeds.end - seeds.start < 10;
+    let few = seeds.len() < 10;
     for seed in seeds {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed, &mut met)));
         if let Err(what) = outcome.unwrap_or_else(|panic| Err(panic_text(&*panic))) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use promethean_log::{Log, LogBatch, LogOptions, MaintenanceError, Topic, TopicPolicy};
 use promethean_model::Durability;
-use promethean_testkit::{Failure, Matcher, OpKind};
+use promethean_testkit::{DiskFailure, Matcher, OpKind};
 
 use super::world::*;
 
@@ -114,7 +114,7 @@ fn runs_of_failed_maintenance_are_removed() {
         for n in 0..20 {
             append(&log, "t", event(n, Some("k"), LONG)).unwrap();
         }
-        world.disk.fail_next(Matcher::op(OpKind::Create).path("index").nth(nth), Failure::ENOSPC);
+        world.disk.fail_next(Matcher::op(OpKind::Create).path("index").nth(nth), DiskFailure::ENOSPC);
         assert!(matches!(log.checkpoint(), Err(MaintenanceError::NoSpace { .. })));
         assert_eq!(runs(&world), Vec::<String>::new());
         log.checkpoint().unwrap();
@@ -130,7 +130,7 @@ fn runs_of_failed_maintenance_are_removed() {
     log.checkpoint().unwrap();
     let before = runs(&world);
     log.set_policy(&topic, TopicPolicy { count: Some(1), ..TopicPolicy::default() });
-    world.disk.fail_next(Matcher::op(OpKind::Create).path("index").nth(2), Failure::ENOSPC);
+    world.disk.fail_next(Matcher::op(OpKind::Create).path("index").nth(2), DiskFailure::ENOSPC);
     assert!(log.maintain().is_err());
     assert_eq!(runs(&world), before);
 }
@@ -146,7 +146,7 @@ fn files_of_a_failed_compaction_are_removed() {
         }
         log.checkpoint().unwrap();
         let before = world.disk.files();
-        world.disk.fail_next(Matcher::op(kind).path(path), Failure::ENOSPC);
+        world.disk.fail_next(Matcher::op(kind).path(path), DiskFailure::ENOSPC);
         assert!(matches!(log.maintain(), Err(MaintenanceError::NoSpace { .. })), "{path}");
         assert_eq!(world.disk.files(), before, "{kind:?} {path}");
         log.maintain().unwrap();

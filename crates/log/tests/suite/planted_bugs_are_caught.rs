@@ -34,6 +34,7 @@ planted! {
     planted_serve_unsynced: ServeUnsynced,
     planted_skip_segment_sync: SkipSegmentSync,
     planted_skip_state_sync: SkipStateSync,
+    planted_compact_before_checkpoint: CompactBeforeCheckpoint,
 }
 
 #[test]

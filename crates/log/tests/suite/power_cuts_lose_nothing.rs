@@ -1,18 +1,12 @@
 //! Power cuts at every disk operation, during work and during recovery.
 //!
-//! `CRASH_SEEDS=n` runs n seeds, `CRASH_SEED=s` one; a failure prints its seed and operation.
+//! `CRASH_SEEDS=n` runs n seeds, `CRASH_FRESH=n` n fresh ones, `CRASH_SEED=s` one; a failure prints its seed and operation.
+
+use promethean_testkit::seeds;
 
 use super::simulation::Simulation;
 
 const STEPS: usize = 60;
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match (number("CRASH_SEED"), number("CRASH_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(40),
-    }
-}
 
 /// The number of disk operations of a run without a power cut.
 fn operations(seed: u64) -> u64 {
@@ -55,7 +49,7 @@ fn cut_at(seed: u64, operation: u64) -> Result<(), String> {
 }
 
 /// Finds the first failure over the seeds, with about `cuts_per_seed` power cuts each.
-pub(super) fn hunt(seeds: std::ops::Range<u64>, cuts_per_seed: u64) -> Option<String> {
+pub(super) fn hunt(seeds: impl IntoIterator<Item = u64>, cuts_per_seed: u64) -> Option<String> {
     for seed in seeds {
         let total = operations(seed);
         let step = (total / cuts_per_seed).max(1);
@@ -84,5 +78,5 @@ fn nothing_acknowledged_is_lost_at_any_operation() {
 
 #[test]
 fn nothing_acknowledged_is_lost_over_many_seeds() {
-    assert_eq!(hunt(seeds(), 50), None);
+    assert_eq!(hunt(seeds("CRASH", 40, &[], 10), 50), None);
 }

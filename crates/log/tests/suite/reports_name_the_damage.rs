@@ -16,30 +16,6 @@ fn damage_journal(world: &World, holds: &[u8]) {
 }
 
 #[test]
-fn events_of_a_topic_whose_creation_is_lost_are_reported() {
-    let mut world = World::new();
-    let log = world.open();
-    append(&log, "kept", event(0, None, "x")).unwrap();
-    for n in 1..8 {
-        append(&log, "lost.topic", event(n, None, "x")).unwrap();
-    }
-    let number = log.topic(&name("lost.topic")).unwrap().id();
-    drop(log);
-    world.disk = world.disk.kill();
-    damage_journal(&world, b"lost.topic");
-    world.options.accept_damaged_journal = true;
-    let (log, report) = world.try_open().unwrap();
-    assert!(log.topic(&name("lost.topic")).is_none());
-    let told = |damage: &promethean_log::LogDamage| {
-        damage.topic.as_deref() == Some(&format!("#{number}"))
-            && (damage.from_offset, damage.to_offset) == (1, 7)
-    };
-    assert!(report.damage.iter().any(told), "{report:?}");
-    assert!(log.health().damage.iter().any(told));
-    assert!(log.create_topic(&name("new")).unwrap().id() > number, "its number stays taken");
-}
-
-#[test]
 fn a_segment_that_lost_its_end_is_in_the_health_from_the_start() {
     let mut world = World::new();
     let log = world.open();
@@ -59,8 +35,8 @@ fn a_segment_that_lost_its_end_is_in_the_health_from_the_start() {
 }
 
 #[test]
-fn accepting_damage_is_advised_only_where_it_helps() {
-    let message = |damage: &dyn Fn(&World)| {
+fn a_refusal_names_the_command_that_repairs() {
+    let check = |damage: &dyn Fn(&World)| {
         let mut world = World::new();
         let log = world.open();
         for n in 0..10 {
@@ -70,14 +46,14 @@ fn accepting_damage_is_advised_only_where_it_helps() {
         world.disk = world.disk.kill();
         damage(&world);
         let refused = world.try_open().unwrap_err();
-        world.options.accept_damaged_journal = true;
-        let advised = refused.to_string().contains("accept_damaged_journal");
-        assert_eq!(world.try_open().is_ok(), advised, "{refused}");
-        advised
+        assert!(refused.to_string().contains("promethean verify --repair"), "{refused}");
+        assert!(!world.repair(false).is_clean());
+        world.open();
     };
-    assert!(message(&|world| damage_journal(world, id(4).as_bytes())));
-    assert!(!message(&|world| damage_journal(world, b"PJRNL001")));
-    assert!(!message(&|world| world.disk.flip_bit("manifest", 20, 1).unwrap()));
+    check(&|world| damage_journal(world, id(4).as_bytes()));
+    check(&|world| damage_journal(world, b"PJRNL001"));
+    check(&|world| world.disk.flip_bit("manifest", 20, 1).unwrap());
+    check(&|world| world.disk.remove_file("manifest").unwrap());
 }
 
 type Change = fn(&mut LogOptions);

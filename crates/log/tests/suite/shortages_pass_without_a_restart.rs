@@ -4,7 +4,7 @@
 //! Rows 9 (no space) and 11 (no descriptors) of the fault model.
 
 use promethean_log::{AppendError, Log, LogOptions};
-use promethean_testkit::{Failure, Matcher, OpKind, SeededRng};
+use promethean_testkit::{DiskFailure, Matcher, OpKind, SeededRng, seeds};
 
 use super::simulation::Simulation;
 use super::world::*;
@@ -86,7 +86,7 @@ fn passes(what: &str, upkeep: Upkeep, begin: impl Fn(&World), end: impl Fn(&Worl
     }
 }
 
-fn passes_fault(op: OpKind, path: &str, failure: Failure) {
+fn passes_fault(op: OpKind, path: &str, failure: DiskFailure) {
     let upkeep = if path.contains("jrn") { Upkeep::Rare } else { Upkeep::Often };
     passes(
         &format!("{failure:?} at {op:?} of {path}"),
@@ -98,7 +98,7 @@ fn passes_fault(op: OpKind, path: &str, failure: Failure) {
 
 #[test]
 fn row_9_a_file_that_cannot_be_created_for_lack_of_space_stops_nothing_for_good() {
-    for failure in [Failure::ENOSPC, Failure::EDQUOT] {
+    for failure in [DiskFailure::ENOSPC, DiskFailure::EDQUOT] {
         for path in [".jrn", "segments", "index", ""] {
             passes_fault(OpKind::Create, path, failure);
         }
@@ -107,7 +107,7 @@ fn row_9_a_file_that_cannot_be_created_for_lack_of_space_stops_nothing_for_good(
 
 #[test]
 fn row_9_a_write_that_finds_no_space_stops_nothing_for_good() {
-    for failure in [Failure::ENOSPC, Failure::EDQUOT] {
+    for failure in [DiskFailure::ENOSPC, DiskFailure::EDQUOT] {
         // Journal files are filled before they are used, so frames are written over bytes that are there.
         for path in [".jrn.new", "segments", "index", "manifest"] {
             passes_fault(OpKind::Write, path, failure);
@@ -142,7 +142,7 @@ fn row_9_inodes_are_kept_in_reserve_as_bytes_are() {
 
 #[test]
 fn row_11_a_file_that_cannot_be_opened_for_lack_of_descriptors_stops_nothing_for_good() {
-    for failure in [Failure::EMFILE, Failure::ENFILE] {
+    for failure in [DiskFailure::EMFILE, DiskFailure::ENFILE] {
         for path in [".jrn", "segments", "index", ""] {
             passes_fault(OpKind::Create, path, failure);
         }
@@ -164,10 +164,10 @@ fn row_11_descriptors_that_others_have_taken_are_waited_for() {
 #[test]
 fn a_manifest_that_cannot_be_written_anew_is_tried_again() {
     for (op, failure) in [
-        (OpKind::Create, Failure::ENOSPC),
-        (OpKind::Create, Failure::EMFILE),
-        (OpKind::Write, Failure::EDQUOT),
-        (OpKind::Rename, Failure::ENOSPC),
+        (OpKind::Create, DiskFailure::ENOSPC),
+        (OpKind::Create, DiskFailure::EMFILE),
+        (OpKind::Write, DiskFailure::EDQUOT),
+        (OpKind::Rename, DiskFailure::ENOSPC),
     ] {
         let world = World::with(LogOptions { checkpoint_bytes: 1 << 20, ..small() });
         let log = world.open();
@@ -194,7 +194,7 @@ fn a_manifest_that_cannot_be_written_anew_is_tried_again() {
 /// A sync that fails is no shortage, whatever its number: the pages may be lost.
 #[test]
 fn a_failed_sync_is_never_taken_for_a_shortage() {
-    for failure in [Failure::ENOSPC, Failure::EDQUOT] {
+    for failure in [DiskFailure::ENOSPC, DiskFailure::EDQUOT] {
         for path in FOLDERS {
             let world = World::new();
             let log = world.open();
@@ -207,15 +207,10 @@ fn a_failed_sync_is_never_taken_for_a_shortage() {
 }
 
 /// Random shortages, one after the other and at once, over random work with compaction and retention.
-/// `SHORTAGE_SEEDS=n` runs n seeds, `SHORTAGE_SEED=s` one.
+/// `SHORTAGE_SEEDS=n` runs n seeds, `SHORTAGE_FRESH=n` n fresh ones, `SHORTAGE_SEED=s` one.
 #[test]
 fn random_shortages_lose_nothing_and_never_stop_the_log() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match (number("SHORTAGE_SEED"), number("SHORTAGE_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(40),
-    };
-    for seed in seeds {
+    for seed in seeds("SHORTAGE", 40, &[], 20) {
         if let Err(what) = run_with_shortages(seed) {
             panic!("SHORTAGE_SEED={seed}: {what}");
         }
@@ -253,8 +248,8 @@ fn run_with_shortages(seed: u64) -> Result<(), String> {
 /// Begins or ends a shortage.
 fn brew(world: &World, rng: &mut SeededRng) {
     let disk = &world.disk;
-    let space = [Failure::ENOSPC, Failure::EDQUOT][rng.range(0..2) as usize];
-    let descriptors = [Failure::EMFILE, Failure::ENFILE][rng.range(0..2) as usize];
+    let space = [DiskFailure::ENOSPC, DiskFailure::EDQUOT][rng.range(0..2) as usize];
+    let descriptors = [DiskFailure::EMFILE, DiskFailure::ENFILE][rng.range(0..2) as usize];
     let folder = FOLDERS[rng.range(0..4) as usize];
     let nth = rng.range(1..4);
     match rng.range(0..8) {

@@ -1,10 +1,11 @@
 //! A log on a fault disk, with a ledger of all that its users know.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use promethean_log::state::StateSink;
 use promethean_log::{
-    AppendError, Log, LogBatch, LogOpenError, LogOptions, NewEvent, NewId, NoObserver, OpenArgs, ReadLimit,
-    RecoveryReport,
+    AppendError, Log, LogBatch, LogNotice, LogOpenError, LogOptions, LogRepair, LogRepairReport, NewEvent,
+    NewId, NoObserver, Observer, OpenArgs, ReadLimit, RecoveryReport, RepairSettings, Topic,
 };
 use promethean_model::{Durability, EventId, TopicName};
 use promethean_testkit::{FaultDisk, FaultState, ManualClock};
@@ -20,6 +21,8 @@ pub(super) fn small() -> LogOptions {
         open_files: 8,
         reserve_bytes: 0,
         reserve_files: 0,
+        compaction_bytes_min: 1024,
+        compaction_age_ms: 2000,
         threads: false,
         ..LogOptions::default()
     }
@@ -63,6 +66,22 @@ impl World {
     pub(super) fn open(&self) -> Log {
         self.try_open().unwrap().0
     }
+
+    /// A world with a copy of the files and of the state, as a killed process leaves them.
+    pub(super) fn copy(&self) -> World {
+        World {
+            disk: self.disk.kill(),
+            state: Arc::new(self.state.kill()),
+            clock: Arc::clone(&self.clock),
+            options: self.options.clone(),
+        }
+    }
+
+    pub(super) fn repair(&self, dry_run: bool) -> LogRepairReport {
+        let repair = LogRepair::begin(Arc::new(self.disk.clone())).unwrap();
+        let applied_lsn = self.state.applied_lsn().unwrap();
+        repair.run(RepairSettings { applied_lsn, dry_run, now_ms: 1_700_000_000_000 }).unwrap()
+    }
 }
 
 pub(super) fn name(text: &str) -> TopicName {
@@ -105,4 +124,35 @@ pub(super) fn payloads(log: &Log, topic: &str, from: u64) -> Vec<(u64, String)> 
         }
         next = page.next;
     }
+}
+
+/// Hears the notices of a log.
+#[derive(Default)]
+pub(super) struct Notices(Mutex<Vec<LogNotice>>);
+
+impl Observer for Notices {
+    fn durable_end_moved(&self, _: &Topic, _: u64) {}
+
+    fn notice(&self, notice: LogNotice) {
+        self.0.lock().unwrap().push(notice);
+    }
+}
+
+impl Notices {
+    /// The notices that were not taken yet.
+    pub(super) fn peek(&self) -> Vec<LogNotice> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(super) fn take(&self) -> Vec<LogNotice> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+pub(super) fn open_heard(world: &World) -> (Log, Arc<Notices>) {
+    let notices = Arc::new(Notices::default());
+    let args = OpenArgs { observer: Arc::clone(&notices) as _, ..world.args() };
+    let log = Log::open(args).unwrap().0;
+    log.holds().settle();
+    (log, notices)
 }

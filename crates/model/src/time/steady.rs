@@ -18,11 +18,11 @@ const CONFIRM_MS: u64 = 10 * 60_000;
 #[derive(Debug)]
 pub struct SteadyClock {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<SteadyState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SteadyState {
     /// The time that was read last, and the uptime then.
     now: i64,
     at: u64,
@@ -49,7 +49,7 @@ impl SteadyClock {
     /// A clock that agrees with this one now.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (now, at) = (clock.wall_ms(), clock.uptime_ms());
-        let state = State { now, at, leapt_at: None, agrees_since: at };
+        let state = SteadyState { now, at, leapt_at: None, agrees_since: at };
         Self { clock, state: Mutex::new(state) }
     }
 

@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::op::{Op, OpNames};
 use super::opts::{PublishOpts, SeekOpts, SubscribeOpts};
 use crate::json::minify;
+use crate::plain::json_reason;
 
 /// The client's own mark on a frame, which the reply repeats: the text of any JSON value.
 pub type Corr<'a> = Option<&'a RawValue>;
@@ -26,9 +27,9 @@ pub enum ClientFrame<'a> {
         token: Option<Cow<'a, str>>,
     },
     /// Publishes one event.
-    Publish(Item<'a>),
+    Publish(PublishItem<'a>),
     /// Publishes several events, committed together.
-    PublishMany(Vec<Item<'a>>),
+    PublishMany(Vec<PublishItem<'a>>),
     /// Starts a subscription.
     Subscribe {
         /// A topic or pattern.
@@ -41,47 +42,49 @@ pub enum ClientFrame<'a> {
         opts: Box<SubscribeOpts<'a>>,
     },
     /// Ends a subscription.
-    Unsubscribe(Target<'a>),
+    Unsubscribe(FrameTarget<'a>),
     /// Finishes deliveries of these events.
-    Ack(Target<'a>, Vec<Cow<'a, str>>),
+    Ack(FrameTarget<'a>, Vec<Cow<'a, str>>),
     /// Gives events back, to be delivered again.
     Nack {
         /// The subscription.
-        target: Target<'a>,
+        target: FrameTarget<'a>,
         /// The events.
         ids: Vec<Cow<'a, str>>,
         /// The least delay before the next delivery.
         delay_ms: Option<u64>,
+        /// Why: a text, or the JSON text of another value.
+        reason: Option<Cow<'a, str>>,
     },
     /// Extends the leases of events.
     Modack {
         /// The subscription.
-        target: Target<'a>,
+        target: FrameTarget<'a>,
         /// The events.
         ids: Vec<Cow<'a, str>>,
         /// The new time to the deadline, counted from now.
         extend_ms: Option<u64>,
     },
     /// Stops deliveries for now.
-    Pause(Target<'a>),
+    Pause(FrameTarget<'a>),
     /// Starts deliveries again after a pause.
-    Resume(Target<'a>),
+    Resume(FrameTarget<'a>),
     /// Asks for events, in a subscription that pulls.
     Fetch {
         /// The subscription.
-        target: Target<'a>,
+        target: FrameTarget<'a>,
         /// The most events to send.
         max: Option<usize>,
         /// The longest wait for the first event.
         wait_ms: Option<u64>,
     },
     /// Moves the group's cursor on a topic.
-    Seek(Target<'a>, SeekOpts<'a>),
+    Seek(FrameTarget<'a>, SeekOpts<'a>),
 }
 
 /// A subscription, by topic or pattern and group.
 #[derive(Debug, Clone)]
-pub struct Target<'a> {
+pub struct FrameTarget<'a> {
     /// The topic or pattern.
     pub topic: Cow<'a, str>,
     /// The group.
@@ -90,7 +93,7 @@ pub struct Target<'a> {
 
 /// One event to publish.
 #[derive(Debug, Clone)]
-pub struct Item<'a> {
+pub struct PublishItem<'a> {
     /// Its topic.
     pub topic: Cow<'a, str>,
     /// Its payload, as it was sent.
@@ -149,6 +152,8 @@ struct FrameFields<'a> {
     #[serde(borrow)]
     ids: Option<Vec<Cow<'a, str>>>,
     delay_ms: Option<u64>,
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
     extend_ms: Option<u64>,
     batch: Option<bool>,
     max: Option<usize>,
@@ -226,7 +231,7 @@ impl<'a> ClientFrame<'a> {
             Op::Subscribe => {
                 let opts = options(fields.opts)?;
                 let batch = fields.batch.unwrap_or(false);
-                let Target { topic, group } = target(fields.topic, fields.group)?;
+                let FrameTarget { topic, group } = target(fields.topic, fields.group)?;
                 Ok(Self::Subscribe { topic, group, batch, opts: Box::new(opts) })
             }
             Op::Unsubscribe => Ok(Self::Unsubscribe(target(fields.topic, fields.group)?)),
@@ -235,6 +240,7 @@ impl<'a> ClientFrame<'a> {
                 target: target(fields.topic, fields.group)?,
                 ids: ids(fields.id, fields.ids)?,
                 delay_ms: fields.delay_ms,
+                reason: fields.reason.map(said),
             }),
             Op::Modack => Ok(Self::Modack {
                 target: target(fields.topic, fields.group)?,
@@ -257,7 +263,7 @@ fn publish<'a>(fields: FrameFields<'a>) -> Result<ClientFrame<'a>, FrameError> {
     let Some(events) = fields.events else {
         let topic = fields.topic.ok_or_else(|| missing("topic"))?;
         let payload = fields.payload.ok_or_else(|| missing("payload"))?;
-        return Ok(ClientFrame::Publish(Item { topic, payload, opts: options(fields.opts)? }));
+        return Ok(ClientFrame::Publish(PublishItem { topic, payload, opts: options(fields.opts)? }));
     };
     if fields.payload.is_some() || fields.opts.is_some() {
         let error = "give either `events`, or `payload` and `opts`, not both".to_owned();
@@ -267,13 +273,24 @@ fn publish<'a>(fields: FrameFields<'a>) -> Result<ClientFrame<'a>, FrameError> {
         let event: ItemFields<'a> = read_object("events", event.get())?;
         let topic = event.topic.or_else(|| fields.topic.clone()).ok_or_else(|| missing("topic"))?;
         let payload = event.payload.ok_or_else(|| missing("payload"))?;
-        Ok(Item { topic, payload, opts: options(event.opts)? })
+        Ok(PublishItem { topic, payload, opts: options(event.opts)? })
     };
     events.into_iter().map(item).collect::<Result<_, _>>().map(ClientFrame::PublishMany)
 }
 
-fn target<'a>(topic: Option<Cow<'a, str>>, group: Option<Cow<'a, str>>) -> Result<Target<'a>, FrameError> {
-    Ok(Target {
+/// The text of a reason. A value that is no text is taken as its JSON.
+fn said(reason: &RawValue) -> Cow<'_, str> {
+    match serde_json::from_str::<String>(reason.get()) {
+        Ok(text) => Cow::Owned(text),
+        Err(_) => Cow::Borrowed(reason.get()),
+    }
+}
+
+fn target<'a>(
+    topic: Option<Cow<'a, str>>,
+    group: Option<Cow<'a, str>>,
+) -> Result<FrameTarget<'a>, FrameError> {
+    Ok(FrameTarget {
         topic: topic.ok_or_else(|| missing("topic"))?,
         group: group.ok_or_else(|| missing("group"))?,
     })
@@ -302,7 +319,7 @@ fn options<'a, T: Default + Deserialize<'a>>(opts: Option<&'a RawValue>) -> Resu
 fn read_object<'a, T: Deserialize<'a>>(field: &str, text: &'a str) -> Result<T, FrameError> {
     let wrong = |error: String| FrameError::BadRequest(format!("`{field}`: {error}"));
     object(text).map_err(wrong)?;
-    serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
+    serde_json::from_str(text).map_err(|error| wrong(json_reason(&error)))
 }
 
 /// Refuses all but objects: serde would read a list as an object whose fields come in order.
@@ -324,9 +341,9 @@ fn missing(field: &str) -> FrameError {
 
 fn unread(error: &serde_json::Error) -> FrameError {
     if error.is_data() {
-        FrameError::BadRequest(error.to_string())
+        FrameError::BadRequest(json_reason(error))
     } else {
-        FrameError::BadJson(error.to_string())
+        FrameError::BadJson(json_reason(error))
     }
 }
 

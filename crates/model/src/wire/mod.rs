@@ -14,7 +14,7 @@ pub mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::{ClientFrame, Corr, FrameError, Item};
+pub use client::{ClientFrame, Corr, FrameError, PublishItem};
 pub use op::Op;
 pub use opts::{PublishOpts, SeekOpts, SubscribeOpts};
 pub use server::{EventView, Reply};

@@ -35,10 +35,21 @@ fn golden_client_frames_are_understood() {
     };
     assert_eq!((&**topic, opts.ts, opts.max_in_flight), ("a.*", Some(9), Some(20)));
     assert_eq!(opts.filter.map(|filter| filter.get()), Some(r#"{"key":"k"}"#));
-    let (_, Ok(ClientFrame::Nack { ids, delay_ms: Some(50), .. })) = &frames[10] else {
+    let (_, Ok(ClientFrame::Nack { ids, delay_ms: Some(50), reason, .. })) = &frames[10] else {
         panic!("{:?}", frames[10])
     };
-    assert_eq!(ids, &[ID]);
+    assert_eq!((&ids[..], reason.as_deref()), (&[ID.into()][..], Some("busy")));
+}
+
+#[test]
+fn a_reason_is_a_text_or_the_json_of_another_value() {
+    for (json, text) in
+        [(r#""no \"stock\"""#, "no \"stock\""), (r#"{"code": 7}"#, r#"{"code": 7}"#), ("7", "7")]
+    {
+        let frame = format!(r#"{{"op":"NACK","topic":"t","group":"g","id":"x","reason":{json}}}"#);
+        let (_, Ok(ClientFrame::Nack { reason, .. })) = ClientFrame::read(&frame) else { panic!("{frame}") };
+        assert_eq!(reason.as_deref(), Some(text));
+    }
 }
 
 #[test]
@@ -89,6 +100,7 @@ fn golden_server_frames_are_written() {
     };
     let context = |attempt, ack_deadline_ms| Context { attempt, ack_deadline_ms };
     let published = serde_json::json!({"id": ID, "offset": 3});
+    let stale = serde_json::json!({"stale": true, "stale_ids": [ID]});
     let frames = [
         written(&|out| reply("\"1\"").ok(out)),
         written(&|out| Reply { corr: None }.ok_with(out, &serde_json::json!({}))),
@@ -99,6 +111,7 @@ fn golden_server_frames_are_written() {
         written(&|out| server::events(out, None, "a.b", "g", [(bare, context(1, 1000)); 2].into_iter())),
         written(&|out| server::rebalance(out, "a.b", "g", 4, &[1, 2], &[])),
         written(&|out| server::events(out, server::raw("\"7\""), "a.b", "g", std::iter::empty())),
+        written(&|out| reply("\"8\"").ok_with(out, &stale)),
     ];
     assert_eq!(frames.to_vec(), SERVER.lines().collect::<Vec<_>>());
 }

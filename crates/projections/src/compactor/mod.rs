@@ -85,6 +85,11 @@ pub(crate) struct CompactorHandle {
 }
 
 impl CompactorHandle {
+    /// Whether the last round failed.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.status.borrow().last_error.is_some()
+    }
+
     pub(crate) fn view(&self) -> CompactorView {
         CompactorView {
             topic: self.topic.clone(),

@@ -1,5 +1,7 @@
 //! A round of a compactor: where it begins, and the cursor after each span.
 
+use promethean_bus::groups::FollowerFailure;
+use promethean_delivery::Reason;
 use promethean_model::{Offset, OffsetRange};
 use promethean_store::port::{Batch, Cursor, CursorOp};
 
@@ -28,7 +30,8 @@ impl Compactor {
         if let Some(failure) = &failure {
             tracing::warn!(topic = %self.options.topic, %failure, "a round of the compactor failed");
         }
-        self.follower.set_failure(failure.clone());
+        let shown = failure.clone().map(|message| FollowerFailure { reason: Reason::Retrying, message });
+        self.follower.set_failure(shown);
         let took = self.clock.monotonic_ms().saturating_sub(began);
         self.status.send_modify(|status| {
             status.last_error = failure;
@@ -75,7 +78,7 @@ impl Compactor {
             self.follower.hold_from(floor);
         }
         let passed = floor.since(self.position.unwrap_or(floor));
-        self.follower.count(passed, self.store.durable_end(&self.options.topic).since(floor));
+        self.follower.count(passed, floor);
         self.position = Some(floor);
         self.status.send_modify(|status| status.position = floor);
         Ok(())
@@ -140,6 +143,23 @@ impl Compactor {
             }
         };
         if start > end { Err(recreated(&self.options.topic)) } else { Ok(start) }
+    }
+
+    /// Refuses snapshots that a compactor with another reducer, key or choice of keys has written: every round would be
+    /// refused. While the snapshots cannot be read, the rounds say so.
+    pub(crate) async fn check_snapshots(&self) -> Result<(), ProjectionError> {
+        let written = self.store.durable_end(&self.snapshots);
+        match snapshot::last(&*self.store, &self.snapshots, written).await {
+            Ok(Some(last)) if last.by != self.by => Err(ProjectionError::BadDeclaration {
+                what: format!("the compactor of topic `{}`", self.options.topic),
+                reason: format!(
+                    "`{}` has snapshots by `{}`, and this compactor is `{}`; undo the change, or name another topic \
+                     with `snapshot`. To use the same topic again, delete it while the compactor is not configured",
+                    self.snapshots, last.by, self.by
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn written_otherwise(&self, last: &Snapshot) -> ProjectionError {

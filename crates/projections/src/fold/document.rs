@@ -75,6 +75,14 @@ impl Draft {
         Ok(true)
     }
 
+    /// Whether an upsert gives a field that is there another value, or takes it away.
+    pub(super) fn changes(&self, field: &str, upsert: &Upsert) -> bool {
+        let Some(there) = self.fields.get(field) else { return false };
+        upsert.set.get(field).is_some_and(|value| value != there)
+            || upsert.unset.iter().any(|name| name == field)
+            || upsert.inc.contains_key(field)
+    }
+
     /// Whether a document has the version of a change or a later one.
     pub(super) fn is_newer(draft: Option<&Self>, given: Option<i64>) -> bool {
         let there = draft.and_then(|draft| draft.version);

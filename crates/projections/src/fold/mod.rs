@@ -1,28 +1,33 @@
 //! The fold of a page: the changes of its events applied to documents in memory, before anything is written.
 
+mod deleted_versions;
 mod document;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use promethean_bus::StoredEvent;
 use promethean_bus::publish::Publish;
 use promethean_model::{CollectionName, EventId, GroupName, TopicName};
-use promethean_store::port::{DocOp, DocPut, Expect, Replaces, StateOp, Store};
+use promethean_store::port::{Doc, DocOp, DocPut, Expect, ReadError, Replaces, StateOp, Store};
 
+use self::deleted_versions::{ChangeVersions, DeletedVersions, TIME_KEY, key_of};
 use self::document::Draft;
 use crate::change::{Change, Emit};
 use crate::collections::WrittenCollections;
+use crate::definition::check_target;
 use crate::error::ProjectFailure;
 
 /// The header that names the topic of the event that changed a document.
-const SOURCE_TOPIC_HEADER: &str = "x-source-topic";
+pub(crate) const SOURCE_TOPIC_HEADER: &str = "x-source-topic";
 /// The header that says at which offset of that topic the event is.
-const SOURCE_OFFSET_HEADER: &str = "x-source-offset";
+pub(crate) const SOURCE_OFFSET_HEADER: &str = "x-source-offset";
 
 /// The most documents that are cached between pages.
 const CACHED_DOCS_MAX: usize = 4_096;
 /// The most bytes of documents that are cached between pages, as they were read or written last.
 const CACHED_BYTES_MAX: usize = 8 << 20;
+/// Stored versions of deleted documents that a page looks at to find those that are forgotten.
+const SWEPT_MAX: usize = 20;
 /// About the most bytes of documents in one commit; a fold beyond that is committed at once.
 const PAGE_BYTES_MAX: usize = 32 << 20;
 /// About the bytes of a document in a changefeed.
@@ -33,6 +38,8 @@ const DOC_BYTES_ABOUT: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct DocCache {
     docs: HashMap<CollectionName, HashMap<String, CachedDoc>>,
+    /// Versions of deleted documents, of collections with versioned changes.
+    deleted: HashMap<CollectionName, DeletedVersions>,
     count: usize,
     bytes: usize,
 }
@@ -53,8 +60,7 @@ pub(crate) struct DocFold<'a> {
     store: &'a dyn Store,
     collections: &'a WrittenCollections,
     projector: &'a GroupName,
-    /// Whether events are published; a rebuild publishes none.
-    publishes: bool,
+    publishing: FoldPublishing<'a>,
     cache: DocCache,
     /// The number of documents written so far.
     writes: u32,
@@ -64,6 +70,17 @@ pub(crate) struct DocFold<'a> {
     emitted: Vec<Publish<'static>>,
     sources: Vec<usize>,
     announced: Vec<Publish<'static>>,
+    /// Removals of versions of deleted documents that are forgotten.
+    forgotten: Vec<StateOp>,
+}
+
+/// What a fold does with events that programs publish.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoldPublishing<'a> {
+    /// Whether they are published; a rebuild publishes none.
+    pub(crate) publishes: bool,
+    /// Topics that they may not be published to.
+    pub(crate) reserved: &'a BTreeSet<TopicName>,
 }
 
 /// What a fold comes to.
@@ -104,7 +121,8 @@ impl DocCache {
 
     /// The cache for the next page: empty if this one is too large.
     fn trimmed(mut self) -> Self {
-        if self.count > CACHED_DOCS_MAX || self.bytes > CACHED_BYTES_MAX {
+        let count = self.count + self.deleted.values().map(DeletedVersions::len).sum::<usize>();
+        if count > CACHED_DOCS_MAX || self.bytes > CACHED_BYTES_MAX {
             return Self::default();
         }
         for doc in self.docs.values_mut().flat_map(HashMap::values_mut) {
@@ -127,14 +145,14 @@ impl<'a> DocFold<'a> {
         store: &'a dyn Store,
         collections: &'a WrittenCollections,
         projector: &'a GroupName,
-        publishes: bool,
+        publishing: FoldPublishing<'a>,
         cache: DocCache,
     ) -> Self {
         Self {
             store,
             collections,
             projector,
-            publishes,
+            publishing,
             cache,
             writes: 0,
             grown: 0,
@@ -142,7 +160,38 @@ impl<'a> DocFold<'a> {
             emitted: Vec::new(),
             sources: Vec::new(),
             announced: Vec::new(),
+            forgotten: Vec::new(),
         }
+    }
+
+    /// Whether the changes of an event may free a value that a document has in a unique index.
+    pub(crate) async fn may_free(&mut self, changes: &[Change]) -> Result<bool, ProjectFailure> {
+        for change in changes {
+            let (collection, key) = match change {
+                Change::Upsert(upsert) => (&upsert.collection, &upsert.key),
+                Change::Delete(removal) => (&removal.collection, &removal.key),
+                Change::Publish(_) => continue,
+            };
+            // A change that cannot be applied fails when it is folded.
+            let Ok(written) = self.collections.find(collection) else { continue };
+            if !written.has_unique_index() || key.is_empty() {
+                continue;
+            }
+            self.load(collection, key).await?;
+            let Some(draft) = self.cache.get(collection, key).and_then(|doc| doc.draft.as_ref()) else {
+                continue;
+            };
+            match change {
+                Change::Upsert(upsert)
+                    if written.unique_fields().any(|field| draft.changes(field, upsert)) =>
+                {
+                    return Ok(true);
+                }
+                Change::Delete(_) => return Ok(true),
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 
     /// Folds the changes of the next event of the page.
@@ -159,18 +208,27 @@ impl<'a> DocFold<'a> {
                 Change::Upsert(upsert) => (&upsert.collection, &upsert.key),
                 Change::Delete(removal) => (&removal.collection, &removal.key),
                 Change::Publish(_) => {
-                    if let Change::Publish(emit) = change
-                        && self.publishes
-                    {
-                        self.emit(event, emits, emit);
+                    if let Change::Publish(emit) = change {
+                        self.emit(event, emits, emit).map_err(ProjectFailure::Event)?;
                     }
                     emits += 1;
                     continue;
                 }
             };
             let written = self.collections.find(collection).map_err(ProjectFailure::Event)?;
-            let has_feed = self.publishes && written.feed.is_some();
+            let has_feed = self.publishing.publishes && written.feed.is_some();
             self.load(collection, key).await?;
+            let versions = self.versions(&change, event).await?;
+            if versions.is_older() {
+                continue;
+            }
+            if let Some(deleted) = self.cache.deleted.get_mut(collection) {
+                match &change {
+                    Change::Delete(_) => deleted.put(key, &versions, event.ts),
+                    _ if versions.given.is_some() => deleted.remove(key),
+                    _ => {}
+                }
+            }
             let Some(doc) = self.cache.get_mut(collection, key) else { continue };
             if has_feed && !before.iter().any(|(c, k, _)| c == collection && k == key) {
                 before.push((collection.clone(), key.clone(), doc.draft.clone()));
@@ -179,7 +237,6 @@ impl<'a> DocFold<'a> {
                 Change::Upsert(upsert) => {
                     Draft::upsert(&mut doc.draft, upsert, event).map_err(ProjectFailure::Event)?
                 }
-                Change::Delete(removal) if Draft::is_newer(doc.draft.as_ref(), removal.version) => false,
                 _ => doc.draft.take().is_some(),
             };
             if is_written && doc.written.is_none() {
@@ -193,6 +250,63 @@ impl<'a> DocFold<'a> {
             announced.map_err(ProjectFailure::Event)?;
         }
         self.events += 1;
+        Ok(())
+    }
+
+    /// The versions that decide whether a change is too old. An event with a versioned change moves the time of its
+    /// collection.
+    async fn versions(
+        &mut self,
+        change: &Change,
+        event: &StoredEvent,
+    ) -> Result<ChangeVersions, ProjectFailure> {
+        let (collection, key, given, deletes) = match change {
+            Change::Upsert(upsert) => (&upsert.collection, &upsert.key, upsert.version, false),
+            Change::Delete(removal) => (&removal.collection, &removal.key, removal.version, true),
+            Change::Publish(_) => return Ok(ChangeVersions::default()),
+        };
+        let draft = self.cache.get(collection, key).and_then(|doc| doc.draft.as_ref());
+        let there = draft.and_then(|draft| draft.version);
+        if given.is_none() && !(deletes && there.is_some()) {
+            return Ok(ChangeVersions::default());
+        }
+        let stored_as = &self.collections.find(collection).map_err(ProjectFailure::Event)?.deleted_as;
+        let later = |error: ReadError| ProjectFailure::Later(error.to_string());
+        if !self.cache.deleted.contains_key(collection) {
+            let time = self.store.doc(stored_as, TIME_KEY).await.map_err(later)?;
+            self.cache.deleted.insert(collection.clone(), DeletedVersions::read(time.as_ref()));
+        }
+        let Some(deleted) = self.cache.deleted.get_mut(collection) else {
+            return Ok(ChangeVersions::default());
+        };
+        if !deleted.knows(key) {
+            let stored = match deleted.has_time() {
+                true => self.store.doc(stored_as, &key_of(key)).await.map_err(later)?,
+                // Before the first deletion the store has none.
+                false => None,
+            };
+            deleted.add(key, stored.as_ref());
+        }
+        deleted.pass(event.ts);
+        let deleted = if there.is_none() { deleted.get(key) } else { None };
+        Ok(ChangeVersions { given, there, deleted })
+    }
+
+    /// Finds some stored versions of deleted documents that are forgotten, and removes them with this page.
+    pub(crate) async fn forget_deleted(&mut self) -> Result<(), ProjectFailure> {
+        for (name, deleted) in &mut self.cache.deleted {
+            if deleted.moved_time().is_none() {
+                continue;
+            }
+            let stored_as = &self.collections.find(name).map_err(ProjectFailure::Event)?.deleted_as;
+            let page = self.store.docs_by_key(stored_as, deleted.swept.as_deref(), SWEPT_MAX).await;
+            let page = page.map_err(|error| ProjectFailure::Later(error.to_string()))?;
+            deleted.swept = page.get(SWEPT_MAX - 1).map(|last| last.key.clone());
+            for doc in page.into_iter().filter(|doc| deleted.is_forgotten(doc)) {
+                let collection = stored_as.clone();
+                self.forgotten.push(DocOp::Delete { collection, key: doc.key, expect: Expect::Any }.into());
+            }
+        }
         Ok(())
     }
 
@@ -237,7 +351,12 @@ impl<'a> DocFold<'a> {
             ops.push((doc.draft.is_some(), written, op));
         }
         ops.sort_unstable_by_key(|(stays, written, _)| (*stays, *written));
-        Ok(ops.into_iter().map(|(_, _, op)| op).collect())
+        let mut ops: Vec<StateOp> = ops.into_iter().map(|(_, _, op)| op).collect();
+        ops.append(&mut self.forgotten);
+        for (name, deleted) in &mut self.cache.deleted {
+            ops.extend(deleted.ops(&self.collections.find(name)?.deleted_as));
+        }
+        Ok(ops)
     }
 
     /// Reads a document into the cache, if it is not there yet.
@@ -264,11 +383,17 @@ impl<'a> DocFold<'a> {
         Ok(())
     }
 
-    /// Adds the `n`th event that the program publishes for an event.
-    fn emit(&mut self, event: &StoredEvent, n: u32, emit: Emit) {
+    /// Adds the `n`th event that the program publishes for an event. A reserved topic is refused in a rebuild
+    /// too, so that it comes to the same state.
+    fn emit(&mut self, event: &StoredEvent, n: u32, emit: Emit) -> Result<(), String> {
+        check_target(&emit.topic, self.publishing.reserved)?;
+        if !self.publishing.publishes {
+            return Ok(());
+        }
         let id = derived_id(b"projected", self.projector, event, &n.to_be_bytes());
         self.emitted.push(emit.into_event(id).caused_by(vec![event.id]));
         self.sources.push(self.events);
+        Ok(())
     }
 
     /// Adds the document to the feed of its collection as the event leaves it, if the event changed it.
@@ -293,6 +418,11 @@ impl<'a> DocFold<'a> {
         self.grown += DOC_BYTES_ABOUT;
         Ok(())
     }
+}
+
+/// The offset of the event that wrote a document last.
+pub(crate) fn source_offset(doc: &Doc) -> Option<u64> {
+    Draft::read(doc).ok()?.fields.get(document::OFFSET)?.as_u64()
 }
 
 fn changed(

@@ -4,26 +4,30 @@
 //! publishes nothing and runs no timer: what was published before is in the log. The projector's own task
 //! drives both, so that neither moves while one commit replaces the served collections.
 //!
+//! - `failed_events`: events that fail in it, which become dead letters when it ends
+//! - `report`: what is kept of the last rebuild
 //! - `seed`: the snapshots that a rebuild begins with
 //! - `swap`: the comparison with the served collections, and their replacement
 
+mod failed_events;
+pub(crate) mod report;
 mod seed;
 pub(crate) mod swap;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use promethean_bus::StoredEvent;
-use promethean_bus::groups::Follower;
+use promethean_bus::groups::{Follower, GivenUp};
+use promethean_bus::{BusError, StoredEvent};
 use promethean_model::{Offset, TopicName};
 use promethean_store::port::{CollectionOp, PageLimit, StateOp};
 use tokio::time::Instant;
 
+use self::failed_events::FailedEvents;
 use self::seed::SnapshotSeed;
 use self::swap::Comparison;
 use crate::collections::WrittenCollections;
 use crate::commit::{CommitProgress, PageCommitter};
-use crate::definition::Projector;
+use crate::definition::{OnFailure, Projector};
 use crate::error::{ProjectFailure, ProjectionError};
 use crate::fold::DocCache;
 use crate::projections::ProjectionContext;
@@ -49,20 +53,21 @@ pub(crate) struct Rebuild {
     left: Vec<StoredEvent>,
     /// How often the first of them failed.
     tries: u32,
+    /// When it failed first, epoch ms.
+    first_ms: Option<i64>,
     /// Whether the projector begins with this rebuild. Then no event was dealt with before, so that the
     /// runner decides what happens to an event that fails.
     begins: bool,
-    /// Events that made no change because they failed.
-    skipped: u64,
+    failed: FailedEvents,
     /// The wait for a store that does not work.
     rest: Option<RebuildRest>,
     /// The reason of the last wait.
     rested: Option<String>,
     /// The comparison with the served collections, once it is begun.
     comparison: Option<Comparison>,
-    /// Open dead letters: they were not projected before, so not now. A redrive to the topic publishes them
-    /// again.
-    buried: BTreeSet<Offset>,
+    /// Events that are or were dead letters. They were not projected before, so not now: a redrive to the topic
+    /// publishes them again.
+    left_out: u64,
     cache: DocCache,
 }
 
@@ -75,8 +80,7 @@ struct RebuildRest {
 }
 
 /// Where and how a rebuild begins.
-pub(crate) struct RebuildStart<'a> {
-    pub(crate) follower: &'a Follower,
+pub(crate) struct RebuildStart {
     /// The offset where the state begins.
     pub(crate) start: Offset,
     /// The position of the projector; `None` if it has yet to begin.
@@ -107,9 +111,9 @@ impl Rebuild {
         context: &ProjectionContext,
         projector: &Projector,
         served: &WrittenCollections,
-        from: RebuildStart<'_>,
+        from: RebuildStart,
     ) -> Result<Self, ProjectionError> {
-        let RebuildStart { follower, start, live: position, accept_loss, may_pass } = from;
+        let RebuildStart { start, live: position, accept_loss, may_pass } = from;
         let info = context.store.topic_info(&projector.topic).await?;
         let (earliest, end) = info.map_or((Offset::ZERO, Offset::ZERO), |info| (info.earliest, info.end));
         // A topic that ends before that offset was deleted and created again.
@@ -143,14 +147,6 @@ impl Rebuild {
         let mut batch = collections.drops();
         batch.state.extend(collections.declarations().map(CollectionOp::Declare).map(StateOp::from));
         context.store.commit(batch).await?;
-        let mut buried = BTreeSet::new();
-        let mut from = start;
-        loop {
-            let more = follower.buried_from(from).await?;
-            let Some(last) = more.last() else { break };
-            from = last.next();
-            buried.extend(more);
-        }
         let next = seed.as_ref().map_or_else(|| earliest.max(start), SnapshotSeed::from);
         let may_pass = may_pass || position.is_none_or(|position| position < earliest);
         Ok(Self {
@@ -162,12 +158,13 @@ impl Rebuild {
             next,
             left: Vec::new(),
             tries: 0,
+            first_ms: None,
             begins: position.is_none(),
-            skipped: 0,
+            failed: FailedEvents::default(),
             rest: None,
             rested: None,
             comparison: None,
-            buried,
+            left_out: 0,
             cache: DocCache::default(),
         })
     }
@@ -181,7 +178,9 @@ impl Rebuild {
         RebuildStatus {
             running: true,
             position: self.next.get(),
-            skipped: self.skipped,
+            skipped: self.failed.count(),
+            left_out: self.left_out,
+            first_skipped: self.failed.first_reason().map(str::to_owned),
             equal: None,
             hash: None,
             error: self.rest.as_ref().map(|rest| rest.reason.clone()),
@@ -220,7 +219,7 @@ impl Rebuild {
     /// Leaves out that event.
     pub(crate) fn leave_out(&mut self) {
         self.left.drain(..self.left.len().min(1));
-        self.tries = 0;
+        (self.tries, self.first_ms) = (0, None);
     }
 
     /// Projects some more events, up to the projector's position, then compares the collections with the
@@ -231,9 +230,10 @@ impl Rebuild {
         context: &ProjectionContext,
         projector: &Projector,
         served: &WrittenCollections,
+        follower: &Follower,
         live: Offset,
     ) -> Result<RebuildStep, ProjectFailure> {
-        if self.left.is_empty() && !self.read_on(context, projector, live).await? {
+        if self.left.is_empty() && !self.read_on(context, projector, follower, live).await? {
             let taken_at = self.taken_at();
             if self.to(live) < taken_at {
                 return Ok(RebuildStep::Waiting);
@@ -262,9 +262,10 @@ impl Rebuild {
         &mut self,
         context: &ProjectionContext,
         projector: &Projector,
+        follower: &Follower,
         live: Offset,
     ) -> Result<bool, ProjectFailure> {
-        if let Some(events) = self.seed_page(context).await? {
+        if let Some(events) = self.seed_page(context, follower).await? {
             self.left = events;
             return Ok(true);
         }
@@ -289,12 +290,17 @@ impl Rebuild {
             )));
         }
         let mut events = page.events;
-        events.retain(|event| event.offset < to && !self.buried.contains(&event.offset));
+        let given_up = follower.given_up(self.next, next).await.map_err(later)?;
+        events.retain(|event| event.offset < to);
+        let read = events.len();
+        events.retain(|event| !given_up.contains(&event.offset));
+        let left_out = (read - events.len()) as u64;
         if let Some(seed) = &self.seed {
             let unknown = seed.without_known(&*context.store, events).await;
             events = unknown.map_err(|error| ProjectFailure::of_read(&error))?;
         }
         self.left = events;
+        self.left_out += left_out;
         self.next = next;
         Ok(true)
     }
@@ -303,17 +309,19 @@ impl Rebuild {
     async fn seed_page(
         &mut self,
         context: &ProjectionContext,
+        follower: &Follower,
     ) -> Result<Option<Vec<StoredEvent>>, ProjectFailure> {
         let Some(seed) = &mut self.seed else { return Ok(None) };
-        let mut page = seed.next_page(&*context.store).await?;
-        if let Some(page) = &mut page {
-            self.next = seed.from();
-            if self.begins {
-                // Given up by an earlier start that did not come to its end.
-                page.retain(|event| !self.buried.contains(&event.offset));
-            }
+        let Some(page) = seed.next_page(&*context.store).await? else { return Ok(None) };
+        self.next = seed.from();
+        if !self.begins {
+            return Ok(Some(page));
         }
-        Ok(page)
+        let offsets = || page.iter().map(|event| event.offset);
+        let (Some(first), Some(last)) = (offsets().min(), offsets().max()) else { return Ok(Some(page)) };
+        // Given up by an earlier start that did not come to its end.
+        let given_up = follower.given_up(first, last.next()).await.map_err(later)?;
+        Ok(Some(page.into_iter().filter(|event| !given_up.contains(&event.offset)).collect()))
     }
 
     /// Projects and commits the events that are read.
@@ -326,6 +334,7 @@ impl Rebuild {
             bus: &context.bus,
             store: &context.store,
             projector,
+            reserved: &context.reserved,
             collections: &self.collections,
             follower: None,
             epoch: 0,
@@ -338,7 +347,7 @@ impl Rebuild {
             let CommitProgress { done, failed } = committer.commit_page(part, Offset::ZERO).await;
             if done > 0 {
                 self.left.drain(..done);
-                self.tries = 0;
+                (self.tries, self.first_ms) = (0, None);
             }
             match failed {
                 None => {}
@@ -349,13 +358,12 @@ impl Rebuild {
                 // The program may have run into a limit on a busy machine. There is no wait before the next
                 // try: the projector's own task runs this, and does its other work after each failure.
                 Some(ProjectFailure::Event(_)) if self.tries < projector.retries => {
+                    self.first_ms.get_or_insert(context.clock.wall_ms());
                     self.tries += 1;
                     break;
                 }
-                Some(ProjectFailure::Event(_) | ProjectFailure::TooSlow(_)) => {
-                    self.skipped += 1;
-                    self.tries = 0;
-                    self.left.drain(..1);
+                Some(ProjectFailure::Event(reason) | ProjectFailure::TooSlow(reason)) => {
+                    self.give_up(context, projector, &reason)?;
                     break;
                 }
                 Some(failed) => return Err(failed),
@@ -363,4 +371,28 @@ impl Rebuild {
         }
         Ok(())
     }
+
+    /// Gives up the first event, as the projector would: leaves it out, or ends the rebuild.
+    fn give_up(
+        &mut self,
+        context: &ProjectionContext,
+        projector: &Projector,
+        reason: &str,
+    ) -> Result<(), ProjectFailure> {
+        let Some(event) = self.left.first().cloned() else { return Ok(()) };
+        let reason = format!("at offset {}: {reason}", event.offset);
+        if projector.on_failure == OnFailure::Halt {
+            return Err(ProjectFailure::Halt(reason));
+        }
+        let first_ms = self.first_ms.unwrap_or_else(|| context.clock.wall_ms());
+        let given_up = GivenUp { reason, attempts: self.tries + 1, first_ms };
+        self.failed.add(event, given_up).map_err(ProjectFailure::Halt)?;
+        self.leave_out();
+        Ok(())
+    }
+}
+
+/// The failure of a read of letters, which is tried again.
+fn later(error: BusError) -> ProjectFailure {
+    ProjectFailure::Later(error.to_string())
 }

@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
+use promethean_bus::groups::Follower;
 use promethean_model::CollectionName;
 use promethean_store::port::{Cursor, CursorOp, ReadError, Store};
+use tracing::warn;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Rebuild;
+use super::report::RebuildReport;
 use crate::collections::WrittenCollections;
 use crate::definition::Projector;
 use crate::error::{ProjectFailure, ProjectionError};
@@ -131,13 +134,9 @@ impl Rebuild {
         context: &ProjectionContext,
         projector: &Projector,
         served: &WrittenCollections,
+        follower: &Follower,
         epoch: u64,
     ) -> Result<(RebuildStatus, u64), ProjectFailure> {
-        let replaced = self.replace(context, projector, served, epoch).await;
-        let epoch = replaced.map_err(|error| match error {
-            error if error.may_heal() => ProjectFailure::Later(error.to_string()),
-            error => ProjectFailure::Halt(error.to_string()),
-        })?;
         let hash =
             |of: fn(&Comparison) -> &HashProgress| self.comparison.as_ref().and_then(|it| of(it).get());
         let (before, after) = (hash(|it| &it.served), hash(|it| &it.rebuilt));
@@ -148,7 +147,34 @@ impl Rebuild {
             error: None,
             ..self.status()
         };
+        let swapped = async {
+            let letters = self.post_letters(context, follower, &status).await?;
+            self.replace(context, projector, served, letters, epoch).await
+        };
+        let epoch = swapped.await.map_err(|error| match error {
+            error if error.may_heal() => ProjectFailure::Later(error.to_string()),
+            error => ProjectFailure::Halt(error.to_string()),
+        })?;
         Ok((status, epoch))
+    }
+
+    /// Writes the report, then makes dead letters of the events that failed. Returns the number of rebuilds
+    /// that were about to make letters. If it is done again after a stop or a failure, it makes no letter twice.
+    async fn post_letters(
+        &self,
+        context: &ProjectionContext,
+        follower: &Follower,
+        status: &RebuildStatus,
+    ) -> Result<u64, ProjectionError> {
+        let last = RebuildReport::read(&*context.store, follower.group()).await?;
+        let letters = last.map_or(0, |last| last.letters) + u64::from(self.failed.count() > 0);
+        // The report comes first: after a stop between two letters the next start knows that the served state
+        // still counts their events.
+        RebuildReport::new(letters, status.clone()).write(&*context.store, follower.group()).await?;
+        for (event, given_up) in self.failed.all() {
+            follower.bury(event, given_up).await?;
+        }
+        Ok(letters)
     }
 
     /// Commits the new names of the collections, the row and the cursor at once.
@@ -157,9 +183,10 @@ impl Rebuild {
         context: &ProjectionContext,
         projector: &Projector,
         served: &WrittenCollections,
+        letters: u64,
         epoch: u64,
     ) -> Result<u64, ProjectionError> {
-        let row = ProjectorRow::put(projector, self.start)?;
+        let row = ProjectorRow::put(projector, self.start, letters)?;
         // The deletion of a topic takes the cursor with it, and its epoch.
         let stored = context.store.cursor(&projector.name, &projector.topic).await?;
         let expected_epoch = stored.map_or(0, |cursor| cursor.epoch);
@@ -174,10 +201,25 @@ impl Rebuild {
         Ok(epoch)
     }
 
-    /// Drops the rebuilt collections. Returns the rebuild's last status.
-    pub(crate) async fn failed(&self, context: &ProjectionContext, reason: String) -> RebuildStatus {
+    /// Drops the rebuilt collections, and keeps the report. Returns the rebuild's last status.
+    pub(crate) async fn failed(
+        &self,
+        context: &ProjectionContext,
+        projector: &Projector,
+        reason: String,
+    ) -> RebuildStatus {
         // If that fails, the next rebuild does it.
         let _ = context.store.commit(self.collections.drops()).await;
-        RebuildStatus { running: false, error: Some(reason), ..self.status() }
+        let status = RebuildStatus { running: false, error: Some(reason), ..self.status() };
+        let kept = async {
+            let last = RebuildReport::read(&*context.store, &projector.name).await?;
+            let letters = last.map_or(0, |last| last.letters);
+            RebuildReport::new(letters, status.clone()).write(&*context.store, &projector.name).await
+        };
+        if let Err(error) = kept.await {
+            // The status has it until the server stops.
+            warn!(projector = %projector.name, %error, "the report of the rebuild is not kept");
+        }
+        status
     }
 }

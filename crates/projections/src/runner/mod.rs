@@ -3,9 +3,11 @@
 //! - `start`: from a declaration to a runner, which goes on where the projector was
 //! - `page`: the next page of events, until each is committed or given up
 //! - `rebuild`: a rebuild beside the pages
+//! - `feed_start`: publishing the documents that were there before their feed
 //! - `snapshot_start`: reading snapshots before the first page
 //! - `timer`: the projector's timer
 
+mod feed_start;
 mod page;
 mod rebuild;
 mod snapshot_start;
@@ -16,7 +18,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use promethean_bus::groups::Follower;
+use promethean_bus::groups::{Follower, FollowerFailure};
+use promethean_delivery::Reason;
 use promethean_model::Offset;
 use promethean_store::port::EndWatch;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -60,16 +63,19 @@ pub(crate) struct ProjectorRunner {
     next: Offset,
     /// The epoch of the cursor.
     epoch: u64,
-    /// Events at or after `next` that became dead letters before a power cut rolled the cursor back.
+    /// Events at or after `next` that were given up before a power cut rolled the cursor back.
     buried: BTreeSet<Offset>,
     rebuild: Option<Rebuild>,
     cache: DocCache,
     /// Why only a rebuild helps; `None` if the projector can be resumed.
     needs_rebuild: Option<String>,
+    /// Why the projector has to be rebuilt before it goes on as it is declared; `None` if it need not.
+    required: Option<String>,
     /// The offset where the projector's state begins.
     start: Offset,
     /// Whether the projector has yet to read the snapshots that it starts with.
     beginning: bool,
+    feed_starts: feed_start::FeedStarts,
     read_ahead: Option<page::ReadAhead>,
     /// The run of the timer that is not over.
     timer_run: Option<timer::TimerRun>,
@@ -127,6 +133,9 @@ impl ProjectorRunner {
         if self.beginning {
             return self.read_snapshots().await;
         }
+        if !self.feed_starts.is_empty() {
+            return self.start_feeds().await;
+        }
         let timer_goes_on = self.timer_step(due).await?;
         // While the served collections are compared with the rebuilt ones they must not change. While the
         // store does not work nothing is compared, so that pages go on.
@@ -134,6 +143,11 @@ impl ProjectorRunner {
         let compares = self.rebuild.as_ref().is_some_and(compares);
         let worked = !compares && self.page().await?;
         let turn = self.rebuild_step(self.next).await;
+        if turn == RebuildTurn::Failed
+            && let Some(reason) = self.failed_rebuild()
+        {
+            return Err(Interruption::Rebuild(reason));
+        }
         let idles = matches!(turn, RebuildTurn::None | RebuildTurn::Waiting | RebuildTurn::Resting);
         if worked || timer_goes_on || !idles {
             // Other tasks have their turn too.
@@ -253,15 +267,26 @@ impl ProjectorRunner {
 
     fn show_position(&self, end: Offset) {
         self.hold();
-        let lag = end.since(self.next);
         self.status.change(|status| {
-            self.follower.count(self.next.get().saturating_sub(status.position), lag);
-            (status.position, status.end, status.lag) = (self.next.get(), end.get(), lag);
+            self.follower.count(self.next.get().saturating_sub(status.position), self.next);
+            status.position = self.next.get();
+            status.measure(end);
         });
     }
 
     fn show_activity(&self, activity: Activity, error: Option<String>) {
-        let failure = (activity != Activity::Running).then(|| error.clone()).flatten();
+        // The position may have moved within a page.
+        self.show_position(self.context.store.durable_end(&self.projector.topic));
+        let reason = match activity {
+            Activity::Running | Activity::Stopped => None,
+            Activity::Retrying => Some(Reason::Retrying),
+            Activity::Halted => Some(Reason::Halted),
+            Activity::Stuck => Some(Reason::Stuck),
+        };
+        let failure = reason.map(|reason| {
+            let message = error.clone().or_else(|| self.status.get().last_error).unwrap_or_default();
+            FollowerFailure { reason, message }
+        });
         self.follower.set_failure(failure);
         self.status.change(|status| {
             status.activity = activity;

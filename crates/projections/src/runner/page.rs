@@ -263,6 +263,7 @@ impl ProjectorRunner {
             bus: &self.context.bus,
             store: &self.context.store,
             projector: &self.projector,
+            reserved: &self.context.reserved,
             collections: &self.collections,
             follower: Some(&self.follower),
             epoch: self.epoch,

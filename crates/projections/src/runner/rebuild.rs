@@ -37,7 +37,7 @@ impl ProjectorRunner {
     ) -> Result<(), ProjectionError> {
         let live = (!self.beginning).then_some(self.next);
         let may_pass = asked && accept_loss;
-        let from = RebuildStart { follower: &self.follower, start: self.start, live, accept_loss, may_pass };
+        let from = RebuildStart { start: self.start, live, accept_loss, may_pass };
         let begun = Rebuild::begin(&self.context, &self.projector, &self.collections, from).await;
         let rebuild = begun.inspect_err(|_| self.hold())?;
         info!(projector = %self.projector.name, "rebuild begun");
@@ -54,7 +54,9 @@ impl ProjectorRunner {
             self.rebuild = Some(rebuild);
             return RebuildTurn::Resting;
         }
-        let stepped = match rebuild.step(&self.context, &self.projector, &self.collections, to).await {
+        let (context, follower) = (&self.context, &self.follower);
+        let step = rebuild.step(context, &self.projector, &self.collections, follower, to).await;
+        let stepped = match step {
             Ok(RebuildStep::More) => Ok(RebuildTurn::Worked),
             Ok(RebuildStep::Waiting) => Ok(RebuildTurn::Waiting),
             Ok(RebuildStep::CaughtUp) => self.swap(&rebuild).await.map(|()| RebuildTurn::Done),
@@ -91,7 +93,7 @@ impl ProjectorRunner {
                 | ProjectFailure::Halt(reason),
             ) => {
                 warn!(projector = %self.projector.name, %reason, "rebuild failed");
-                let status = rebuild.failed(&self.context, reason).await;
+                let status = rebuild.failed(&self.context, &self.projector, reason).await;
                 self.status.change(|status_now| status_now.rebuild = Some(status));
                 RebuildTurn::Failed
             }
@@ -102,21 +104,35 @@ impl ProjectorRunner {
 
     /// Puts the rebuilt collections in the place of the served ones, and the cursor where the rebuild is.
     async fn swap(&mut self, rebuild: &Rebuild) -> Result<(), ProjectFailure> {
-        let (status, epoch) =
-            rebuild.swap(&self.context, &self.projector, &self.collections, self.epoch).await?;
+        let (context, follower) = (&self.context, &self.follower);
+        let swapped = rebuild.swap(context, &self.projector, &self.collections, follower, self.epoch).await;
+        let (status, epoch) = swapped?;
         info!(projector = %self.projector.name, ?status, "rebuild ended");
+        if let Some(first) = &status.first_skipped {
+            let (projector, events) = (&self.projector.name, status.skipped);
+            warn!(%projector, events, %first, "events failed in the rebuild and became dead letters");
+        }
         (self.next, self.epoch) = (rebuild.position(), epoch);
-        self.beginning = false;
+        (self.beginning, self.required) = (false, None);
         // Its documents were of the collections that are replaced.
         self.cache = DocCache::default();
         self.status.change(|status_now| {
             status_now.changed = false;
+            status_now.dead_letters += status.skipped;
+            status_now.last_error = status.first_skipped.clone().or_else(|| status_now.last_error.take());
             status_now.rebuild = Some(status);
         });
         Ok(())
     }
 
-    /// Ends when a rebuild that rests is to go on; never if none rests.
+    /// Why the projector cannot go on after its rebuild failed; `None` if it can.
+    pub(super) fn failed_rebuild(&self) -> Option<String> {
+        let required = self.required.as_ref()?;
+        let error = self.status.get().rebuild.and_then(|rebuild| rebuild.error);
+        Some(format!("{required}; the rebuild failed: {}", error.unwrap_or_default()))
+    }
+
+    /// Waits until a rebuild that rests goes on; without one, for ever.
     pub(super) fn rested(&self) -> impl Future<Output = ()> + use<> {
         let until = self.rebuild.as_ref().and_then(Rebuild::rests_until);
         async move {
@@ -136,7 +152,7 @@ impl ProjectorRunner {
              `accept_loss`: what the events between would publish is then not published",
             self.next
         );
-        let status = rebuild.failed(&self.context, reason).await;
+        let status = rebuild.failed(&self.context, &self.projector, reason).await;
         self.status.change(|status_now| status_now.rebuild = Some(status));
     }
 

@@ -66,8 +66,7 @@ impl ProjectorRunner {
     /// there are none.
     async fn open_snapshots(&mut self) -> Result<Option<ProjectFailure>, Interruption> {
         let (context, projector) = (&self.context, &self.projector);
-        let opened =
-            start::from_snapshots(context, projector, &self.collections, &self.follower, self.start).await;
+        let opened = start::from_snapshots(context, projector, &self.collections, self.start).await;
         let error = match opened {
             Ok(Some(rebuild)) => {
                 self.rebuild = Some(rebuild);

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use promethean_bus::groups::Follower;
 use promethean_bus::rows::StartPosition;
 use promethean_model::{GroupName, Offset, TopicName};
 use promethean_store::port::{Batch, CollectionOp, CommitError, Cursor, CursorOp, RowOp, Table};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
+use super::feed_start::FeedStarts;
 use super::{ProjectorRunner, RunnerCommand};
 use crate::collections::WrittenCollections;
 use crate::definition::{CollectionDeclared, Projector, StartAt, bad};
 use crate::error::ProjectionError;
 use crate::fold::DocCache;
 use crate::projections::ProjectionContext;
+use crate::rebuild::report::RebuildReport;
 use crate::rebuild::{Rebuild, RebuildStart};
 use crate::status::StatusCell;
 
@@ -46,6 +47,10 @@ struct StartPoint {
     halted: Option<String>,
     /// The offset where the projector's state begins.
     start: Offset,
+    /// The report of the last rebuild.
+    report: Option<RebuildReport>,
+    /// Whether dead letters of the last rebuild are of events that the served state counts.
+    is_behind_letters: bool,
 }
 
 /// What is stored of a projector beside its cursor and documents, in the table `Projectors` under its name.
@@ -62,13 +67,21 @@ pub(crate) struct ProjectorRow {
     fingerprint: u64,
     /// The offset where its state begins.
     start: u64,
+    /// The number of its rebuilds that made dead letters; see [`RebuildReport`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    letters: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl ProjectorRow {
     /// The write of the row of a projector whose state begins at `start`.
-    pub(crate) fn put(projector: &Projector, start: Offset) -> Result<RowOp, ProjectionError> {
+    pub(crate) fn put(projector: &Projector, start: Offset, letters: u64) -> Result<RowOp, ProjectionError> {
         let (topic, fingerprint) = (projector.topic.clone(), projector.fingerprint());
-        let row = Self { v: ROW_VERSION, topic, fingerprint, start: start.get() };
+        let row = Self { v: ROW_VERSION, topic, fingerprint, start: start.get(), letters };
         let value = serde_json::to_vec(&row)
             .map_err(|error| bad(format!("projector `{}`", projector.name), error.to_string()))?;
         Ok(RowOp::Put {
@@ -89,6 +102,17 @@ impl ProjectorRow {
     }
 }
 
+/// Why a projector is rebuilt that has letters of a rebuild whose documents are gone.
+const BEHIND_LETTERS: &str =
+    "its last rebuild made dead letters and did not come to its end, so it is rebuilt";
+
+fn start_position(from: StartAt) -> StartPosition {
+    match from {
+        StartAt::Earliest => StartPosition::Earliest,
+        StartAt::Latest => StartPosition::Latest,
+    }
+}
+
 /// Takes the projector's group, finds where it goes on, and makes its runner.
 pub(crate) async fn prepare(
     context: &Arc<ProjectionContext>,
@@ -96,10 +120,7 @@ pub(crate) async fn prepare(
     declared: &[CollectionDeclared],
     stopping: watch::Receiver<bool>,
 ) -> Result<(PreparedRunner, RunnerHandle), ProjectionError> {
-    let from = match projector.from {
-        StartAt::Earliest => StartPosition::Earliest,
-        StartAt::Latest => StartPosition::Latest,
-    };
+    let from = start_position(projector.from);
     let follower = context.bus.follow(&projector.name, &projector.topic, from).await?;
     if context.store.cursor(&projector.name, &projector.topic).await?.is_none() {
         // Until it is known where the projector begins, retention must take nothing.
@@ -108,17 +129,25 @@ pub(crate) async fn prepare(
     // Before the start point is looked up: an event published between the two must wake the runner.
     let watch = context.store.watch(&projector.topic);
     let collections = WrittenCollections::served(&projector, declared);
-    let rebuild_needed = declare(context, &collections).await?;
+    let mut rebuild_needed = declare(context, &collections).await?;
     let mut point = find(context, &projector).await?;
-    let (beginning, rebuild) = begin_new(context, &projector, &collections, &follower, &mut point).await;
+    if point.is_behind_letters {
+        rebuild_needed.get_or_insert_with(|| BEHIND_LETTERS.to_owned());
+    }
+    let (beginning, rebuild) = begin_new(context, &projector, &collections, &mut point).await;
     let epoch = if beginning { point.epoch } else { take(context, &projector, &point).await? };
     let status = StatusCell::new(&projector);
     status.change(|status| {
         status.changed = point.changed;
         status.position = point.next.get();
+        status.rebuild = point.report.as_ref().map(|report| report.status.clone());
     });
-    let buried = follower.buried_from(point.next).await?.into_iter().collect();
+    let end = context.store.durable_end(&projector.topic);
+    let buried = follower.given_up(point.next, end).await?;
+    let is_new = point.is_new && !beginning;
+    let feed_starts = FeedStarts::find(&*context.store, &collections, is_new).await?;
     let (sender, commands) = mpsc::channel(COMMANDS_MAX);
+    let mut halted = point.halted.clone();
     let mut runner = ProjectorRunner {
         context: Arc::clone(context),
         projector,
@@ -134,12 +163,13 @@ pub(crate) async fn prepare(
         beginning,
         rebuild,
         cache: DocCache::default(),
-        needs_rebuild: point.halted.clone(),
+        needs_rebuild: point.halted,
+        required: rebuild_needed.clone().filter(|_| !beginning),
         start: point.start,
+        feed_starts,
         read_ahead: None,
         timer_run: None,
     };
-    let mut halted = point.halted;
     runner.hold();
     if rebuild_needed.is_none() && !runner.beginning {
         // The collections of an earlier rebuild that did not come to its end.
@@ -160,13 +190,12 @@ async fn begin_new(
     context: &ProjectionContext,
     projector: &Projector,
     collections: &WrittenCollections,
-    follower: &Follower,
     point: &mut StartPoint,
 ) -> (bool, Option<Rebuild>) {
     if !point.is_new {
         return (false, None);
     }
-    let rebuild = match from_snapshots(context, projector, collections, follower, point.start).await {
+    let rebuild = match from_snapshots(context, projector, collections, point.start).await {
         Ok(None) => return (false, None),
         Ok(rebuild) => rebuild,
         Err(error) => {
@@ -186,14 +215,13 @@ pub(super) async fn from_snapshots(
     context: &ProjectionContext,
     projector: &Projector,
     collections: &WrittenCollections,
-    follower: &Follower,
     start: Offset,
 ) -> Result<Option<Rebuild>, ProjectionError> {
     if projector.snapshots.is_none() {
         return Ok(None);
     }
     let accept_loss = projector.accept_loss;
-    let from = RebuildStart { follower, start, live: None, accept_loss, may_pass: false };
+    let from = RebuildStart { start, live: None, accept_loss, may_pass: false };
     let rebuild = Rebuild::begin(context, projector, collections, from).await?;
     Ok(rebuild.snapshots().is_some().then_some(rebuild))
 }
@@ -235,8 +263,20 @@ async fn find(context: &ProjectionContext, projector: &Projector) -> Result<Star
     let row = row.map(|row| ProjectorRow::decode(&row)).transpose();
     let row = row.map_err(|reason| bad(format!("projector `{}`", projector.name), reason))?;
     let end = store.durable_end(topic);
-    let mut point =
-        StartPoint { next: end, epoch: 0, is_new: false, changed: false, halted: None, start: Offset::ZERO };
+    let report = RebuildReport::read(&**store, &projector.name).await?;
+    let mut point = StartPoint {
+        next: end,
+        epoch: 0,
+        is_new: false,
+        changed: false,
+        halted: None,
+        start: Offset::ZERO,
+        is_behind_letters: false,
+        report,
+    };
+    if let (Some(row), Some(report)) = (&row, &point.report) {
+        point.is_behind_letters = row.letters != report.letters;
+    }
     match (cursor, row) {
         (cursor, Some(row)) if row.topic != *topic => {
             let reason = format!("its state is of topic `{}`, not `{topic}`; rebuild it", row.topic);
@@ -292,7 +332,8 @@ async fn take(
         expected_epoch: point.epoch,
     });
     if point.is_new {
-        batch = batch.with(ProjectorRow::put(projector, point.start)?);
+        let letters = point.report.as_ref().map_or(0, |report| report.letters);
+        batch = batch.with(ProjectorRow::put(projector, point.start, letters)?);
     }
     context.store.commit(batch).await?;
     Ok(epoch)

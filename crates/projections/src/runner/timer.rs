@@ -3,11 +3,13 @@
 //!
 //! A run goes page by page, so that events and commands are dealt with in between.
 
+use std::collections::BTreeSet;
+
 use promethean_bus::BusError;
 use promethean_bus::groups::Follower;
 use promethean_bus::publish::Publish;
 use promethean_jq::Caps;
-use promethean_model::{EventId, GroupName};
+use promethean_model::{EventId, GroupName, TopicName};
 use promethean_store::port::{Doc, Store};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -15,7 +17,7 @@ use tracing::warn;
 
 use super::{Interruption, ProjectorRunner, stopped};
 use crate::change::{Change, Emit};
-use crate::definition::Timer;
+use crate::definition::{Timer, check_target};
 use crate::logic::{CHANGES_MAX, read_change};
 use crate::status::Activity;
 
@@ -49,6 +51,7 @@ impl ProjectorRunner {
             follower: &self.follower,
             store: &*self.context.store,
             now_ms: run.now_ms,
+            reserved: &self.context.reserved,
         };
         let (last, failed) = tokio::select! {
             looked_at = page.look_after(run.after.as_deref()) => looked_at,
@@ -80,6 +83,8 @@ struct TimerPage<'a> {
     follower: &'a Follower,
     store: &'a dyn Store,
     now_ms: i64,
+    /// Topics that the program may not publish to.
+    reserved: &'a BTreeSet<TopicName>,
 }
 
 impl TimerPage<'_> {
@@ -130,6 +135,7 @@ impl TimerPage<'_> {
             let Change::Publish(emit) = read_change(output)? else {
                 return Err("a timer may only publish; give {publish: ...}".to_owned());
             };
+            check_target(&emit.topic, self.reserved)?;
             events.push(self.event(doc, n, emit));
         }
         Ok(events)

@@ -10,7 +10,7 @@ use promethean_store::port::{PageLimit, Store, StoredEvent};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::payload;
+use super::{FeedRow, payload};
 use crate::error::ProjectionError;
 use crate::projections::Projections;
 
@@ -22,6 +22,9 @@ pub const KEY_BYTES_MAX: usize = 64 << 20;
 const PAGE_BYTES: usize = 8 << 20;
 /// The page of the feed that is read at once.
 const READ: PageLimit = PageLimit { events: 1000, bytes: 1 << 20 };
+
+const NOT_BEGUN: &str = "the topic was deleted, or the documents there are are still being written to it; history begins again when the server starts";
+const BEGUN_LATER: &str = "ask for a later time: the collection keeps its history since then";
 
 /// The page of an answer that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +103,8 @@ impl Projections {
         at: i64,
         page: KeyPage<'_>,
     ) -> Result<CollectionAt, ProjectionError> {
-        let feed = self.existing_feed(collection).await?;
-        collection_at(&*self.inner.context.store, &feed, at, page).await
+        let (feed, from) = self.whole_feed(collection, at).await?;
+        documents_at(&*self.inner.context.store, &feed, from, at, page).await
     }
 
     /// The differences between a collection at one time and at another, by key. The collection must keep its
@@ -113,26 +116,51 @@ impl Projections {
         after: i64,
         page: KeyPage<'_>,
     ) -> Result<Differences, ProjectionError> {
-        let feed = self.existing_feed(collection).await?;
-        difference(&*self.inner.context.store, &feed, before, after, page).await
+        let (feed, from) = self.whole_feed(collection, before.min(after)).await?;
+        differences(&*self.inner.context.store, &feed, from, before, after, page).await
     }
 
-    async fn existing_feed(&self, collection: &CollectionName) -> Result<TopicName, ProjectionError> {
+    /// The feed of a collection, and its first offset that counts. Fails if the feed does not have every change
+    /// up to this time.
+    async fn whole_feed(
+        &self,
+        collection: &CollectionName,
+        at: i64,
+    ) -> Result<(TopicName, Offset), ProjectionError> {
         self.collection(collection).await?;
-        self.feed_of(collection)
+        let feed = self.feed_of(collection)?;
+        let store = &*self.inner.context.store;
+        let row = FeedRow::read(store, &feed).await?;
+        let gone = |earliest, fix| Err(ProjectionError::HistoryGone { topic: feed.clone(), earliest, fix });
+        match row.filter(|row| Offset(row.from) <= store.durable_end(&feed)) {
+            None => gone(None, NOT_BEGUN),
+            Some(FeedRow { since: Some(since), .. }) if at < since => gone(Some(since), BEGUN_LATER),
+            Some(row) => Ok((feed, Offset(row.from))),
+        }
     }
 }
 
-/// Reads the documents of a collection at a time from its feed. A feed that does not exist has no documents.
+/// Reads the documents of a collection at a time from its whole feed. A feed that does not exist has no
+/// documents.
 pub async fn collection_at(
     store: &dyn Store,
     feed: &TopicName,
     at: i64,
     page: KeyPage<'_>,
 ) -> Result<CollectionAt, ProjectionError> {
+    documents_at(store, feed, Offset::ZERO, at, page).await
+}
+
+async fn documents_at(
+    store: &dyn Store,
+    feed: &TopicName,
+    from: Offset,
+    at: i64,
+    page: KeyPage<'_>,
+) -> Result<CollectionAt, ProjectionError> {
     let mut answer = CollectionAt { documents: Vec::new(), next: None };
     let mut room = PageRoom::new(page);
-    for (key, [offset]) in offsets(store, feed, [at], page.after).await? {
+    for (key, [offset]) in offsets(store, feed, from, [at], page.after).await? {
         let Some(offset) = offset else { continue };
         if room.is_full() {
             answer.next = answer.documents.last().map(|last| last.key.clone());
@@ -145,8 +173,8 @@ pub async fn collection_at(
     Ok(answer)
 }
 
-/// Reads the differences between a collection at one time and at another from its feed. Documents with the
-/// same text do not differ.
+/// Reads the differences between a collection at one time and at another from its whole feed. Documents with
+/// the same text do not differ.
 pub async fn difference(
     store: &dyn Store,
     feed: &TopicName,
@@ -154,10 +182,21 @@ pub async fn difference(
     after: i64,
     page: KeyPage<'_>,
 ) -> Result<Differences, ProjectionError> {
+    differences(store, feed, Offset::ZERO, before, after, page).await
+}
+
+async fn differences(
+    store: &dyn Store,
+    feed: &TopicName,
+    from: Offset,
+    before: i64,
+    after: i64,
+    page: KeyPage<'_>,
+) -> Result<Differences, ProjectionError> {
     let mut answer = Differences { differences: Vec::new(), next: None };
     let mut room = PageRoom::new(page);
     let mut last = None;
-    for (key, [then, now]) in offsets(store, feed, [before, after], page.after).await? {
+    for (key, [then, now]) in offsets(store, feed, from, [before, after], page.after).await? {
         if then == now {
             continue;
         }
@@ -207,13 +246,14 @@ impl PageRoom {
 async fn offsets<const N: usize>(
     store: &dyn Store,
     feed: &TopicName,
+    from: Offset,
     at: [i64; N],
     after: Option<&str>,
 ) -> Result<BTreeMap<String, [Option<Offset>; N]>, ProjectionError> {
     let compacted = store.settings(feed).await?.is_some_and(|settings| settings.compacted);
     let first = at.into_iter().min().unwrap_or(i64::MAX);
     let mut found: BTreeMap<String, [Option<Offset>; N]> = BTreeMap::new();
-    let (mut next, end) = (Offset::ZERO, store.durable_end(feed));
+    let (mut next, end) = (from, store.durable_end(feed));
     let (mut key_bytes, mut newest) = (0, i64::MIN);
     while next < end {
         let page = store.read(feed, next, READ).await?;

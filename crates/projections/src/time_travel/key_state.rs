@@ -13,8 +13,10 @@ use crate::error::ProjectionError;
 use crate::projections::Projections;
 use crate::snapshot::{self, Snapshot};
 
-const FOLD_FIX: &str = "ask for a later time, or let a compactor with the same reducer write snapshots before events are dropped";
+const FOLD_FIX: &str = "the state of the key needs all its events; to begin it anew, publish `null` and then the whole state of the key, and declare a compactor of the topic with this reducer, whose snapshots outlast the events";
+const SNAPSHOT_FIX: &str = "no snapshot has the state of the key at that time; ask for a later time, or begin the key anew: publish `null` and then its whole state";
 const LATEST_FIX: &str = "ask for a later time, or keep the events of the topic longer";
+const ABSENT_FIX: &str = "if the key had events, they are among those; keep the events of the topic longer, or declare a compactor of the topic, whose snapshots outlast the events";
 
 /// The state of a key at some time.
 #[derive(Debug, Clone, Serialize)]
@@ -94,7 +96,7 @@ impl KeyQuery<'_> {
                 base = self.nearest().await?;
             }
             if base.as_ref().map_or(Offset::ZERO, |base| base.covers) < earliest {
-                return self.lost(earliest).await;
+                return Err(self.gone_from(earliest).await?);
             }
         }
         self.fold(base, &input.events).await
@@ -140,20 +142,44 @@ impl KeyQuery<'_> {
         Ok(self.store.topic_info(self.topic).await?.map_or(Offset::ZERO, |info| info.earliest))
     }
 
-    /// The answer where no event was found and every event before `earliest` was dropped. A fold needs all of
-    /// them; with the reducer `latest`, a key whose events all expired is unknown.
+    /// The error where every event before `earliest` was dropped, and the state at the time asked for may come from one of
+    /// them: the key may have had events there, or none.
+    async fn gone_from(&self, earliest: Offset) -> Result<ProjectionError, ProjectionError> {
+        let oldest = self.oldest(earliest).await?;
+        let end = self.store.durable_end(self.topic);
+        let has_events = !self.store.key_history(self.topic, self.key, all_below(end), 1).await?.is_empty();
+        let fix = match self.reducer {
+            Reducer::Latest if has_events => LATEST_FIX,
+            Reducer::Latest => ABSENT_FIX,
+            _ if self.snapshots.is_some() => SNAPSHOT_FIX,
+            _ => FOLD_FIX,
+        };
+        Ok(ProjectionError::HistoryGone { topic: self.topic.clone(), earliest: oldest, fix })
+    }
+
+    /// The `ts` of the oldest event that is kept.
+    async fn oldest(&self, earliest: Offset) -> Result<Option<i64>, ProjectionError> {
+        let limit = PageLimit { events: 1, ..PageLimit::default() };
+        Ok(self.store.read(self.topic, earliest, limit).await?.events.pop().map(|event| event.ts))
+    }
+
+    /// The answer where a compacted topic has no event of the key. Compaction keeps the newest event of a key, so
+    /// with the reducer `latest` the key has no state now.
     async fn lost(&self, earliest: Offset) -> Result<Option<StateAt>, ProjectionError> {
         if earliest == Offset::ZERO {
             return Ok(None);
         }
-        let limit = PageLimit { events: 1, ..PageLimit::default() };
-        let oldest = self.store.read(self.topic, earliest, limit).await?.events.pop().map(|event| event.ts);
+        let oldest = self.oldest(earliest).await?;
         let within = oldest.is_some_and(|ts| ts <= self.at);
         if within && *self.reducer == Reducer::Latest { Ok(None) } else { Err(self.gone(oldest)) }
     }
 
     fn gone(&self, earliest: Option<i64>) -> ProjectionError {
-        let fix = if *self.reducer == Reducer::Latest { LATEST_FIX } else { FOLD_FIX };
+        let fix = match self.reducer {
+            Reducer::Latest => LATEST_FIX,
+            _ if self.snapshots.is_some() => SNAPSHOT_FIX,
+            _ => FOLD_FIX,
+        };
         ProjectionError::HistoryGone { topic: self.topic.clone(), earliest, fix }
     }
 

@@ -6,6 +6,7 @@
 //! | `key_history` | the events of a key, from the newest back to where its state begins |
 //! | `reducer` | how state follows from events |
 //! | [`feed`] | collections, from their changefeed |
+//! | `feed_row` | where the history of a collection begins in its changefeed |
 //!
 //! Invariants:
 //! - **T1** State at T is the fold, in offset order, of the key's events with `ts` at or before T. `ts` may
@@ -16,10 +17,12 @@
 //! - **T3** The number of reads depends on the events and snapshots of the key, not on the topic.
 
 pub mod feed;
+mod feed_row;
 mod key_history;
 mod key_state;
 mod reducer;
 
+pub(crate) use self::feed_row::FeedRow;
 pub use self::key_history::{FOLDED_BYTES_MAX, FOLDED_EVENTS_MAX};
 pub(crate) use self::key_history::{FoldInput, KeyHistory, fold_input};
 pub use self::key_state::{StateAt, state_at};

@@ -89,7 +89,7 @@ async fn without_snapshots_it_begins_with_the_log_when_the_store_works_again() {
         caught_up(&world, &projections, "p").await;
         assert_eq!(docs(&world, "docs").await[0]["seen"], 10);
         assert_eq!(payloads(&world, "out").await.len(), 10);
-        assert_eq!(world.store.collections(None, 10).await.unwrap().len(), 1);
+        assert_eq!(stored_collections(&world).await, ["docs", "docs:deleted"]);
         projections.close().await;
     })
     .await;

@@ -36,6 +36,7 @@ async fn an_event_that_fails_becomes_a_dead_letter_and_the_rest_goes_on(kind: St
     assert!(status.last_error.unwrap().contains("bad k18"));
     let letters = world.bus.dead_letters(&topic("in"), &group("p"), None, 100).await.unwrap().letters;
     assert_eq!(letters.iter().map(|letter| letter.offset.get()).collect::<Vec<_>>(), [3, 8, 13, 18]);
+    assert!(letters[0].row.reason_text().contains("bad k3"), "{:?}", letters[0].row);
     let posted = payloads(&world, "in.dlq").await;
     assert_eq!(posted.len(), 4);
     assert!(posted[0]["reason"].as_str().unwrap().contains("bad k3"), "{}", posted[0]);

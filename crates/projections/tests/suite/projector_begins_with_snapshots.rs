@@ -1,5 +1,6 @@
 //! A projector begins with snapshots.
 
+use promethean_bus::publish::Publish;
 use promethean_model::{Offset, Retention, TopicSettings};
 use promethean_projections::compactor::Compactor;
 use promethean_projections::{
@@ -112,7 +113,7 @@ async fn without_snapshots_it_begins_with_the_first_event(kind: StoreKind) {
     caught_up(&world, &projections, "p").await;
     assert_eq!(seen(&world).await, [json!(["k0", 9, 10])]);
     assert_eq!(payloads(&world, "out").await.len(), 10);
-    assert_eq!(world.store.collections(None, 10).await.unwrap().len(), 1);
+    assert_eq!(stored_collections(&world).await, ["docs", "docs:deleted"]);
     projections.close().await;
 }
 
@@ -171,11 +172,13 @@ async fn a_rebuild_waits_until_the_projector_is_where_the_snapshots_are(kind: St
 
 async fn a_halted_projector_is_not_overtaken_by_its_rebuild(kind: StoreKind) {
     let world = World::running(kind).await;
-    let text = format!(r#"if .payload.bad then error("bad") else {COUNT} end"#);
+    // Snapshots have no headers, so that the snapshot of the event does not fail.
+    let text = format!(r#"if .headers["x-bad"] then error("bad") else {COUNT} end"#);
     let halting = Projector { on_failure: OnFailure::Halt, ..seeded(&text) };
     let projections = world.open_projections(declared(halting)).await;
     publish(&world, 0..5, 1).await;
-    world.publish_json("in", "k9", r#"{"bad":true}"#).await;
+    let bad = Publish::new(topic("in"), r#"{"n":99}"#).key("k9").header("x-bad", "1");
+    world.bus.publish(bad).await.unwrap();
     publish(&world, 5..10, 1).await;
     until(&projections, "p", |status| status.activity == Activity::Halted).await;
     compact(&world).await;
@@ -189,9 +192,9 @@ async fn a_halted_projector_is_not_overtaken_by_its_rebuild(kind: StoreKind) {
     projections.rebuild(&group("p"), true).await.unwrap();
     let status = until(&projections, "p", |status| status.activity == Activity::Running).await;
     let rebuild = status.rebuild.unwrap();
-    assert_eq!((rebuild.error, rebuild.skipped), (None, 1));
+    assert_eq!((rebuild.error, rebuild.skipped), (None, 0));
     caught_up(&world, &projections, "p").await;
-    assert_eq!(seen(&world).await, [json!(["k0", 9, 1])]);
+    assert_eq!(seen(&world).await, [json!(["k0", 9, 1]), json!(["k9", 99, 1])]);
     projections.close().await;
 }
 

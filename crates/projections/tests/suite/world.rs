@@ -43,6 +43,12 @@ pub(crate) async fn docs(world: &World, of: &str) -> Vec<Value> {
     docs.iter().map(|doc| plain(&doc.body)).collect()
 }
 
+/// The names of all collections that the store has, also of those that users do not see.
+pub(crate) async fn stored_collections(world: &World) -> Vec<String> {
+    let all = world.store.collections(None, 10).await.unwrap();
+    all.iter().map(|info| info.collection.name.to_string()).collect()
+}
+
 /// Waits until a projector has projected all events of its topic.
 pub(crate) async fn caught_up(world: &World, projections: &Projections, name: &str) -> ProjectorStatus {
     until(projections, name, |status| status.position == world.store.durable_end(&status.topic).get()).await

@@ -18,6 +18,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `document`, `scan`, `node` | one schema document, what a first look at it finds, and places in it |
+//! | `unevaluated` | `unevaluatedProperties` and `unevaluatedItems` in plainer words |
 //! | `types`, `number` | sets of JSON types; numbers compared by value |
 //! | `equality` | whether two schemas say the same |
 //! | `shape` | schemas without unions: one way in which an instance can be valid |
@@ -35,6 +36,7 @@ mod report;
 mod scan;
 mod shape;
 mod types;
+mod unevaluated;
 
 use std::fmt;
 
@@ -49,6 +51,7 @@ use document::SchemaDocument;
 use node::DocumentSide;
 use prover::Prover;
 use shape::SchemaPair;
+use unevaluated::PlainSchema;
 
 /// The direction of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -122,8 +125,9 @@ fn check_within(
         CompatDirection::Backward => (old, new),
         CompatDirection::Forward => (new, old),
     };
-    let docs = SchemaDocument::new(writes, DocumentSide::Writes)
-        .and_then(|writes| Ok((writes, SchemaDocument::new(reads, DocumentSide::Reads)?)));
+    let (writes, plain) = (PlainSchema::of(writes), PlainSchema::of(reads));
+    let docs = SchemaDocument::new(&writes.root, DocumentSide::Writes)
+        .and_then(|writes| Ok((writes, SchemaDocument::new(&plain.root, DocumentSide::Reads)?)));
     let (writes, reads) = match docs {
         Ok(docs) => docs,
         Err(error) => {
@@ -143,7 +147,10 @@ fn check_within(
         }
     };
     let docs = SchemaPair { writes, reads, undeclared };
-    let (findings, steps) = Prover::new(&docs, direction, limits).run();
+    let (mut findings, steps) = Prover::new(&docs, direction, limits).run();
+    for finding in &mut findings {
+        finding.path = plain.given(std::mem::take(&mut finding.path));
+    }
     (CompatReport::of(findings), steps)
 }
 

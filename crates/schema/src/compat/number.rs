@@ -137,8 +137,27 @@ pub(super) fn step_implies(step: ExactNumber, divisor: ExactNumber) -> bool {
         (ExactNumber::Whole(step), ExactNumber::Whole(divisor)) => {
             step == divisor || (divisor > 0 && step > 0 && step <= DIVISOR_MAX && step % divisor == 0)
         }
-        _ => step.compare(divisor) == Ordering::Equal,
+        _ => {
+            let equal = step.compare(divisor) == Ordering::Equal;
+            equal || scaled(step).zip(scaled(divisor)).is_some_and(|(step, divisor)| step % divisor == 0)
+        }
     }
+}
+
+/// Steps are scaled by this power of two.
+const SCALE: f64 = 1_048_576.0;
+
+/// A step times two to the power of 20, if that is a whole number. Such a step is exact as a float and as a
+/// decimal, so the validator divides by it exactly.
+fn scaled(step: ExactNumber) -> Option<i128> {
+    let float = match step {
+        #[expect(clippy::cast_precision_loss, reason = "numbers above 2^30 are refused below")]
+        ExactNumber::Whole(whole) => whole as f64,
+        ExactNumber::Float(float) => float,
+    };
+    let scaled = float * SCALE;
+    #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^50")]
+    (scaled.fract() == 0.0 && scaled > 0.0 && float < f64::from(1 << 30)).then_some(scaled as i128)
 }
 
 /// Whether two JSON values are equal, numbers by value.

@@ -31,9 +31,9 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
 }
 
 /// Keywords whose value is data.
-const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
+pub(super) const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
 /// Keywords whose value is a map from names to schemas.
-const MAPS: [&str; 6] =
+pub(super) const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 /// Keywords whose value is a schema, or a list of schemas, about the same place of an instance.
 const IN_PLACE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];

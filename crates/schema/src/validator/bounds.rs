@@ -30,7 +30,7 @@ pub(super) fn check_depth(schema: &Value) -> Result<(), String> {
         let target = resolve(schema, &reference);
         let further = references(target);
         found.extend(further.iter().cloned());
-        targets.insert(reference, Target { depth: depth(target), further, in_place: in_place(target) });
+        targets.insert(reference, BoundTarget { depth: depth(target), further, in_place: in_place(target) });
     }
     let ways = ways(&in_place(schema), &targets, &mut BTreeMap::new());
     if ways > WAYS_MAX {
@@ -55,7 +55,7 @@ pub(super) fn check_depth(schema: &Value) -> Result<(), String> {
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The target of a reference.
-struct Target {
+struct BoundTarget {
     depth: usize,
     /// The references in it.
     further: BTreeSet<String>,
@@ -63,7 +63,7 @@ struct Target {
     in_place: BTreeMap<String, u64>,
 }
 
-type Targets = BTreeMap<String, Target>;
+type Targets = BTreeMap<String, BoundTarget>;
 
 /// How many ways lead on from these references, for one value. A reference that is being followed already is
 /// not counted again: the payload ends the recursion.

@@ -69,7 +69,7 @@ fn scalar() -> BoxedStrategy<Value> {
 
 fn keyword() -> BoxedStrategy<Value> {
     let count = || 0_u8..4;
-    let numbers = (select(vec!["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]), small());
+    let numbers = || (select(vec!["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]), small());
     let counts = (
         select(vec![
             "minLength",
@@ -90,9 +90,11 @@ fn keyword() -> BoxedStrategy<Value> {
             json!({ "type": names })
         }),
         3 => select(TYPES.to_vec()).prop_map(|name| json!({ "type": name })),
-        3 => numbers.prop_map(|(keyword, value)| json!({ keyword: value })),
+        3 => numbers().prop_map(|(keyword, value)| json!({ keyword: value })),
+        1 => numbers().prop_map(|(keyword, value)| json!({ "not": { keyword: value } })),
+        1 => Just(json!({ "additionalProperties": false })),
         3 => counts.prop_map(|(keyword, value)| json!({ keyword: value })),
-        1 => select(vec![json!(1), json!(2), json!(3), json!(4), json!(0.5), json!(1.5)]).prop_map(|step| json!({ "multipleOf": step })),
+        1 => select(vec![json!(1), json!(2), json!(3), json!(4), json!(0.5), json!(1.5), json!(0.25), json!(0.75), json!(0.1)]).prop_map(|step| json!({ "multipleOf": step })),
         1 => select(PATTERNS.to_vec()).prop_map(|pattern| json!({ "pattern": pattern })),
         1 => select(FORMATS.to_vec()).prop_map(|format| json!({ "format": format })),
         1 => any::<bool>().prop_map(|unique| json!({ "uniqueItems": unique })),

@@ -29,12 +29,13 @@ impl OpenStore {
         if count == 0 {
             return Vec::new();
         }
-        let prepared = self.prepare_each(events, asked).await;
+        let mut room = RoomWait::default();
+        let prepared = self.prepare_each(events, asked, &mut room).await;
         let (encoded, refused, durability, permit) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return vec![Err(error); count],
         };
-        let submitted = self.submit_each(&encoded, durability, &permit).await;
+        let submitted = self.submit_each(&encoded, durability, &permit, &mut room).await;
         drop((encoded, permit, turn));
         let accepted = match submitted {
             Ok(outcome) => match outcome.await.map_err(unheard) {
@@ -59,14 +60,13 @@ impl OpenStore {
         encoded: &LogBatch,
         durability: Durability,
         permit: &Arc<OwnedSemaphorePermit>,
+        room: &mut RoomWait,
     ) -> Result<LogOutcome, CommitError> {
-        let mut room = RoomWait::new(self);
         loop {
             let (done, outcome) = self.completion(permit);
-            match self.log.try_submit(encoded, durability, done) {
-                Ok(()) => return Ok(outcome),
-                Err(AppendError::Busy { what }) => room.wait(what).await?,
-                Err(error) => return Err(commit_error(error)),
+            let placed = self.log.try_submit(encoded, durability, done).map_err(commit_error);
+            if room.again(self, placed).await?.is_some() {
+                return Ok(outcome);
             }
         }
     }
@@ -76,11 +76,12 @@ impl OpenStore {
         &self,
         events: Vec<AppendEvent>,
         asked: Option<Durability>,
+        room: &mut RoomWait,
     ) -> Result<(LogBatch, Vec<(usize, CommitError)>, Durability, Arc<OwnedSemaphorePermit>), CommitError>
     {
         let durability = self.offered(asked)?;
         let bytes: usize = events.iter().map(|event| RECORD_BYTES + event.bytes()).sum();
-        let permit = Arc::new(self.admit(bytes).await?);
+        let permit = Arc::new(room.admit(self, bytes).await?);
         let (mut new_topics, mut refused) = (Vec::new(), Vec::new());
         let mut encoded = LogBatch::each();
         encoded.reserve(events.len(), bytes);

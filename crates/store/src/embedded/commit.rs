@@ -12,7 +12,7 @@ use promethean_model::{Durability, Offset, TopicName};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::error::commit_error;
+use super::error::{commit_error, lookup_error};
 use super::open_store::{OpenStore, Sequencer};
 use super::overlay::ComingState;
 use super::redo;
@@ -34,6 +34,14 @@ pub(super) struct Submission {
     pub(super) permit: Arc<OwnedSemaphorePermit>,
 }
 
+/// Refuses a durability that this store does not offer.
+pub(super) fn check_offered(asked: Durability) -> Result<(), CommitError> {
+    if asked.is_embedded() {
+        return Ok(());
+    }
+    Err(CommitError::NotOffered { asked: asked.as_str(), offered: "`fsync`, `os`" })
+}
+
 impl OpenStore {
     pub(super) async fn commit_durable(
         self: &Arc<Self>,
@@ -45,18 +53,19 @@ impl OpenStore {
         if batch.asks_nothing() {
             return Ok(Receipt { events: Vec::new(), durability: Some(durability) });
         }
-        let permit = Arc::new(self.admit(batch.bytes()).await?);
+        let mut room = RoomWait::default();
+        let permit = Arc::new(room.admit(self, batch.bytes()).await?);
         let submission = Submission { batch, durability, permit };
         if submission.batch.state.is_empty() {
-            let outcome = self.place(&submission).await?;
+            let outcome = self.place(&submission, &mut room).await?;
             drop(turn);
             return receive(outcome).await;
         }
         if is_heavy(&submission.batch) {
-            let store = Arc::clone(self);
-            return super::blocking(move || store.commit_with_follow_up(&submission)).await?;
+            let (store, room) = (Arc::clone(self), room.begin(self));
+            return super::blocking(move || store.commit_with_follow_up(submission, room)).await?;
         }
-        let outcome = self.place_with_state(&submission).await?;
+        let outcome = self.place_with_state(&submission, &mut room).await?;
         drop(turn);
         match outcome {
             Some(outcome) => receive(outcome).await,
@@ -65,12 +74,11 @@ impl OpenStore {
     }
 
     /// Hands a batch without state to the log, and waits for room if there is none.
-    async fn place(&self, submission: &Submission) -> Result<LogOutcome, CommitError> {
-        let mut room = RoomWait::new(self);
+    async fn place(&self, submission: &Submission, room: &mut RoomWait) -> Result<LogOutcome, CommitError> {
         loop {
-            match self.hand_over(submission, None) {
-                Err(CommitError::Busy { what }) => room.wait(what).await?,
-                placed => return placed,
+            let placed = self.hand_over(submission, None);
+            if let Some(outcome) = room.again(self, placed).await? {
+                return Ok(outcome);
             }
         }
     }
@@ -80,15 +88,14 @@ impl OpenStore {
     pub(super) async fn place_with_state(
         &self,
         submission: &Submission,
+        room: &mut RoomWait,
     ) -> Result<Option<LogOutcome>, CommitError> {
-        let mut room = RoomWait::new(self);
         loop {
-            let mut sequencer = self.lock_sequencer().await?;
+            let mut sequencer = room.lock_sequencer(self).await?;
             let placed = self.submit_with_state(&mut sequencer, submission);
             drop(sequencer);
-            match placed {
-                Err(CommitError::Busy { what }) => room.wait(what).await?,
-                placed => return placed,
+            if let Some(outcome) = room.again(self, placed).await? {
+                return Ok(outcome);
             }
         }
     }
@@ -96,10 +103,8 @@ impl OpenStore {
     /// The durability of a batch; refuses a durability that this store does not offer.
     pub(super) fn offered(&self, asked: Option<Durability>) -> Result<Durability, CommitError> {
         let durability = asked.unwrap_or(self.durability);
-        if durability.is_embedded() {
-            return Ok(durability);
-        }
-        Err(CommitError::NotOffered { asked: durability.as_str(), offered: "`fsync`, `os`" })
+        check_offered(durability)?;
+        Ok(durability)
     }
 
     /// Checks a batch with state and hands it over. `None`: the batch changes nothing.
@@ -230,9 +235,7 @@ impl OpenStore {
         for event in &batch.events {
             let EventIdSource::Given(id) = event.id else { return Ok(false) };
             let Some(topic) = self.log.topic(&event.topic) else { return Ok(false) };
-            let storage =
-                |error: promethean_log::LogReadError| CommitError::Storage { reason: error.to_string() };
-            let Some(record) = self.log.find_id(&topic, id).map_err(storage)? else { return Ok(false) };
+            let Some(record) = self.log.find_id(&topic, id).map_err(lookup_error)? else { return Ok(false) };
             let there = record.view();
             if there.key != event.key.as_deref().map(str::as_bytes)
                 || there.payload != event.payload.as_bytes()
@@ -245,15 +248,21 @@ impl OpenStore {
 
     /// Commits and makes the changes of topics that follow, on a thread that may block. A caller that drops its future
     /// stops neither.
-    fn commit_with_follow_up(&self, submission: &Submission) -> Result<Receipt, CommitError> {
-        let outcome = Handle::current().block_on(self.place_with_state(submission))?;
+    fn commit_with_follow_up(
+        &self,
+        submission: Submission,
+        mut room: RoomWait,
+    ) -> Result<Receipt, CommitError> {
+        let outcome = Handle::current().block_on(self.place_with_state(&submission, &mut room))?;
+        let Submission { batch, durability, permit } = submission;
         let receipt = match outcome {
             Some(outcome) => received(outcome.blocking_recv())?,
-            None => Receipt { events: Vec::new(), durability: Some(submission.durability) },
+            None => Receipt { events: Vec::new(), durability: Some(durability) },
         };
+        // What follows may wait for long, and other batches may go on meanwhile.
+        drop(permit);
         // The batch is durable. A change of topics that fails here is finished by a retry or at the next open.
-        self.follow_up(&submission.batch)
-            .map_err(|error| CommitError::UnknownOutcome { reason: error.to_string() })?;
+        self.follow_up(&batch).map_err(|error| CommitError::UnknownOutcome { reason: error.to_string() })?;
         Ok(receipt)
     }
 }

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 
 use super::error::OpenError;
-use super::options::Options;
+use super::options::EmbeddedOptions;
+use super::readable::{self, EntryVisit, KeyGap, ReadEntries, ReadEntry};
 use super::state_folder;
 use super::state_journal::{self, JournalFault, TornTail};
+use super::state_versions;
 use super::sync_mark::SyncMark;
-use crate::state::keys::counter::{self, Counter};
-use crate::state::{Space, Span, StateFault, View, Visit, Writes, read};
+use crate::state::keys::counter::{self, StateCounter};
+use crate::state::{RowSpan, StateFault, StateSpace, View, Visit, Writes, read};
 
 /// Version of the key catalogue.
 const FORMAT: u64 = 1;
@@ -34,7 +36,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Opens the engine in its folder, or creates it there. A torn tail of the engine's journal is cut.
-    pub(super) fn open(folder: &Path, options: &Options) -> Result<Self, OpenError> {
+    pub(super) fn open(folder: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
         state_folder::create_once(folder, |new| Self::open_whole(new, options)?.sync().map_err(corrupt))?;
         state_folder::make_private(folder)?;
         let torn = mend(folder)?;
@@ -52,9 +54,10 @@ impl Engine {
     }
 
     /// Opens an engine whose files are whole.
-    fn open_whole(folder: &Path, options: &Options) -> Result<Self, OpenError> {
+    pub(super) fn open_whole(folder: &Path, options: &EmbeddedOptions) -> Result<Self, OpenError> {
         // Two workers: one may flush while the other compacts. The default takes four.
         const WORKERS: usize = 2;
+        state_versions::check(folder)?;
         let db = Database::builder(folder)
             .cache_size(options.state_cache_bytes)
             .max_cached_files(Some(options.state_open_files))
@@ -62,38 +65,43 @@ impl Engine {
             .worker_threads(WORKERS)
             .open()
             .map_err(open_error)?;
-        let keyspace = |space: Space| {
+        let keyspace = |space: StateSpace| {
             let small = || KeyspaceCreateOptions::default().max_memtable_size(options.state_buffer_bytes);
             db.keyspace(space.name(), small).map_err(open_error)
         };
         let engine = Self {
-            meta: keyspace(Space::Meta)?,
-            docs: keyspace(Space::Docs)?,
-            index: keyspace(Space::Index)?,
-            dedupe: keyspace(Space::Dedupe)?,
+            meta: keyspace(StateSpace::Meta)?,
+            docs: keyspace(StateSpace::Docs)?,
+            index: keyspace(StateSpace::Index)?,
+            dedupe: keyspace(StateSpace::Dedupe)?,
             db,
             folder: folder.to_owned(),
             last_mark: Arc::default(),
         };
         engine.check_format()?;
-        let last_mark = read::counter(&engine.image(), Counter::SyncMark).map_err(corrupt)?;
+        let last_mark = read::counter(&engine.image(), StateCounter::SyncMark).map_err(corrupt)?;
         engine.last_mark.store(last_mark.unwrap_or(0), Ordering::Relaxed);
         Ok(engine)
     }
 
     /// The highest sequence number in the tables of the engine.
     fn persisted(&self) -> Option<u64> {
-        let of = |space: &Space| self.keyspace(*space).tree.get_highest_persisted_seqno();
-        Space::ALL.iter().filter_map(of).max()
+        let of = |space: &StateSpace| self.keyspace(*space).tree.get_highest_persisted_seqno();
+        StateSpace::ALL.iter().filter_map(of).max()
     }
 
-    fn check_format(&self) -> Result<(), OpenError> {
-        match read::counter(&self.image(), Counter::Format).map_err(corrupt)? {
+    /// Refuses state of another format; a new engine gets this one.
+    pub(super) fn check_format(&self) -> Result<(), OpenError> {
+        match read::counter(&self.image(), StateCounter::Format).map_err(corrupt)? {
             Some(FORMAT) => Ok(()),
             Some(found) => Err(OpenError::StateFormat { found, expected: FORMAT }),
             None => {
                 let mut writes = Writes::default();
-                writes.set(Space::Meta, counter::key(Counter::Format), Some(counter::value(FORMAT)));
+                writes.set(
+                    StateSpace::Meta,
+                    counter::key(StateCounter::Format),
+                    Some(counter::value(FORMAT)),
+                );
                 self.write(writes).map_err(corrupt)
             }
         }
@@ -118,7 +126,7 @@ impl Engine {
         let number = self.last_mark.fetch_add(1, Ordering::Relaxed) + 1;
         let journal = state_journal::newest(&self.folder);
         let mut writes = Writes::default();
-        writes.set(Space::Meta, counter::key(Counter::SyncMark), Some(counter::value(number)));
+        writes.set(StateSpace::Meta, counter::key(StateCounter::SyncMark), Some(counter::value(number)));
         self.write(writes)?;
         self.db.persist(PersistMode::SyncAll).map_err(engine_fault)?;
         // Without a descriptor to look at the folder, the sync counts all the same.
@@ -140,29 +148,63 @@ impl Engine {
         state_folder::make_private(&self.folder)
     }
 
+    /// Visits the entries under a prefix that can be read, and returns the gaps between them.
+    pub(super) fn visit_readable<E>(
+        &self,
+        space: StateSpace,
+        prefix: &[u8],
+        visit: &mut EntryVisit<'_, E>,
+    ) -> Result<Vec<KeyGap>, E> {
+        let end = match end_of_prefix(prefix) {
+            Bound::Excluded(end) => Some(end),
+            Bound::Included(_) | Bound::Unbounded => None,
+        };
+        readable::visit_readable(self.keyspace(space), (prefix.to_vec(), end), visit)
+    }
+
     /// The state of all spaces at this moment.
     pub(super) fn image(&self) -> EngineImage<'_> {
         EngineImage { engine: self, snapshot: self.db.snapshot() }
     }
 
-    fn keyspace(&self, space: Space) -> &Keyspace {
+    /// The state of all spaces at this moment, to be kept for long.
+    pub(super) fn freeze(&self) -> FrozenEngine {
+        FrozenEngine { engine: self.clone(), snapshot: self.db.snapshot() }
+    }
+
+    fn keyspace(&self, space: StateSpace) -> &Keyspace {
         match space {
-            Space::Meta => &self.meta,
-            Space::Docs => &self.docs,
-            Space::Index => &self.index,
-            Space::Dedupe => &self.dedupe,
+            StateSpace::Meta => &self.meta,
+            StateSpace::Docs => &self.docs,
+            StateSpace::Index => &self.index,
+            StateSpace::Dedupe => &self.dedupe,
         }
+    }
+}
+
+impl ReadEntries for Keyspace {
+    fn entries(
+        &self,
+        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        backward: bool,
+    ) -> Box<dyn Iterator<Item = ReadEntry> + '_> {
+        let read = |entry: fjall::Guard| {
+            let entry = entry.into_inner().ok();
+            entry.map(|(key, value)| (key.to_vec(), value.to_vec()))
+        };
+        let range = self.range(bounds);
+        if backward { Box::new(range.rev().map(read)) } else { Box::new(range.map(read)) }
     }
 }
 
 /// Reads see the latest writes.
 impl View for Engine {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         let value = self.keyspace(space).get(key).map_err(engine_fault)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
         walk(self.keyspace(space).range(bounds(span)), span, visit)
     }
 }
@@ -174,17 +216,34 @@ pub(super) struct EngineImage<'a> {
 }
 
 impl View for EngineImage<'_> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         let value = self.snapshot.get(self.engine.keyspace(space), key).map_err(engine_fault)?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
         walk(self.snapshot.range(self.engine.keyspace(space), bounds(span)), span, visit)
     }
 }
 
-fn bounds(span: Span<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+/// The state of all spaces at one moment, with the engine that has it.
+pub(super) struct FrozenEngine {
+    engine: Engine,
+    snapshot: Snapshot,
+}
+
+impl View for FrozenEngine {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+        let value = self.snapshot.get(self.engine.keyspace(space), key).map_err(engine_fault)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+        walk(self.snapshot.range(self.engine.keyspace(space), bounds(span)), span, visit)
+    }
+}
+
+fn bounds(span: RowSpan<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (span.start().map(<[u8]>::to_vec), end_of_prefix(span.prefix))
 }
 
@@ -200,7 +259,7 @@ fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
-fn walk(iter: fjall::Iter, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+fn walk(iter: fjall::Iter, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
     for entry in iter {
         let (key, value) = entry.into_inner().map_err(engine_fault)?;
         if !key.starts_with(span.prefix) || visit(&key, &value)?.is_break() {
@@ -247,7 +306,13 @@ impl From<std::io::Error> for OpenError {
 }
 
 fn engine_fault(error: fjall::Error) -> StateFault {
-    StateFault::Engine(error.to_string())
+    StateFault::Engine(match error {
+        // The engine says so after a failure of a thread of its own, and does not say which.
+        fjall::Error::Poisoned => {
+            "it stopped because it found no space or no file descriptor, or its disk failed".to_owned()
+        }
+        other => other.to_string(),
+    })
 }
 
 fn open_error(error: fjall::Error) -> OpenError {

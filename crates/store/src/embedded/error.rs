@@ -20,7 +20,8 @@ pub enum OpenError {
     StateLocked,
     /// The state engine could not open its files.
     #[error(
-        "state_corrupt: the `state` folder cannot be opened ({reason}); restore it from the backup of this directory"
+        "state_corrupt: the `state` folder cannot be opened ({reason}); restore it from the backup of this directory, or \
+         run `promethean verify --repair --data DIR` to set the damage aside and keep the rest"
     )]
     StateCorrupt {
         /// What the engine said.
@@ -37,7 +38,8 @@ pub enum OpenError {
     /// A cursor is beyond the log: the log lost its tail, or belongs to another time.
     #[error(
         "state_ahead: group `{group}` is at offset {floor} of topic `{topic}`, which ends at {end}: journal and state \
-         are from different times; restore both from one backup"
+         are from different times; restore both from one backup, or run `promethean verify --repair --data DIR` to \
+         remove the cursor"
     )]
     CursorAhead {
         /// The group.
@@ -113,6 +115,15 @@ pub(super) fn commit_error(error: AppendError) -> CommitError {
         other => Err(other.to_string()),
     };
     converted.unwrap_or_else(|reason| CommitError::Storage { reason })
+}
+
+/// The error of a lookup that a commit needs.
+pub(super) fn lookup_error(error: LogReadError) -> CommitError {
+    match error {
+        LogReadError::Rebuilding => CommitError::Busy { what: "rebuilding an index" },
+        error if error.lacks_descriptors() => CommitError::Busy { what: "a shortage of file descriptors" },
+        error => CommitError::Storage { reason: error.to_string() },
+    }
 }
 
 pub(super) fn read_error(error: LogReadError) -> ReadError {

@@ -10,8 +10,11 @@
 //! | `sink`, `redo` | how the log hands state to the engine |
 //! | `engine` | the engine |
 //! | `state_folder`, `state_journal`, `sync_mark` | the engine's files: who may read them, a torn end, what is synced |
+//! | `state_versions` | the check of the engine's lists of tables, which the engine trusts |
 //! | `topic_changes` | settings and topics, after a commit and at open |
 //! | `events`, `verify` | reads |
+//! | `backup` | a point of log and engine that is read while the store works; the state of a new directory from one |
+//! | `repair`, `state_repair`, `readable` | sets damage aside and keeps the rest |
 //!
 //! Invariants:
 //! - **E1** All that the engine holds of durable batches was synced in the journal before.
@@ -20,6 +23,9 @@
 //! - **E4** A commit with state returns after the engine applied it: every later read sees it.
 
 mod append;
+mod backup;
+#[cfg(test)]
+mod blocked;
 mod commit;
 mod derived_batch;
 mod engine;
@@ -28,11 +34,15 @@ mod events;
 mod open_store;
 mod options;
 mod overlay;
+mod readable;
 mod redo;
+mod repair;
 mod room;
 mod sink;
 mod state_folder;
 mod state_journal;
+mod state_repair;
+mod state_versions;
 mod sync_mark;
 mod topic_changes;
 mod verify;
@@ -43,18 +53,20 @@ use std::sync::{Arc, Mutex, RwLock};
 use async_trait::async_trait;
 use promethean_log::disk::Disk;
 use promethean_log::{Log, OpenArgs, RealDisk, RecoveryReport, StepWatch};
-use promethean_model::{Clock, Durability, GroupName, IgnorePoison, Offset, TopicName};
+use promethean_model::{Clock, Durability, GroupName, IgnorePoison, Offset, TopicName, TopicSettings};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot, watch};
 
 pub use self::error::OpenError;
 use self::open_store::{LogObserver, OpenStore, ReleaseSignal, Sequencer};
-pub use self::options::Options;
+pub use self::options::EmbeddedOptions;
 use self::overlay::Overlay;
+pub use self::repair::StoreRepairReport;
 use self::sink::Sink;
+pub use self::state_repair::StateRepairReport;
 pub use self::verify::VerifyReport;
 use crate::port::{
-    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, ReadError, Receipt, Store, TopicRoom,
-    Turn, Watch,
+    AppendEvent, Appended, Batch, Class, CommitError, EndWatch, Health, LogFigures, ReadError, Receipt,
+    SettingsOp, StateOp, Store, TopicRoom, Turn, Watch,
 };
 use crate::state::plan::{self, TopicLookup};
 use crate::state::{StateFault, View, impl_state_reads};
@@ -77,7 +89,7 @@ impl EmbeddedStore {
     pub async fn open(
         dir: impl AsRef<Path>,
         clock: Arc<dyn Clock>,
-        options: Options,
+        options: EmbeddedOptions,
     ) -> Result<(Self, RecoveryReport), OpenError> {
         let dir = dir.as_ref().to_owned();
         blocking(move || {
@@ -95,7 +107,7 @@ impl EmbeddedStore {
         disk: Arc<dyn Disk>,
         dir: impl AsRef<Path>,
         clock: Arc<dyn Clock>,
-        options: Options,
+        options: EmbeddedOptions,
     ) -> Result<(Self, RecoveryReport), OpenError> {
         let dir = dir.as_ref().to_owned();
         blocking(move || open(disk, &dir, clock, options.clamped())).await?
@@ -164,7 +176,7 @@ fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,
     clock: Arc<dyn Clock>,
-    options: Options,
+    options: EmbeddedOptions,
 ) -> Result<(EmbeddedStore, RecoveryReport), OpenError> {
     let hub = Arc::new(WatchHub::default());
     let overlay = Arc::new(Overlay::default());
@@ -174,7 +186,11 @@ fn open(
         disk,
         clock: Arc::clone(&clock),
         state: Arc::clone(&sink) as _,
-        observer: Arc::new(LogObserver { hub: Arc::clone(&hub), room: Arc::clone(&room) }),
+        observer: Arc::new(LogObserver {
+            hub: Arc::clone(&hub),
+            room: Arc::clone(&room),
+            overlay: Arc::clone(&overlay),
+        }),
         options: options.log,
     };
     let (log, report) =
@@ -198,6 +214,7 @@ fn open(
         derived_steps: StepWatch::default(),
         policies: Mutex::default(),
         topic_changes: Mutex::default(),
+        backup: Mutex::default(),
         _released: ReleaseSignal(Some(sender)),
     };
     store.finish_open()?;
@@ -214,6 +231,10 @@ impl Watch for EmbeddedStore {
 
     fn durable_end(&self, topic: &TopicName) -> Offset {
         self.opened().map_or(Offset::ZERO, |store| store.end(topic))
+    }
+
+    fn has_topic(&self, topic: &TopicName) -> bool {
+        self.opened().is_ok_and(|store| store.log.topic(topic).is_some())
     }
 
     fn topic_room(&self) -> TopicRoom {
@@ -236,6 +257,11 @@ impl Store for EmbeddedStore {
 
     async fn commit_in_turn(&self, batch: Batch, turn: Option<Turn>) -> Result<Receipt, CommitError> {
         plan::check(&batch)?;
+        for op in &batch.state {
+            if let StateOp::Settings(SettingsOp::Put(_, TopicSettings { durability: Some(asked), .. })) = op {
+                commit::check_offered(*asked)?;
+            }
+        }
         let store = self.opened()?;
         match batch.class {
             Class::Durable(asked) => store.commit_durable(batch, asked, turn).await,
@@ -280,6 +306,10 @@ impl Store for EmbeddedStore {
             return Health { refusing: Some("closed".to_owned()), ..Health::default() };
         };
         store.health()
+    }
+
+    fn figures(&self) -> Option<LogFigures> {
+        Some(self.opened().ok()?.log.figures())
     }
 
     async fn close(&self) {

@@ -6,6 +6,7 @@ use promethean_log::{Log, LogNotice, Observer, StepWatch, Topic};
 use promethean_model::{Clock, Durability, Offset, TopicName};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, oneshot, watch};
 
+use super::backup::StagedBackup;
 use super::engine::Engine;
 use super::error::damage;
 use super::overlay::Overlay;
@@ -35,6 +36,8 @@ pub(super) struct OpenStore {
     pub(super) policies: Mutex<()>,
     /// Held while a noted change of a topic is made in the log, see `carry_out`.
     pub(super) topic_changes: Mutex<()>,
+    /// The backup that is under way.
+    pub(super) backup: Mutex<Option<Arc<StagedBackup>>>,
     /// The last field, so that the signal is sent after log and engine are dropped.
     pub(super) _released: ReleaseSignal,
 }
@@ -69,7 +72,7 @@ impl OpenStore {
         let hangs = hangs.map(|(what, ms)| format!("{what} has taken {} s so far", ms / 1000));
         let descriptors = || log.lacks_descriptors.then(|| "no file descriptor is left".to_owned());
         Health {
-            refusing: log.poisoned.or_else(|| self.overlay.failure()).or_else(full),
+            refusing: log.poisoned.or_else(|| self.overlay.failure()).map(needs_restart).or_else(full),
             degraded: hangs.or_else(descriptors),
             damage: log.damage.iter().filter_map(damage).collect(),
         }
@@ -77,8 +80,14 @@ impl OpenStore {
 
     /// Refuses further batches and makes all accepted batches durable.
     pub(super) fn close(&self) -> Result<(), promethean_log::MaintenanceError> {
+        // What cannot be removed now is removed at the next open.
+        let _ = self.end_backup();
         self.log.close()
     }
+}
+
+fn needs_restart(failure: String) -> String {
+    format!("writing stopped after a failure ({failure}); restart the server once its cause is removed")
 }
 
 impl TopicLookup for OpenStore {
@@ -111,6 +120,7 @@ impl Drop for ReleaseSignal {
 pub(super) struct LogObserver {
     pub(super) hub: Arc<WatchHub>,
     pub(super) room: Arc<watch::Sender<()>>,
+    pub(super) overlay: Arc<Overlay>,
 }
 
 impl Observer for LogObserver {
@@ -124,5 +134,10 @@ impl Observer for LogObserver {
 
     fn notice(&self, notice: LogNotice) {
         tracing::warn!("{notice}");
+    }
+
+    fn stopped(&self, reason: &str) {
+        // Derived batches skip the log, and must not be written either.
+        self.overlay.fail(reason);
     }
 }

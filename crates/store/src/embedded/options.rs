@@ -6,7 +6,7 @@ const MIB: u64 = 1 << 20;
 
 /// Sizes and bounds of an embedded store. `Default` suits a server.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct EmbeddedOptions {
     /// Options of the log.
     pub log: promethean_log::LogOptions,
     /// The durability of batches that name none. Default: `fsync`.
@@ -24,7 +24,7 @@ pub struct Options {
     pub state_journal_bytes: u64,
 }
 
-impl Default for Options {
+impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
             log: promethean_log::LogOptions::default(),
@@ -38,7 +38,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl EmbeddedOptions {
     /// These options with every value within its bounds.
     pub(super) fn clamped(mut self) -> Self {
         let queue = u32::try_from(self.log.queue_bytes).unwrap_or(u32::MAX);

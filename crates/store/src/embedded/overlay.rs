@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use super::engine::Engine;
 use crate::port::CommitError;
-use crate::state::{Space, Span, StateFault, View, Visit, Writes, merge_scan};
+use crate::state::{RowSpan, StateFault, StateSpace, View, Visit, Writes, merge_scan};
 use promethean_model::IgnorePoison;
 
 /// The accepted writes that are not applied, by ticket and by key.
@@ -27,7 +27,7 @@ pub(super) struct Overlay {
 struct Pending {
     batches: BTreeMap<u64, Arc<Writes>>,
     /// The ticket of the latest batch that writes a key.
-    latest: BTreeMap<Space, BTreeMap<Vec<u8>, u64>>,
+    latest: BTreeMap<StateSpace, BTreeMap<Vec<u8>, u64>>,
     /// Every ticket up to this one is applied or was never used.
     applied: u64,
     /// The failure after which no batch is applied any more.
@@ -66,10 +66,21 @@ impl Overlay {
         self.moved.notify_all();
     }
 
-    /// Notes a failure after which no batch is applied any more.
+    /// Notes a failure after which no batch is applied any more, and logs the first.
     pub(super) fn fail(&self, reason: &str) {
-        self.lock().failed.get_or_insert_with(|| reason.to_owned());
+        let is_first = {
+            let mut pending = self.lock();
+            let is_first = pending.failed.is_none();
+            pending.failed.get_or_insert_with(|| reason.to_owned());
+            is_first
+        };
         self.moved.notify_all();
+        if is_first {
+            tracing::error!(
+                reason,
+                "the store has stopped writing; remove the cause, then restart the server"
+            );
+        }
     }
 
     /// The highest ticket applied; recovery applies tickets of earlier processes.
@@ -108,7 +119,7 @@ impl Overlay {
 }
 
 impl Pending {
-    fn get(&self, space: Space, key: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
         let ticket = self.latest.get(&space)?.get(key)?;
         let value = self.batches.get(ticket)?.get(space, key)?;
         Some((*ticket, value.map(<[u8]>::to_vec)))
@@ -146,7 +157,7 @@ impl<'a> ComingState<'a> {
 }
 
 impl View for ComingState<'_> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         let found = self.overlay.lock().get(space, key);
         match found {
             Some((ticket, value)) => {
@@ -157,7 +168,7 @@ impl View for ComingState<'_> {
         }
     }
 
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
         let over: Vec<(Vec<u8>, Option<Vec<u8>>)> = {
             let pending = self.overlay.lock();
             let Some(latest) = pending.latest.get(&space) else {
@@ -185,13 +196,13 @@ mod tests {
         let mut writes = Writes::default();
         for (key, value) in entries {
             let value = value.map(|value| value.as_bytes().to_vec());
-            writes.set(Space::Meta, key.as_bytes().to_vec(), value);
+            writes.set(StateSpace::Meta, key.as_bytes().to_vec(), value);
         }
         Arc::new(writes)
     }
 
     fn get(overlay: &Overlay, key: &str) -> Option<(u64, Option<Vec<u8>>)> {
-        overlay.lock().get(Space::Meta, key.as_bytes())
+        overlay.lock().get(StateSpace::Meta, key.as_bytes())
     }
 
     #[test]

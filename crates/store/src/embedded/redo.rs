@@ -8,8 +8,8 @@
 //! Redo holds puts and deletes, not operations: applying them does not read the state, so the result does not depend on
 //! the rules of the release that wrote them. The ticket matters only to the process that wrote it.
 
-use crate::state::codec::{Malformed, Reader, put_long, put_short};
-use crate::state::{Space, Writes};
+use crate::state::codec::{Malformed, RowReader, put_long, put_short};
+use crate::state::{StateSpace, Writes};
 
 const VERSION: u8 = 1;
 const FAMILY: &str = "redo";
@@ -30,13 +30,13 @@ pub(super) fn encode(ticket: u64, writes: &Writes) -> Vec<u8> {
 
 /// Adds the writes to `into`, over the writes of earlier frames, and returns the ticket.
 pub(super) fn decode(bytes: &[u8], into: &mut Writes) -> Result<u64, Malformed> {
-    let mut reader = Reader::new(bytes, FAMILY);
+    let mut reader = RowReader::new(bytes, FAMILY);
     if reader.u8()? != VERSION {
         return Err(reader.malformed());
     }
     let ticket = reader.u64()?;
     for _ in 0..reader.u32()? {
-        let space = Space::of_number(reader.u8()?).ok_or_else(|| reader.malformed())?;
+        let space = StateSpace::of_number(reader.u8()?).ok_or_else(|| reader.malformed())?;
         let is_put = reader.u8()? != 0;
         let key = reader.short()?.to_vec();
         let value = is_put.then(|| reader.long().map(<[u8]>::to_vec)).transpose()?;
@@ -60,7 +60,7 @@ mod tests {
         ) {
             let mut writes = Writes::default();
             for (space, key, value) in entries {
-                writes.set(Space::ALL[space], key, value);
+                writes.set(StateSpace::ALL[space], key, value);
             }
             let bytes = encode(ticket, &writes);
             let mut decoded = Writes::default();

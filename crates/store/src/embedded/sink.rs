@@ -8,11 +8,11 @@ use promethean_model::IgnorePoison;
 
 use super::engine::Engine;
 use super::error::OpenError;
-use super::options::Options;
+use super::options::EmbeddedOptions;
 use super::overlay::Overlay;
 use super::redo;
-use crate::state::keys::counter::{self, Counter};
-use crate::state::{Space, Writes, read};
+use crate::state::keys::counter::{self, StateCounter};
+use crate::state::{StateSpace, Writes, read};
 
 /// Applies redo to the engine.
 ///
@@ -20,7 +20,7 @@ use crate::state::{Space, Writes, read};
 /// has checked its format, so a directory that is refused stays untouched.
 pub(super) struct Sink {
     path: PathBuf,
-    options: Options,
+    options: EmbeddedOptions,
     engine: OnceLock<Engine>,
     /// Why the engine did not open; the log passes this on only as text.
     refusal: Mutex<Option<OpenError>>,
@@ -28,7 +28,7 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    pub(super) fn new(path: PathBuf, options: Options, overlay: Arc<Overlay>) -> Self {
+    pub(super) fn new(path: PathBuf, options: EmbeddedOptions, overlay: Arc<Overlay>) -> Self {
         Self { path, options, engine: OnceLock::new(), refusal: Mutex::default(), overlay }
     }
 
@@ -63,7 +63,7 @@ impl Sink {
         for frame in frames {
             ticket = redo::decode(frame.bytes, &mut writes)?;
         }
-        writes.set(Space::Meta, counter::key(Counter::AppliedLsn), Some(counter::value(last.lsn)));
+        writes.set(StateSpace::Meta, counter::key(StateCounter::AppliedLsn), Some(counter::value(last.lsn)));
         self.opened()?.write(writes)?;
         // After the write: a reader must find each key in the engine or in the overlay.
         self.overlay.applied(ticket);
@@ -73,7 +73,7 @@ impl Sink {
 
 impl StateSink for Sink {
     fn applied_lsn(&self) -> Result<u64, StateError> {
-        Ok(read::counter(self.opened()?, Counter::AppliedLsn)?.unwrap_or(0))
+        Ok(read::counter(self.opened()?, StateCounter::AppliedLsn)?.unwrap_or(0))
     }
 
     fn apply(&self, frames: &[Redo<'_>]) -> Result<(), StateError> {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::sync_mark::SyncMark;
-use crate::state::keys::counter::{self, Counter};
+use crate::state::keys::counter::{self, StateCounter};
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
@@ -74,14 +74,14 @@ pub(super) fn mend(folder: &Path, synced: Option<SyncMark>) -> Result<Option<Tor
     let Some((newest, path)) = journals.pop() else { return Ok(None) };
     let mut last_seqno = None;
     for (_, path) in &journals {
-        let scan = Scan::of(path, last_seqno)?;
+        let scan = JournalScan::of(path, last_seqno)?;
         // The engine syncs a journal before it begins the next.
         if scan.has_bytes_after(path, u64::MAX)? {
             return Err(damaged(path, scan.end));
         }
         last_seqno = scan.last_seqno;
     }
-    let scan = Scan::of(&path, last_seqno)?;
+    let scan = JournalScan::of(&path, last_seqno)?;
     let reaches_mark = |mark: SyncMark| mark.journal < newest || scan.last_mark >= Some(mark.number);
     if !synced.is_none_or(reaches_mark) && scan.has_bytes_after(&path, u64::MAX)? {
         return Err(damaged(&path, scan.end));
@@ -90,6 +90,47 @@ pub(super) fn mend(folder: &Path, synced: Option<SyncMark>) -> Result<Option<Tor
         true => Ok(Some(cut(path, &scan)?)),
         false => Ok(None),
     }
+}
+
+/// Whether the newest journal has the last sync mark, and so everything that was synced. A journal that was cut between
+/// two batches looks whole without it.
+pub(super) fn has_mark(folder: &Path, synced: Option<SyncMark>) -> Result<bool, JournalFault> {
+    let newest = journals(folder)?.pop();
+    let (Some(mark), Some((newest, path))) = (synced, newest) else { return Ok(false) };
+    Ok(mark.journal == newest && JournalScan::of(&path, None)?.last_mark >= Some(mark.number))
+}
+
+/// Rewrites every journal of an engine with its whole batches only. Returns how many bytes that are not zero were
+/// left out.
+pub(super) fn drop_damage(folder: &Path) -> io::Result<u64> {
+    put_back(folder)?;
+    let (mut dropped, mut last_seqno) = (0, None);
+    for (_, path) in journals(folder)? {
+        let bytes = fs::read(&path)?;
+        let mut kept = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let mut reader = BatchReader { left: rest.len() as u64, file: rest, at: 0 };
+            let batch = if rest.starts_with(&[START]) { reader.batch()? } else { None };
+            let in_order = |batch: &ReadBatch| {
+                batch.seqno <= SEQNO_MAX && last_seqno.is_none_or(|last| batch.seqno > last)
+            };
+            match batch.filter(in_order) {
+                Some(batch) => {
+                    let len = reader.at as usize;
+                    kept.extend_from_slice(rest.get(..len).unwrap_or_default());
+                    last_seqno = Some(batch.seqno);
+                    at += len;
+                }
+                None => {
+                    dropped += u64::from(rest.first() != Some(&0));
+                    at += 1;
+                }
+            }
+        }
+        fs::write(&path, kept)?;
+    }
+    Ok(dropped)
 }
 
 /// The number of the newest journal in the engine's folder.
@@ -128,7 +169,7 @@ fn put_back(folder: &Path) -> io::Result<()> {
 }
 
 /// Puts the whole batches of a journal in its place, and keeps the journal itself aside.
-fn cut(journal: PathBuf, scan: &Scan) -> io::Result<TornTail> {
+fn cut(journal: PathBuf, scan: &JournalScan) -> io::Result<TornTail> {
     let (aside, new) = (journal.with_extension("jnl.torn"), journal.with_extension("jnl.new"));
     let mut whole = File::open(&journal)?.take(scan.end);
     let mut options = OpenOptions::new();
@@ -145,7 +186,7 @@ fn cut(journal: PathBuf, scan: &Scan) -> io::Result<TornTail> {
 
 /// The whole batches at the beginning of a journal.
 #[derive(Debug)]
-struct Scan {
+struct JournalScan {
     /// Where the last whole batch ends.
     end: u64,
     last_seqno: Option<u64>,
@@ -153,7 +194,7 @@ struct Scan {
     last_mark: Option<u64>,
 }
 
-impl Scan {
+impl JournalScan {
     /// `last_seqno`: the last sequence number of the journal before.
     fn of(path: &Path, last_seqno: Option<u64>) -> io::Result<Self> {
         let file = File::open(path)?;
@@ -193,14 +234,14 @@ struct ReadBatch {
     mark: Option<u64>,
 }
 
-struct BatchReader {
-    file: BufReader<File>,
+struct BatchReader<R> {
+    file: R,
     at: u64,
     /// Bytes up to the end of the file.
     left: u64,
 }
 
-impl BatchReader {
+impl<R: Read> BatchReader<R> {
     /// Reads one batch. `None` if the next bytes are not a whole batch.
     fn batch(&mut self) -> io::Result<Option<ReadBatch>> {
         if self.array::<1>()? != Some([START]) {
@@ -245,7 +286,7 @@ impl BatchReader {
         let mut key = vec![0; key_len];
         self.read(&mut key)?;
         hash.update(&key);
-        if value_len == 8 && key == counter::key(Counter::SyncMark) {
+        if value_len == 8 && key == counter::key(StateCounter::SyncMark) {
             let Some(mark) = self.array::<8>()? else { return Ok(false) };
             hash.update(&mark);
             batch.mark = Some(u64::from_be_bytes(mark));

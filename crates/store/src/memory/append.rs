@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use promethean_model::{EventId, Offset, TopicName};
 
 use super::topic::{MemoryTopic, content};
-use super::{Inner, Options};
+use super::{MemoryInner, MemoryOptions};
 use crate::port::{AppendEvent, Batch, CommitError, EventBody, EventIdSource, Placed, StoredEvent};
 
 /// What happens to one event of a batch.
@@ -21,8 +21,8 @@ pub(super) enum EventOutcome {
 
 /// Refuses the batch, or decides what happens to each event. Changes nothing.
 pub(super) fn decide(
-    inner: &Inner,
-    options: &Options,
+    inner: &MemoryInner,
+    options: &MemoryOptions,
     batch: &Batch,
 ) -> Result<Vec<EventOutcome>, CommitError> {
     for event in &batch.events {
@@ -46,7 +46,7 @@ pub(super) fn decide(
 }
 
 fn decide_event<'a>(
-    inner: &Inner,
+    inner: &MemoryInner,
     batch: &'a Batch,
     event: &'a AppendEvent,
     first: &mut HashMap<(&'a TopicName, EventId), usize>,
@@ -77,7 +77,7 @@ fn decide_event<'a>(
     Ok(EventOutcome::Fresh(content_hash))
 }
 
-fn check_expectations(inner: &Inner, batch: &Batch) -> Result<(), CommitError> {
+fn check_expectations(inner: &MemoryInner, batch: &Batch) -> Result<(), CommitError> {
     for (topic, expected) in &batch.expected_ends {
         let actual = Offset(inner.topics.get(topic).map_or(0, |topic| topic.next));
         if actual != *expected {
@@ -93,11 +93,10 @@ fn check_expectations(inner: &Inner, batch: &Batch) -> Result<(), CommitError> {
     Ok(())
 }
 
-fn check_room(inner: &Inner, options: &Options, batch: &Batch) -> Result<(), CommitError> {
+fn check_room(inner: &MemoryInner, options: &MemoryOptions, batch: &Batch) -> Result<(), CommitError> {
     let used = inner.event_bytes;
     if !batch.events.is_empty() && used + batch.bytes() as u64 > options.event_bytes_max {
-        let free = options.event_bytes_max.saturating_sub(used);
-        return Err(CommitError::StorageFull { reason: format!("{free} bytes are free") });
+        return Err(CommitError::StorageFull { reason: super::full(inner, options) });
     }
     let mut new: Vec<_> = batch
         .events
@@ -115,7 +114,7 @@ fn check_room(inner: &Inner, options: &Options, batch: &Batch) -> Result<(), Com
 
 /// Appends the events that were judged fresh.
 pub(super) fn place(
-    inner: &mut Inner,
+    inner: &mut MemoryInner,
     events: Vec<AppendEvent>,
     outcomes: &[EventOutcome],
     now_ms: i64,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::state::{Space, Span, StateFault, View, Visit, Writes};
+use crate::state::{RowSpan, StateFault, StateSpace, View, Visit, Writes};
 
 /// The state in memory: an ordered map of bytes for each space.
 #[derive(Debug, Default)]
 pub(super) struct Kv {
-    spaces: BTreeMap<Space, BTreeMap<Vec<u8>, Vec<u8>>>,
+    spaces: BTreeMap<StateSpace, BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl Kv {
@@ -24,11 +24,11 @@ impl Kv {
 }
 
 impl View for Kv {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         Ok(self.spaces.get(&space).and_then(|map| map.get(key)).cloned())
     }
 
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
         let Some(map) = self.spaces.get(&space) else { return Ok(()) };
         for (key, value) in map.range::<[u8], _>((span.start(), Bound::Unbounded)) {
             if !key.starts_with(span.prefix) || visit(key, value)?.is_break() {

@@ -240,13 +240,13 @@ pub enum CommitError {
         max: u64,
     },
     /// The store has reached its limit of topics.
-    #[error("there are already {max} topics; delete some or raise `topics_max`")]
+    #[error("there are already {max} topics; delete some, or raise `limits.events.topics_max`")]
     TooManyTopics {
         /// The limit.
         max: u64,
     },
     /// The topic is being deleted.
-    #[error("topic `{topic}` was deleted meanwhile; try again to create it anew")]
+    #[error("topic `{topic}` was deleted during the request; try again to create a new one")]
     TopicDeleted {
         /// The topic.
         topic: TopicName,

@@ -1,6 +1,7 @@
 //! The ports: all that the rest of the system may ask of a store. Reads are split by subject. A change is a [`Batch`]
 //! given to [`Store::commit`], or an event given to [`Store::append_each`], which is a batch of its own.
 
+mod backups;
 mod batch;
 mod catalog;
 mod cursors;
@@ -14,6 +15,7 @@ mod rows;
 mod store;
 mod watch;
 
+pub use backups::{BackupError, Backups, LogBackup, LogBackupFile, LogBackupTopic, StatePage};
 pub use batch::{
     AppendEvent, Batch, Class, CursorOp, DedupeForget, DedupeMark, EventIdSource, OutboxOp, RowOp,
     SettingsOp, StateOp, TopicOp,
@@ -29,6 +31,7 @@ pub use docs::{
 pub use error::{CommitError, Damage, ReadError};
 pub use events::{EventPage, EventReads, PageLimit, Render, RenderedPage, TopicInfo, TopicPage};
 pub use outbox::{OutboxReads, OutboxRow, OutboxStatus};
+pub use promethean_log::{LogFigures, SYNC_LIMITS_MS};
 pub use promethean_model::{EventBody, EventRef, StoredEvent};
 pub use rows::{ROW_KEY_BYTES_MAX, Row, RowReads, Table};
 pub use store::{Appended, Health, Placed, Receipt, Store, Turn};

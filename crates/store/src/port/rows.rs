@@ -22,11 +22,13 @@ pub enum Table {
     Snapshots = 6,
     /// Resume tokens of changefeeds from other databases.
     Feeds = 7,
+    /// Events that projectors gave up and whose dead letters were dropped or redriven to the topic.
+    ClosedLetters = 8,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Attempts,
         Self::DeadLetters,
         Self::Schemas,
@@ -34,6 +36,7 @@ impl Table {
         Self::Projectors,
         Self::Snapshots,
         Self::Feeds,
+        Self::ClosedLetters,
     ];
 }
 

@@ -1,11 +1,12 @@
 //! The store: every read port, and the writes.
 
 use async_trait::async_trait;
+use promethean_log::LogFigures;
 use promethean_model::{Durability, GroupName, Offset, TopicName};
 
 use super::{
-    AppendEvent, Batch, CatalogReads, Class, CommitError, CursorReads, Damage, DedupeReads, DocReads,
-    EventReads, OutboxReads, RowReads, Watch,
+    AppendEvent, Backups, Batch, CatalogReads, Class, CommitError, CursorReads, Damage, DedupeReads,
+    DocReads, EventReads, OutboxReads, RowReads, Watch,
 };
 
 /// A place in a line of writers. A writer holds its turn until its events have their offsets, so that the events of the
@@ -26,6 +27,7 @@ pub trait Store:
     + OutboxReads
     + RowReads
     + Watch
+    + Backups
     + Send
     + Sync
     + 'static
@@ -81,6 +83,11 @@ pub trait Store:
 
     /// The condition of the store.
     fn health(&self) -> Health;
+
+    /// Figures for the operator, from memory; `None` for a store without files.
+    fn figures(&self) -> Option<LogFigures> {
+        None
+    }
 
     /// Refuses new batches, finishes the accepted batches, and closes. A second call does nothing.
     async fn close(&self);

@@ -19,6 +19,8 @@ pub trait Watch {
     fn watch(&self, topic: &TopicName) -> EndWatch;
     /// The durable end now: the offset the next event will get; 0 for an unknown topic.
     fn durable_end(&self, topic: &TopicName) -> Offset;
+    /// Whether a topic exists, also one without events.
+    fn has_topic(&self, topic: &TopicName) -> bool;
     /// How many topics there are, and how many there may be.
     fn topic_room(&self) -> TopicRoom;
 }

@@ -3,14 +3,14 @@
 use super::keys::collection::DeclaredCollection;
 use super::keys::{self, doc, index};
 use super::plan::docs::entries;
-use super::{Flow, Space, Span, StateFault, View, read};
+use super::{Flow, RowSpan, StateFault, StateSpace, View, read};
 
 /// Reads all entries, calls `fault` for each that is wrong, and returns how many entries there are. Fails if the engine
 /// cannot read on.
 pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u64, StateFault> {
     let mut entries = 0;
-    for space in Space::ALL {
-        view.scan(space, Span::of(b""), &mut |key, value| {
+    for space in StateSpace::ALL {
+        view.scan(space, RowSpan::of(b""), &mut |key, value| {
             entries += 1;
             if let Err(malformed) = keys::check(space, key, value) {
                 fault(format!("{malformed}: {} {}", space.name(), key.escape_ascii()));
@@ -18,7 +18,7 @@ pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u6
             Ok(Flow::Continue(()))
         })?;
     }
-    view.scan(Space::Meta, Span::of(&keys::collection::PREFIX), &mut |key, value| {
+    view.scan(StateSpace::Meta, RowSpan::of(&keys::collection::PREFIX), &mut |key, value| {
         // A declaration that does not decode was reported above.
         if let Ok(declared) = keys::collection::decode(key, value) {
             check_collection(view, &declared, fault)?;
@@ -28,7 +28,8 @@ pub(crate) fn check(view: &dyn View, fault: &mut dyn FnMut(String)) -> Result<u6
     Ok(entries)
 }
 
-fn check_collection(
+/// Calls `fault` for each document, index entry and count of a collection that does not match the others.
+pub(super) fn check_collection(
     view: &dyn View,
     declared: &DeclaredCollection,
     fault: &mut dyn FnMut(String),
@@ -36,7 +37,7 @@ fn check_collection(
     let name = &declared.collection.name;
     let prefix = doc::prefix(declared.number);
     let mut docs: u64 = 0;
-    view.scan(Space::Docs, Span::of(&prefix), &mut |key, value| {
+    view.scan(StateSpace::Docs, RowSpan::of(&prefix), &mut |key, value| {
         docs += 1;
         let expected = doc::decode(key, value).ok().and_then(|doc| entries(declared, &doc).ok());
         let Some(expected) = expected else {
@@ -44,7 +45,7 @@ fn check_collection(
             return Ok(Flow::Continue(()));
         };
         for entry in expected {
-            if view.get(Space::Index, &entry)?.is_none() {
+            if view.get(StateSpace::Index, &entry)?.is_none() {
                 fault(format!("collection `{name}`: {} lacks an index entry", key.escape_ascii()));
             }
         }
@@ -53,7 +54,7 @@ fn check_collection(
     // Every document has its entries, so any further entries belong to no document.
     let mut found: u64 = 0;
     let by_collection = index::collection_prefix(declared.number);
-    view.scan(Space::Index, Span::of(&by_collection), &mut |_, _| {
+    view.scan(StateSpace::Index, RowSpan::of(&by_collection), &mut |_, _| {
         found += 1;
         Ok(Flow::Continue(()))
     })?;

@@ -12,12 +12,12 @@ pub(crate) struct Malformed {
 
 /// Reads parts from the start of some bytes.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct RowReader<'a> {
     rest: &'a [u8],
     family: &'static str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RowReader<'a> {
     pub(crate) fn new(bytes: &'a [u8], family: &'static str) -> Self {
         Self { rest: bytes, family }
     }

@@ -4,6 +4,7 @@
 mod check;
 pub(crate) mod codec;
 pub(crate) mod keys;
+mod mend;
 pub(crate) mod plan;
 mod ports;
 pub(crate) mod read;
@@ -12,6 +13,7 @@ mod view;
 mod writes;
 
 pub(crate) use check::check;
+pub(crate) use mend::mend;
 pub(crate) use ports::impl_state_reads;
-pub(crate) use view::{Flow, Space, Span, StateFault, View, Visit};
+pub(crate) use view::{Flow, RowSpan, StateFault, StateSpace, View, Visit};
 pub(crate) use writes::{StagedState, Writes, merge_scan};

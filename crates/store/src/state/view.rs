@@ -12,7 +12,7 @@ use crate::port::{CommitError, ReadError};
 /// Small families share one space, because an engine keeps a write buffer for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub(crate) enum Space {
+pub(crate) enum StateSpace {
     /// Small families of keys, each with a tag.
     Meta = 1,
     /// Documents.
@@ -23,7 +23,7 @@ pub(crate) enum Space {
     Dedupe = 4,
 }
 
-impl Space {
+impl StateSpace {
     pub(crate) const ALL: [Self; 4] = [Self::Meta, Self::Docs, Self::Index, Self::Dedupe];
 
     pub(crate) fn of_number(number: u8) -> Option<Self> {
@@ -75,12 +75,12 @@ impl From<Malformed> for CommitError {
 
 /// Keys that begin with `prefix` and, if given, come after `after`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span<'a> {
+pub(crate) struct RowSpan<'a> {
     pub(crate) prefix: &'a [u8],
     pub(crate) after: Option<&'a [u8]>,
 }
 
-impl<'a> Span<'a> {
+impl<'a> RowSpan<'a> {
     pub(crate) fn of(prefix: &'a [u8]) -> Self {
         Self { prefix, after: None }
     }
@@ -102,8 +102,8 @@ pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<Flow, StateFault> 
 
 /// A consistent image of the state.
 pub(crate) trait View {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault>;
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault>;
 
     /// Visits keys in ascending order until told to stop.
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault>;
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault>;
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use super::view::{Flow, Space, Span, StateFault, View, Visit};
+use super::view::{Flow, RowSpan, StateFault, StateSpace, View, Visit};
 
 /// Puts and deletes (`None`) by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
-    spaces: BTreeMap<Space, BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
+    spaces: BTreeMap<StateSpace, BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
 impl Writes {
@@ -20,28 +20,28 @@ impl Writes {
         self.spaces.values().map(BTreeMap::len).sum()
     }
 
-    pub(crate) fn set(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
+    pub(crate) fn set(&mut self, space: StateSpace, key: Vec<u8>, value: Option<Vec<u8>>) {
         self.spaces.entry(space).or_default().insert(key, value);
     }
 
     /// The written value of a key. `None`: the key is not written. `Some(None)`: it is deleted.
-    pub(crate) fn get(&self, space: Space, key: &[u8]) -> Option<Option<&[u8]>> {
+    pub(crate) fn get(&self, space: StateSpace, key: &[u8]) -> Option<Option<&[u8]>> {
         self.spaces.get(&space)?.get(key).map(Option::as_deref)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Space, &[u8], Option<&[u8]>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (StateSpace, &[u8], Option<&[u8]>)> {
         self.spaces.iter().flat_map(|(space, writes)| {
             writes.iter().map(|(key, value)| (*space, key.as_slice(), value.as_deref()))
         })
     }
 
-    pub(crate) fn into_iter(self) -> impl Iterator<Item = (Space, Vec<u8>, Option<Vec<u8>>)> {
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = (StateSpace, Vec<u8>, Option<Vec<u8>>)> {
         self.spaces
             .into_iter()
             .flat_map(|(space, writes)| writes.into_iter().map(move |(key, value)| (space, key, value)))
     }
 
-    fn range(&self, space: Space, span: Span<'_>) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+    fn range(&self, space: StateSpace, span: RowSpan<'_>) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let prefix = span.prefix.to_vec();
         self.spaces
             .get(&space)
@@ -63,11 +63,11 @@ impl<'a> StagedState<'a> {
         Self { base, writes: Writes::default() }
     }
 
-    pub(crate) fn put(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
+    pub(crate) fn put(&mut self, space: StateSpace, key: Vec<u8>, value: Vec<u8>) {
         self.writes.set(space, key, Some(value));
     }
 
-    pub(crate) fn delete(&mut self, space: Space, key: Vec<u8>) {
+    pub(crate) fn delete(&mut self, space: StateSpace, key: Vec<u8>) {
         self.writes.set(space, key, None);
     }
 
@@ -77,14 +77,14 @@ impl<'a> StagedState<'a> {
 }
 
 impl View for StagedState<'_> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         match self.writes.get(space, key) {
             Some(written) => Ok(written.map(<[u8]>::to_vec)),
             None => self.base.get(space, key),
         }
     }
 
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
         merge_scan(self.writes.range(space, span), |visit| self.base.scan(space, span, visit), visit)
     }
 }
@@ -126,11 +126,11 @@ pub(crate) fn merge_scan<'a>(
 }
 
 impl View for Writes {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
+    fn get(&self, space: StateSpace, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
         Ok(Self::get(self, space, key).flatten().map(<[u8]>::to_vec))
     }
 
-    fn scan(&self, space: Space, span: Span<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
+    fn scan(&self, space: StateSpace, span: RowSpan<'_>, visit: &mut Visit<'_>) -> Result<(), StateFault> {
         merge_scan(self.range(space, span), |_| Ok(()), visit)
     }
 }
@@ -141,9 +141,9 @@ mod tests {
 
     use super::*;
 
-    fn collect(view: &dyn View, span: Span<'_>, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn collect(view: &dyn View, span: RowSpan<'_>, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut seen = Vec::new();
-        view.scan(Space::Meta, span, &mut |key, value| {
+        view.scan(StateSpace::Meta, span, &mut |key, value| {
             seen.push((key.to_vec(), value.to_vec()));
             Ok(if seen.len() == limit { Flow::Break(()) } else { Flow::Continue(()) })
         })
@@ -163,22 +163,22 @@ mod tests {
             let mut below = Writes::default();
             let mut expected = base.clone();
             for (key, value) in &base {
-                below.set(Space::Meta, key.clone().into_bytes(), Some(value.clone().into_bytes()));
+                below.set(StateSpace::Meta, key.clone().into_bytes(), Some(value.clone().into_bytes()));
             }
             let mut staged = StagedState::new(&below);
             for (key, value) in &over {
                 match value {
                     Some(value) => {
                         expected.insert(key.clone(), value.clone());
-                        staged.put(Space::Meta, key.clone().into_bytes(), value.clone().into_bytes());
+                        staged.put(StateSpace::Meta, key.clone().into_bytes(), value.clone().into_bytes());
                     }
                     None => {
                         expected.remove(key);
-                        staged.delete(Space::Meta, key.clone().into_bytes());
+                        staged.delete(StateSpace::Meta, key.clone().into_bytes());
                     }
                 }
             }
-            let span = Span { prefix: prefix.as_bytes(), after: after.as_ref().map(String::as_bytes) };
+            let span = RowSpan { prefix: prefix.as_bytes(), after: after.as_ref().map(String::as_bytes) };
             let expected: Vec<_> = expected
                 .into_iter()
                 .filter(|(key, _)| key.starts_with(&prefix) && after.as_ref().is_none_or(|after| key > after))

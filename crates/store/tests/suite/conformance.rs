@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::memory::{MemoryOptions, MemoryStore};
 use promethean_store::port::Store;
 use promethean_testkit::ManualClock;
-use promethean_testkit::conformance::{self, Subject};
+use promethean_testkit::conformance::{self, StoreUnderTest};
 
 use crate::suite::support::Embedded;
 
@@ -14,7 +14,7 @@ struct Memory {
     clock: Arc<ManualClock>,
 }
 
-impl Subject for Memory {
+impl StoreUnderTest for Memory {
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store) as Arc<dyn Store>
     }
@@ -35,11 +35,11 @@ impl Subject for Memory {
 
 async fn memory() -> Memory {
     let clock = Arc::new(ManualClock::new(promethean_testkit::world::WALL_MS));
-    let store = Arc::new(MemoryStore::new(Arc::<ManualClock>::clone(&clock), Options::default()));
+    let store = Arc::new(MemoryStore::new(Arc::<ManualClock>::clone(&clock), MemoryOptions::default()));
     Memory { store, clock }
 }
 
-impl Subject for Embedded {
+impl StoreUnderTest for Embedded {
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store) as Arc<dyn Store>
     }

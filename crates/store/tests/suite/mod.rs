@@ -1,3 +1,4 @@
 mod conformance;
 mod embedded;
+mod full_memory_refuses_and_resumes;
 mod support;

@@ -10,12 +10,12 @@ use promethean_store::port::{
 };
 use tokio::task::JoinSet;
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::docs::{declare, people, put};
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     a_batch_of_everything(make().await).await;
     derived_batches_write_what_can_be_computed_again(make().await).await;
     one_of_many_wins(make().await).await;
@@ -62,7 +62,7 @@ async fn parts(store: &Arc<dyn Store>) -> usize {
     there.into_iter().filter(|part| *part).count()
 }
 
-async fn a_batch_of_everything<S: Subject>(subject: S) {
+async fn a_batch_of_everything<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let spoilers: [StateOp; 4] = [
         cursor_put("g", "b", 0, 7, 7).into(),
@@ -86,7 +86,7 @@ async fn a_batch_of_everything<S: Subject>(subject: S) {
     }
 }
 
-async fn derived_batches_write_what_can_be_computed_again<S: Subject>(subject: S) {
+async fn derived_batches_write_what_can_be_computed_again<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let check = async |batch: Batch, code: &str| {
         assert_eq!(refused(&store, batch.with(row("r", "1"))).await.code(), code);
@@ -109,7 +109,7 @@ async fn derived_batches_write_what_can_be_computed_again<S: Subject>(subject: S
     assert!(subject.store().doc(&collection("people"), "d").await.unwrap().is_some());
 }
 
-async fn one_of_many_wins<S: Subject>(subject: S) {
+async fn one_of_many_wins<S: StoreUnderTest>(subject: S) {
     const WRITERS: usize = 24;
     let store = subject.store();
     for round in 0..5u64 {
@@ -154,7 +154,7 @@ async fn one_of_many_wins<S: Subject>(subject: S) {
 }
 
 /// Counters kept in one document, raised by reading, adding and expecting the revision that was read.
-async fn no_update_is_lost<S: Subject>(subject: S) {
+async fn no_update_is_lost<S: StoreUnderTest>(subject: S) {
     const WRITERS: u64 = 8;
     const RAISES: u64 = 6;
     let store = subject.store();
@@ -196,7 +196,7 @@ async fn raise_once(store: &Arc<dyn Store>, name: &str) -> bool {
 }
 
 /// A batch writes the same number to several rows; every reader of them sees one number.
-async fn readers_see_whole_batches<S: Subject>(subject: S) {
+async fn readers_see_whole_batches<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let batch = |n: u32| {
         let class = if n.is_multiple_of(2) { Batch::new() } else { Batch::derived() };
@@ -224,7 +224,7 @@ async fn readers_see_whole_batches<S: Subject>(subject: S) {
     }
 }
 
-async fn a_closed_store_refuses<S: Subject>(subject: S) {
+async fn a_closed_store_refuses<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     append(&store, event("a", "0", "1")).await;
     assert_eq!(store.health().refusing, None);

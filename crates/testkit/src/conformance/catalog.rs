@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use promethean_model::{Durability, Millis, Retention, TopicSettings};
-use promethean_store::port::{Batch, SettingsOp, Store};
+use promethean_store::port::{Batch, Class, CommitError, SettingsOp, Store};
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     settings_are_what_was_put(make().await).await;
+    durabilities_that_are_not_offered_are_refused(make().await).await;
 }
 
-async fn settings_are_what_was_put<S: Subject>(subject: S) {
+async fn settings_are_what_was_put<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let full = TopicSettings {
         retention: Retention { age: Some(Millis::from_hours(1)), bytes: Some(5), count: Some(7) },
@@ -48,4 +49,29 @@ async fn settings_are_what_was_put<S: Subject>(subject: S) {
     if let Some(subject) = subject.reopen().await {
         check(&subject.store()).await;
     }
+}
+
+/// A store offers either the durabilities of files or those of a replica set, for batches and as settings alike.
+async fn durabilities_that_are_not_offered_are_refused<S: StoreUnderTest>(subject: S) {
+    let store = subject.store();
+    let is_offered = |outcome: Result<_, CommitError>| match outcome {
+        Ok(_) => true,
+        Err(CommitError::NotOffered { .. }) => false,
+        Err(other) => panic!("{other}"),
+    };
+    let of_files = is_offered(store.commit(of(Durability::Fsync)).await);
+    for durability in Durability::ALL {
+        let offered = durability.is_embedded() == of_files;
+        assert_eq!(is_offered(store.commit(of(durability)).await), offered, "{durability}");
+        let before = store.settings(&topic("a")).await.unwrap();
+        let settings = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
+        let put = SettingsOp::Put(topic("a"), settings.clone());
+        assert_eq!(is_offered(store.commit(Batch::new().with(put)).await), offered, "{durability}");
+        let now = store.settings(&topic("a")).await.unwrap();
+        assert_eq!(now, if offered { Some(settings) } else { before }, "{durability}");
+    }
+}
+
+fn of(durability: Durability) -> Batch {
+    Batch::of(Class::Durable(Some(durability))).event(event("a", "", "1"))
 }

@@ -3,11 +3,11 @@
 use promethean_model::Offset;
 use promethean_store::port::{Batch, CommitError, Cursor, CursorOp};
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     a_cursor_is_what_was_put(make().await).await;
     an_epoch_fences(make().await).await;
     cursors_are_listed(make().await).await;
@@ -15,7 +15,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     no_cursor_passes_the_end(make().await).await;
 }
 
-async fn a_cursor_is_what_was_put<S: Subject>(subject: S) {
+async fn a_cursor_is_what_was_put<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let (g, a) = (group("g"), topic("a"));
     fill(&store, "a", 9).await;
@@ -42,7 +42,7 @@ async fn a_cursor_is_what_was_put<S: Subject>(subject: S) {
     assert_eq!(store.cursor(&g, &a).await.unwrap(), None);
 }
 
-async fn an_epoch_fences<S: Subject>(subject: S) {
+async fn an_epoch_fences<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     fill(&store, "a", 3).await;
     commit(&store, Batch::new().with(cursor_put("g", "a", 1, 0, 1))).await;
@@ -72,7 +72,7 @@ async fn an_epoch_fences<S: Subject>(subject: S) {
     assert_eq!(store.cursor(&group("g"), &topic("a")).await.unwrap(), None);
 }
 
-async fn cursors_are_listed<S: Subject>(subject: S) {
+async fn cursors_are_listed<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     for name in ["a", "a.b", "b"] {
         fill(&store, name, 1).await;
@@ -91,7 +91,7 @@ async fn cursors_are_listed<S: Subject>(subject: S) {
     assert_eq!(store.cursors_of_group(&group("none")).await.unwrap(), []);
 }
 
-async fn derived_cursors<S: Subject>(subject: S) {
+async fn derived_cursors<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     fill(&store, "a", 31).await;
     for floor in 0..20 {
@@ -109,7 +109,7 @@ async fn derived_cursors<S: Subject>(subject: S) {
     assert_eq!(store.cursor(&group("p"), &topic("a")).await.unwrap().unwrap().floor, Offset(31));
 }
 
-async fn no_cursor_passes_the_end<S: Subject>(subject: S) {
+async fn no_cursor_passes_the_end<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     fill(&store, "a", 3).await;
     let beyond = |topic: &str, floor, end| CommitError::BeyondEnd {

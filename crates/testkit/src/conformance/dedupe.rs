@@ -2,11 +2,11 @@
 
 use promethean_store::port::{Batch, CommitError, DedupeForget, DedupeMark};
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     a_mark_is_seen_until_it_expires(make().await).await;
     only_the_first_may_mark(make().await).await;
     sweeping_removes_what_expired(make().await).await;
@@ -17,7 +17,7 @@ fn mark(scope: &str, id: impl Into<String>, expires_at: i64) -> DedupeMark {
     DedupeMark { scope: scope.to_owned(), id: id.into(), expires_at, unless_seen_at: None }
 }
 
-async fn a_mark_is_seen_until_it_expires<S: Subject>(subject: S) {
+async fn a_mark_is_seen_until_it_expires<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     assert!(!store.seen("s", "x", 0).await.unwrap());
     commit(&store, Batch::new().with(mark("s", "x", 100)).with(mark("sx", "", -5))).await;
@@ -40,7 +40,7 @@ async fn a_mark_is_seen_until_it_expires<S: Subject>(subject: S) {
     assert!(!store.seen("s", &long, 0).await.unwrap());
 }
 
-async fn only_the_first_may_mark<S: Subject>(subject: S) {
+async fn only_the_first_may_mark<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let first = |now| DedupeMark { unless_seen_at: Some(now), ..mark("s", "x", now + 100) };
     commit(&store, Batch::new().with(first(0))).await;
@@ -57,7 +57,7 @@ async fn only_the_first_may_mark<S: Subject>(subject: S) {
     assert!(!store.seen("s", "y", 0).await.unwrap());
 }
 
-async fn sweeping_removes_what_expired<S: Subject>(subject: S) {
+async fn sweeping_removes_what_expired<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     for chunk in 0..6 {
         let mut batch = Batch::new();
@@ -80,7 +80,7 @@ async fn sweeping_removes_what_expired<S: Subject>(subject: S) {
     assert!(!store.sweep(249).await.unwrap());
 }
 
-async fn marks_of_a_scope_are_listed_and_forgotten<S: Subject>(subject: S) {
+async fn marks_of_a_scope_are_listed_and_forgotten<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let mut batch = Batch::new();
     for (scope, id) in [("s", "b"), ("s", "a"), ("sx", "a"), ("s", "c"), ("", "s")] {

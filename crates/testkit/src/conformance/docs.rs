@@ -8,11 +8,11 @@ use promethean_store::port::{
 };
 use promethean_store::value::FieldType;
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     documents_are_written_whole(make().await).await;
     a_document_that_is_known_is_replaced_without_looking(make().await).await;
     expectations(make().await).await;
@@ -84,7 +84,7 @@ async fn docs(store: &Arc<dyn Store>) -> u64 {
     store.collection(&collection("people")).await.unwrap().unwrap().docs
 }
 
-async fn documents_are_written_whole<S: Subject>(subject: S) {
+async fn documents_are_written_whole<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Durable).await;
     assert_eq!(doc(&store, "a").await, None);
@@ -115,7 +115,7 @@ async fn documents_are_written_whole<S: Subject>(subject: S) {
     assert_eq!(doc(&store, "b").await.unwrap().revision, 1);
 }
 
-async fn expectations<S: Subject>(subject: S) {
+async fn expectations<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Durable).await;
     let expecting = |expect| DocPut { expect, ..put("a", 1, "{}") };
@@ -142,7 +142,7 @@ async fn expectations<S: Subject>(subject: S) {
     assert_eq!(doc(&store, "a").await, None);
 }
 
-async fn unique_indexes<S: Subject>(subject: S) {
+async fn unique_indexes<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Durable).await;
     let mail = |key: &str, mail: &str| put(key, 1, &format!("{{\"mail\":{mail}}}"));
@@ -180,7 +180,7 @@ async fn unique_indexes<S: Subject>(subject: S) {
     assert_eq!(refused(&subject.store(), Batch::new().with(mail("z", "\"w\""))).await, violation("z", "a"));
 }
 
-async fn declarations<S: Subject>(subject: S) {
+async fn declarations<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     assert_eq!(store.collection(&collection("people")).await.unwrap(), None);
     assert_eq!(refused(&store, Batch::new().with(put("a", 1, "{}"))).await.code(), "unknown_collection");
@@ -229,7 +229,7 @@ async fn declarations<S: Subject>(subject: S) {
     assert_eq!(store.collections(None, 100).await.unwrap().len(), 6);
 }
 
-async fn a_dropped_collection_is_gone_at_once<S: Subject>(subject: S) {
+async fn a_dropped_collection_is_gone_at_once<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Durable).await;
     for chunk in 0..15 {
@@ -268,7 +268,7 @@ async fn a_dropped_collection_is_gone_at_once<S: Subject>(subject: S) {
     assert_eq!(error, ReadError::UnknownCollection { collection: collection("people") });
 }
 
-async fn a_renamed_collection_takes_the_others_place<S: Subject>(subject: S) {
+async fn a_renamed_collection_takes_the_others_place<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Derived).await;
     let shadow = Collection { name: collection("people:next"), ..people(Keeping::Derived) };
@@ -301,7 +301,7 @@ async fn a_renamed_collection_takes_the_others_place<S: Subject>(subject: S) {
     check(&store).await;
 }
 
-async fn classes_do_not_mix<S: Subject>(subject: S) {
+async fn classes_do_not_mix<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let declare_in = |batch: Batch, keeping| batch.with(CollectionOp::Declare(people(keeping)));
     assert_eq!(refused(&store, declare_in(Batch::new(), Keeping::Derived)).await.code(), "wrong_keeping");
@@ -319,7 +319,7 @@ async fn classes_do_not_mix<S: Subject>(subject: S) {
     commit(&store, Batch::new().with(put("a", 1, "{}"))).await;
 }
 
-async fn bad_documents<S: Subject>(subject: S) {
+async fn bad_documents<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Durable).await;
     for body in ["", "1", "[]", "null", "{", "{\"a\":}"] {
@@ -335,7 +335,7 @@ async fn bad_documents<S: Subject>(subject: S) {
     assert_eq!((doc(&store, &long).await, docs(&store).await), (None, 0));
 }
 
-async fn a_document_that_is_known_is_replaced_without_looking<S: Subject>(subject: S) {
+async fn a_document_that_is_known_is_replaced_without_looking<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     declare(&store, Keeping::Derived).await;
     let write = async |put: DocPut| commit(&store, Batch::derived().with(put)).await;

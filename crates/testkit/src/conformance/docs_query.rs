@@ -7,13 +7,13 @@ use std::sync::Arc;
 use promethean_store::port::{Doc, DocQuery, Keeping, Store};
 use promethean_store::value::Value;
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::docs::{batch, declare, delete, put};
 use super::support::*;
 use crate::SeededRng;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     for seed in 0..4 {
         let keeping = if seed % 2 == 0 { Keeping::Durable } else { Keeping::Derived };
         queries_agree_with_a_list(make().await, seed, keeping).await;
@@ -55,7 +55,7 @@ impl Person {
     }
 }
 
-async fn queries_agree_with_a_list<S: Subject>(subject: S, seed: u64, keeping: Keeping) {
+async fn queries_agree_with_a_list<S: StoreUnderTest>(subject: S, seed: u64, keeping: Keeping) {
     let mut rng = SeededRng::new(seed);
     let store = subject.store();
     declare(&store, keeping).await;
@@ -120,7 +120,7 @@ async fn check(store: &Arc<dyn Store>, people: &BTreeMap<String, Person>, rng: &
     assert_eq!(info.docs, people.len() as u64);
 }
 
-async fn questions_that_cannot_be_asked<S: Subject>(subject: S) {
+async fn questions_that_cannot_be_asked<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let ask = async |name: &str, equals: Vec<(&str, Value)>| {
         let equals = equals.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -7,11 +7,11 @@ use promethean_store::port::{
     AppendEvent, Appended, Batch, CommitError, EventRef, PageLimit, Placed, Receipt, Render, RenderedPage,
 };
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     offsets_are_gapless(make().await).await;
     pages_end_where_the_next_begins(make().await).await;
     a_rendered_page_is_the_same_page(make().await).await;
@@ -27,7 +27,7 @@ pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
     events_that_stand_alone_are_refused_alone(make().await).await;
 }
 
-async fn offsets_are_gapless<S: Subject>(subject: S) {
+async fn offsets_are_gapless<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let mut expected = 0;
     for round in 0..5u64 {
@@ -56,7 +56,7 @@ async fn offsets_are_gapless<S: Subject>(subject: S) {
     assert_eq!(append(&store, event("a", "after", "1")).await.offset, Offset(expected));
 }
 
-async fn pages_end_where_the_next_begins<S: Subject>(subject: S) {
+async fn pages_end_where_the_next_begins<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     for n in 0..10 {
         append(&store, event("a", n.to_string(), format!("\"{}\"", "x".repeat(100)))).await;
@@ -75,7 +75,7 @@ async fn pages_end_where_the_next_begins<S: Subject>(subject: S) {
     assert_eq!((beyond.events.len(), beyond.next), (0, Offset(99)));
 }
 
-async fn a_rendered_page_is_the_same_page<S: Subject>(subject: S) {
+async fn a_rendered_page_is_the_same_page<S: StoreUnderTest>(subject: S) {
     fn render(out: &mut Vec<u8>, event: &EventRef<'_>) {
         out.extend_from_slice(format!("{event:?}\n").as_bytes());
     }
@@ -112,7 +112,7 @@ async fn a_rendered_page_is_the_same_page<S: Subject>(subject: S) {
     assert_eq!(none.unwrap(), RenderedPage { out: Vec::new(), next: Offset(5), expired: 0 });
 }
 
-async fn an_unknown_topic_is_an_empty_one<S: Subject>(subject: S) {
+async fn an_unknown_topic_is_an_empty_one<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let none = topic("none");
     assert_eq!(store.topic_info(&none).await.unwrap(), None);
@@ -124,11 +124,12 @@ async fn an_unknown_topic_is_an_empty_one<S: Subject>(subject: S) {
     assert_eq!(store.key_history(&none, "k", range, 10).await.unwrap(), []);
     assert_eq!(store.offset_at(&none, 0).await.unwrap(), None);
     assert_eq!(store.durable_end(&none), Offset::ZERO);
+    assert!(!store.has_topic(&none));
     assert_eq!(store.topics(None, 10).await.unwrap().topics, []);
     assert_eq!(commit(&store, Batch::new()).await.events, []);
 }
 
-async fn bytes_pass_through<S: Subject>(subject: S) {
+async fn bytes_pass_through<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let odd = AppendEvent {
         ts: Some(-5),
@@ -154,7 +155,7 @@ async fn bytes_pass_through<S: Subject>(subject: S) {
     }
 }
 
-async fn the_same_id_again_is_a_duplicate<S: Subject>(subject: S) {
+async fn the_same_id_again_is_a_duplicate<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     append(&store, event("a", "before", "0")).await;
     let first = append(&store, keyed("a", "x", "k", "1")).await;
@@ -180,7 +181,7 @@ async fn the_same_id_again_is_a_duplicate<S: Subject>(subject: S) {
     assert_eq!(payloads(&store, "a").await, ["0", "1", "2", "3"]);
 }
 
-async fn an_id_with_other_content_refuses_the_whole_batch<S: Subject>(subject: S) {
+async fn an_id_with_other_content_refuses_the_whole_batch<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     append(&store, keyed("a", "x", "k", "1")).await;
     let others = [keyed("a", "x", "k", "2"), keyed("a", "x", "j", "1"), event("a", "x", "1")];
@@ -200,7 +201,7 @@ async fn an_id_with_other_content_refuses_the_whole_batch<S: Subject>(subject: S
     }
 }
 
-async fn a_batch_may_repeat_its_own_event<S: Subject>(subject: S) {
+async fn a_batch_may_repeat_its_own_event<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let twice =
         Batch::new().event(event("a", "x", "1")).event(event("a", "y", "2")).event(event("a", "x", "1"));
@@ -215,7 +216,7 @@ async fn a_batch_may_repeat_its_own_event<S: Subject>(subject: S) {
     assert_untouched(&store, &["b"]).await;
 }
 
-async fn expected_offset<S: Subject>(subject: S) {
+async fn expected_offset<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let a = topic("a");
     let wrong = Batch::new().event(event("a", "0", "0")).expect_end(a.clone(), Offset(1));
@@ -235,7 +236,7 @@ async fn expected_offset<S: Subject>(subject: S) {
     assert_eq!(rows(&store).await.len(), 1);
 }
 
-async fn expected_key_offset<S: Subject>(subject: S) {
+async fn expected_key_offset<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let a = topic("a");
     let put = |name: &str, expected: Option<u64>| {
@@ -257,7 +258,7 @@ async fn expected_key_offset<S: Subject>(subject: S) {
     commit(&subject.store(), put("2", Some(2))).await;
 }
 
-async fn a_retry_is_a_duplicate_despite_its_expectations<S: Subject>(subject: S) {
+async fn a_retry_is_a_duplicate_despite_its_expectations<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let batch = || {
         Batch::new()
@@ -278,7 +279,7 @@ async fn a_retry_is_a_duplicate_despite_its_expectations<S: Subject>(subject: S)
     assert_eq!(payloads(&store, "a").await, ["1", "2"]);
 }
 
-async fn stamps_never_go_back<S: Subject>(subject: S) {
+async fn stamps_never_go_back<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let clock = subject.clock();
     let now = clock.wall_ms();
@@ -305,7 +306,7 @@ async fn stamps_never_go_back<S: Subject>(subject: S) {
     assert_eq!(append(&subject.store(), event("a", "5", "1")).await.ts, now + 1);
 }
 
-async fn events_that_stand_alone_are_refused_alone<S: Subject>(subject: S) {
+async fn events_that_stand_alone_are_refused_alone<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     append(&store, event("a", "x", "0")).await;
     let events = vec![

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use promethean_model::{GroupName, Millis, Offset, Retention, TopicSettings};
 use promethean_store::port::{Batch, PageLimit, SettingsOp, Store, TopicOp};
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     retention_drops_the_oldest_and_says_so(make().await).await;
     retention_keeps_held_events(make().await).await;
     age_counts_from_append(make().await).await;
     compaction_keeps_the_latest_of_each_key(make().await).await;
     compaction_keeps_held_events(make().await).await;
+    a_small_topic_is_compacted_within_minutes(make().await).await;
     a_compacted_topic_needs_keys(make().await).await;
     a_deleted_topic_starts_afresh(make().await).await;
 }
@@ -28,7 +29,7 @@ fn big(n: u64) -> String {
     format!("\"{n:0>1000}\"")
 }
 
-async fn retention_drops_the_oldest_and_says_so<S: Subject>(subject: S) {
+async fn retention_drops_the_oldest_and_says_so<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let retention = Retention { count: Some(20), ..Retention::default() };
     set(&store, "a", TopicSettings { retention, ..TopicSettings::default() }).await;
@@ -42,7 +43,7 @@ async fn retention_drops_the_oldest_and_says_so<S: Subject>(subject: S) {
     assert_eq!(check_retained(&subject.store()).await, earliest);
 }
 
-async fn retention_keeps_held_events<S: Subject>(subject: S) {
+async fn retention_keeps_held_events<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let (slow, fast): (GroupName, GroupName) = ("slow".parse().unwrap(), "fast".parse().unwrap());
     // Also before the topic exists.
@@ -67,7 +68,7 @@ async fn retention_keeps_held_events<S: Subject>(subject: S) {
     assert_eq!(after().await, (80, 0), "what is gone is gone");
 }
 
-async fn compaction_keeps_held_events<S: Subject>(subject: S) {
+async fn compaction_keeps_held_events<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let reader: GroupName = "reader".parse().unwrap();
     store.hold(&topic("a"), &reader, Some(Offset::ZERO));
@@ -80,6 +81,36 @@ async fn compaction_keeps_held_events<S: Subject>(subject: S) {
     store.hold(&topic("a"), &reader, None);
     subject.maintain().await;
     assert!(read_all(&store, "a").await.len() < 50);
+}
+
+async fn a_small_topic_is_compacted_within_minutes<S: StoreUnderTest>(subject: S) {
+    let store = subject.store();
+    set(&store, "a", TopicSettings { compacted: true, ..TopicSettings::default() }).await;
+    for n in 0..7 {
+        append(&store, keyed("a", n.to_string(), &format!("k{}", n % 2), n.to_string())).await;
+    }
+    subject.clock().advance(120_000);
+    subject.maintain().await;
+    let check = async |store: &Arc<dyn Store>| {
+        assert_eq!(payloads(store, "a").await, ["5", "6"]);
+        let again = append(store, keyed("a", "0", "k0", "0")).await;
+        assert_eq!((again.offset, again.duplicate), (Offset(0), true));
+    };
+    check(&store).await;
+    let (subject, store) = match subject.reopen().await {
+        Some(subject) => {
+            let store = subject.store();
+            (Some(subject), store)
+        }
+        None => (None, store),
+    };
+    check(&store).await;
+    assert_eq!(append(&store, keyed("a", "7", "k1", "7")).await.offset, Offset(7));
+    assert_eq!(payloads(&store, "a").await, ["5", "6", "7"]);
+    let Some(subject) = subject else { return };
+    subject.clock().advance(120_000);
+    subject.maintain().await;
+    assert_eq!(payloads(&store, "a").await, ["6", "7"]);
 }
 
 async fn check_retained(store: &Arc<dyn Store>) -> u64 {
@@ -104,7 +135,7 @@ async fn check_retained(store: &Arc<dyn Store>) -> u64 {
     earliest
 }
 
-async fn age_counts_from_append<S: Subject>(subject: S) {
+async fn age_counts_from_append<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let clock = subject.clock();
     let retention = Retention { age: Some(Millis::from_secs(60)), ..Retention::default() };
@@ -127,7 +158,7 @@ async fn age_counts_from_append<S: Subject>(subject: S) {
     assert_eq!(append(&store, old_ts("fourth")).await.offset, Offset(3));
 }
 
-async fn compaction_keeps_the_latest_of_each_key<S: Subject>(subject: S) {
+async fn compaction_keeps_the_latest_of_each_key<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     set(&store, "a", TopicSettings { compacted: true, ..TopicSettings::default() }).await;
     let mut latest = BTreeMap::new();
@@ -165,7 +196,7 @@ async fn check_compacted(store: &Arc<dyn Store>, latest: &BTreeMap<String, u64>)
     assert_eq!((again.offset, again.duplicate), (Offset(0), true));
 }
 
-async fn a_compacted_topic_needs_keys<S: Subject>(subject: S) {
+async fn a_compacted_topic_needs_keys<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     // Settings may come before the topic.
     set(&store, "a", TopicSettings { compacted: true, ..TopicSettings::default() }).await;
@@ -183,7 +214,7 @@ async fn a_compacted_topic_needs_keys<S: Subject>(subject: S) {
     commit(&store, batch()).await;
 }
 
-async fn a_deleted_topic_starts_afresh<S: Subject>(subject: S) {
+async fn a_deleted_topic_starts_afresh<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     set(&store, "a", TopicSettings { compacted: true, ..TopicSettings::default() }).await;
     for n in 0..5 {
@@ -212,6 +243,7 @@ async fn check_gone(store: &Arc<dyn Store>) {
     assert_eq!(store.settings(&topic("a")).await.unwrap(), None);
     assert_eq!(store.cursor(&group("g"), &topic("a")).await.unwrap(), None);
     assert_eq!(store.durable_end(&topic("a")), Offset::ZERO);
+    assert!(!store.has_topic(&topic("a")));
     assert!(store.cursor(&group("g"), &topic("b")).await.unwrap().is_some());
     assert_eq!(read_all(store, "b").await.len(), 5);
     let listed = store.topics(None, 10).await.unwrap().topics;

@@ -1,6 +1,6 @@
 //! The conformance suite: what every store must do, one file per port. An adapter that passes it can replace any other.
 //!
-//! Each case gets a fresh store from the adapter's [`Subject`], so cases share nothing.
+//! Each case gets a fresh store from the adapter's [`StoreUnderTest`], so cases share nothing.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a rule that does not hold must fail the test")]
 
 pub mod atomicity;
@@ -25,7 +25,7 @@ use promethean_store::port::Store;
 use crate::ManualClock;
 
 /// A store under test, with the operations that a test needs besides the ports.
-pub trait Subject: Sized {
+pub trait StoreUnderTest: Sized {
     /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
@@ -40,7 +40,7 @@ pub trait Subject: Sized {
 }
 
 /// Runs the whole suite.
-pub async fn run_all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn run_all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     events::all(make).await;
     events_lookup::all(make).await;
     events_kept::all(make).await;

@@ -2,11 +2,11 @@
 
 use promethean_store::port::{Batch, CommitError, OutboxOp, OutboxReads, OutboxStatus, Store};
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     rows_wait_in_order(make().await).await;
     adding_is_idempotent(make().await).await;
     a_row_is_sent_with_its_event(make().await).await;
@@ -34,7 +34,7 @@ async fn payloads_of(store: &(impl OutboxReads + ?Sized), status: OutboxStatus) 
     rows.into_iter().map(|row| row.payload).collect()
 }
 
-async fn rows_wait_in_order<S: Subject>(subject: S) {
+async fn rows_wait_in_order<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     for name in ["z", "y", "x"] {
         commit(
@@ -79,7 +79,7 @@ fn row_marker() -> promethean_store::port::RowOp {
     row("r", "1")
 }
 
-async fn adding_is_idempotent<S: Subject>(subject: S) {
+async fn adding_is_idempotent<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     commit(&store, Batch::new().with(add("x", "1")).with(add("y", "2")).with(add("x", "1"))).await;
     commit(&store, Batch::new().with(status("x", OutboxStatus::Sent, None))).await;
@@ -90,7 +90,7 @@ async fn adding_is_idempotent<S: Subject>(subject: S) {
     assert_eq!(payloads_of(&*store, OutboxStatus::Pending).await, ["2"]);
 }
 
-async fn a_row_is_sent_with_its_event<S: Subject>(subject: S) {
+async fn a_row_is_sent_with_its_event<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     commit(&store, Batch::new().with(add("x", "1"))).await;
     let drain = || Batch::new().event(event("a", "x", "1")).with(status("x", OutboxStatus::Sent, None));

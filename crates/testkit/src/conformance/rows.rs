@@ -2,11 +2,11 @@
 
 use promethean_store::port::{Batch, CommitError, RowOp, Table};
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     rows_are_ordered_bytes(make().await).await;
     only_the_first_may_put(make().await).await;
 }
@@ -15,7 +15,7 @@ fn put(table: Table, key: &[u8], value: &[u8]) -> RowOp {
     RowOp::Put { table, key: key.to_vec(), value: value.to_vec(), must_be_new: false }
 }
 
-async fn rows_are_ordered_bytes<S: Subject>(subject: S) {
+async fn rows_are_ordered_bytes<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let keys: [&[u8]; 6] = [b"", b"\0", b"a", b"a\0b", b"ab", b"\xff\xff"];
     for (n, key) in keys.iter().rev().enumerate() {
@@ -45,7 +45,7 @@ async fn rows_are_ordered_bytes<S: Subject>(subject: S) {
     assert_eq!(refused(&store, Batch::new().with(long)).await.code(), "too_large");
 }
 
-async fn only_the_first_may_put<S: Subject>(subject: S) {
+async fn only_the_first_may_put<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let new = |value: &[u8]| RowOp::Put {
         table: Table::Schemas,

@@ -6,11 +6,11 @@ use promethean_model::Offset;
 use promethean_store::port::{Batch, TopicOp};
 use tokio::task::JoinSet;
 
-use super::Subject;
+use super::StoreUnderTest;
 use super::support::*;
 
 /// Runs every case.
-pub async fn all<S: Subject>(make: &impl AsyncFn() -> S) {
+pub async fn all<S: StoreUnderTest>(make: &impl AsyncFn() -> S) {
     a_watch_follows_the_end(make().await).await;
     a_topic_may_be_watched_before_it_exists(make().await).await;
     nothing_is_missed_under_load(make().await).await;
@@ -21,7 +21,7 @@ async fn woken<T>(future: impl Future<Output = T>) -> T {
     crate::patience::soon("a follower is woken", future).await
 }
 
-async fn a_watch_follows_the_end<S: Subject>(subject: S) {
+async fn a_watch_follows_the_end<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     append(&store, event("a", "0", "1")).await;
     let mut watch = store.watch(&topic("a"));
@@ -43,7 +43,7 @@ async fn a_watch_follows_the_end<S: Subject>(subject: S) {
     assert_eq!(woken(watch.changed()).await, Some(Offset(0)));
 }
 
-async fn a_topic_may_be_watched_before_it_exists<S: Subject>(subject: S) {
+async fn a_topic_may_be_watched_before_it_exists<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let mut first = store.watch(&topic("a"));
     let mut second = store.watch(&topic("a"));
@@ -55,7 +55,7 @@ async fn a_topic_may_be_watched_before_it_exists<S: Subject>(subject: S) {
 }
 
 /// A follower that reads each time it is woken sees every event once, in order.
-async fn nothing_is_missed_under_load<S: Subject>(subject: S) {
+async fn nothing_is_missed_under_load<S: StoreUnderTest>(subject: S) {
     const EVENTS: u64 = 200;
     let store = subject.store();
     let mut tasks = JoinSet::new();
@@ -85,7 +85,7 @@ async fn nothing_is_missed_under_load<S: Subject>(subject: S) {
     }
 }
 
-async fn a_watch_ends_with_its_store<S: Subject>(subject: S) {
+async fn a_watch_ends_with_its_store<S: StoreUnderTest>(subject: S) {
     let store = subject.store();
     let mut watch = store.watch(&topic("a"));
     store.close().await;

@@ -17,7 +17,7 @@ const LENGTHS_MAX: usize = 16;
 
 /// What one sector held after a write that is not synced.
 #[derive(Debug, Clone)]
-struct Version {
+struct FileVersion {
     /// Index of the file's length when it was written: length changes and writes reach the disk in order.
     epoch: usize,
     bytes: [u8; SECTOR],
@@ -34,7 +34,7 @@ pub(super) struct FileBytes {
     pub(super) handles: usize,
     seen: Arc<Vec<u8>>,
     durable: Arc<Vec<u8>>,
-    pending: BTreeMap<u64, Vec<Version>>,
+    pending: BTreeMap<u64, Vec<FileVersion>>,
     /// The durable length, then every length since.
     lengths: Vec<u64>,
 }
@@ -168,7 +168,7 @@ impl FileBytes {
     }
 
     /// Writes one surviving version into the crash image, unless a cut of the file stands between them.
-    fn land(&self, image: &mut [u8], sector: u64, version: &Version, epoch: usize) {
+    fn land(&self, image: &mut [u8], sector: u64, version: &FileVersion, epoch: usize) {
         let start = sector * SECTOR_U64;
         let mut bytes = version.bytes;
         if let Some(cut) = self.cut_between(version.epoch, epoch) {
@@ -213,6 +213,6 @@ impl FileBytes {
         if versions.len() >= VERSIONS_MAX {
             versions.remove(1);
         }
-        versions.push(Version { epoch: self.lengths.len() - 1, bytes });
+        versions.push(FileVersion { epoch: self.lengths.len() - 1, bytes });
     }
 }

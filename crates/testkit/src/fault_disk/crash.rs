@@ -15,7 +15,7 @@ pub(super) enum Mood {
 
 /// A copy of a disk at one moment, seen and durable state both. Cheap: files are shared until one side changes them.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct DiskSnapshot {
     state: DiskState,
 }
 
@@ -57,13 +57,13 @@ impl FaultDisk {
 
     /// A copy to go back to.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot { state: self.state().restarted() }
+    pub fn snapshot(&self) -> DiskSnapshot {
+        DiskSnapshot { state: self.state().restarted() }
     }
 
     /// A new disk from a copy, with the copy's capacity and lies and no other faults.
     #[must_use]
-    pub fn restore(snapshot: &Snapshot) -> Self {
+    pub fn restore(snapshot: &DiskSnapshot) -> Self {
         Self::from_state(snapshot.state.clone())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::faults::{Effect, Failure, Matcher, Rules, Stop};
+use super::faults::{DiskFailure, FaultEffect, Matcher, Rules, StopFault};
 use super::state::DiskState;
 use crate::rng::SeededRng;
 use promethean_model::IgnorePoison;
@@ -27,7 +27,7 @@ impl FaultDisk {
     /// Cuts the power during changing operation `op` (counted from 1, see [`FaultDisk::ops`]): by the seed it is done
     /// wholly, partly or not at all, and it and everything after it fail with "power cut".
     pub fn stop_at(&self, op: u64, seed: u64) {
-        self.state().stop = Some(Stop { at: op, rng: SeededRng::new(seed) });
+        self.state().stop = Some(StopFault { at: op, rng: SeededRng::new(seed) });
     }
 
     /// Changing operations so far, failed ones included: what a test enumerates for [`FaultDisk::stop_at`].
@@ -38,18 +38,18 @@ impl FaultDisk {
 
     /// Makes one operation fail, leaving nothing behind; others go on. A failed sync also loses the pages it should
     /// have written: they stay readable, no later sync writes them, and the next crash drops them.
-    pub fn fail_next(&self, matcher: Matcher, failure: Failure) {
-        self.state().rules.add(matcher, Effect::Fail(failure), false);
+    pub fn fail_next(&self, matcher: Matcher, failure: DiskFailure) {
+        self.state().rules.add(matcher, FaultEffect::Fail(failure), false);
     }
 
     /// Like [`FaultDisk::fail_next`], and every later match fails too.
-    pub fn fail_from(&self, matcher: Matcher, failure: Failure) {
-        self.state().rules.add(matcher, Effect::Fail(failure), true);
+    pub fn fail_from(&self, matcher: Matcher, failure: DiskFailure) {
+        self.state().rules.add(matcher, FaultEffect::Fail(failure), true);
     }
 
     /// Makes one write accept only `bytes` of its buffer.
     pub fn short_write(&self, matcher: Matcher, bytes: u64) {
-        self.state().rules.add(matcher, Effect::Short(bytes), false);
+        self.state().rules.add(matcher, FaultEffect::Short(bytes), false);
     }
 
     /// Makes `percent` of all writes accept only a part, at least one byte; 0 ends it.
@@ -60,12 +60,12 @@ impl FaultDisk {
     /// From the matcher's n-th sync on, file syncs it fits do nothing and report success. A matcher for any kind of
     /// operation also takes its files out of `sync_all`. Lasts over crashes.
     pub fn ignore_syncs(&self, matcher: Matcher) {
-        self.state().rules.add(matcher, Effect::LieAboutBytes, true);
+        self.state().rules.add(matcher, FaultEffect::LieAboutBytes, true);
     }
 
     /// From now on names do not become durable, whatever `sync_dir` and `sync_all` report. Lasts over crashes.
     pub fn ignore_dir_syncs(&self) {
-        self.state().rules.add(Matcher::any(), Effect::LieAboutNames, true);
+        self.state().rules.add(Matcher::any(), FaultEffect::LieAboutNames, true);
     }
 
     /// Forgets all faults that were set and have not happened, and all lies.

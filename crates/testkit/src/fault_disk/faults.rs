@@ -17,6 +17,8 @@ pub enum OpKind {
     Sync,
     /// `Disk::rename`; its path is `from` and `to` with a space between
     Rename,
+    /// `Disk::link`; its path is `from` and `to` with a space between
+    Link,
     /// `Disk::remove`
     Remove,
     /// `Disk::sync_dir`
@@ -92,14 +94,14 @@ impl Matcher {
 
 /// What a failing operation returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// An operating system error number, such as [`Failure::EIO`].
+pub enum DiskFailure {
+    /// An operating system error number, such as [`DiskFailure::EIO`].
     Errno(i32),
     /// An error without a number.
     Kind(io::ErrorKind),
 }
 
-impl Failure {
+impl DiskFailure {
     /// The device failed.
     pub const EIO: Self = Self::Errno(5);
     /// No space left on the device, or no inodes.
@@ -120,8 +122,8 @@ impl Failure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    Fail(Failure),
+pub(super) enum FaultEffect {
+    Fail(DiskFailure),
     /// A write that accepts this many bytes.
     Short(u64),
     /// A sync of bytes that does nothing and says it did.
@@ -130,7 +132,7 @@ pub(super) enum Effect {
     LieAboutNames,
 }
 
-impl Effect {
+impl FaultEffect {
     fn suits(self, op: OpKind) -> bool {
         match self {
             Self::Fail(_) => true,
@@ -146,15 +148,15 @@ impl Effect {
 }
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct FaultRule {
     matcher: Matcher,
     met: u64,
     /// Goes on after the n-th.
     lasting: bool,
-    effect: Effect,
+    effect: FaultEffect,
 }
 
-impl Rule {
+impl FaultRule {
     /// Counts one operation that fits and says whether the rule is due.
     fn count(&mut self) -> bool {
         self.met += 1;
@@ -165,13 +167,13 @@ impl Rule {
 /// The faults that wait for their operation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
-    rules: Vec<Rule>,
+    rules: Vec<FaultRule>,
     short_writes: Option<(SeededRng, u64)>,
 }
 
 impl Rules {
-    pub(super) fn add(&mut self, matcher: Matcher, effect: Effect, lasting: bool) {
-        self.rules.push(Rule { matcher, met: 0, lasting, effect });
+    pub(super) fn add(&mut self, matcher: Matcher, effect: FaultEffect, lasting: bool) {
+        self.rules.push(FaultRule { matcher, met: 0, lasting, effect });
     }
 
     pub(super) fn shorten(&mut self, seed: u64, percent: u64) {
@@ -187,7 +189,7 @@ impl Rules {
     }
 
     /// Counts this operation in the rules it fits, up to and including the one that is due and so decides.
-    pub(super) fn meet(&mut self, op: OpKind, path: &str, len: u64) -> Option<Effect> {
+    pub(super) fn meet(&mut self, op: OpKind, path: &str, len: u64) -> Option<FaultEffect> {
         let mut due = None;
         self.rules.retain_mut(|rule| {
             if due.is_some() || !rule.effect.suits(op) || !rule.matcher.fits(op, path) || !rule.count() {
@@ -200,21 +202,21 @@ impl Rules {
     }
 
     /// The lies a sync of everything tells: it covers many paths, so each of them is asked about afterwards.
-    pub(super) fn lies_of_sync_all(&mut self) -> Vec<(Effect, String)> {
+    pub(super) fn lies_of_sync_all(&mut self) -> Vec<(FaultEffect, String)> {
         let lies = self.rules.iter_mut().filter(|rule| rule.effect.is_lie());
         let lies = lies.filter(|rule| rule.matcher.op.is_none_or(|op| op == OpKind::SyncAll));
         lies.filter_map(|rule| rule.count().then(|| (rule.effect, rule.matcher.path.clone()))).collect()
     }
 
-    fn chance_short(&mut self, op: OpKind, len: u64) -> Option<Effect> {
+    fn chance_short(&mut self, op: OpKind, len: u64) -> Option<FaultEffect> {
         let (rng, percent) = self.short_writes.as_mut().filter(|_| op == OpKind::Write && len > 1)?;
-        rng.chance(*percent).then(|| Effect::Short(rng.range(1..len)))
+        rng.chance(*percent).then(|| FaultEffect::Short(rng.range(1..len)))
     }
 }
 
 /// The operation at which the power goes, and the dice for how far it gets.
 #[derive(Debug, Clone)]
-pub(super) struct Stop {
+pub(super) struct StopFault {
     pub(super) at: u64,
     pub(super) rng: SeededRng,
 }

@@ -5,9 +5,9 @@ use std::io;
 use promethean_log::disk::DiskFile;
 
 use super::disk::FaultDisk;
-use super::faults::{Failure, OpKind};
+use super::faults::{DiskFailure, OpKind};
 use super::state::{Admission, DiskState};
-use super::trace::Call;
+use super::trace::DiskCall;
 use super::volume::change;
 
 /// An open file; it goes on working when its name is removed, as files do.
@@ -18,9 +18,9 @@ pub(super) struct FaultFile {
 }
 
 impl FaultFile {
-    fn call(&self, state: &DiskState, kind: OpKind, at: u64, len: u64) -> Call {
+    fn call(&self, state: &DiskState, kind: OpKind, at: u64, len: u64) -> DiskCall {
         let path = state.files.get(&self.file).map_or_else(|| "".into(), |file| file.path.clone());
-        Call { kind, path, file: self.file, at, len }
+        DiskCall { kind, path, file: self.file, at, len }
     }
 }
 
@@ -44,7 +44,7 @@ impl DiskFile for FaultFile {
             let limit = state.limit(self.file, at.saturating_add(wanted))?;
             let count = wanted.min(limit.saturating_sub(at));
             if count == 0 && wanted > 0 {
-                return Err(Failure::ENOSPC.error());
+                return Err(DiskFailure::ENOSPC.error());
             }
             state.file_mut(self.file)?.write(&buf[..count as usize], at);
             Ok(count as usize)
@@ -63,7 +63,7 @@ impl DiskFile for FaultFile {
         let call = self.call(&state, OpKind::SetLen, 0, len);
         change(state, &call, |state, _| {
             if state.limit(self.file, len)? < len {
-                return Err(Failure::ENOSPC.error());
+                return Err(DiskFailure::ENOSPC.error());
             }
             state.file_mut(self.file)?.set_len(len);
             Ok(())

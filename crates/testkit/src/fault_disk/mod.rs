@@ -22,6 +22,6 @@ mod trace;
 mod volume;
 
 pub use bytes::SECTOR;
-pub use crash::Snapshot;
+pub use crash::DiskSnapshot;
 pub use disk::FaultDisk;
-pub use faults::{Failure, Matcher, OpKind};
+pub use faults::{DiskFailure, Matcher, OpKind};

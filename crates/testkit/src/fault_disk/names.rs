@@ -23,7 +23,7 @@ pub(super) enum NameOp {
 
 /// The namespace. `durable` plus all of `pending` is `seen`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Names {
+pub(super) struct FileNames {
     seen: Tree,
     durable: Tree,
     pending: Vec<NameOp>,
@@ -31,7 +31,7 @@ pub(super) struct Names {
 
 type Tree = BTreeMap<String, Entry>;
 
-impl Names {
+impl FileNames {
     pub(super) fn get(&self, path: &str) -> Option<Entry> {
         if path.is_empty() { Some(Entry::Folder) } else { self.seen.get(path).copied() }
     }

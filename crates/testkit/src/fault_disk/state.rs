@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::bytes::FileBytes;
-use super::faults::{Effect, Failure, OpKind, Rules, Stop};
-use super::names::{Entry, NameOp, Names, folder};
-use super::trace::{Call, Outcome, Trace};
+use super::faults::{DiskFailure, FaultEffect, OpKind, Rules, StopFault};
+use super::names::{Entry, FileNames, NameOp, folder};
+use super::trace::{CallOutcome, DiskCall, Trace};
 use crate::rng::SeededRng;
 
 /// Largest file it holds; a wild offset must not take the machine's memory.
@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug, Clone, Default)]
 pub(super) struct DiskState {
     pub(super) files: BTreeMap<u64, FileBytes>,
-    pub(super) names: Names,
+    pub(super) names: FileNames,
     pub(super) locks: BTreeSet<String>,
     pub(super) capacity: Option<u64>,
     pub(super) files_max: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct DiskState {
     pub(super) trace: Trace,
     /// Changing operations so far.
     pub(super) ops: u64,
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<StopFault>,
     /// Why every operation fails, once the disk is dead.
     pub(super) dead: Option<&'static str>,
     files_made: u64,
@@ -43,7 +43,7 @@ pub(super) enum Admission {
 
 impl DiskState {
     /// Counts the operation and applies the faults that wait for it.
-    pub(super) fn admit(&mut self, call: &Call) -> io::Result<Admission> {
+    pub(super) fn admit(&mut self, call: &DiskCall) -> io::Result<Admission> {
         if let Some(why) = self.dead {
             return Err(io::Error::other(why));
         }
@@ -51,23 +51,23 @@ impl DiskState {
         if call.kind.mutates() && self.stop.as_ref().is_some_and(|stop| stop.at <= self.ops) {
             self.dead = Some("power cut");
             let rng = self.stop.take().map_or_else(|| SeededRng::new(0), |stop| stop.rng);
-            self.note(call, Outcome::Cut);
+            self.note(call, CallOutcome::Cut);
             return Ok(Admission::Cut(rng));
         }
         match self.rules.meet(call.kind, &call.path, call.len) {
-            Some(Effect::Fail(failure)) => {
-                self.note(call, Outcome::Failed);
+            Some(FaultEffect::Fail(failure)) => {
+                self.note(call, CallOutcome::Failed);
                 self.lose_pages(call);
                 Err(failure.error())
             }
-            Some(Effect::Short(count)) => Ok(Admission::Short(count)),
-            Some(Effect::LieAboutBytes | Effect::LieAboutNames) => Ok(Admission::Lie),
+            Some(FaultEffect::Short(count)) => Ok(Admission::Short(count)),
+            Some(FaultEffect::LieAboutBytes | FaultEffect::LieAboutNames) => Ok(Admission::Lie),
             None => Ok(Admission::Go),
         }
     }
 
-    pub(super) fn note(&mut self, call: &Call, outcome: Outcome) {
-        if call.kind.mutates() || outcome != Outcome::Done {
+    pub(super) fn note(&mut self, call: &DiskCall, outcome: CallOutcome) {
+        if call.kind.mutates() || outcome != CallOutcome::Done {
             self.trace.push(self.ops, call.clone(), outcome);
         }
     }
@@ -109,7 +109,7 @@ impl DiskState {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if self.free_files() == 0 {
-            return Err(Failure::ENOSPC.error());
+            return Err(DiskFailure::ENOSPC.error());
         }
         let file = self.add_file(path, Vec::new());
         self.names.change(NameOp::Create { path: path.to_owned(), file });
@@ -141,6 +141,17 @@ impl DiskState {
         Ok(())
     }
 
+    /// Gives a file a second name. The file keeps the first for its faults.
+    pub(super) fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let file = self.lookup(from)?;
+        self.need_folder(folder(to))?;
+        if self.names.get(to).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.names.change(NameOp::Create { path: to.to_owned(), file });
+        Ok(())
+    }
+
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.lookup(path)?;
         self.names.change(NameOp::Remove { path: path.to_owned() });
@@ -160,7 +171,7 @@ impl DiskState {
     /// Fails if no further file may be open.
     pub(super) fn need_descriptor(&self) -> io::Result<()> {
         let full = self.descriptors_max.is_some_and(|most| self.open_files() >= most);
-        if full { Err(Failure::EMFILE.error()) } else { Ok(()) }
+        if full { Err(DiskFailure::EMFILE.error()) } else { Ok(()) }
     }
 
     /// Forgets files without names and handles.
@@ -189,7 +200,7 @@ impl DiskState {
         Ok(end.min(len.saturating_add(free)))
     }
 
-    fn lose_pages(&mut self, call: &Call) {
+    fn lose_pages(&mut self, call: &DiskCall) {
         let all = call.kind == OpKind::SyncAll;
         if call.kind == OpKind::Sync || all {
             let hit = self.files.iter_mut().filter(|(id, _)| all || **id == call.file);

@@ -10,7 +10,7 @@ const ENTRIES_MAX: usize = 512;
 
 /// An operation as the caller asked for it.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct DiskCall {
     pub(super) kind: OpKind,
     pub(super) path: Arc<str>,
     /// The open file it goes to, 0 for operations on names.
@@ -20,13 +20,13 @@ pub(super) struct Call {
     pub(super) len: u64,
 }
 
-impl Call {
+impl DiskCall {
     pub(super) fn on_path(kind: OpKind, path: &str) -> Self {
         Self { kind, path: path.into(), file: 0, at: 0, len: 0 }
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for DiskCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?}", self.kind, self.path)?;
         match self.kind {
@@ -39,7 +39,7 @@ impl fmt::Display for Call {
 
 /// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     Done,
     /// Done for fewer bytes than asked.
     Short(u64),
@@ -52,11 +52,11 @@ pub(super) enum Outcome {
 /// A ring of calls.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trace {
-    entries: VecDeque<(u64, Call, Outcome)>,
+    entries: VecDeque<(u64, DiskCall, CallOutcome)>,
 }
 
 impl Trace {
-    pub(super) fn push(&mut self, op: u64, call: Call, outcome: Outcome) {
+    pub(super) fn push(&mut self, op: u64, call: DiskCall, outcome: CallOutcome) {
         if self.entries.len() == ENTRIES_MAX {
             self.entries.pop_front();
         }

@@ -6,18 +6,18 @@ use std::sync::{Arc, MutexGuard};
 use promethean_log::disk::{Disk, DiskFile};
 
 use super::disk::FaultDisk;
-use super::faults::{Effect, OpKind};
+use super::faults::{FaultEffect, OpKind};
 use super::file::{FaultFile, LockGuard};
 use super::names::folder;
 use super::state::{Admission, DiskState};
-use super::trace::{Call, Outcome};
+use super::trace::{CallOutcome, DiskCall};
 
 /// Free bytes of a disk without a set capacity.
 const FREE_BYTES_DEFAULT: u64 = 1 << 40;
 
 impl Disk for FaultDisk {
     fn create(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let call = Call::on_path(OpKind::Create, path);
+        let call = DiskCall::on_path(OpKind::Create, path);
         let file = change(self.state(), &call, |state, _| {
             state.need_descriptor()?;
             let file = state.create(path)?;
@@ -29,7 +29,7 @@ impl Disk for FaultDisk {
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
-        state.admit(&Call::on_path(OpKind::Open, path))?;
+        state.admit(&DiskCall::on_path(OpKind::Open, path))?;
         let file = state.lookup(path)?;
         state.need_descriptor()?;
         state.file_mut(file)?.handles += 1;
@@ -38,27 +38,32 @@ impl Disk for FaultDisk {
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         let mut state = self.state();
-        state.admit(&Call::on_path(OpKind::List, dir))?;
+        state.admit(&DiskCall::on_path(OpKind::List, dir))?;
         state.need_folder(dir)?;
         let inside = state.names.files().map(|(path, _)| path).filter(|path| folder(path) == dir);
         Ok(inside.map(|path| path.rsplit('/').next().unwrap_or(path).to_owned()).collect())
     }
 
     fn make_dir(&self, dir: &str) -> io::Result<()> {
-        change(self.state(), &Call::on_path(OpKind::MakeDir, dir), |state, _| state.make_dir(dir))
+        change(self.state(), &DiskCall::on_path(OpKind::MakeDir, dir), |state, _| state.make_dir(dir))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let call = Call::on_path(OpKind::Rename, &format!("{from} {to}"));
+        let call = DiskCall::on_path(OpKind::Rename, &format!("{from} {to}"));
         change(self.state(), &call, |state, _| state.rename(from, to))
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let call = DiskCall::on_path(OpKind::Link, &format!("{from} {to}"));
+        change(self.state(), &call, |state, _| state.link(from, to))
+    }
+
     fn remove(&self, path: &str) -> io::Result<()> {
-        change(self.state(), &Call::on_path(OpKind::Remove, path), |state, _| state.remove(path))
+        change(self.state(), &DiskCall::on_path(OpKind::Remove, path), |state, _| state.remove(path))
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        change(self.state(), &Call::on_path(OpKind::SyncDir, dir), |state, how| {
+        change(self.state(), &DiskCall::on_path(OpKind::SyncDir, dir), |state, how| {
             state.need_folder(dir)?;
             if !matches!(how, Admission::Lie) {
                 state.names.sync_dir(dir);
@@ -69,18 +74,18 @@ impl Disk for FaultDisk {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        change(self.state(), &Call::on_path(OpKind::SyncAll, ""), |state, mut how| {
+        change(self.state(), &DiskCall::on_path(OpKind::SyncAll, ""), |state, mut how| {
             let lies = state.rules.lies_of_sync_all();
             let mut reaches = || match &mut how {
                 Admission::Cut(rng) => rng.chance(50),
                 _ => true,
             };
-            if !lies.iter().any(|(lie, _)| *lie == Effect::LieAboutNames) && reaches() {
+            if !lies.iter().any(|(lie, _)| *lie == FaultEffect::LieAboutNames) && reaches() {
                 state.names.sync_all();
             }
             for file in state.files.values_mut() {
-                let about = |(lie, part): &(Effect, String)| {
-                    *lie == Effect::LieAboutBytes && file.path.contains(part)
+                let about = |(lie, part): &(FaultEffect, String)| {
+                    *lie == FaultEffect::LieAboutBytes && file.path.contains(part)
                 };
                 if !lies.iter().any(about) && reaches() {
                     file.sync();
@@ -93,7 +98,7 @@ impl Disk for FaultDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let mut state = self.state();
-        state.admit(&Call::on_path(OpKind::FreeBytes, ""))?;
+        state.admit(&DiskCall::on_path(OpKind::FreeBytes, ""))?;
         Ok(state.capacity.map_or(FREE_BYTES_DEFAULT, |capacity| capacity.saturating_sub(state.used())))
     }
 
@@ -103,7 +108,7 @@ impl Disk for FaultDisk {
 
     fn lock(&self, path: &str) -> io::Result<Box<dyn Send + Sync>> {
         let mut state = self.state();
-        state.admit(&Call::on_path(OpKind::Lock, path))?;
+        state.admit(&DiskCall::on_path(OpKind::Lock, path))?;
         if !state.locks.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -116,7 +121,7 @@ impl Disk for FaultDisk {
 /// The result must not be a handle: dropping one takes the lock that is held here.
 pub(super) fn change<T>(
     mut state: MutexGuard<'_, DiskState>,
-    call: &Call,
+    call: &DiskCall,
     run: impl FnOnce(&mut DiskState, Admission) -> io::Result<T>,
 ) -> io::Result<T> {
     match state.admit(call)? {
@@ -128,12 +133,12 @@ pub(super) fn change<T>(
         }
         how => {
             let done = match how {
-                Admission::Short(count) => Outcome::Short(count),
-                Admission::Lie => Outcome::Lied,
-                Admission::Go | Admission::Cut(_) => Outcome::Done,
+                Admission::Short(count) => CallOutcome::Short(count),
+                Admission::Lie => CallOutcome::Lied,
+                Admission::Go | Admission::Cut(_) => CallOutcome::Done,
             };
             let out = run(&mut state, how);
-            state.note(call, if out.is_ok() { done } else { Outcome::Failed });
+            state.note(call, if out.is_ok() { done } else { CallOutcome::Failed });
             out
         }
     }

@@ -7,7 +7,7 @@ use super::observed::ObservedEvent;
 use super::violation::Violation;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TryOutcome {
     Ok(u64),
     Fail,
     Unknown,
@@ -19,19 +19,19 @@ pub(super) struct Try<'a> {
     pub(super) event: &'a Invocation,
     /// Its place in the order of invocation.
     pub(super) order: usize,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: TryOutcome,
 }
 
 impl Try<'_> {
     /// Whether this try may have written the event.
     pub(super) fn may_have_happened(&self) -> bool {
-        self.outcome != Outcome::Fail
+        self.outcome != TryOutcome::Fail
     }
 
     pub(super) fn acked(&self) -> Option<u64> {
         match self.outcome {
-            Outcome::Ok(offset) => Some(offset),
-            Outcome::Fail | Outcome::Unknown => None,
+            TryOutcome::Ok(offset) => Some(offset),
+            TryOutcome::Fail | TryOutcome::Unknown => None,
         }
     }
 
@@ -48,7 +48,7 @@ pub(super) type Tries<'a> = BTreeMap<EventName<'a>, Vec<Try<'a>>>;
 /// Joins each operation's beginning and end.
 pub(super) fn collect<'a>(entries: &'a [LedgerEntry], violations: &mut Vec<Violation>) -> Tries<'a> {
     let mut begun: BTreeMap<OpId, (usize, &Invocation)> = BTreeMap::new();
-    let mut ended: BTreeMap<OpId, Outcome> = BTreeMap::new();
+    let mut ended: BTreeMap<OpId, TryOutcome> = BTreeMap::new();
     let mut malformed = |op, why| violations.push(Violation::Malformed { op, why });
     for (order, entry) in entries.iter().enumerate() {
         let (op, outcome) = match entry {
@@ -58,9 +58,9 @@ pub(super) fn collect<'a>(entries: &'a [LedgerEntry], violations: &mut Vec<Viola
                 }
                 continue;
             }
-            LedgerEntry::Ok { op, offset } => (*op, Outcome::Ok(*offset)),
-            LedgerEntry::Fail { op } => (*op, Outcome::Fail),
-            LedgerEntry::Unknown { op } => (*op, Outcome::Unknown),
+            LedgerEntry::Ok { op, offset } => (*op, TryOutcome::Ok(*offset)),
+            LedgerEntry::Fail { op } => (*op, TryOutcome::Fail),
+            LedgerEntry::Unknown { op } => (*op, TryOutcome::Unknown),
         };
         if !begun.contains_key(&op) {
             malformed(op, "ended and was never invoked");
@@ -70,7 +70,7 @@ pub(super) fn collect<'a>(entries: &'a [LedgerEntry], violations: &mut Vec<Viola
     }
     let mut tries: Tries<'a> = BTreeMap::new();
     for (op, (order, event)) in begun {
-        let outcome = ended.get(&op).copied().unwrap_or(Outcome::Unknown);
+        let outcome = ended.get(&op).copied().unwrap_or(TryOutcome::Unknown);
         tries.entry((&event.topic, &event.id)).or_default().push(Try { event, order, outcome });
     }
     tries.values_mut().for_each(|tries| tries.sort_by_key(|attempt| attempt.order));

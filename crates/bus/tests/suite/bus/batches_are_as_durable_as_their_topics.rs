@@ -21,7 +21,7 @@ fn rank(durability: Durability) -> u8 {
 
 async fn check(default: Durability) {
     let dir = tempfile::tempdir().unwrap();
-    let options = promethean_store::embedded::Options { durability: default, ..small_files() };
+    let options = promethean_store::embedded::EmbeddedOptions { durability: default, ..small_files() };
     // The real clock: events acknowledged as `os` are synced after some time.
     let clock = Arc::new(SystemClock::new());
     let (store, _) = EmbeddedStore::open(dir.path(), Arc::clone(&clock) as _, options).await.unwrap();

@@ -1,7 +1,10 @@
 //! Closing the bus ends its tasks; idle owners end by themselves.
 
+use std::sync::Arc;
+
 use promethean_bus::publish::Publish;
 use promethean_model::Offset;
+use promethean_testkit::{Fault, FaultStore, StoreCall};
 
 use super::harness::*;
 
@@ -12,6 +15,8 @@ on_both_stores!(
     owners_without_members_end,
     a_closed_store_ends_subscriptions,
     close_may_be_called_twice_and_given_up,
+    a_close_tries_refused_acks_once_more,
+    a_close_does_not_wait_for_a_store_that_refuses,
 );
 
 async fn closing_ends_everything(kind: StoreKind) {
@@ -118,4 +123,36 @@ async fn close_may_be_called_twice_and_given_up(kind: StoreKind) {
     assert_eq!(world.bus.tasks(), 0);
     let world = world.restart().await;
     assert_eq!(world.seen("a", "g").await.floor, Offset(10), "giving up does not stop what was begun");
+}
+
+/// A bus whose store refuses to commit the acks of four events. The clock stands still, so no time for a retry comes.
+async fn with_refused_acks(kind: StoreKind) -> (World, Arc<FaultStore>) {
+    let (world, faults) = World::gated(kind).await;
+    world.fill("a", 0..4).await;
+    let mut subscription = world.subscribe(request("a", "g")).await;
+    let leases = take(&mut subscription, 4).await;
+    faults.rule(|call| match call {
+        StoreCall::Commit(_) => Fault::Fail,
+        _ => Fault::None,
+    });
+    subscription.ack_soon(&leases).await.unwrap();
+    world.until("a", "g", |seen| seen.failure.is_some()).await;
+    (world, faults)
+}
+
+async fn a_close_tries_refused_acks_once_more(kind: StoreKind) {
+    let (world, faults) = with_refused_acks(kind).await;
+    faults.heal();
+    soon("close", world.bus.close()).await;
+    let world = world.restart().await;
+    assert_eq!(world.seen("a", "g").await.floor, Offset(4));
+}
+
+async fn a_close_does_not_wait_for_a_store_that_refuses(kind: StoreKind) {
+    let (world, faults) = with_refused_acks(kind).await;
+    soon("close", world.bus.close()).await;
+    assert_eq!(world.bus.tasks(), 0);
+    faults.heal();
+    let world = world.restart().await;
+    assert_eq!(world.seen("a", "g").await.floor, Offset(0), "the acks were never durable");
 }

@@ -1,7 +1,7 @@
 //! An event that fails too often becomes a dead letter.
 
-use promethean_bus::dead_letters::LetterRow;
 use promethean_bus::dead_letters::{Letter, LetterInfo};
+use promethean_bus::dead_letters::{LetterChoice, LetterRow, RedriveTo};
 use promethean_bus::publish::Publish;
 use promethean_model::{Offset, TopicSettings};
 use promethean_store::port::Table;
@@ -11,6 +11,7 @@ use super::harness::*;
 on_both_stores!(
     the_last_failure_makes_a_dead_letter,
     each_way_to_fail_is_named,
+    a_dead_letter_says_why_its_last_attempt_failed,
     the_dead_letter_topic_has_no_dead_letters,
     a_topics_setting_is_the_default,
     backoff_grows_from_attempt_to_attempt,
@@ -76,6 +77,49 @@ async fn each_way_to_fail_is_named(kind: StoreKind) {
         .map(|event| serde_json::from_slice::<Letter>(event.payload()).unwrap().reason)
         .collect();
     assert_eq!(words, ["nack", "expired", "member_lost"]);
+}
+
+async fn a_dead_letter_says_why_its_last_attempt_failed(kind: StoreKind) {
+    let world = World::new(kind).await;
+    world.fill("a", 0..3).await;
+    let mut subscription = world.subscribe(attempts(bounded(request("a", "g"), 3), 2)).await;
+    let long = format!("no stock {}", "\u{e4}".repeat(2_000));
+    for _ in 0..6 {
+        let lease = take_one(&mut subscription).await;
+        let reason = match (lease.attempt, lease.event.offset) {
+            (1, _) => "at first",
+            (_, Offset(0)) => &long,
+            // A word says how an attempt failed for which no reason was given.
+            (_, Offset(1)) => "",
+            _ => continue,
+        };
+        lease.nack_because(Some(0), reason).await.unwrap();
+    }
+    assert_eq!(world.settled("a", "g").await.in_flight, 1);
+    world.pass(30_000);
+    let world = {
+        world.settled("a", "g").await;
+        drop(subscription);
+        world.restart().await
+    };
+    let cut = long.get(..long.floor_char_boundary(1024)).unwrap();
+    let expected = [cut, "nack", "expired"];
+    let mut written: Vec<Letter> = (world.events("a.dlq").await.iter())
+        .map(|event| serde_json::from_slice(event.payload()).unwrap())
+        .collect();
+    written.sort_by_key(|letter| letter.event.offset);
+    assert_eq!(written.iter().map(|letter| letter.reason.as_str()).collect::<Vec<_>>(), expected);
+    // The lease of the last attempt expired; what was said before it is kept.
+    let errors: Vec<Option<&str>> = written.iter().map(|letter| letter.last_error.as_deref()).collect();
+    assert_eq!(errors, [None, None, Some("at first")]);
+    let page = world.bus.dead_letters(&topic("a"), &group("g"), None, 10).await.unwrap();
+    let shown: Vec<&str> = page.letters.iter().map(|letter| letter.row.reason_text()).collect();
+    assert_eq!(shown, expected);
+    // The reason stays through a redrive that fails.
+    let which = LetterChoice::Offsets(vec![Offset(0)]);
+    world.bus.redrive(&topic("a"), &group("g"), which, RedriveTo::Group).await.unwrap();
+    let page = world.bus.dead_letters(&topic("a"), &group("g"), None, 1).await.unwrap();
+    assert_eq!((page.letters[0].row.redriving, page.letters[0].row.reason_text()), (true, cut));
 }
 
 async fn the_dead_letter_topic_has_no_dead_letters(kind: StoreKind) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use promethean_bus::Bus;
 use promethean_bus::groups::GroupQuery;
+use promethean_bus::publish::Publish;
 use promethean_bus::rows::StartPosition;
 use promethean_delivery::Subject;
 use promethean_model::{Offset, Retention, TopicName, TopicSettings};
@@ -17,6 +18,7 @@ on_both_stores!(
     groups_and_their_lag_are_listed,
     groups_are_listed_in_pages,
     a_page_reads_only_the_progress_that_it_shows,
+    a_page_of_wide_patterns_looks_at_a_bounded_number_of_topics,
     topics_are_listed_in_pages,
     a_deleted_group_leaves_nothing,
     a_group_with_members_is_not_deleted,
@@ -118,6 +120,43 @@ async fn a_page_reads_only_the_progress_that_it_shows(kind: StoreKind) {
     let page = world.bus.groups_page(GroupQuery::default(), 100, |_| false).await.unwrap();
     assert_eq!((page.groups.len(), page.next), (0, None));
     assert_eq!(reads.load(Ordering::SeqCst), 0);
+}
+
+/// Groups of patterns without a first word to look for, each of which could make a page look at every topic.
+async fn a_page_of_wide_patterns_looks_at_a_bounded_number_of_topics(kind: StoreKind) {
+    const TOPICS: usize = 2_500;
+    let world = World::new(kind).await;
+    for from in (0..TOPICS).step_by(500) {
+        let events = (from..from + 500).map(|n| Publish::new(topic(&format!("t{n:04}.a")), "1"));
+        world.bus.publish_batch(events.collect()).await.unwrap();
+    }
+    for n in 0..20 {
+        drop(world.subscribe(request(&format!("*.z{n}"), &format!("g{n:02}"))).await);
+    }
+    drop(world.subscribe(request("**", "h")).await);
+    let (world, store) = world.restart().await.with_gates().await;
+    let looked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looked);
+    store.rule(move |call| {
+        if let StoreCall::Topics(limit) = call {
+            counted.fetch_add(*limit, Ordering::SeqCst);
+        }
+        Fault::None
+    });
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let query = GroupQuery { topic: None, after: after.as_ref() };
+        let page = world.bus.groups_page(query, 1000, |_| true).await.unwrap();
+        let looked = looked.swap(0, Ordering::SeqCst);
+        assert!(looked <= 10_000 + TOPICS + 3_000, "one page looked at {looked} topics");
+        found.extend(page.groups.iter().map(|info| (info.group.to_string(), info.topics.len())));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    let wide = (0..20).map(|n| (format!("g{n:02}"), 0)).chain([("h".to_owned(), 100)]);
+    assert_eq!(found, wide.collect::<Vec<_>>(), "every group comes once, on one page or another");
 }
 
 async fn topics_are_listed_in_pages(kind: StoreKind) {

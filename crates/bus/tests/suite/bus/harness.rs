@@ -1,5 +1,7 @@
 //! Short ways to subscribe and to take what is delivered.
 
+use std::path::Path;
+
 use promethean_bus::rows::{AskedOptions, StartPosition};
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{BusError, Lease, Subscription, SubscriptionItem};
@@ -73,4 +75,17 @@ pub(crate) async fn end_of(subscription: &mut Subscription) -> BusError {
         }
     })
     .await
+}
+
+/// Copies a folder with all that is in it.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
 }

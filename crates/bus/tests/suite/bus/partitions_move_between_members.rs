@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use promethean_bus::rows::StartPosition;
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Lease, Subscription, SubscriptionItem};
 use promethean_delivery::{Liveness, MemberChange};
 use promethean_model::{Offset, partition_of};
+use promethean_store::port::{CursorOp, StateOp, Table};
+use promethean_testkit::{Fault, StoreCall};
 use tokio::time::{Instant, sleep_until};
 
 use super::harness::*;
@@ -20,6 +23,9 @@ on_both_stores!(
     a_late_ack_of_a_lost_partition_is_stale,
     the_number_changes_only_without_members,
     a_name_is_needed_and_taken_over,
+    a_member_without_partitions_is_fenced_too,
+    a_name_is_taken_over_without_partitions_too,
+    a_refused_member_leaves_nothing_behind,
     patterns_have_partitions_too,
     a_partitioned_group_has_one_subject,
     a_member_without_heartbeats_loses_its_partitions,
@@ -171,11 +177,97 @@ async fn a_name_is_needed_and_taken_over(kind: StoreKind) {
     let mut second = world.subscribe(partitioned("a", "one", N)).await;
     let again = take(&mut second, 5).await;
     assert_eq!(first.ack(&held).await.unwrap().stale, 5);
+    // The first is told so, and its group counts one member.
+    let told = end_of(&mut first).await;
+    assert_eq!(told.code(), "member_fenced");
+    for named in ["`one`", "`g`", "`a`", "memberId"] {
+        assert!(told.to_string().contains(named), "{told}");
+    }
+    assert!(!told.is_retryable());
+    assert_eq!(world.settled("a", "g").await.members, 1);
     first.lost();
     assert_eq!(second.ack(&again).await.unwrap().stale, 0);
     assert_eq!(world.bus.coordinators().pop().unwrap().2.members.len(), 1);
     drop(second);
     assert!(world.bus.coordinators().is_empty());
+}
+
+async fn a_member_without_partitions_is_fenced_too(kind: StoreKind) {
+    let world = World::new(kind).await;
+    // One partition, so that one of the two members has none.
+    let mut members = Vec::new();
+    for name in ["one", "two"] {
+        members.push(world.subscribe(partitioned("a", name, 1)).await);
+    }
+    for (at, name) in ["one", "two"].into_iter().enumerate() {
+        let again = world.subscribe(partitioned("a", name, 1)).await;
+        assert_eq!(end_of(&mut members[at]).await.code(), "member_fenced", "{name}");
+        members.push(again);
+    }
+    assert_eq!(world.bus.coordinators().pop().unwrap().2.members.len(), 2);
+    assert_eq!(world.settled("a", "g").await.members, 2);
+}
+
+async fn a_name_is_taken_over_without_partitions_too(kind: StoreKind) {
+    let world = World::new(kind).await;
+    let named = |name: &str, group: &str| {
+        let mut named = request("a", group);
+        named.member.member_id = Some(name.parse().unwrap());
+        named
+    };
+    world.fill("a", 0..4).await;
+    let mut first = world.subscribe(named("one", "g")).await;
+    let held = take(&mut first, 4).await;
+    let mut others = [world.subscribe(named("two", "g")).await, world.subscribe(named("one", "other")).await];
+    let mut second = world.subscribe(named("one", "g")).await;
+    assert_eq!(end_of(&mut first).await.code(), "member_fenced");
+    assert_eq!(first.ack(&held).await.unwrap().stale, 4);
+    assert_eq!(world.settled("a", "g").await.members, 2);
+    // A name of another group, or another name, is not touched; and the name can be taken again.
+    drop((first, held));
+    drop(second);
+    second = world.subscribe(named("one", "g")).await;
+    for member in &mut others {
+        assert!(!matches!(member.try_take(100), Some(Err(_))));
+    }
+    assert!(!matches!(second.try_take(100), Some(Err(_))));
+}
+
+async fn a_refused_member_leaves_nothing_behind(kind: StoreKind) {
+    let (world, store) = World::gated(kind).await;
+    world.fill("a.b", 0..1).await;
+    let mut nameless = partitioned("a.b", "one", N);
+    nameless.member.member_id = None;
+    let mut beats = request("a.b", "g");
+    beats.member.liveness = Liveness::Heartbeat;
+    let refused = [nameless, beats, request_from("a.*", "g", StartPosition::Offset(Offset(0)))];
+    for request in refused {
+        assert_eq!(world.bus.subscribe(request).await.unwrap_err().code(), "bad_option");
+    }
+    let left = async || {
+        let cursors = world.store.cursors_of_group(&group("g")).await.unwrap().len();
+        (world.bus.groups(None).await.unwrap().len(), world.rows(Table::Groups).await, cursors)
+    };
+    assert_eq!(left().await, (0, 0, 0));
+    // The group is made, and then its owner cannot take it over.
+    let takes_over =
+        |op: &StateOp| matches!(op, StateOp::Cursor(CursorOp::Put { cursor, .. }) if cursor.epoch > 0);
+    store.rule(move |call| match call {
+        StoreCall::Commit(batch) if batch.state.iter().any(takes_over) => Fault::Fail,
+        _ => Fault::None,
+    });
+    for subject in ["a.b", "a.*"] {
+        assert!(world.bus.subscribe(request(subject, "g")).await.is_err(), "{subject}");
+        assert_eq!(left().await, (0, 0, 0), "{subject}");
+    }
+    store.heal();
+    // A refusal takes nothing from a group that was there, and its member stays.
+    let mut member = world.subscribe(partitioned("a.b", "one", N)).await;
+    let mut nameless = partitioned("a.b", "one", N);
+    nameless.member.member_id = None;
+    assert_eq!(world.bus.subscribe(nameless).await.unwrap_err().code(), "bad_option");
+    take(&mut member, 1).await;
+    assert_eq!(left().await, (1, 1, 1));
 }
 
 async fn patterns_have_partitions_too(kind: StoreKind) {

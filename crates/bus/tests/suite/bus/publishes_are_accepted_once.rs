@@ -2,7 +2,7 @@
 
 use promethean_bus::limits::Rate;
 use promethean_bus::publish::Publish;
-use promethean_bus::{BusError, BusOptions};
+use promethean_bus::{BusError, BusOptions, RateOwner};
 use promethean_model::{EventId, Offset, TopicSettings};
 
 use super::harness::*;
@@ -132,6 +132,11 @@ async fn topics_have_rates(kind: StoreKind) {
     world.fill("a", 0..3).await;
     let error = world.bus.publish(event("a", 3)).await.unwrap_err();
     assert_eq!((error.code(), error.retry_after_ms()), ("rate_limited", Some(100)));
+    let whose = "all publishers of this topic (`topic_rate` in `[limits]`)";
+    assert_eq!(
+        error.to_string(),
+        format!("too many events of {whose} in too short a time; try again in 100 ms")
+    );
     world.publish("b", 0).await;
     world.clock.advance(99);
     assert_eq!(code(world.bus.publish(event("a", 3)).await), "rate_limited");
@@ -139,7 +144,8 @@ async fn topics_have_rates(kind: StoreKind) {
     assert_eq!(world.publish("a", 3).await.offset, Offset(3));
     let batch = (0..4).map(|n| event("c", n)).collect();
     let error = world.bus.publish_batch(batch).await.unwrap_err();
-    assert!(matches!(error, BusError::OverBurst { asked: 4, burst: 3 }), "{error}");
+    assert!(matches!(error, BusError::OverBurst { whose: RateOwner::Topic, asked: 4, burst: 3 }), "{error}");
+    assert!(error.to_string().contains(whose), "{error}");
 }
 
 async fn a_batch_takes_all_its_tokens_or_none(kind: StoreKind) {

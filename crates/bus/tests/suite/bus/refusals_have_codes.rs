@@ -9,7 +9,7 @@ use promethean_bus::{Bus, BusError, BusOptions};
 use promethean_delivery::{Filter, Subject};
 use promethean_model::{EventId, Offset, TopicSettings};
 use promethean_store::embedded::EmbeddedStore;
-use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::memory::{MemoryOptions, MemoryStore};
 use promethean_testkit::{FaultDisk, ManualClock};
 
 use super::harness::*;
@@ -17,7 +17,8 @@ use super::harness::*;
 on_both_stores!(
     what_a_publisher_is_refused,
     what_a_subscriber_is_refused,
-    a_group_that_is_taken_over_hears_it
+    a_group_that_is_taken_over_hears_it,
+    an_owner_of_a_deleted_group_cannot_write_to_a_new_group_of_its_name,
 );
 
 async fn what_a_publisher_is_refused(kind: StoreKind) {
@@ -113,10 +114,26 @@ async fn a_group_that_is_taken_over_hears_it(kind: StoreKind) {
     soon("close", other.close()).await;
 }
 
+async fn an_owner_of_a_deleted_group_cannot_write_to_a_new_group_of_its_name(kind: StoreKind) {
+    let world = World::new(kind).await;
+    world.fill("a", 0..3).await;
+    let mut before = world.subscribe(request("a", "g")).await;
+    let held = take(&mut before, 3).await;
+    let other = Bus::open(Arc::clone(&world.store), Arc::clone(&world.clock) as _, BusOptions::default())
+        .await
+        .unwrap();
+    other.delete_group(&Subject::Topic(topic("a")), &group("g")).await.unwrap();
+    let mut after = other.subscribe(request("a", "g")).await.unwrap();
+    let again = take(&mut after, 3).await;
+    assert_eq!(held[0].ack().await.unwrap_err().code(), "fenced");
+    assert_eq!(after.ack(&again).await.unwrap().stale, 0);
+    soon("close", other.close()).await;
+}
+
 #[tokio::test]
 async fn a_full_store_refuses_and_delivers_on() {
     let clock = Arc::new(ManualClock::new(WALL_MS));
-    let options = Options { event_bytes_max: 5000, topics_max: 2 };
+    let options = MemoryOptions { event_bytes_max: 5000, topics_max: 2 };
     let store = Arc::new(MemoryStore::new(Arc::clone(&clock) as _, options));
     let bus = Bus::open(store, clock, BusOptions::default()).await.unwrap();
     let payload = format!("\"{}\"", "x".repeat(300));

@@ -6,7 +6,40 @@ use promethean_model::Offset;
 
 use super::harness::*;
 
-on_both_stores!(each_word_is_seen, the_rate_of_a_member_is_kept);
+on_both_stores!(
+    each_word_is_seen,
+    the_rate_of_a_member_is_kept,
+    the_lag_of_a_group_without_members_is_measured
+);
+
+async fn the_lag_of_a_group_without_members_is_measured(kind: StoreKind) {
+    let world = World::new(kind).await;
+    world.fill("a", 0..10).await;
+    for subject in ["a", "*"] {
+        let mut subscription = world.subscribe(bounded(request(subject, "g"), 3)).await;
+        take(&mut subscription, 3).await.pop().unwrap().ack().await.unwrap();
+        subscription.unsubscribe();
+        world.until_tasks(0).await;
+        let shown = async || {
+            world.bus.measure_idle_groups().await.unwrap();
+            let page = world.bus.metrics_page();
+            let line = page.lines().find(|line| line.starts_with("events_lag{topic=\"a\",group=\"g\"}"));
+            line.and_then(|line| line.rsplit_once(' ')).map(|(_, lag)| lag.parse::<u64>().unwrap())
+        };
+        assert_eq!(shown().await, Some(9), "{subject}");
+        assert_eq!(shown().await, Some(9), "measured again, not added");
+        let subscription = world.subscribe(bounded(request(subject, "g"), 3)).await;
+        world.settled("a", "g").await;
+        assert_eq!(shown().await, Some(9), "of the owner alone");
+        drop(subscription);
+        world.until_tasks(0).await;
+        world.bus.delete_group(&subject.parse().unwrap(), &group("g")).await.unwrap();
+    }
+    // The commits of publishes count.
+    let page = world.bus.metrics_page();
+    let count = page.lines().find_map(|line| line.strip_prefix("commit_latency_ms_count "));
+    assert!(count.unwrap().parse::<u64>().unwrap() >= 3, "{count:?}");
+}
 
 async fn each_word_is_seen(kind: StoreKind) {
     let world = World::new(kind).await;

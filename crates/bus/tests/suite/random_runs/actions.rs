@@ -3,7 +3,7 @@
 use promethean_bus::publish::Publish;
 use promethean_bus::rows::EventKey;
 use promethean_bus::{BusError, SubscriptionItem};
-use promethean_model::{EventId, Offset, TopicName};
+use promethean_model::{Clock as _, EventId, Offset, TopicName};
 use promethean_store::port::{PageLimit, StoredEvent, Table};
 use promethean_testkit::ledger::{Invocation, payload_hash};
 use promethean_testkit::{ObservedEvent, ObservedTopic, ObservedTopics};
@@ -17,11 +17,13 @@ pub(super) const TOPICS: u64 = 5;
 
 impl Run {
     pub(super) async fn publish(&mut self) {
+        self.doing = "publish";
         let count = self.rng.range(1..6);
         // A batch is published whole or not at all.
         let batch = self.rng.chance(25).then_some(self.published);
         let mut events = Vec::new();
         let mut ops = Vec::new();
+        let mut retained = Vec::new();
         for _ in 0..count {
             self.published += 1;
             let name = format!("r.{}", self.rng.range(0..TOPICS));
@@ -33,6 +35,7 @@ impl Run {
                 true => format!("{{\"n\":{},\"filler\":\"{}\"}}", self.published, "x".repeat(1_500)),
                 false => self.published.to_string(),
             };
+            retained.push(name == RETAINED);
             ops.push(self.ledger.record_invoked(Invocation {
                 producer: format!("p{}", self.published),
                 topic: name.clone(),
@@ -49,7 +52,10 @@ impl Run {
         }
         let results = if batch.is_some() {
             match self.bus.publish_batch(events).await {
-                Ok(published) => published.into_iter().map(Ok).collect(),
+                Ok(published) => {
+                    self.covered.count("batches published", 1);
+                    published.into_iter().map(Ok).collect()
+                }
                 Err(error) => vec![Err(error); ops.len()],
             }
         } else if self.rng.chance(50) {
@@ -61,9 +67,14 @@ impl Run {
             self.bus.publish_each(events).await
         };
         assert_eq!(results.len(), ops.len());
-        for (op, result) in ops.into_iter().zip(results) {
+        for ((op, result), retained) in ops.into_iter().zip(results).zip(retained) {
             match result {
-                Ok(published) => self.ledger.record_ok(op, published.offset.get()),
+                Ok(published) => {
+                    self.ledger.record_ok(op, published.offset.get());
+                    if retained {
+                        self.born.insert(published.offset.get(), self.ground.clock.monotonic_ms());
+                    }
+                }
                 Err(error) => {
                     if error.has_no_side_effects() {
                         self.ledger.record_fail(op);
@@ -77,11 +88,15 @@ impl Run {
     }
 
     pub(super) fn pass_time(&mut self) {
+        self.doing = "pass_time";
         // The process may be stopped for a minute, and the wall clock may jump.
         let ms = [50, 400, 1_500, 5_000, 400, 1_500, 60_000][self.rng.range(0..7) as usize];
         self.ground.clock.advance(ms);
         if self.rng.chance(10) {
             self.ground.clock.advance_wall(self.rng.range(0..7_200_000) as i64 - 3_600_000);
+            self.jumped = true;
+            self.covered.count("jumps of the clock", 1);
+            self.covered.count("jumps with retention by age in force", u64::from(self.ages));
         }
         self.bus.wake();
         self.left_behind.iter().for_each(promethean_bus::Bus::wake);
@@ -89,19 +104,23 @@ impl Run {
 
     /// Closes the bus, and often the store.
     pub(super) async fn restart(&mut self) {
+        self.doing = "restart";
         self.bus.close().await;
         assert_eq!(self.bus.tasks(), 0);
+        self.covered.count("buses closed", 1);
         self.forget_members();
         if self.rng.chance(50) {
             self.left_behind.clear();
             let seed = self.rng.next_u64();
             self.ground.reopen(seed).await;
+            self.reopened |= self.jumped;
         }
         self.bus = self.ground.bus().await;
     }
 
     /// Opens another bus while this bus still has members, as happens to a process that was taken for dead.
     pub(super) async fn leave_behind(&mut self) {
+        self.doing = "leave_behind";
         if self.ground.has_disk() {
             return;
         }
@@ -111,20 +130,25 @@ impl Run {
         }
         let before = std::mem::replace(&mut self.bus, self.ground.bus().await);
         self.left_behind.push(before);
+        self.covered.count("buses left behind", 1);
         self.members.iter_mut().for_each(|member| member.left_behind = true);
         self.judge.all_gone();
     }
 
     pub(super) fn arm(&mut self) {
+        self.doing = "arm";
         let (operations, seed) = (self.rng.range(0..40), self.rng.next_u64());
         self.ground.arm(operations, seed);
     }
 
     pub(super) async fn crash(&mut self) {
+        self.doing = "crash";
         self.bus.close().await;
         self.forget_members();
         let seed = self.rng.next_u64();
         self.ground.crash(seed).await;
+        self.reopened |= self.jumped;
+        self.covered.count("power cuts", 1);
         self.bus = self.ground.bus().await;
         self.broken = false;
     }
@@ -143,6 +167,7 @@ impl Run {
             self.left_behind.clear();
             let seed = self.rng.next_u64();
             self.ground.reopen(seed).await;
+            self.reopened |= self.jumped;
             self.bus = self.ground.bus().await;
         })
         .await;
@@ -216,8 +241,12 @@ impl Run {
     }
 
     async fn events(&self, topic: &TopicName) -> Vec<StoredEvent> {
+        self.events_from(topic, Offset::ZERO).await
+    }
+
+    pub(super) async fn events_from(&self, topic: &TopicName, mut from: Offset) -> Vec<StoredEvent> {
         let end = self.ground.store.durable_end(topic);
-        let (mut found, mut from) = (Vec::new(), Offset::ZERO);
+        let mut found = Vec::new();
         // A page may end before its limit, where a file of the topic does.
         while from < end {
             let page = self.ground.store.read(topic, from, PageLimit::default()).await.unwrap();

@@ -61,6 +61,7 @@ impl Judge {
         now_ms: u64,
         live_for: (u64, u64),
     ) {
+        super::trace!("given {at:?} attempt {} to {live_for:?}", lease.attempt);
         let (member, timeout_ms) = live_for;
         assert!(!self.acked.contains(at), "{at:?} was acked and comes again, attempt {}", lease.attempt);
         assert!(lease.attempt <= rules.max_attempts, "{at:?}: attempt {}", lease.attempt);
@@ -89,6 +90,7 @@ impl Judge {
 
     /// Notes a delivery by a bus that was left behind. It is real as long as the other bus has not taken the group over.
     pub(super) fn given_behind(&mut self, at: &Place, attempt: u32, rules: Rules) {
+        super::trace!("given behind {at:?} attempt {attempt}");
         if attempt == rules.max_attempts {
             self.maybe_done.insert(at.clone());
         }
@@ -101,6 +103,7 @@ impl Judge {
 
     /// Notes the answer to an ack. `stale`: `None` without an answer.
     pub(super) fn ack_answered(&mut self, at: &Place, stale: Option<bool>) {
+        super::trace!("ack {at:?} stale {stale:?}");
         match stale {
             Some(false) => {
                 assert!(self.acked.insert(at.clone()), "{at:?} was acked twice");
@@ -112,6 +115,7 @@ impl Judge {
     }
 
     pub(super) fn nack_answered(&mut self, at: &Place, attempt: u32, stale: Option<bool>) {
+        super::trace!("nack {at:?} {attempt} stale {stale:?}");
         if stale == Some(false) {
             self.failed.insert(at.clone(), attempt);
         }
@@ -137,6 +141,7 @@ impl Judge {
     /// Notes a seek: events from `to` on are delivered again, those below are finished. If it is unknown whether the
     /// seek was carried out, both may be so.
     pub(super) fn sought(&mut self, topic: &TopicName, by: &GroupName, to: u64, certain: bool) {
+        super::trace!("sought {topic} {by} to {to} certain {certain}");
         let on = |at: &Place| at.0 == by.as_str() && at.1 == topic.as_str();
         let above = |at: &Place| on(at) && at.2 >= to;
         self.live.retain(|at, _| !on(at));
@@ -174,9 +179,12 @@ impl Judge {
     }
 
     pub(super) fn redriven(&mut self, topic: &TopicName, by: &GroupName, offsets: &[u64]) {
+        super::trace!("redriven {topic} {by} {offsets:?}");
         for offset in offsets {
             let at = (by.to_string(), topic.to_string(), *offset);
             self.failed.remove(&at);
+            // The event was given up, so its last lease is over.
+            self.live.remove(&at);
             self.excused.remove(&at);
             self.again(topic, by, *offset);
             self.redriven.insert(at);
@@ -189,12 +197,14 @@ impl Judge {
     }
 
     pub(super) fn dropped(&mut self, topic: &TopicName, by: &GroupName, offset: u64) {
+        super::trace!("dropped {topic} {by} {offset}");
         self.again(topic, by, offset);
         self.dropped.insert((by.to_string(), topic.to_string(), offset));
     }
 
     /// Notes that a group was deleted: a new one of its name begins anew.
     pub(super) fn deleted(&mut self, by: &GroupName, certain: bool) {
+        super::trace!("deleted {by} certain {certain}");
         let of = |at: &Place| at.0 == by.as_str();
         self.live.retain(|at, _| !of(at));
         self.failed.retain(|at, _| !of(at));

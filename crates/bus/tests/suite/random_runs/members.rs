@@ -58,6 +58,7 @@ impl Member {
 
 impl Run {
     pub(super) async fn join(&mut self) {
+        self.doing = "join";
         if self.members.len() >= MEMBERS_MAX {
             return;
         }
@@ -74,6 +75,7 @@ impl Run {
     }
 
     pub(super) fn leave(&mut self) {
+        self.doing = "leave";
         let Some(index) = self.pick() else { return };
         let member = self.members.swap_remove(index);
         self.judge.gone(member.no);
@@ -81,6 +83,7 @@ impl Run {
     }
 
     pub(super) async fn take(&mut self) {
+        self.doing = "take";
         let Some(index) = self.pick() else { return };
         let leases_max = self.rng.range(1..6) as usize;
         self.look_at_removed().await;
@@ -116,6 +119,7 @@ impl Run {
     }
 
     pub(super) async fn ack(&mut self) {
+        self.doing = "ack";
         let Some((index, leases)) = self.some_held() else { return };
         let member = &self.members[index];
         let places: Vec<Place> = leases.iter().map(|lease| member.place(lease)).collect();
@@ -132,7 +136,10 @@ impl Run {
         }
         for (lease, at) in leases.iter().zip(&places) {
             match lease.ack().await {
-                Ok(settled) => self.judge.ack_answered(at, Some(settled.stale > 0)),
+                Ok(settled) => {
+                    self.covered.count("events acked", u64::from(settled.stale == 0));
+                    self.judge.ack_answered(at, Some(settled.stale > 0));
+                }
                 Err(error) => {
                     self.judge.ack_answered(at, None);
                     self.trouble(&error);
@@ -142,6 +149,7 @@ impl Run {
     }
 
     pub(super) async fn nack(&mut self) {
+        self.doing = "nack";
         let Some((index, leases)) = self.some_held() else { return };
         let member = &self.members[index];
         for lease in &leases {
@@ -160,6 +168,7 @@ impl Run {
     }
 
     pub(super) async fn extend(&mut self) {
+        self.doing = "extend";
         let Some(index) = self.pick() else { return };
         let member = &self.members[index];
         let Some(lease) = member.held.first() else { return };
@@ -187,7 +196,7 @@ impl Run {
     pub(super) fn trouble(&mut self, error: &BusError) {
         match error.code() {
             // The store refuses writes for a while.
-            "storage_failed" if self.refusing => {}
+            "storage_failed" | "storage_full" | "busy" if self.refusing => {}
             // Only for members of an abandoned bus.
             "fenced" if !self.left_behind.is_empty() => {}
             "poisoned" | "unknown_outcome" | "storage_failed" | "closed" if self.ground.has_disk() => {

@@ -60,7 +60,7 @@ async fn what_is_of_the_old_version_already_is_copied(kind: StoreKind) {
     let error = publish(&world.bus, "t", r#"{"count":7,"unit":"x"}"#).await.unwrap_err();
     assert_eq!(error.code(), "downcast_failed");
     assert!(
-        error.to_string().contains("version 3") && error.to_string().contains("takes version 2"),
+        error.to_string().contains("version 3") && error.to_string().contains("needs version 2"),
         "{error}"
     );
     assert_eq!((world.events("t").await.len(), world.events("t.v1").await.len()), (2, 2));

@@ -124,10 +124,10 @@ async fn a_changed_version_is_refused_by_its_file(kind: StoreKind) {
 async fn what_does_not_belong_is_refused(kind: StoreKind) {
     let world = World::new(kind).await;
     for (name, text, reason) in [
-        ("t/v1.jsn", "true", "the name has no known form"),
-        ("t/v01.json", "true", "the name has no known form"),
-        ("t/v0.json", "true", "the name has no known form"),
-        ("t/v1-to-v1.jq", ".", "the name has no known form"),
+        ("t/v1.jsn", "true", "the name of the file is not known"),
+        ("t/v01.json", "true", "the name of the file is not known"),
+        ("t/v0.json", "true", "the name of the file is not known"),
+        ("t/v1-to-v1.jq", ".", "the name of the file is not known"),
         ("t/v1.json", "{", "not valid JSON"),
         ("t/v1-to-v2.jq", "nonsense(1)", "unknown filter `nonsense` at line 1"),
         ("Bad Name/v1.json", "true", "topic"),

@@ -264,7 +264,7 @@ async fn what_is_lifted_has_the_limit_of_payloads(kind: StoreKind) {
     let lifted = world.bus.lift(old.clone()).await;
     assert_eq!(payload(&lifted.event), r#"{"n":1}"#);
     let told = &headers(&lifted.event)[ERROR_HEADER];
-    assert!(told.contains("1001 bytes, of at most 1000"), "{told}");
+    assert!(told.contains("1001 bytes; the limit is 1000"), "{told}");
 }
 
 async fn a_slow_upcaster_stops_no_other(kind: StoreKind) {

@@ -1,21 +1,22 @@
-//! After a power cut a registration is there whole or not at all, and so is an event with its old form.
+//! After a power cut, which also tears what the state engine has not synced, a registration is there whole or not at all, and
+//! so is an event with its old form.
 
 use std::sync::Arc;
 
 use promethean_bus::publish::Publish;
 use promethean_bus::schemas::WhichSchema;
 use promethean_bus::{Bus, BusOptions};
-use promethean_store::embedded::{EmbeddedStore, Options};
+use promethean_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use promethean_store::port::{PageLimit, Store};
-use promethean_testkit::{FaultDisk, ManualClock};
+use promethean_testkit::{FaultDisk, ManualClock, SyncedFolder};
 
-use super::super::bus::harness::{WALL_MS, small_files, topic};
+use super::super::bus::harness::{WALL_MS, copy_folder, small_files, topic};
 use super::dual_write_publishes_old_forms::dual;
 use super::old_events_are_lifted::upcaster;
 use super::*;
 
 /// All work runs on the caller's thread, so that the number of an operation means the same in every run.
-fn options() -> Options {
+fn options() -> EmbeddedOptions {
     let mut options = small_files();
     options.log.threads = false;
     options.log.journal_file_bytes = 64 << 10;
@@ -79,19 +80,29 @@ async fn every_point_leaves_whole_versions_and_whole_pairs() {
         from..disk.ops()
     };
     assert!(!ops.is_empty());
+    let mut torn = 0;
     for op in ops.start + 1..=ops.end {
-        cut(op, op % 2).await;
+        torn += u64::from(cut(op, op).await);
     }
+    assert!(torn > 5, "{torn} torn states");
 }
 
-async fn cut(op: u64, seed: u64) {
-    let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
+/// Returns whether the state was torn.
+async fn cut(op: u64, seed: u64) -> bool {
+    let (disk, dir, cut) = (FaultDisk::new(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let state = dir.path().join("state");
     let (store, bus) = open(&disk, dir.path()).await.unwrap();
+    let synced = SyncedFolder::of(&state);
     disk.stop_at(op, seed);
     let (versions, events) = script(&bus).await;
+    // Closing writes to the folder, which a machine without power cannot.
+    copy_folder(&state, cut.path());
     bus.close().await;
     store.close().await;
     drop((bus, store));
+    std::fs::remove_dir_all(&state).unwrap();
+    copy_folder(cut.path(), &state);
+    let torn = synced.tear(&state, seed);
     let disk = disk.crash(seed);
     let (store, bus) = open(&disk, dir.path()).await.unwrap_or_else(|| panic!("op {op}: does not open"));
     let known = bus.schemas(&topic("t"));
@@ -109,4 +120,5 @@ async fn cut(op: u64, seed: u64) {
         bus.set_upcasters(&topic("t"), vec![upcaster(2, 3, r#". + {unit: "kg"}"#)]).unwrap();
         bus.publish(Publish::new(topic("t"), r#"{"count":9,"unit":"x"}"#)).await.unwrap();
     }
+    torn
 }

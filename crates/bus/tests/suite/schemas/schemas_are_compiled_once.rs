@@ -89,7 +89,7 @@ async fn a_schema_that_cannot_be_read_fails_all_who_wait(kind: StoreKind) {
 /// A registration of a second version, which waits for the text of the first.
 async fn comparing(
     kind: StoreKind,
-) -> (World, Arc<promethean_testkit::fault_store::Gate>, JoinSet<Result<Registered, BusError>>) {
+) -> (World, Arc<promethean_testkit::fault_store::StoreGate>, JoinSet<Result<Registered, BusError>>) {
     let (world, gate) = World::gated(kind).await;
     register(&world.bus, "t", r#"{"type":"integer"}"#).await.unwrap();
     let held = gate.hold_schema();

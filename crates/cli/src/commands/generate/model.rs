@@ -2,21 +2,21 @@
 
 use promethean_model::TopicName;
 
-use super::names::Names;
+use super::names::TypeNames;
 
 /// The topics and types of one run.
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    pub(super) topics: Vec<Topic>,
+pub(super) struct TypeModel {
+    pub(super) topics: Vec<TopicTypes>,
     /// Named types; the types of a topic are together.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<TypeItem>,
     /// The names of `items`.
-    pub(super) names: Names,
+    pub(super) names: TypeNames,
 }
 
 /// A topic and the latest version of its schema.
 #[derive(Debug)]
-pub(super) struct Topic {
+pub(super) struct TopicTypes {
     pub(super) name: TopicName,
     pub(super) version: u32,
     /// The text of the schema as it was given.
@@ -27,13 +27,13 @@ pub(super) struct Topic {
     pub(super) payload: ItemId,
 }
 
-/// An index into [`Model::items`].
+/// An index into [`TypeModel::items`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ItemId(pub(super) usize);
 
 /// A named type.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct TypeItem {
     pub(super) name: String,
     pub(super) doc: Vec<String>,
     pub(super) kind: ItemKind,
@@ -56,7 +56,7 @@ pub(super) enum ItemKind {
 
 #[derive(Debug, Default)]
 pub(super) struct Object {
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<TypeField>,
     /// Whether other properties are refused.
     pub(super) closed: bool,
     /// The type of other properties, if the schema has one.
@@ -64,7 +64,7 @@ pub(super) struct Object {
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct TypeField {
     /// The name in JSON.
     pub(super) name: String,
     pub(super) doc: Vec<String>,
@@ -113,15 +113,15 @@ impl Type {
     }
 }
 
-impl Model {
-    pub(super) fn item(&self, id: ItemId) -> Option<&Item> {
+impl TypeModel {
+    pub(super) fn item(&self, id: ItemId) -> Option<&TypeItem> {
         self.items.get(id.0)
     }
 
     /// Adds an item whose kind is filled in later, so that it can refer to itself.
     pub(super) fn reserve(&mut self, wish: &str) -> ItemId {
         let name = self.names.take(wish);
-        self.items.push(Item { name, doc: Vec::new(), kind: ItemKind::Alias(Type::Any) });
+        self.items.push(TypeItem { name, doc: Vec::new(), kind: ItemKind::Alias(Type::Any) });
         ItemId(self.items.len() - 1)
     }
 

@@ -33,15 +33,15 @@ const TAKEN: [&str; 22] = [
 
 /// The identifiers of one scope.
 #[derive(Debug, Clone)]
-pub(super) struct Names(BTreeSet<String>);
+pub(super) struct TypeNames(BTreeSet<String>);
 
-impl Default for Names {
+impl Default for TypeNames {
     fn default() -> Self {
         Self(TAKEN.iter().map(|name| (*name).to_owned()).collect())
     }
 }
 
-impl Names {
+impl TypeNames {
     /// A scope without names.
     pub(super) fn empty() -> Self {
         Self(BTreeSet::new())
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn no_name_is_given_twice() {
-        let mut names = Names::default();
+        let mut names = TypeNames::default();
         assert_eq!(names.take("Order"), "Order");
         assert_eq!(names.take("Order"), "Order2");
         assert_eq!(names.take("Order2"), "Order2_2");

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use promethean_model::TopicName;
 use serde_json::Value;
 
-use super::model::{Field, ItemId, ItemKind, Model, Object, Topic, Type};
+use super::model::{ItemId, ItemKind, Object, TopicTypes, Type, TypeField, TypeModel};
 use super::names::{pascal, words};
-use super::shape::{Document, Parts, STEPS_MAX, Shape};
+use super::shape::{Document, HOPS_MAX, STEPS_MAX, SchemaParts, Shape};
 
 /// Longest text of a type that is written in place; a longer one gets a name.
 const TYPE_CHARS_MAX: usize = 80;
@@ -16,11 +16,11 @@ const TYPE_CHARS_MAX: usize = 80;
 const ANYTHING: &Value = &Value::Bool(true);
 
 /// Adds a topic and the types of its payload.
-pub(super) fn add(model: &mut Model, name: TopicName, version: u32, schema: String, value: &Value) {
+pub(super) fn add(model: &mut TypeModel, name: TopicName, version: u32, schema: String, value: &Value) {
     let wish = pascal(&words(name.as_str()));
     let steps = Cell::new(STEPS_MAX);
-    let mut reader = Reader {
-        document: Document { root: value, steps: &steps },
+    let mut reader = SchemaReader {
+        document: Document { root: value, steps: &steps, hops: HOPS_MAX },
         prefix: wish.clone(),
         named: BTreeMap::new(),
         under_way: Vec::new(),
@@ -28,10 +28,10 @@ pub(super) fn add(model: &mut Model, name: TopicName, version: u32, schema: Stri
     };
     let payload = reader.payload(&name, version, &wish);
     let words = words(name.as_str());
-    model.topics.push(Topic { name, version, schema, words, payload });
+    model.topics.push(TopicTypes { name, version, schema, words, payload });
 }
 
-struct Reader<'a> {
+struct SchemaReader<'a> {
     document: Document<'a>,
     /// The start of the names of the topic's definitions.
     prefix: String,
@@ -39,10 +39,10 @@ struct Reader<'a> {
     named: BTreeMap<String, Type>,
     /// References that are being read and get no name; one of these inside itself becomes `Any`.
     under_way: Vec<String>,
-    model: &'a mut Model,
+    model: &'a mut TypeModel,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SchemaReader<'a> {
     fn payload(&mut self, topic: &TopicName, version: u32, wish: &str) -> ItemId {
         let schema = self.document.root;
         let id = self.model.reserve(wish);
@@ -151,8 +151,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, parts: Parts<'a>, wish: &str) -> Object {
-        let Parts { mut properties, required, closed, others } = parts;
+    fn object(&mut self, parts: SchemaParts<'a>, wish: &str) -> Object {
+        let SchemaParts { mut properties, required, closed, others } = parts;
         // A required property without a schema can be anything.
         for name in &required {
             properties.entry(name).or_insert(ANYTHING);
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             let of = self.of(schema, &format!("{wish}{}", pascal(&words(name))));
             let required = required.contains(name);
             if of != Type::Never || required {
-                fields.push(Field { name: name.to_owned(), doc: doc(schema), required, of });
+                fields.push(TypeField { name: name.to_owned(), doc: doc(schema), required, of });
             }
         }
         let others = others.map(|others| self.of(others, &format!("{wish}Other")));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::model::{Field, Item, ItemId, ItemKind, Model, Object, Topic, Type};
-use super::names::{Names, pascal, snake, upper, words};
+use super::model::{ItemId, ItemKind, Object, TopicTypes, Type, TypeField, TypeItem, TypeModel};
+use super::names::{TypeNames, pascal, snake, upper, words};
 use super::text::{json_escaped, shown};
 
 const LINE_MAX: usize = 100;
@@ -19,12 +19,12 @@ const KEYWORDS: &str = " abstract as async await become box break const continue
                         struct trait true try type typeof unsafe unsized use virtual where while yield ";
 const NEVER_RAW: [&str; 5] = ["self", "super", "crate", "Self", "_"];
 
-pub(super) fn write(model: &Model, head: &str) -> String {
+pub(super) fn write(model: &TypeModel, head: &str) -> String {
     let reach = Reach::of(model);
     let mut body = String::new();
     for (index, item) in model.items.iter().enumerate() {
         body.push('\n');
-        Writer { model, reach: &reach, id: ItemId(index), out: &mut body }.item(item);
+        RustWriter { model, reach: &reach, id: ItemId(index), out: &mut body }.item(item);
     }
     let mut out = format!("// {head}\n");
     if body.contains("BTreeMap<") {
@@ -34,7 +34,7 @@ pub(super) fn write(model: &Model, head: &str) -> String {
         out.push_str("\nuse serde::{Deserialize, Serialize};\n");
     }
     out.push_str(&body);
-    let mut names = Names::empty();
+    let mut names = TypeNames::empty();
     let constants: Vec<String> = model.topics.iter().map(|topic| names.take(&upper(&topic.words))).collect();
     let all = || constants.iter().zip(&model.topics);
     module(&mut out, "topics", "The names of topics.", all(), |topic| ("&str", literal(topic.name.as_str())));
@@ -50,8 +50,8 @@ fn module<'a>(
     out: &mut String,
     name: &str,
     doc: &str,
-    all: impl Iterator<Item = (&'a String, &'a Topic)>,
-    value: impl Fn(&Topic) -> (&'static str, String),
+    all: impl Iterator<Item = (&'a String, &'a TopicTypes)>,
+    value: impl Fn(&TopicTypes) -> (&'static str, String),
 ) {
     out.push_str(&format!("\n/// {doc}\npub mod {name} {{\n"));
     let mut between = "";
@@ -71,16 +71,16 @@ fn module<'a>(
     out.push_str("}\n");
 }
 
-struct Writer<'a> {
-    model: &'a Model,
+struct RustWriter<'a> {
+    model: &'a TypeModel,
     reach: &'a Reach,
     /// The type that is being written.
     id: ItemId,
     out: &'a mut String,
 }
 
-impl Writer<'_> {
-    fn item(&mut self, item: &Item) {
+impl RustWriter<'_> {
+    fn item(&mut self, item: &TypeItem) {
         self.doc("", &item.doc);
         match &item.kind {
             ItemKind::Object(object) => self.object(&item.name, object),
@@ -106,7 +106,7 @@ impl Writer<'_> {
             return;
         }
         self.out.push_str(&format!("pub struct {name} {{\n"));
-        let mut names = Names::empty();
+        let mut names = TypeNames::empty();
         for field in &object.fields {
             self.field(&mut names, field);
         }
@@ -120,7 +120,7 @@ impl Writer<'_> {
         self.out.push_str("}\n");
     }
 
-    fn field(&mut self, names: &mut Names, field: &Field) {
+    fn field(&mut self, names: &mut TypeNames, field: &TypeField) {
         self.doc("    ", &field.doc);
         self.note("    ", &field.of);
         let name = names.take(&snake(&words(&field.name)));
@@ -153,7 +153,7 @@ impl Writer<'_> {
 
     fn words(&mut self, name: &str, listed: &[String]) {
         self.out.push_str(&format!("{DERIVE}\npub enum {name} {{\n"));
-        let mut names = Names::empty();
+        let mut names = TypeNames::empty();
         for word in listed {
             let variant = variant(&mut names, word);
             if variant != *word {
@@ -168,7 +168,7 @@ impl Writer<'_> {
         self.out.push_str(&format!("{DERIVE}\n"));
         self.attributes("", vec![format!("tag = {}", literal(tag))]);
         self.out.push_str(&format!("pub enum {name} {{\n"));
-        let mut names = Names::empty();
+        let mut names = TypeNames::empty();
         for (word, id) in branches {
             let variant = variant(&mut names, word);
             if variant != *word {
@@ -242,7 +242,7 @@ impl Writer<'_> {
     }
 }
 
-fn variant(names: &mut Names, word: &str) -> String {
+fn variant(names: &mut TypeNames, word: &str) -> String {
     match pascal(&words(word)).as_str() {
         // The only name in this case that is a keyword.
         "Self" => names.take("Itself"),
@@ -280,7 +280,7 @@ fn raw(json: &str) -> String {
 struct Reach(Vec<BTreeSet<ItemId>>);
 
 impl Reach {
-    fn of(model: &Model) -> Self {
+    fn of(model: &TypeModel) -> Self {
         let direct: Vec<BTreeSet<ItemId>> = model.items.iter().map(|item| held(&item.kind)).collect();
         let nothing = BTreeSet::new();
         let reach = |start: &BTreeSet<ItemId>| {

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// Longest chain of references that is followed.
-const HOPS_MAX: usize = 16;
+pub(super) const HOPS_MAX: usize = 16;
 /// Keywords beside a reference that do not change which values fit.
-const ANNOTATIONS: [&str; 9] = [
+const ANNOTATIONS: [&str; 15] = [
     "$ref",
     "title",
     "description",
@@ -21,9 +21,16 @@ const ANNOTATIONS: [&str; 9] = [
     "readOnly",
     "writeOnly",
     "$comment",
+    "$schema",
+    "$id",
+    "$anchor",
+    "$vocabulary",
+    "$defs",
+    "definitions",
 ];
+const ANYTHING: &Value = &Value::Bool(true);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape<'a> {
     Any,
     Never,
@@ -38,7 +45,7 @@ pub(super) enum Shape<'a> {
     List(Option<&'a Value>),
     /// A map, with the schema of its values.
     Map(Option<&'a Value>),
-    Object(Parts<'a>),
+    Object(SchemaParts<'a>),
     Words(BTreeSet<&'a str>),
     /// One of several values that are not all text.
     Values(Vec<&'a Value>),
@@ -46,14 +53,14 @@ pub(super) enum Shape<'a> {
     Nullable(Box<Shape<'a>>),
     Tagged {
         tag: &'a str,
-        branches: Vec<(&'a str, Parts<'a>)>,
+        branches: Vec<(&'a str, SchemaParts<'a>)>,
     },
     Union(Vec<Shape<'a>>),
 }
 
 /// The properties of an object, with those of its `allOf`.
-#[derive(Debug, Default)]
-pub(super) struct Parts<'a> {
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct SchemaParts<'a> {
     pub(super) properties: BTreeMap<&'a str, &'a Value>,
     pub(super) required: BTreeSet<&'a str>,
     pub(super) closed: bool,
@@ -67,6 +74,8 @@ pub(super) struct Document<'a> {
     pub(super) root: &'a Value,
     /// How many more schemas may be read: references to references can be very many.
     pub(super) steps: &'a Cell<u32>,
+    /// How many more references may be followed to combine what they point to with other schemas.
+    pub(super) hops: usize,
 }
 
 /// Schemas of one document that are read, counted again for each reference. Further ones become `Any`.
@@ -93,50 +102,92 @@ impl<'a> Document<'a> {
         {
             return Shape::Reference(to);
         }
-        if schema.get("$ref").is_some() || schema.get("allOf").is_some() {
-            return self.all(schema);
+        let mut shape = self.typed(schema);
+        if shape == Shape::Any && schema.get("properties").is_some() {
+            // Two schemas describe one of the properties in different ways.
+            return Shape::Any;
         }
-        match (schema.get("oneOf"), schema.get("anyOf")) {
-            (Some(Value::Array(branches)), None) | (None, Some(Value::Array(branches))) => {
-                self.one(schema, branches)
+        // The parts of an object are read with those of `$ref` and `allOf`.
+        let combined = matches!(shape, Shape::Object(_) | Shape::Map(_));
+        for name in ["oneOf", "anyOf"] {
+            if let Some(Value::Array(branches)) = schema.get(name) {
+                shape = self.one(schema, shape, branches);
             }
-            (None, None) => self.typed(schema),
-            _ => Shape::Any,
         }
+        if let (Some(Value::String(to)), false) = (schema.get("$ref"), combined) {
+            shape = self.meet(shape, Shape::Reference(to));
+        }
+        if let (Some(Value::Array(all)), false) = (schema.get("allOf"), combined) {
+            for part in all {
+                shape = self.meet(shape, self.shape(part));
+            }
+        }
+        shape
     }
 
-    /// The shape of `allOf` and of a reference with siblings: only objects without common properties can be
-    /// combined.
-    fn all(self, schema: &'a Value) -> Shape<'a> {
-        if let Some(Value::Array(all)) = schema.get("allOf")
-            && let [only] = all.as_slice()
-            && has_only(
-                schema,
-                &[&ANNOTATIONS[..], &["allOf", "$defs", "definitions", "$schema", "$id"]].concat(),
-            )
-            && schema.get("$ref").is_none()
-        {
-            return self.shape(only);
-        }
-        self.parts(schema, HOPS_MAX).map_or(Shape::Any, Shape::Object)
-    }
-
-    /// The shape of `oneOf` and `anyOf`.
-    fn one(self, schema: &'a Value, branches: &'a [Value]) -> Shape<'a> {
+    /// The shape of `oneOf` or `anyOf`, where `outer` is the shape of the keywords beside it.
+    fn one(self, schema: &'a Value, outer: Shape<'a>, branches: &'a [Value]) -> Shape<'a> {
         let narrows = |branch: &Value| has_only(branch, &["required", "not", "title", "description", "type"]);
         if schema.get("properties").is_some() {
             // Branches that only require properties do not change them.
-            return if branches.iter().all(narrows) { self.typed(schema) } else { Shape::Any };
+            if branches.iter().all(narrows) {
+                return outer;
+            }
+            // The properties of the branches differ, so they are kept as they are.
+            return match (outer, schema.get("type")) {
+                (Shape::Object(mut parts), Some(kind)) if kind == "object" => {
+                    parts.others = if parts.closed { None } else { parts.others.or(Some(ANYTHING)) };
+                    Shape::Object(parts)
+                }
+                _ => Shape::Any,
+            };
         }
-        let mut shapes: Vec<Shape<'a>> = branches.iter().map(|branch| self.shape(branch)).collect();
-        let count = shapes.len();
-        shapes.retain(|shape| !matches!(shape, Shape::Null));
-        let nullable = shapes.len() < count;
-        let shape = self.union(shapes);
+        let shapes = branches.iter().map(|branch| self.meet(outer.clone(), self.shape(branch)));
+        // A branch that nothing fits adds nothing.
+        let mut shapes: Vec<Shape<'a>> = shapes.filter(|shape| *shape != Shape::Never).collect();
+        if shapes.is_empty() {
+            return Shape::Never;
+        }
+        let is_nullable = |shape: &Shape<'a>| matches!(shape, Shape::Null | Shape::Nullable(_));
+        let nullable = shapes.iter().any(is_nullable);
+        shapes.retain(|shape| *shape != Shape::Null);
+        let shape = self.union(shapes.into_iter().map(Shape::not_null).collect());
         if nullable { shape.nullable() } else { shape }
     }
 
-    fn union(self, mut shapes: Vec<Shape<'a>>) -> Shape<'a> {
+    /// The shape of what fits both. Where a type cannot tell, it is the wider one: types may accept more than
+    /// schemas, and never less.
+    fn meet(self, one: Shape<'a>, other: Shape<'a>) -> Shape<'a> {
+        match (one, other) {
+            (one, other) if one == other => one,
+            (Shape::Any, shape) | (shape, Shape::Any) => shape,
+            (Shape::Never, _) | (_, Shape::Never) => Shape::Never,
+            (Shape::Reference(to), shape) | (shape, Shape::Reference(to)) => {
+                let target = self.target(to).zip(self.hops.checked_sub(1));
+                target.map_or(shape.clone(), |(target, hops)| {
+                    self.meet(Self { hops, ..self }.shape(target), shape)
+                })
+            }
+            (Shape::Nullable(one), Shape::Nullable(other)) => self.meet(*one, *other).nullable(),
+            (Shape::Nullable(_), Shape::Null) | (Shape::Null, Shape::Nullable(_)) => Shape::Null,
+            (Shape::Nullable(one), other) | (other, Shape::Nullable(one)) => self.meet(*one, other),
+            (Shape::Union(shapes), other) | (other, Shape::Union(shapes)) => {
+                let met = shapes.into_iter().map(|shape| self.meet(shape, other.clone()));
+                let met: Vec<Shape<'a>> = met.filter(|shape| *shape != Shape::Never).collect();
+                if met.is_empty() { Shape::Never } else { self.union(met) }
+            }
+            (one, other) => one.meet_plain(other),
+        }
+    }
+
+    fn union(self, shapes: Vec<Shape<'a>>) -> Shape<'a> {
+        let mut distinct: Vec<Shape<'a>> = Vec::new();
+        for shape in shapes {
+            if !distinct.contains(&shape) {
+                distinct.push(shape);
+            }
+        }
+        let mut shapes = distinct;
         if shapes.len() < 2 {
             return shapes.pop().unwrap_or(Shape::Null);
         }
@@ -158,7 +209,7 @@ impl<'a> Document<'a> {
         let objects = || shapes.iter().map(|shape| self.object(shape));
         let first = objects().next()??;
         let mut found = first.properties.keys().filter_map(|tag| {
-            let mut branches: Vec<(&str, Parts<'a>)> = Vec::new();
+            let mut branches: Vec<(&str, SchemaParts<'a>)> = Vec::new();
             for object in objects() {
                 let mut object = object?;
                 let Shape::Words(words) = self.shape(object.properties.remove(tag)?) else { return None };
@@ -175,9 +226,9 @@ impl<'a> Document<'a> {
         found.next()
     }
 
-    fn object(self, shape: &Shape<'a>) -> Option<Parts<'a>> {
+    fn object(self, shape: &Shape<'a>) -> Option<SchemaParts<'a>> {
         match shape {
-            Shape::Object(parts) => Some(parts.copy()),
+            Shape::Object(parts) => Some(parts.clone()),
             Shape::Reference(to) => self.parts(self.target(to)?, HOPS_MAX),
             _ => None,
         }
@@ -228,7 +279,7 @@ impl<'a> Document<'a> {
 
     /// The properties of an object and of its `$ref` and `allOf`; `None` if one of them is not a plain
     /// object.
-    fn parts(self, schema: &'a Value, hops: usize) -> Option<Parts<'a>> {
+    fn parts(self, schema: &'a Value, hops: usize) -> Option<SchemaParts<'a>> {
         let hops = hops.checked_sub(1).filter(|_| self.step())?;
         let kind = schema.get("type").is_none_or(|kind| {
             kind == "object" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
@@ -237,7 +288,7 @@ impl<'a> Document<'a> {
         if !schema.is_object() || !kind || (combined && schema.get("properties").is_none()) {
             return None;
         }
-        let mut parts = Parts::of(schema);
+        let mut parts = SchemaParts::of(schema);
         let reference = schema.get("$ref").and_then(Value::as_str).map(|to| self.target(to));
         let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten().map(Some);
         for more in reference.into_iter().chain(all) {
@@ -275,6 +326,52 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// The shape without null.
+    fn not_null(self) -> Self {
+        match self {
+            Self::Nullable(shape) => *shape,
+            shape => shape,
+        }
+    }
+
+    /// Whether the shape is one of values without parts. Only `type`, `const` and `enum` give such a shape.
+    fn is_scalar(&self) -> bool {
+        matches!(
+            self,
+            Self::Null | Self::Bool | Self::Integer { .. } | Self::Number | Self::Text | Self::Words(_)
+        )
+    }
+
+    /// The shape of what fits both of two shapes without references, unions and null.
+    fn meet_plain(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Integer { negative }, Self::Integer { negative: also }) => {
+                Self::Integer { negative: negative && also }
+            }
+            (integer @ Self::Integer { .. }, Self::Number)
+            | (Self::Number, integer @ Self::Integer { .. }) => integer,
+            (Self::Words(words), Self::Text) | (Self::Text, Self::Words(words)) => Self::Words(words),
+            (Self::Words(words), Self::Words(others)) => {
+                let both: BTreeSet<&str> = words.intersection(&others).copied().collect();
+                if both.is_empty() { Self::Never } else { Self::Words(both) }
+            }
+            (values @ Self::Values(_), _) | (_, values @ Self::Values(_)) => values,
+            (one, other) if one.is_scalar() && other.is_scalar() => Self::Never,
+            // A schema that names properties and no type is taken for one of objects, and this one shows that it is not.
+            (scalar, _) | (_, scalar) if scalar.is_scalar() => scalar,
+            (Self::Object(mut parts), Self::Object(more)) => match parts.add(more) {
+                Some(()) => Self::Object(parts),
+                None => Self::Any,
+            },
+            (Self::Object(parts), Self::Map(_)) | (Self::Map(_), Self::Object(parts)) => Self::Object(parts),
+            (Self::Map(one), Self::Map(other)) => Self::Map(either(one, other)),
+            (Self::List(one), Self::List(other)) => Self::List(either(one, other)),
+            (tagged @ Self::Tagged { .. }, Self::Object(_) | Self::Map(_))
+            | (Self::Object(_) | Self::Map(_), tagged @ Self::Tagged { .. }) => tagged,
+            _ => Self::Any,
+        }
+    }
+
     /// Whether its type has a name.
     pub(super) fn is_named(&self) -> bool {
         match self {
@@ -284,7 +381,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SchemaParts<'a> {
     /// The parts of the schema itself, without those of `$ref` and `allOf`.
     fn of(schema: &'a Value) -> Self {
         let members = |name: &str| schema.get(name).and_then(Value::as_object).into_iter().flatten();
@@ -323,14 +420,20 @@ impl<'a> Parts<'a> {
     fn is_map(&self) -> bool {
         self.properties.is_empty() && self.required.is_empty() && !self.closed
     }
+}
 
-    fn copy(&self) -> Self {
-        let Self { properties, required, closed, others } = self;
-        Self { properties: properties.clone(), required: required.clone(), closed: *closed, others: *others }
+/// The schema of parts that two schemas describe: the only one there is.
+fn either<'a>(one: Option<&'a Value>, other: Option<&'a Value>) -> Option<&'a Value> {
+    match (one, other) {
+        (Some(_), Some(_)) => None,
+        (one, other) => one.or(other),
     }
 }
 
 fn values(listed: &[Value]) -> Shape<'_> {
+    if listed.is_empty() {
+        return Shape::Never;
+    }
     let count = listed.len();
     let some: Vec<&Value> = listed.iter().filter(|value| !value.is_null()).collect();
     let nullable = some.len() < count;

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::model::{Item, ItemKind, Model, Object, Topic, Type};
-use super::names::{Names, camel};
+use super::model::{ItemKind, Object, TopicTypes, Type, TypeItem, TypeModel};
+use super::names::{TypeNames, camel};
 use super::text::shown;
 
-pub(super) fn write(model: &Model, head: &str) -> String {
+pub(super) fn write(model: &TypeModel, head: &str) -> String {
     let mut out = format!("// {head}\n");
-    let mut names = Names::empty();
-    let constant = |topic: &Topic| names.take(&camel(&topic.words));
+    let mut names = TypeNames::empty();
+    let constant = |topic: &TopicTypes| names.take(&camel(&topic.words));
     let constants: Vec<String> = model.topics.iter().map(constant).collect();
     let constants: Vec<(String, String)> = constants
         .into_iter()
@@ -22,7 +22,7 @@ pub(super) fn write(model: &Model, head: &str) -> String {
         out.push('\n');
         write_item(&mut out, model, item);
     }
-    let each = |value: &dyn Fn(&Topic) -> String| -> Vec<(String, String)> {
+    let each = |value: &dyn Fn(&TopicTypes) -> String| -> Vec<(String, String)> {
         model.topics.iter().map(|topic| (literal(topic.name.as_str()), value(topic))).collect()
     };
     let payloads = each(&|topic| model.name(topic.payload));
@@ -48,7 +48,7 @@ fn table(out: &mut String, doc: &str, begin: &str, end: &str, entries: &[(String
     out.push_str(&format!("}}{end}\n"));
 }
 
-fn write_item(out: &mut String, model: &Model, item: &Item) {
+fn write_item(out: &mut String, model: &TypeModel, item: &TypeItem) {
     write_doc(out, "", &item.doc);
     let name = &item.name;
     match &item.kind {
@@ -73,7 +73,7 @@ fn write_item(out: &mut String, model: &Model, item: &Item) {
     }
 }
 
-fn write_fields(out: &mut String, model: &Model, object: &Object, indent: &str) {
+fn write_fields(out: &mut String, model: &TypeModel, object: &Object, indent: &str) {
     for field in &object.fields {
         write_doc(out, indent, &field.doc);
         let optional = if field.required { "" } else { "?" };
@@ -103,7 +103,7 @@ fn write_doc(out: &mut String, indent: &str, lines: &[String]) {
     }
 }
 
-fn text(model: &Model, of: &Type) -> String {
+fn text(model: &TypeModel, of: &Type) -> String {
     match of {
         Type::Any => "unknown".to_owned(),
         Type::Never => "never".to_owned(),

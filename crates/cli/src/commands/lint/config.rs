@@ -10,7 +10,7 @@ use promethean_model::{Clock, SchemaRule, SystemClock, TopicName, TopicSettings}
 
 use super::finding::{LintFindings, LintRule};
 use super::names;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ConfigMistake};
 
 /// The parts of a configuration that other checks need.
 #[derive(Debug, Default)]
@@ -37,10 +37,22 @@ pub(super) fn check(path: &Path, findings: &mut LintFindings) -> Result<Configur
     };
     for (topic, settings) in &configured.topics {
         let place = section(path, topic.as_str());
-        names::check(topic, &place, findings);
+        if !config::is_derived(topic) {
+            names::check(topic, &place, findings);
+        }
         contradictions(settings, &place, findings);
     }
     Ok(configured)
+}
+
+/// Gives the findings of the file their lines: that of their section, or of the key that they name.
+pub(super) fn locate(path: &Path, findings: &mut LintFindings) {
+    let text = config::read_text(path).unwrap_or_default();
+    findings.locate(&path.display().to_string(), |finding| {
+        let section = finding.place.split_once(" [").map(|(_, section)| format!("[{section}"));
+        let by_section = section.and_then(|section| config::find_line(&text, &section));
+        by_section.or_else(|| config::find_line(&text, &finding.what))
+    });
 }
 
 pub(super) fn section(path: &Path, topic: &str) -> String {
@@ -53,6 +65,8 @@ fn salvage(path: &Path, error: &anyhow::Error, findings: &mut LintFindings) -> C
     let mut configured = Configured::default();
     let text = config::read_text(path).unwrap_or_default();
     let table: toml::Table = toml::from_str(&text).unwrap_or_default();
+    let (mistakes, rest) = config::mistakes(&text, path.parent().unwrap_or(Path::new("")));
+    let rest: toml::Table = toml::from_str(&rest).unwrap_or_default();
     let mut reported = false;
     for (name, settings) in table.get("topics").and_then(toml::Value::as_table).into_iter().flatten() {
         let place = section(path, name);
@@ -61,18 +75,22 @@ fn salvage(path: &Path, error: &anyhow::Error, findings: &mut LintFindings) -> C
             continue;
         };
         // A name that only the server may use is reported with the other names.
-        reported |= topic.is_system();
+        reported |= topic.is_system() && !config::is_derived(&topic);
+        let settings = rest.get("topics").and_then(|topics| topics.get(name)).unwrap_or(settings);
         let settings = settings.clone().try_into::<TopicSettings>().unwrap_or_default();
         configured.topics.insert(topic, settings);
     }
-    let message = format!("{error:#}");
-    if !(reported && (message.contains("topic name") || message.contains("[topics."))) {
-        findings.add(
-            LintRule::ConfigInvalid,
-            path.display().to_string(),
-            message,
-            "the server would not start; correct it",
-        );
+    let place = path.display().to_string();
+    let is_known = |message: &str| reported && message.contains("topic name");
+    for ConfigMistake { line, what, fix } in &mistakes {
+        if !is_known(what) {
+            findings.add_at(*line, LintRule::ConfigInvalid, &place, what, fix);
+        }
+    }
+    // The file itself can be refused, for example because other users may write it.
+    if mistakes.is_empty() {
+        let (what, fix) = split(&format!("{error:#}"));
+        findings.add(LintRule::ConfigInvalid, place, what, fix);
     }
     let schemas = table.get("schemas").and_then(toml::Value::as_str);
     configured.schemas = schemas.map(|schemas| path.parent().unwrap_or(Path::new("")).join(schemas));
@@ -94,7 +112,7 @@ fn contradictions(settings: &TopicSettings, place: &str, findings: &mut LintFind
             LintRule::SettingsContradict,
             place,
             what,
-            format!("leave out one of them, best `retention.{limit}`"),
+            format!("leave out one of them, preferably `retention.{limit}`"),
         );
     }
     let default = TopicSettings::default();
@@ -146,7 +164,7 @@ fn exposure(config: &Config, path: &Path, findings: &mut LintFindings) {
     }
     for file in config.readable_secrets() {
         let what = format!("every user of this machine can read `{}`, which holds a secret", file.display());
-        findings.add(LintRule::SecretReadable, &place, what, "take that right away with `chmod o-r`");
+        findings.add(LintRule::SecretReadable, &place, what, "remove that right with `chmod o-r`");
     }
     for file in options.tls.iter().flat_map(|tls| [&tls.certificate, &tls.key]) {
         if !file.is_file() {

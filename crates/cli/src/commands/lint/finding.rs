@@ -92,6 +92,9 @@ pub(super) struct LintFinding {
     /// The file, section, topic or server it is about.
     #[serde(rename = "where")]
     pub(super) place: String,
+    /// The line of the configuration file, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<usize>,
     pub(super) what: String,
     pub(super) fix: String,
 }
@@ -109,13 +112,36 @@ impl LintFindings {
         fix: impl Into<String>,
     ) {
         let (place, what, fix) = (place.into(), what.into(), fix.into());
-        self.0.push(LintFinding { severity: rule.severity(), rule, place, what, fix });
+        self.0.push(LintFinding { severity: rule.severity(), rule, place, line: None, what, fix });
+    }
+
+    /// Gives the findings of a file that have no line yet the line that `find` knows.
+    pub(super) fn locate(&mut self, file: &str, find: impl Fn(&LintFinding) -> Option<usize>) {
+        for finding in self.0.iter_mut().filter(|finding| finding.line.is_none()) {
+            let rest = finding.place.strip_prefix(file);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" [")) {
+                finding.line = find(finding);
+            }
+        }
+    }
+
+    /// Adds a finding in a line.
+    pub(super) fn add_at(&mut self, line: Option<usize>, rule: LintRule, place: &str, what: &str, fix: &str) {
+        self.add(rule, place, what, fix);
+        if let Some(last) = self.0.last_mut() {
+            last.line = line;
+        }
     }
 
     /// The findings without repetitions, errors first, then by place.
     pub(super) fn sorted(mut self) -> Vec<LintFinding> {
         self.0.sort_by(|one, other| {
-            (one.severity, &one.place, one.rule).cmp(&(other.severity, &other.place, other.rule))
+            (one.severity, &one.place, one.line, one.rule).cmp(&(
+                other.severity,
+                &other.place,
+                other.line,
+                other.rule,
+            ))
         });
         self.0.dedup();
         self.0
@@ -132,6 +158,11 @@ impl std::fmt::Display for LintFinding {
             LintSeverity::Error => "error",
             LintSeverity::Warning => "warning",
         };
-        write!(out, "{severity}[{}] {}: {}; {}", self.rule.name(), self.place, self.what, self.fix)
+        let place = match (self.line, self.place.split_once(" [")) {
+            (None, _) => self.place.clone(),
+            (Some(line), None) => format!("{}:{line}", self.place),
+            (Some(line), Some((file, section))) => format!("{file}:{line} [{section}"),
+        };
+        write!(out, "{severity}[{}] {place}: {}; {}", self.rule.name(), self.what, self.fix)
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::config::Configured;
 use super::finding::{LintFindings, LintRule};
 use super::names;
-use crate::schema_files::{SchemaFiles, TopicFiles};
+use crate::schema_files::{LocalVersions, SchemaFiles};
 
 /// The valid schemas of a folder, by topic and version.
 pub(super) type Known = BTreeMap<TopicName, BTreeMap<u32, Value>>;
@@ -60,7 +60,7 @@ fn check_name(topic: &TopicName, place: &str, files: &SchemaFiles, findings: &mu
     }
 }
 
-fn usable(files: &TopicFiles, findings: &mut LintFindings) -> BTreeMap<u32, Value> {
+fn usable(files: &LocalVersions, findings: &mut LintFindings) -> BTreeMap<u32, Value> {
     let mut usable = BTreeMap::new();
     for (version, file) in &files.versions {
         let compiled = match &file.text {
@@ -86,7 +86,7 @@ fn usable(files: &TopicFiles, findings: &mut LintFindings) -> BTreeMap<u32, Valu
 
 /// Compares versions as the server does when they are registered one after the other.
 fn compatibility(
-    files: &TopicFiles,
+    files: &LocalVersions,
     usable: &BTreeMap<u32, Value>,
     settings: &TopicSettings,
     findings: &mut LintFindings,
@@ -128,7 +128,7 @@ fn report_comparison(
 }
 
 /// Reports programs that do not compile, and programs between versions that do not exist.
-fn programs(files: &TopicFiles, findings: &mut LintFindings) {
+fn programs(files: &LocalVersions, findings: &mut LintFindings) {
     let latest = files.versions.keys().next_back();
     for program in &files.programs {
         let place = program.path.display().to_string();
@@ -154,7 +154,7 @@ fn programs(files: &TopicFiles, findings: &mut LintFindings) {
 /// Reports versions that refuse payloads of the version before, where the rule allows that and no program
 /// lifts them.
 fn unlifted(
-    files: &TopicFiles,
+    files: &LocalVersions,
     usable: &BTreeMap<u32, Value>,
     settings: &TopicSettings,
     findings: &mut LintFindings,
@@ -179,7 +179,7 @@ fn unlifted(
     }
 }
 
-fn path_of(files: &TopicFiles, version: u32) -> String {
+fn path_of(files: &LocalVersions, version: u32) -> String {
     let path: &Path = files.versions.get(&version).map_or(&files.path, |file| &file.path);
     path.display().to_string()
 }

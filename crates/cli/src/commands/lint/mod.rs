@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use promethean_gateway::auth::Secret;
 use promethean_model::TopicName;
 use serde_json::json;
 
@@ -23,11 +22,15 @@ use self::finding::{LintFinding, LintFindings, LintSeverity};
 use self::folder::Known;
 use super::exit_code;
 use crate::output::print_line;
-use crate::remote::{ServerArgs, block_on};
+use crate::remote::block_on;
 use crate::schema_files::SchemaFiles;
+use crate::target::TargetArgs;
 
 /// The flags of `promethean lint`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean lint --config promethean.toml --strict\n  promethean lint --schemas schemas --url http://127.0.0.1:8090"
+)]
 pub(crate) struct LintArgs {
     /// Check this configuration and the schemas it names
     #[arg(long, value_name = "FILE")]
@@ -35,26 +38,20 @@ pub(crate) struct LintArgs {
     /// Check this folder of schemas instead of the one that the configuration names
     #[arg(long, value_name = "DIR")]
     schemas: Option<PathBuf>,
-    /// Check the topics, schemas and a sample of events of this server; without it no server is asked
-    #[arg(long, value_name = "URL")]
-    server: Option<String>,
-    /// The token to send to the server
-    #[arg(long, value_name = "TOKEN", env = "PROMETHEAN_TOKEN", hide_env_values = true)]
-    token: Option<Secret>,
-    /// Trust the certificate authorities in this file instead of the machine's
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
     /// Exit with 1 for warnings too
     #[arg(long)]
     strict: bool,
     /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
+    /// The server whose topics, schemas and a sample of events are checked; none is asked without --url or --context
+    #[command(flatten)]
+    server: TargetArgs,
 }
 
 pub(crate) fn run(args: &LintArgs) -> Result<ExitCode> {
-    if args.config.is_none() && args.schemas.is_none() && args.server.is_none() {
-        bail!("there is nothing to check; give --config FILE, --schemas DIR or --server URL");
+    if args.config.is_none() && args.schemas.is_none() && !args.server.is_named() {
+        bail!("there is nothing to check; give --config FILE, --schemas DIR, --url URL or --context NAME");
     }
     let found = block_on(check(args))?;
     print(&found, args.json)?;
@@ -79,18 +76,19 @@ async fn check(args: &LintArgs) -> Result<Vec<LintFinding>> {
         }
     }
     let mut covered: BTreeSet<TopicName> = known.keys().cloned().collect();
-    if let Some(server) = &args.server {
+    if args.server.is_named() {
         let declared = configured.topics.keys().chain(known.keys()).cloned().collect();
-        let (token, ca_file) = (args.token.clone(), args.ca_file.clone());
-        let server = ServerArgs { server: server.clone(), token, ca_file };
-        covered.extend(server::check(&server, &known, &declared, &mut findings).await?);
+        covered.extend(server::check(&args.server, &known, &declared, &mut findings).await?);
     }
     // Without a folder and a server, it is not known where the schemas are.
-    if let (Some(path), true) = (&args.config, root.is_some() || args.server.is_some()) {
+    if let (Some(path), true) = (&args.config, root.is_some() || args.server.is_named()) {
         for (topic, settings) in &configured.topics {
             let place = config::section(path, topic.as_str());
             coverage::check(topic, settings.schema, &covered, &place, &mut findings);
         }
+    }
+    if let Some(path) = &args.config {
+        config::locate(path, &mut findings);
     }
     Ok(findings.sorted())
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use promethean_bus::Bus;
 use promethean_bus::schemas::folder::SchemaFolder;
 use promethean_model::{Clock, SystemClock};
-use promethean_store::memory::{MemoryStore, Options};
+use promethean_store::memory::{MemoryOptions, MemoryStore};
 use promethean_store::port::Store;
 
 use super::config::Configured;
@@ -16,7 +16,7 @@ use super::finding::{LintFindings, LintRule};
 /// Reports refusals of the bus that no other rule finds.
 pub(super) async fn run(root: &Path, configured: &Configured, findings: &mut LintFindings) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), Options::default()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::clone(&clock), MemoryOptions::default()));
     let bus = Bus::open(Arc::clone(&store), clock, configured.options.clone()).await.context("open a bus")?;
     for (topic, settings) in &configured.topics {
         if let Err(error) = bus.set_topic(topic, settings.clone()).await {

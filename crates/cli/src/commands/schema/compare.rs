@@ -8,7 +8,7 @@ use promethean_schema::compat::{self, CompatDirection, CompatReport, Undeclared,
 use promethean_schema::validator;
 use serde_json::{Value, json};
 
-use super::{CheckArgs, CompatArg, DiffArgs, UndeclaredArg, read_schema, table};
+use super::{CompatArg, DiffArgs, SchemaCheckArgs, UndeclaredArg, read_schema, table};
 use crate::output::print_line;
 
 impl UndeclaredArg {
@@ -21,7 +21,7 @@ impl UndeclaredArg {
 }
 
 /// Checks whether one file is compatible with another.
-pub(super) fn check(args: &CheckArgs) -> Result<bool> {
+pub(super) fn check(args: &SchemaCheckArgs) -> Result<bool> {
     let ([file], Some(against)) = (args.what.as_slice(), &args.against) else {
         bail!("with --against give one file, the new schema");
     };
@@ -33,7 +33,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<bool> {
     };
     let (directions, _) = CompatDirection::asked_by(compat);
     let reports = compared(&old, &new, directions, args.undeclared);
-    show(&reports, args.common.json)?;
+    show(&reports, args.common.output.json)?;
     Ok(reports.iter().all(|(_, report)| report.verdict == Verdict::Compatible))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn diff_files(args: &DiffArgs) -> Result<bool> {
 
 pub(super) fn diff(old: &Value, new: &Value, args: &DiffArgs) -> Result<bool> {
     let reports = compared(old, new, &[CompatDirection::Backward, CompatDirection::Forward], args.undeclared);
-    show(&reports, args.common.json)?;
+    show(&reports, args.common.output.json)?;
     Ok(true)
 }
 

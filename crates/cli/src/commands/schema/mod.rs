@@ -13,7 +13,9 @@ use promethean_model::TopicName;
 use promethean_schema::{SCHEMA_BYTES_MAX, SchemaText};
 
 use super::exit_code;
-use crate::remote::{ServerArgs, block_on};
+use crate::output::OutputArgs;
+use crate::remote::block_on;
+use crate::target::TargetArgs;
 
 /// The subcommands of `promethean schema`.
 #[derive(Debug, Subcommand)]
@@ -21,12 +23,12 @@ pub(crate) enum SchemaCommand {
     /// Register a schema as the next version of a topic
     Add(AddArgs),
     /// List topics with schemas, or the versions of one
-    List(ListArgs),
+    List(SchemaListArgs),
     /// Print a version of a schema
     Show(ShowArgs),
     /// Check whether a schema is compatible with the versions of a topic, or with another file; exits with 1
     /// if it is not
-    Check(CheckArgs),
+    Check(SchemaCheckArgs),
     /// Print what one of two versions, or of two files, accepts and the other does not
     Diff(DiffArgs),
     /// Check a payload against the schema of a topic; exits with 1 if it does not fit
@@ -41,13 +43,15 @@ pub(crate) enum SchemaCommand {
 #[derive(Debug, Args)]
 pub(crate) struct SchemaCommonArgs {
     #[command(flatten)]
-    server: ServerArgs,
-    /// Print the answer of the server as JSON
-    #[arg(long)]
-    json: bool,
+    server: TargetArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean schema add orders.placed order-v2.json\n  promethean schema add orders.placed - --dry-run < order-v2.json"
+)]
 pub(crate) struct AddArgs {
     topic: TopicName,
     /// The schema; `-` reads standard input
@@ -66,13 +70,17 @@ pub(crate) struct AddArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+#[command(after_help = "Examples:\n  promethean schema list\n  promethean schema list orders.placed")]
+pub(crate) struct SchemaListArgs {
     topic: Option<TopicName>,
     #[command(flatten)]
     common: SchemaCommonArgs,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean schema show orders.placed\n  promethean schema show orders.placed 1"
+)]
 pub(crate) struct ShowArgs {
     topic: TopicName,
     /// The version; without it, the latest
@@ -83,14 +91,17 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
+#[command(
+    after_help = "Examples:\n  promethean schema check orders.placed order-v2.json\n  promethean schema check order-v2.json --against order-v1.json"
+)]
+pub(crate) struct SchemaCheckArgs {
     /// The new schema, after the topic on the server to compare it with unless --against names a file
     #[arg(num_args = 1..=2, required = true, value_name = "TOPIC NEW.json | NEW.json --against OLD.json")]
     what: Vec<String>,
     /// Compare with this file; no server is asked
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// With --against: what the new schema may change
+    /// With --against: the new schema accepts what the old one does (backward), the reverse (forward), or both (full)
     #[arg(long, value_enum, default_value_t = CompatArg::Backward, requires = "against")]
     compat: CompatArg,
     /// With --against: which undeclared properties open objects are assumed to have
@@ -102,23 +113,21 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CompatArg {
-    /// The new schema accepts what the old one accepted
     Backward,
-    /// The old schema accepts what the new one accepts
     Forward,
-    /// Both
     Full,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UndeclaredArg {
-    /// Anything
     Any,
-    /// Nothing
     Absent,
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean schema diff orders.placed 1 2\n  promethean schema diff order-v1.json order-v2.json"
+)]
 pub(crate) struct DiffArgs {
     /// A topic and two of its versions, or two files
     #[arg(num_args = 2..=3, required = true, value_name = "TOPIC FROM TO | OLD.json NEW.json")]
@@ -131,6 +140,9 @@ pub(crate) struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean schema validate orders.placed order.json\n  promethean schema validate orders.placed - < order.json"
+)]
 pub(crate) struct ValidateArgs {
     topic: TopicName,
     /// The payload; `-` reads standard input
@@ -143,6 +155,9 @@ pub(crate) struct ValidateArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean schema migrate orders.placed --dry-run\n  promethean schema migrate orders.placed --dry-run --json"
+)]
 pub(crate) struct MigrateArgs {
     topic: TopicName,
     /// Write nothing; required, because nothing else is supported yet
@@ -153,6 +168,9 @@ pub(crate) struct MigrateArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  promethean schema delete orders.placed 3\n  promethean schema delete orders.placed 3 --json"
+)]
 pub(crate) struct DeleteArgs {
     topic: TopicName,
     #[arg(value_name = "VERSION")]

@@ -3,17 +3,16 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hyper::Method;
 use promethean_model::TopicName;
 use serde_json::Value;
 
 use super::table::{self, at, text};
 use super::{
-    AddArgs, CheckArgs, DeleteArgs, DiffArgs, ListArgs, MigrateArgs, SchemaCommand, SchemaCommonArgs,
-    ShowArgs, ValidateArgs, compare, read, read_schema,
+    AddArgs, DeleteArgs, DiffArgs, MigrateArgs, SchemaCheckArgs, SchemaCommand, SchemaCommonArgs,
+    SchemaListArgs, ShowArgs, ValidateArgs, compare, read, read_schema,
 };
 use crate::output::print_line;
-use crate::remote::{Answer, Remote};
+use crate::remote::{Remote, RemoteAnswer};
 
 /// Runs a subcommand; returns whether the answer is a good one.
 pub(super) async fn run(command: &SchemaCommand) -> Result<bool> {
@@ -36,26 +35,24 @@ async fn add(args: &AddArgs) -> Result<bool> {
     if let Some(number) = number {
         path.push_str(&format!("&version={number}"));
     }
-    let said = ask(common, Method::POST, &path, schema.text().to_owned()).await?;
-    if said.code() == "schema_incompatible" {
+    let said = ask(common, "POST", &path, schema.text().to_owned()).await?;
+    if said.code() == Some("schema_incompatible") {
         return incompatible(common, &said);
     }
     let body = said.ok()?;
-    if common.json {
-        return print(&body);
-    }
-    let (version, done) = (at(&body, "version"), |field: &str| *at(&body, field) == true);
-    print_line(&match () {
-        () if done("unchanged") => format!("`{topic}` has this schema already, as version {version}"),
-        () if done("dry_run") => format!("`{topic}` would get version {version}"),
-        () if done("forced") => format!("`{topic}` has version {version}, which was forced"),
+    let (version, is) = (at(&body, "version"), |field: &str| *at(&body, field) == true);
+    let sentence = match () {
+        () if is("unchanged") => format!("`{topic}` has this schema already, as version {version}"),
+        () if is("dry_run") => format!("`{topic}` would get version {version}"),
+        () if is("forced") => format!("`{topic}` has version {version}, which was forced"),
         () => format!("`{topic}` has version {version}"),
-    })?;
+    };
+    common.output.done(&sentence, &body)?;
     Ok(true)
 }
 
-fn incompatible(common: &SchemaCommonArgs, said: &Answer) -> Result<bool> {
-    if common.json {
+fn incompatible(common: &SchemaCommonArgs, said: &RemoteAnswer) -> Result<bool> {
+    if common.output.json {
         print(&said.body)?;
         return Ok(false);
     }
@@ -66,10 +63,10 @@ fn incompatible(common: &SchemaCommonArgs, said: &Answer) -> Result<bool> {
     Ok(false)
 }
 
-async fn list(args: &ListArgs) -> Result<bool> {
+async fn list(args: &SchemaListArgs) -> Result<bool> {
     let remote = Remote::new(&args.common.server)?;
     if let Some(topic) = &args.topic {
-        let body = remote.get(&format!("/schemas/{topic}")).await?;
+        let body: Value = remote.get(&format!("/schemas/{topic}")).await?;
         return rows(&args.common, &body, "versions", |version| {
             let forced = if *at(version, "forced") == true { "  forced" } else { "" };
             format!(
@@ -82,7 +79,7 @@ async fn list(args: &ListArgs) -> Result<bool> {
     }
     let mut after = String::new();
     loop {
-        let body = remote.get(&format!("/schemas{after}")).await?;
+        let body: Value = remote.get(&format!("/schemas{after}")).await?;
         rows(&args.common, &body, "topics", |topic| {
             format!(
                 "{}  v{}  {} version(s)",
@@ -105,7 +102,7 @@ fn rows(
     field: &str,
     row: impl Fn(&Value) -> String,
 ) -> Result<bool> {
-    if common.json {
+    if common.output.json {
         return print(body);
     }
     for entry in at(body, field).as_array().into_iter().flatten() {
@@ -117,7 +114,7 @@ fn rows(
 async fn show(args: &ShowArgs) -> Result<bool> {
     let version = args.number.map_or_else(|| "latest".to_owned(), |version| version.to_string());
     let body = fetch(&args.common, args.topic.as_str(), &version).await?;
-    match args.common.json {
+    match args.common.output.json {
         true => print(&body),
         false => {
             print_line(&serde_json::to_string_pretty(at(&body, "schema"))?)?;
@@ -130,22 +127,22 @@ async fn fetch(common: &SchemaCommonArgs, topic: &str, version: &str) -> Result<
     Remote::new(&common.server)?.get(&format!("/schemas/{topic}/{version}")).await
 }
 
-async fn check(args: &CheckArgs) -> Result<bool> {
+async fn check(args: &SchemaCheckArgs) -> Result<bool> {
     let [topic, file] = args.what.as_slice() else {
         bail!("give a topic and a file, or a file and --against another");
     };
     let topic: TopicName = topic.parse().context("the topic")?;
     let schema = read_schema(Path::new(file))?;
     let said =
-        ask(&args.common, Method::POST, &format!("/schemas/{topic}/check"), schema.text().to_owned()).await?;
+        ask(&args.common, "POST", &format!("/schemas/{topic}/check"), schema.text().to_owned()).await?;
     let body = said.ok()?;
-    if args.common.json {
+    if args.common.output.json {
         print(&body)?;
     } else {
         for line in table::comparisons(at(&body, "compared")) {
             print_line(&line)?;
         }
-        print_line(&format!("with what `{topic}` has: {}", text(at(&body, "verdict"))))?;
+        print_line(&format!("compared with the versions of `{topic}`: {}", text(at(&body, "verdict"))))?;
     }
     Ok(*at(&body, "verdict") == "compatible")
 }
@@ -156,8 +153,10 @@ async fn diff(args: &DiffArgs) -> Result<bool> {
     };
     let topic: TopicName = topic.parse().context("the topic")?;
     let number = |text: &str| -> Result<String> {
-        let number: u32 =
-            text.trim_start_matches('v').parse().with_context(|| format!("`{text}` is no version"))?;
+        let number: u32 = text
+            .trim_start_matches('v')
+            .parse()
+            .with_context(|| format!("`{text}` is not a version; give a number"))?;
         Ok(number.to_string())
     };
     let old = fetch(&args.common, topic.as_str(), &number(from)?).await?;
@@ -168,10 +167,9 @@ async fn diff(args: &DiffArgs) -> Result<bool> {
 async fn validate(args: &ValidateArgs) -> Result<bool> {
     let ValidateArgs { topic, number, common, .. } = args;
     let version = number.map_or_else(String::new, |version| format!("?version={version}"));
-    let said =
-        ask(common, Method::POST, &format!("/schemas/{topic}/validate{version}"), read(&args.file)?).await?;
-    if said.code() == "schema_rejected" {
-        if common.json {
+    let said = ask(common, "POST", &format!("/schemas/{topic}/validate{version}"), read(&args.file)?).await?;
+    if said.code() == Some("schema_rejected") {
+        if common.output.json {
             print(&said.body)?;
         } else {
             print_line(&format!("does not fit version {} of `{topic}`:", at(&said.body, "version")))?;
@@ -182,7 +180,7 @@ async fn validate(args: &ValidateArgs) -> Result<bool> {
         return Ok(false);
     }
     let body = said.ok()?;
-    if common.json {
+    if common.output.json {
         return print(&body);
     }
     print_line(&match at(&body, "version").as_u64() {
@@ -194,9 +192,9 @@ async fn validate(args: &ValidateArgs) -> Result<bool> {
 
 async fn migrate(args: &MigrateArgs) -> Result<bool> {
     let path = format!("/schemas/{}/migrate", args.topic);
-    let body = ask(&args.common, Method::POST, &path, String::new()).await?.ok()?;
+    let body = ask(&args.common, "POST", &path, String::new()).await?.ok()?;
     let good = *at(&body, "failed") == 0;
-    if args.common.json {
+    if args.common.output.json {
         print(&body)?;
         return Ok(good);
     }
@@ -219,15 +217,13 @@ async fn migrate(args: &MigrateArgs) -> Result<bool> {
 
 async fn delete(args: &DeleteArgs) -> Result<bool> {
     let path = format!("/schemas/{}/{}", args.topic, args.number);
-    let body = ask(&args.common, Method::DELETE, &path, String::new()).await?.ok()?;
-    if args.common.json {
-        return print(&body);
-    }
-    print_line(&format!("version {} of `{}` is gone", args.number, args.topic))?;
+    let body = ask(&args.common, "DELETE", &path, String::new()).await?.ok()?;
+    let sentence = format!("version {} of `{}` is gone", args.number, args.topic);
+    args.common.output.done(&sentence, &body)?;
     Ok(true)
 }
 
-async fn ask(common: &SchemaCommonArgs, method: Method, path: &str, body: String) -> Result<Answer> {
+async fn ask(common: &SchemaCommonArgs, method: &str, path: &str, body: String) -> Result<RemoteAnswer> {
     Remote::new(&common.server)?.ask(method, path, body).await
 }
 

@@ -25,17 +25,19 @@ pub(super) async fn run(shared: Arc<Shared>, number: usize) {
 /// Returns whether the event was acknowledged; if not, the connection is over.
 async fn publish(shared: &Shared, client: &mut Client, number: usize, id: &str) -> bool {
     let payload = json!({"by": number, "id": id});
+    let key = format!("k{number}");
     let invocation = Invocation {
         producer: format!("p{number}"),
         topic: topic(number),
         id: id.to_owned(),
-        key: None,
+        key: Some(key.clone()),
         payload: payload_hash(payload.to_string().as_bytes()),
         batch: None,
     };
     let op = shared.ledger.record_invoked(invocation);
+    let opts = json!({"id": id, "key": key});
     let frame =
-        json!({"op": "PUBLISH", "topic": topic(number), "payload": payload, "opts": {"id": id}, "corr": id});
+        json!({"op": "PUBLISH", "topic": topic(number), "payload": payload, "opts": opts, "corr": id});
     client.send(&frame).await;
     match client.next(shared).await {
         Some(answer) if answer["op"] == "OK" => {

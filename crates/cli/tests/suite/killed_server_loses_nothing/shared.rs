@@ -22,6 +22,8 @@ pub(super) struct Shared {
     /// Connections that were made.
     pub(super) connected: AtomicU64,
     pub(super) acknowledged: AtomicU64,
+    /// Topics that were deleted.
+    pub(super) deletions: AtomicU64,
     /// Publishes that were not answered.
     pub(super) unknown: AtomicU64,
     /// Publishes that were stored before without an answer, and acknowledged as duplicates.
@@ -92,6 +94,7 @@ impl Shared {
             epoch: AtomicU64::new(0),
             connected: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
+            deletions: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             doubled: AtomicU64::new(0),
             goodbyes: AtomicU64::new(0),

@@ -47,16 +47,11 @@ impl Sim {
             let wanted = in_scope && (!self.options.filtered || wanted(&stored));
             let partition = self.options.partitions.map_or(0, |n| partition_of(key, &stored.id, n));
             let exists = !self.rng.chance(8);
-            if exists && wanted && !self.below_seek(offset) {
+            if exists && wanted && offset >= self.reference.sought_to {
                 self.reference.undone.insert(offset);
             }
             self.reference.log.push(Event { stored, wanted, partition, exists });
         }
-    }
-
-    /// Whether the offset is below the floor, since a seek may have gone beyond the end.
-    fn below_seek(&self, offset: u64) -> bool {
-        offset < self.machine.status().floor.0
     }
 
     pub(super) fn announce(&mut self) {
@@ -173,10 +168,18 @@ impl Sim {
     fn nack(&mut self) {
         let Some((member, leases)) = self.some_leases() else { return };
         let (reply, delay_ms) = (self.some_reply(), self.rng.chance(50).then(|| self.rng.range(0..3_000)));
+        // Not drawn, so that every seed gives the same run as before.
+        let said =
+            (!self.now.monotonic_ms.is_multiple_of(3)).then(|| format!("at {}", self.now.monotonic_ms));
+        let note = said.as_ref().and_then(|said| FailureNote::new(said, None)).map(Arc::new);
         let mut nacked = Vec::new();
         for lease in &leases {
             if self.reference.current(member, *lease) {
                 self.reference.fail(lease.offset.0, self.now.monotonic_ms, delay_ms);
+                // The last attempt speaks for itself, also if it gives no reason.
+                if said.is_some() || !self.reference.failed.contains_key(&lease.offset.0) {
+                    self.reference.notes.insert(lease.offset.0, said.clone());
+                }
                 nacked.push(lease.offset.0);
             }
         }
@@ -187,7 +190,7 @@ impl Sim {
         {
             waiting.acked.clear();
         }
-        self.step(Input::Nack { member, leases, delay_ms, reply }, Vec::new(), answers);
+        self.step(Input::Nack { member, leases, delay_ms, note, reply }, Vec::new(), answers);
     }
 
     fn extend(&mut self) {

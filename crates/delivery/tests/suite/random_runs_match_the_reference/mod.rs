@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use promethean_delivery::{
-    Allowance, Credit, DeliveryRate, Effect, Input, LeaseRef, Leaving, LetterRef, Machine, MachineBounds,
-    MachineConfig, MemberLimits, MemberNo, Now, Order, Reason, ReplyNo, Scope,
+    Allowance, Credit, DeliveryRate, Effect, FailureNote, Input, LeaseRef, Leaving, LetterRef, Machine,
+    MachineBounds, MachineConfig, MemberLimits, MemberNo, Now, Order, Reason, ReplyNo, Scope,
 };
 use promethean_model::{Offset, OffsetRange, StoredEvent, partition_of};
 use promethean_testkit::{SeededRng, seeds};
@@ -26,7 +26,20 @@ mod store;
 mod verdict;
 
 /// Seeds that found a bug, or a fault of the reference, once.
-const FOUND: [u64; 8] = [106_058, 117_476, 118_503, 104_752, 116_156, 118_716, 256, 2_053];
+const FOUND: [u64; 12] = [
+    106_058,
+    117_476,
+    118_503,
+    104_752,
+    116_156,
+    118_716,
+    256,
+    2_053,
+    7_896_578_954_496_919_881,
+    2_863_832_255_191_548_039,
+    18_326_385_561_747_949_439,
+    16_063_138_726_988_077_725,
+];
 
 #[test]
 fn any_run_is_as_the_reference_says() {
@@ -148,10 +161,12 @@ impl Sim {
             acked: BTreeSet::new(),
             leases: BTreeMap::new(),
             failed: BTreeMap::new(),
+            notes: BTreeMap::new(),
             members: BTreeMap::new(),
             owners: Vec::new(),
             paused: false,
             seeking: None,
+            sought_to: 0,
             sought: false,
             pend_failed: BTreeSet::new(),
             pend_letters: LetterChanges::default(),

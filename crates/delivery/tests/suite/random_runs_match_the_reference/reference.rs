@@ -62,7 +62,7 @@ pub(super) struct Sent {
     pub(super) replies: Vec<Waiting>,
     pub(super) seek: Option<u64>,
     pub(super) seek_since: Option<u64>,
-    /// All changes of letters, those that the commit leaves to its seek included.
+    /// All changes of letters, also the ones that the commit leaves to its seek.
     pub(super) letters: LetterChanges,
     /// Whether it is durable, which the machine does not know yet. Holds the letters that it could not close.
     pub(super) applied: Option<Vec<LetterRef>>,
@@ -106,11 +106,15 @@ pub(super) struct Reference {
     pub(super) acked: BTreeSet<u64>,
     pub(super) leases: BTreeMap<u64, Lease>,
     pub(super) failed: BTreeMap<u64, Failed>,
+    /// What a member said last of why an attempt failed, for each event.
+    pub(super) notes: BTreeMap<u64, Option<String>>,
     pub(super) members: BTreeMap<MemberNo, Member>,
     pub(super) owners: Vec<Option<MemberNo>>,
     pub(super) paused: bool,
     /// The lowest target of the seeks that are not committed.
     pub(super) seeking: Option<u64>,
+    /// The target of the last seek. It may be beyond the end: what is published below it is finished.
+    pub(super) sought_to: u64,
     /// Whether a seek is durable and the machine does not know it yet.
     pub(super) sought: bool,
     pub(super) pend_failed: BTreeSet<u64>,
@@ -172,6 +176,9 @@ impl Reference {
 
     /// Fails an attempt; `delay_ms` is `None` for the server's backoff.
     pub(super) fn fail(&mut self, offset: u64, at: u64, delay_ms: Option<u64>) {
+        if !self.failed.contains_key(&offset) {
+            self.notes.insert(offset, None);
+        }
         let failed = self.failed.entry(offset).or_default();
         failed.count += 1;
         let base = 100 << (failed.count - 1).min(20);
@@ -215,6 +222,7 @@ impl Reference {
         self.done.clear();
         self.undone = (to..self.log.len() as u64).filter(|o| self.is_wanted(*o)).collect();
         self.seeking = Some(to);
+        self.sought_to = to;
         if let Some(sent) = &mut self.sent {
             sent.seek_since = Some(to);
         }
@@ -294,10 +302,17 @@ impl Reference {
 
     /// Follows the machine when it hears of dead letters that a commit could not close.
     pub(super) fn unclosed(&mut self, letters: &[LetterRef]) {
-        for offset in letters.iter().map(|letter| letter.offset.0) {
+        for letter in letters {
+            let offset = letter.offset.0;
+            // A later seek went beyond the event of a redriven letter, and the event is gone. The machine finds
+            // that out when it reads the event; then the letter stays open.
+            let open = self.store.letters.get(&offset);
+            let passed = !self.exists(offset) && open.is_some_and(|open| open.redriving);
             let LetterChanges { dead, closing, asked } = &mut self.pend_letters;
             // The event died again, or its letter was redriven since.
-            if !dead.contains_key(&offset) && !asked.contains(&offset) && !self.extras.contains(&offset) {
+            let newer =
+                dead.contains_key(&offset) || asked.contains(&offset) || self.extras.contains(&offset);
+            if !passed && !newer {
                 closing.insert(offset);
             }
         }
@@ -344,6 +359,9 @@ impl Reference {
         self.pend_replies.clear();
         self.sent = None;
         self.seeking = None;
+        let end = self.log.len() as u64;
+        // Beyond the end only a durable seek has finished anything.
+        self.sought_to = (end..).find(|offset| !self.store.has(*offset)).unwrap_or(end);
         self.done.clear();
         self.end = 0;
         self.undone =
@@ -362,6 +380,8 @@ impl Reference {
             }
         }
         self.owed.values_mut().for_each(|delivered| *delivered = false);
+        // Reasons are kept in memory only.
+        self.notes.clear();
         let rows = self.store.attempts.iter();
         self.failed = rows
             .map(|(o, r)| (*o, Failed { count: r.failed, committed: r.failed, ..Failed::default() }))

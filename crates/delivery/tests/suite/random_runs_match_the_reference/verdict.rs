@@ -88,6 +88,10 @@ impl Reference {
         let expected: Vec<(u64, u32)> =
             below().take(letters).map(|(offset, (count, _))| (*offset, *count)).collect();
         assert_eq!(dead, expected, "dead letters");
+        for dead in &progress.dead {
+            let said = self.notes.get(&dead.attempts.offset.0).and_then(Option::as_deref);
+            assert_eq!(dead.note.as_ref().map(|note| note.reason()), said, "what was said last");
+        }
         let closed = self.judge_closed(&progress, to);
         assert_eq!(progress.seek.map(|to| to.0), self.seeking);
         self.pend_failed.clear();
@@ -257,6 +261,8 @@ impl Reference {
             Some(Reason::Backoff) => status.failed > 0,
             Some(Reason::Leased) => !self.leases.is_empty(),
             Some(Reason::Window) => status.ranges + status.failed >= bounds.window,
+            // Only the groups of projectors have these, and no machine delivers to them.
+            Some(Reason::Halted | Reason::Retrying | Reason::Stuck) => false,
             None => true,
         };
         assert!(so, "{reason:?} is not so: {status:?}");

@@ -4,7 +4,7 @@ mod schemas;
 
 use serde_json::{Map, Value, json};
 
-use super::operation::{Media, Operation, Param, ParamPlace, Times};
+use super::operation::{Media, Operation, Param, ParamPlace, Times, Verb};
 use super::table;
 
 /// The document, OpenAPI 3.1.
@@ -28,7 +28,11 @@ pub(super) fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas::all(),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "ticket": {"type": "apiKey", "in": "query", "name": "ticket",
+                    "description": "A ticket of `POST /tickets`, for one GET"},
+            },
         },
     })
 }
@@ -39,7 +43,11 @@ fn describe(operation: &Operation) -> Value {
         "summary": operation.summary,
         "description": format!("Access: {}", operation.need.scope()),
         "responses": answers(operation),
-        "security": if operation.is_open() { json!([]) } else { json!([{}, {"token": []}]) },
+        "security": match (operation.is_open(), operation.verb) {
+            (true, _) => json!([]),
+            (false, Verb::Get) => json!([{}, {"token": []}, {"ticket": []}]),
+            (false, _) => json!([{}, {"token": []}]),
+        },
     });
     if let Value::Object(fields) = &mut described {
         if !operation.params.is_empty() {
@@ -112,7 +120,11 @@ fn content(media: Media, schema: &str) -> Value {
             json!({"type": "array", "items": {"$ref": format!("#/components/schemas/{items}")}, "minItems": 1,
                 "description": lines})
         }
-        Media::EventStream | Media::Text => json!({"type": "string"}),
+        Media::EventStream | Media::Text | Media::Html | Media::JavaScript | Media::Css | Media::Svg => {
+            json!({"type": "string"})
+        }
+        // In OpenAPI 3.1 bytes have no schema.
+        Media::Bytes => json!({}),
     };
     let name = media.as_str().split(';').next().unwrap_or_default();
     json!({name: {"schema": schema}})
@@ -124,7 +136,7 @@ fn reason(status: u16) -> &'static str {
         400 => "Something in the request is wrong; the message says what to change",
         401 => "A token is needed, or is not valid",
         403 => "The token may not, or the page's origin may not",
-        404 => "Unknown topic, group, event, mark or document",
+        404 => "Unknown topic, group, event, mark, document or backup",
         408 => "The body did not arrive in time",
         409 => "Conflicts with what is there",
         410 => "What is asked for is no longer kept",

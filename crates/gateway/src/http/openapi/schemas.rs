@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::codes::CODES;
 use crate::http::param_type::ParamType;
 use crate::http::routes::params::EXACT;
 
@@ -34,7 +35,18 @@ fn or_null(schema: Value) -> Value {
 /// All named schemas.
 pub(super) fn all() -> Value {
     let mut forms = Map::new();
-    for part in [shared(), events(), groups(), letters(), topics(), schemas(), state(), server()] {
+    for part in [
+        shared(),
+        events(),
+        groups(),
+        letters(),
+        topics(),
+        schemas(),
+        state(),
+        server(),
+        clients(),
+        backups(),
+    ] {
         if let Value::Object(part) = part {
             forms.extend(part);
         }
@@ -48,12 +60,12 @@ fn shared() -> Value {
         "Refusal": {
             "type": "object",
             "properties": {
-                "error": {"type": "string", "description": "a stable word for programs"},
+                "error": {"enum": CODES, "description": "a stable word for programs; later versions may add words"},
                 "message": {"type": "string", "description": "what is wrong and what to change"},
                 "request_id": {"type": "string"},
                 "retry_after_ms": {"type": "integer"},
                 "parameter": {"type": "string"},
-                "line": {"type": "integer"},
+                "line": {"type": "integer", "description": "the line of a batch that is at fault, counted from 1"},
             },
             "required": ["error", "message", "request_id"],
         },
@@ -109,10 +121,14 @@ fn groups() -> Value {
     let (int, text, flag) =
         (json!({"type": "integer"}), json!({"type": "string"}), json!({"type": "boolean"}));
     let count = json!({"type": "integer", "minimum": 0});
-    let blocked = object(json!({"key_hash": text, "offset": count, "waiting": count}), json!({}));
+    let blocked = object(
+        json!({"key_hash": text, "offset": count, "waiting": count}),
+        json!({"key": text, "id": ParamType::Id.schema(), "member": text}),
+    );
+    let member = object(json!({"member": text, "in_flight": count}), json!({}));
     let progress = json!({"topic": text, "floor": count, "end": count, "lag": count, "in_flight": count,
         "members": count, "reason": text, "expired": count});
-    let more = json!({"blocked_keys": list(blocked), "failing": flag});
+    let more = json!({"blocked_keys": list(blocked), "member_list": list(member), "failing": flag});
     let at = object(json!({"offset": count, "id": ParamType::Id.schema(), "ts": int}), json!({}));
     let (mut cursor, mut cursor_more) = (progress.clone(), more.clone());
     if let (Value::Object(cursor), Value::Object(more)) = (&mut cursor, &mut cursor_more) {
@@ -164,7 +180,7 @@ fn letters() -> Value {
     let letter = object(
         json!({"offset": count, "event": or_null(form("Event")), "in_topic": flag, "reason": text, "attempts": count,
             "first_ts": int, "last_ts": int, "redrives": count, "redriving": flag}),
-        json!({"letter": ParamType::Id.schema()}),
+        json!({"letter": ParamType::Id.schema(), "by": text, "last_error": text}),
     );
     let value = json!({"type": "string", "maxLength": 256});
     let values = json!({"anyOf": [value, {"type": "array", "items": value, "minItems": 1, "maxItems": 64}]});
@@ -178,6 +194,13 @@ fn letters() -> Value {
         json!({"oneOf": [by(json!({"all": {"const": true}})), by(json!({"ids": named(ParamType::Id.schema())})),
             by(json!({"offsets": named(ParamType::Offset.schema())})), by(json!({"filter": form("Filter")}))]})
     };
+    let mut redrive = choice(&json!({"to": {"enum": ["group", "topic"]}}));
+    let one = |items: Value| json!({"type": "array", "items": items, "minItems": 1, "maxItems": 1});
+    if let Some(Value::Array(forms)) = redrive.get_mut("oneOf") {
+        for (name, items) in [("ids", ParamType::Id.schema()), ("offsets", ParamType::Offset.schema())] {
+            forms.push(object(json!({name: one(items), "to": {"const": "topic"}, "payload": {}}), json!({})));
+        }
+    }
     let report = object(
         json!({"selected": count, "redriven": count, "dropped": count, "gone": count, "already_redriving": count,
             "unknown": count}),
@@ -188,7 +211,7 @@ fn letters() -> Value {
         "Letters": object(json!({"letters": list(form("Letter"))}), json!({"next": count})),
         "Filter": filter,
         "LetterChoice": choice(&json!({})),
-        "Redrive": choice(&json!({"to": {"enum": ["group", "topic"]}})),
+        "Redrive": redrive,
         "LetterReport": report,
     })
 }
@@ -301,8 +324,8 @@ fn state() -> Value {
     let collection = json!({"name": text, "documents": count, "fields": kinds, "indexes": list(index),
         "default": flag, "history": flag, "projector": or_null(text.clone())});
     let rebuild = object(
-        json!({"running": flag, "position": count, "skipped": count}),
-        json!({"equal": flag, "hash": text, "error": text}),
+        json!({"running": flag, "position": count, "skipped": count, "left_out": count}),
+        json!({"first_skipped": text, "equal": flag, "hash": text, "error": text}),
     );
     let activities = json!({"enum": ["running", "retrying", "halted", "stuck", "stopped"]});
     let projector = object(
@@ -360,12 +383,67 @@ fn server() -> Value {
     json!({
         "Index": object(index.into(), json!({})),
         "Health": object(json!({"status": status, "writable": flag, "slow": flag, "damaged_ranges": count,
-            "projectors_halted": count, "retention_waits": count, "topics_scarce": flag}), json!({})),
+            "projectors_halted": count, "retention_waits": count, "rebuilds_incomplete": count,
+            "compactors_failing": count, "topics_scarce": flag}), json!({})),
         "Ready": object(json!({"ready": {"const": true}}), json!({})),
         "Ops": object(
             json!({"groups": list(form("Group")), "projectors": list(form("Projector")), "compactors": list(form("Compactor"))}),
             json!({"store": store, "unfinished_deletions": list(unfinished), "next": text}),
         ),
         "Mark": object(mark, json!({})),
+    })
+}
+
+/// The schemas for clients, their tokens and connections, and the settings of the server.
+fn backups() -> Value {
+    let (int, text) = (json!({"type": "integer"}), json!({"type": "string"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let file = object(
+        json!({"file": text, "bytes": count, "length": count}),
+        json!({"topic": count, "from": count, "to": count}),
+    );
+    let topic = object(json!({"topic": text, "number": count, "earliest": count, "end": count}), json!({}));
+    json!({
+        "Backup": object(
+            json!({
+                "backup": text, "taken": int, "position": count, "topics": count, "files": count, "bytes": count,
+                "piece_bytes": count,
+            }),
+            json!({}),
+        ),
+        "BackupFiles": object(json!({"files": list(file)}), json!({"next": count})),
+        "BackupTopics": object(json!({"topics": list(topic)}), json!({"next": count})),
+        "BackupEnded": object(json!({"ended": text}), json!({})),
+    })
+}
+
+fn clients() -> Value {
+    let (int, text) = (json!({"type": "integer"}), json!({"type": "string"}));
+    let count = json!({"type": "integer", "minimum": 0});
+    let kind = json!({"enum": ["open", "listed", "signed", "other"]});
+    let scopes = list(text.clone());
+    let connection = object(
+        json!({"id": count, "peer": text, "protocol": {"enum": ["http", "websocket"]}, "since": int,
+            "subscriptions": count}),
+        json!({"name": text, "kind": kind}),
+    );
+    let limits = json!({"type": "object", "additionalProperties": count});
+    let token = object(
+        json!({"name": text, "scopes": scopes, "expires": or_null(int.clone()), "limits": limits}),
+        json!({}),
+    );
+    json!({
+        "WhoAmI": object(
+            json!({"name": text, "kind": kind, "scopes": scopes, "expires": or_null(int.clone())}),
+            json!({}),
+        ),
+        "TicketRequest": object(json!({"path": {"type": "string", "pattern": "^/"}}), json!({})),
+        "Ticket": object(json!({"ticket": text, "expires": int}), json!({})),
+        "Connections": object(json!({"connections": list(connection)}), json!({"next": count})),
+        "Tokens": object(json!({"tokens": list(token)}), json!({"next": count})),
+        "Settings": object(
+            json!({"settings": list(object(json!({"key": text, "value": {}}), json!({})))}),
+            json!({"next": text}),
+        ),
     })
 }

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use promethean_bus::BusError;
+use promethean_model::plain::json_reason;
 use promethean_model::wire::PublishOpts;
-use promethean_model::{Limits, TopicName};
+use promethean_model::{EventId, Limits, Offset, TopicName};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -58,7 +59,10 @@ async fn publish_batch(call: &mut Call) -> Reply {
         Some(publisher) => publisher.publish_batch(events).await,
         None => bus.publish_batch(events).await,
     };
-    let published = published.map_err(|error| blame(error, &topic, &body, bus.limits()))?;
+    let published = published.map_err(|error| {
+        let end = bus.end_of(&topic);
+        blame(error, &topic, &body, bus.limits(), end)
+    })?;
     reply::json(&PublishedBatch::of(&published))
 }
 
@@ -81,17 +85,38 @@ fn line(text: &[u8]) -> Result<Item<'_>, String> {
     if !object(text) {
         return Err("not a JSON object".to_owned());
     }
-    let line: Line<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let line: Line<'_> = serde_json::from_slice(text).map_err(|error| json_reason(&error))?;
     let opts = match line.opts.map(RawValue::get) {
         Some(opts) if !object(opts.as_bytes()) => return Err("`opts` is not an object".to_owned()),
-        Some(opts) => serde_json::from_str(opts).map_err(|error| format!("`opts`: {error}"))?,
+        Some(opts) => {
+            serde_json::from_str(opts).map_err(|error| format!("`opts`: {}", json_reason(&error)))?
+        }
         None => PublishOpts::default(),
     };
     Ok((line.payload, opts))
 }
 
-/// Names the line that caused the refusal of the whole batch, if one did.
-fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> Refusal {
+/// Names the line that caused the refusal of the whole batch, if one did. `end` is the end of the topic.
+fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits, end: Offset) -> Refusal {
+    if let BusError::IdConflict { id, offset, .. } = &error
+        && *offset >= end
+        && let Some((first, again)) = id_twice(body, *id)
+    {
+        let message = format!(
+            "the event has the id of line {first}, and another key or payload; give it an id of its own"
+        );
+        let mut refusal = Refusal::from(error);
+        refusal.message = message;
+        return refusal.on_line(again);
+    }
+    let mut error = error;
+    // The bus counts events from 0, and this answer counts the lines of the body from 1, blank ones too.
+    if let BusError::SchemaRejected(rejected) = &mut error
+        && let Some(index) = rejected.index.take()
+        && let Some((number, _)) = lines(body).filter_map(Result::ok).nth(index)
+    {
+        return Refusal::from(error).on_line(number);
+    }
     let guilty = |opts: &PublishOpts<'_>| match &error {
         BusError::IdConflict { id, .. } => opts.id == Some(*id),
         BusError::KeyRequired { .. } => opts.key.is_none(),
@@ -108,4 +133,13 @@ fn blame(error: BusError, topic: &TopicName, body: &Bytes, limits: &Limits) -> R
     });
     let refusal = Refusal::from(error);
     found.map_or(refusal.clone(), |number| refusal.on_line(number))
+}
+
+/// The first line with an id, and the first one after it that has the id and another key or payload.
+fn id_twice(body: &Bytes, id: EventId) -> Option<(usize, usize)> {
+    let mut with_id = lines(body).filter_map(Result::ok).filter(|(_, item)| item.1.id == Some(id));
+    let (first, (payload, opts)) = with_id.next()?;
+    let differs = |item: &Item<'_>| item.1.key != opts.key || item.0.get() != payload.get();
+    let (again, _) = with_id.find(|(_, item)| differs(item))?;
+    Some((first, again))
 }

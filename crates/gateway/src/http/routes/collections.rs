@@ -24,7 +24,7 @@ const OFFSET_MAX: i64 = 1_000_000;
 
 pub(super) const COLLECTION: Param = Param::path("collection", ParamType::Collection, "the collection");
 const KEY: Param = Param::path("key", ParamType::Text, "the document's key, percent-encoded");
-const IF_NONE_MATCH: Param = Param::header(
+pub(super) const IF_NONE_MATCH: Param = Param::header(
     "if-none-match",
     ParamType::Text,
     "entity tags that the client has; 304 if one of them is current",

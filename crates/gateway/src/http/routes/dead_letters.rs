@@ -3,7 +3,7 @@
 use promethean_bus::dead_letters::{LetterChoice, RedriveTo};
 use promethean_delivery::Filter;
 use promethean_model::{EventId, Offset};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::params::{GROUP, TOPIC};
@@ -41,11 +41,12 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Post,
         path: "/dlq/redrive",
         id: "redrive",
-        summary: "Deliver dead letters again: to the group, with all its attempts, or as copies to the whole topic",
+        summary: "Deliver dead letters again: to the group, with all its attempts, or as copies to the whole topic. With \
+                  `payload`, one letter goes to the topic with that payload; this needs `publish:{topic}` too.",
         params: &[TOPIC, GROUP],
         body: Some(Body { media: Media::Json, schema: "Redrive" }),
         answer: Answer::json("LetterReport", "What became of them"),
-        refusals: &[404, 409, 507],
+        refusals: &[404, 409, 422, 507],
         need: Need::ManageLetters,
         handler: |call| Box::pin(redrive(call)),
     },
@@ -71,18 +72,25 @@ struct LetterSelection {
     ids: Option<Vec<EventId>>,
     offsets: Option<Vec<Offset>>,
     filter: Option<Box<RawValue>>,
-    to: Option<To>,
+    to: Option<RedriveTarget>,
+    /// The payload of the copy; `null` is one too.
+    #[serde(default, deserialize_with = "given")]
+    payload: Option<Box<RawValue>>,
+}
+
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Read from a text, because serde would also read an object as a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-enum To {
+enum RedriveTarget {
     Group,
     Topic,
 }
 
-impl TryFrom<String> for To {
+impl TryFrom<String> for RedriveTarget {
     type Error = &'static str;
 
     fn try_from(word: String) -> Result<Self, Self::Error> {
@@ -133,19 +141,36 @@ async fn list(call: &mut Call) -> Reply {
 
 async fn redrive(call: &mut Call) -> Reply {
     let (topic, group) = (call.topic()?, call.group()?);
-    let chosen: LetterSelection = call.json().await?;
+    let mut chosen: LetterSelection = call.json().await?;
+    if let Some(payload) = chosen.payload.take() {
+        return redrive_edited(call, chosen, &payload).await;
+    }
     let to = match chosen.to {
-        Some(To::Topic) => RedriveTo::Topic,
-        Some(To::Group) | None => RedriveTo::Group,
+        Some(RedriveTarget::Topic) => RedriveTo::Topic,
+        Some(RedriveTarget::Group) | None => RedriveTo::Group,
     };
     reply::json(&call.app.bus.redrive(&topic, &group, chosen.choice()?, to).await?)
+}
+
+/// Publishes the event of one letter with another payload. That is a publish too, so it needs the right to.
+async fn redrive_edited(call: &mut Call, chosen: LetterSelection, payload: &RawValue) -> Reply {
+    let (topic, group) = (call.topic()?, call.group()?);
+    let is_one = chosen.ids.as_ref().is_some_and(|ids| ids.len() == 1)
+        || chosen.offsets.as_ref().is_some_and(|offsets| offsets.len() == 1);
+    if chosen.to != Some(RedriveTarget::Topic) || !is_one {
+        let message = "`payload` goes with `\"to\": \"topic\"` and one letter, in `ids` or `offsets`";
+        return Err(Refusal::bad_request(message));
+    }
+    call.allow(Need::Publish)?;
+    call.pay_for(&topic, 1, payload.get().len())?;
+    reply::json(&call.app.bus.redrive_edited(&topic, &group, chosen.choice()?, payload).await?)
 }
 
 async fn drop_letters(call: &mut Call) -> Reply {
     let (topic, group) = (call.topic()?, call.group()?);
     let chosen: LetterSelection = call.json().await?;
-    if chosen.to.is_some() {
-        return Err(Refusal::bad_request("`to` is for a redrive only; leave it out"));
+    if chosen.to.is_some() || chosen.payload.is_some() {
+        return Err(Refusal::bad_request("`to` and `payload` are for a redrive only; leave them out"));
     }
     reply::json(&call.app.bus.drop_letters(&topic, &group, chosen.choice()?).await?)
 }

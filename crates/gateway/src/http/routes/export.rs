@@ -19,7 +19,7 @@ use tracing::warn;
 use super::params::{EXACT, NORMALIZE, TOPIC};
 use crate::app::App;
 use crate::events;
-use crate::http::call::{Call, Reader};
+use crate::http::call::{Call, ReadGrant};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, BodyWriter, Buffers, Gone, Reply};
@@ -120,7 +120,7 @@ async fn first_after(
     Ok(Offset(found.load(Ordering::Relaxed)))
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepts = |part: &str| {
         let (coding, weight) = part.split_once(';').unwrap_or((part, ""));
         let refused = matches!(weight.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
@@ -138,7 +138,7 @@ struct Export {
     ndjson: bool,
     render: Arc<Render>,
     buffers: Buffers,
-    reader: Reader,
+    reader: ReadGrant,
 }
 
 impl Export {
@@ -151,14 +151,14 @@ impl Export {
         }
     }
 
-    async fn send(&mut self, scan: &mut Scan) -> Result<(), Stop> {
+    async fn send(&mut self, scan: &mut Scan) -> Result<(), StopExport> {
         // In an array, `[` replaces the comma before the first event.
         let mut opening = if self.ndjson { None } else { Some(b'[') };
         loop {
             let page = tokio::select! {
                 page = scan.next_rendered(PAGE_EVENTS, PAGE_BYTES, self.buffers.take(), &self.render) => page,
-                () = self.writer.gone() => return Err(Stop),
-                () = self.app.stopping.cancelled() => return Err(Stop),
+                () = self.writer.gone() => return Err(StopExport),
+                () = self.app.stopping.cancelled() => return Err(StopExport),
             };
             match page {
                 Ok(None) => break,
@@ -172,7 +172,7 @@ impl Export {
                 }
                 Err(error) => {
                     warn!(%error, "an export was cut");
-                    return Err(Stop);
+                    return Err(StopExport);
                 }
             }
         }
@@ -181,12 +181,12 @@ impl Export {
             self.write(end.to_vec()).await?;
         }
         match self.encoder.take() {
-            Some(encoder) => self.forward(encoder.finish().map_err(|_| Stop)?).await,
+            Some(encoder) => self.forward(encoder.finish().map_err(|_| StopExport)?).await,
             None => Ok(()),
         }
     }
 
-    async fn write(&mut self, chunk: Vec<u8>) -> Result<(), Stop> {
+    async fn write(&mut self, chunk: Vec<u8>) -> Result<(), StopExport> {
         let Some(mut encoder) = self.encoder.take() else { return self.forward(chunk).await };
         // Compression takes long enough to delay other tasks, so it runs on a blocking thread.
         let compressed = self.app.tasks.spawn_blocking(move || {
@@ -194,12 +194,12 @@ impl Export {
             let out = std::mem::take(encoder.get_mut());
             Ok::<_, std::io::Error>((encoder, out))
         });
-        let (encoder, out) = compressed.await.map_err(|_| Stop)?.map_err(|_| Stop)?;
+        let (encoder, out) = compressed.await.map_err(|_| StopExport)?.map_err(|_| StopExport)?;
         self.encoder = Some(encoder);
         self.forward(out).await
     }
 
-    async fn forward(&mut self, chunk: Vec<u8>) -> Result<(), Stop> {
+    async fn forward(&mut self, chunk: Vec<u8>) -> Result<(), StopExport> {
         if chunk.is_empty() {
             return Ok(());
         }
@@ -208,12 +208,12 @@ impl Export {
         while !rest.is_empty() {
             // A page can be one large event, so each piece is checked.
             if !self.reader.may_read_on().await {
-                return Err(Stop);
+                return Err(StopExport);
             }
             let piece = rest.split_to(rest.len().min(PAGE_BYTES));
             tokio::select! {
-                sent = self.writer.send(piece) => sent.map_err(|Gone| Stop)?,
-                () = self.app.stopping.cancelled() => return Err(Stop),
+                sent = self.writer.send(piece) => sent.map_err(|Gone| StopExport)?,
+                () = self.app.stopping.cancelled() => return Err(StopExport),
             }
         }
         Ok(())
@@ -239,4 +239,4 @@ fn renderer(ndjson: bool, times: RangeInclusive<i64>) -> Arc<Render> {
 
 /// The client is gone, or the export cannot go on; the client then sees that the export is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stop;
+struct StopExport;

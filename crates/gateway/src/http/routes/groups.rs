@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::params::{GROUPS_AFTER, GROUPS_LIMIT, TOPIC, group_text, groups_page, page_of};
-use super::views::GroupView;
+use super::views::{BlockerReads, GroupView};
 use crate::http::args::Args;
 use crate::http::call::{Call, Viewer};
 use crate::http::operation::{Answer, Body, Media, Need, Operation, Param, Verb};
@@ -24,8 +24,8 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/groups",
         id: "groups",
-        summary: "Groups that the token may see, or those of one topic. While there is `next`, go on with `after=next`. Of a \
-                  group of a pattern, the first 100 topics are shown.",
+        summary: "Groups that the token may see, or those of one topic. While there is `next`, go on with `after=next`; a \
+                  page may have fewer groups than `limit`. Of a group of a pattern, the first 100 topics are shown.",
         params: &[
             Param::query("topic", ParamType::Topic, "only groups of this topic"),
             GROUPS_AFTER,
@@ -91,7 +91,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Delete,
         path: "/groups/{group}",
         id: "deleteGroup",
-        summary: "Delete a group that nobody is a member of, with its cursors and open dead letters",
+        summary: "Delete a group without members, with its cursors and open dead letters",
         params: &[GROUP, SUBJECT],
         body: None,
         answer: Answer::json("Deleted", "The group is gone"),
@@ -105,7 +105,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Seek {
-    to: To,
+    to: SeekTo,
     ts: Option<i64>,
     after_id: Option<EventId>,
     offset: Option<Offset>,
@@ -116,7 +116,7 @@ struct Seek {
 /// Read from a text, because serde would also read an object as a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-enum To {
+enum SeekTo {
     Earliest,
     Latest,
     Ts,
@@ -124,7 +124,7 @@ enum To {
     Offset,
 }
 
-impl TryFrom<String> for To {
+impl TryFrom<String> for SeekTo {
     type Error = &'static str;
 
     fn try_from(word: String) -> Result<Self, Self::Error> {
@@ -134,7 +134,7 @@ impl TryFrom<String> for To {
             "ts" => Ok(Self::Ts),
             "afterId" => Ok(Self::AfterId),
             "offset" => Ok(Self::Offset),
-            _ => Err("`to` is none of `earliest`, `latest`, `ts`, `afterId` and `offset`"),
+            _ => Err("`to` is not one of `earliest`, `latest`, `ts`, `afterId` and `offset`"),
         }
     }
 }
@@ -142,23 +142,23 @@ impl TryFrom<String> for To {
 impl Seek {
     fn start(&self) -> Result<StartPosition, Refusal> {
         let given = [
-            ("ts", self.ts.is_some(), To::Ts),
-            ("afterId", self.after_id.is_some(), To::AfterId),
-            ("offset", self.offset.is_some(), To::Offset),
+            ("ts", self.ts.is_some(), SeekTo::Ts),
+            ("afterId", self.after_id.is_some(), SeekTo::AfterId),
+            ("offset", self.offset.is_some(), SeekTo::Offset),
         ];
         for (name, given, to) in given {
             if given != (to == self.to) {
                 let message =
-                    format!("`{name}` goes with `\"to\": \"{name}\"` and only with it; send both or neither");
+                    format!("`{name}` and `\"to\": \"{name}\"` belong together; send both or neither");
                 return Err(Refusal::bad_request(message));
             }
         }
         Ok(match self.to {
-            To::Earliest => StartPosition::Earliest,
-            To::Latest => StartPosition::Latest,
-            To::Ts => StartPosition::Ts(self.ts.unwrap_or_default()),
-            To::AfterId => self.after_id.map_or(StartPosition::Latest, StartPosition::AfterId),
-            To::Offset => StartPosition::Offset(self.offset.unwrap_or_default()),
+            SeekTo::Earliest => StartPosition::Earliest,
+            SeekTo::Latest => StartPosition::Latest,
+            SeekTo::Ts => StartPosition::Ts(self.ts.unwrap_or_default()),
+            SeekTo::AfterId => self.after_id.map_or(StartPosition::Latest, StartPosition::AfterId),
+            SeekTo::Offset => StartPosition::Offset(self.offset.unwrap_or_default()),
         })
     }
 }
@@ -173,14 +173,17 @@ pub(super) async fn visible(
     let query = GroupQuery { topic, after: after.as_ref() };
     let wanted = |key: &GroupKey| viewer.may_see_group(&key.subject, &key.group);
     let page = viewer.app.bus.groups_page(query, limit, wanted).await?;
-    let groups = page.groups.into_iter().map(|info| view(viewer, info)).collect();
+    let (mut groups, mut reads) = (Vec::new(), BlockerReads::new(&viewer.app.bus));
+    for info in page.groups {
+        groups.push(view(viewer, &mut reads, info).await);
+    }
     Ok((groups, page.next.as_ref().map(group_text)))
 }
 
 /// A group with its partitions.
-fn view(viewer: Viewer<'_>, info: GroupInfo) -> GroupView {
+async fn view(viewer: Viewer<'_>, reads: &mut BlockerReads<'_>, info: GroupInfo) -> GroupView {
     let partitions = viewer.app.bus.coordinator(&info.group, &info.subject);
-    GroupView::new(info, partitions)
+    GroupView::read(reads, info, partitions).await
 }
 
 async fn groups(call: &mut Call) -> Reply {
@@ -195,7 +198,10 @@ async fn group(call: &mut Call) -> Reply {
     let info = call.app.bus.find_group(&group, &subject, after.as_ref()).await?;
     let seen = info.filter(|info| call.viewer().may_see_group(&info.subject, &info.group));
     match seen {
-        Some(info) => reply::json(&view(call.viewer(), info)),
+        Some(info) => {
+            let mut reads = BlockerReads::new(&call.app.bus);
+            reply::json(&view(call.viewer(), &mut reads, info).await)
+        }
         None => Err(promethean_bus::BusError::UnknownGroup { group, subject: subject.to_string() }.into()),
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::params::{GROUP, GROUPS_AFTER, GROUPS_LIMIT, TOPIC, group_text, groups_page, page_of};
-use super::views::{self, ProgressView};
+use super::views::{self, BlockerReads, ProgressView};
 use crate::http::call::Call;
 use crate::http::operation::{Answer, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
@@ -120,14 +120,14 @@ async fn cursors(call: &mut Call) -> Reply {
     let viewer = call.viewer();
     let wanted = |key: &GroupKey| viewer.may_see_group(&subject, &key.group);
     let page = viewer.app.bus.groups_page(query, limit, wanted).await?;
-    let mut cursors = Vec::new();
+    let (mut cursors, mut reads) = (Vec::new(), BlockerReads::new(&call.app.bus));
     for info in page.groups {
         for progress in info.topics {
             let last = before(&call.app.bus, &topic, progress.floor).await?;
             cursors.push(CursorView {
                 group: info.group.clone(),
                 last,
-                progress: ProgressView::new(progress),
+                progress: ProgressView::read(&mut reads, progress).await,
             });
         }
     }
@@ -138,7 +138,7 @@ async fn cursors(call: &mut Call) -> Reply {
 
 async fn lag(call: &mut Call) -> Reply {
     let (topic, group) = (call.topic()?, call.group()?);
-    let progress = ProgressView::new(call.app.bus.group(&topic, &group).await?);
+    let progress = call.app.bus.group(&topic, &group).await?;
     let cursor = before(&call.app.bus, &topic, progress.floor).await?;
     let tail = before(&call.app.bus, &topic, progress.end).await?;
     let lag_ms = match (&cursor, &tail) {

@@ -71,7 +71,7 @@ pub(super) fn start(args: &Args, absent: StartPosition) -> Result<StartPosition,
         ["ts", "afterId", "offset"].into_iter().filter(|name| args.get(name).is_some()).collect();
     let from = args.get("from").or(given.first().copied());
     if let Some(other) = given.iter().find(|name| Some(**name) != from) {
-        let message = format!("`{other}` goes with `from={other}` only; leave one of them out");
+        let message = format!("`{other}` is only for `from={other}`; leave one of them out");
         return Err(Refusal::bad_request(message).with("parameter", *other));
     }
     Ok(match from {

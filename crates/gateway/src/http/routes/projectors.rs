@@ -17,7 +17,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/projectors",
         id: "projectors",
-        summary: "How projectors are: position, lag, what went wrong last, as far as the token may see",
+        summary: "The state of projectors that the token may see: position, lag and last error",
         params: &[],
         body: None,
         answer: Answer::json("Projectors", "The projectors, by name"),

@@ -1,8 +1,8 @@
 //! Schemas of topics.
 
-use promethean_bus::BusError;
 use promethean_bus::read::LiftFailure;
 use promethean_bus::schemas::{RegisterOptions, SchemaInfo, WhichSchema};
+use promethean_bus::{Bus, BusError};
 use promethean_delivery::Subject;
 use promethean_model::TopicName;
 use promethean_schema::SchemaText;
@@ -47,7 +47,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         params: &[TOPIC],
         body: None,
         answer: Answer::json("SchemaVersions", "The versions, ascending; none if the topic has no schema"),
-        refusals: &[],
+        refusals: &[404],
         need: Need::Any,
         handler: |call| Box::pin(versions(call)),
     },
@@ -177,7 +177,17 @@ async fn topics(call: &mut Call) -> Reply {
 
 async fn versions(call: &mut Call) -> Reply {
     let topic = call.topic()?;
-    reply::json(&json!({"topic": topic, "versions": call.app.bus.schemas(&topic)}))
+    let versions = known_versions(&call.app.bus, &topic).await?;
+    reply::json(&json!({"topic": topic, "versions": versions}))
+}
+
+/// The versions of a topic; refuses a topic that has none and does not exist.
+async fn known_versions(bus: &Bus, topic: &TopicName) -> Result<Vec<SchemaInfo>, Refusal> {
+    let versions = bus.schemas(topic);
+    if versions.is_empty() {
+        bus.topic(topic).await?;
+    }
+    Ok(versions)
 }
 
 async fn register(call: &mut Call) -> Reply {
@@ -231,6 +241,7 @@ async fn validate(call: &mut Call) -> Reply {
 
 async fn migrate(call: &mut Call) -> Reply {
     let topic = call.topic()?;
+    known_versions(&call.app.bus, &topic).await?;
     let mut migration = call.app.bus.migrate_dry_run(&topic).await?;
     // Reasons quote payloads, and a client that may manage the topic may not be allowed to read it.
     if !call.may(&Access::Subscribe(&Subject::Topic(topic.clone()), None)) {

@@ -19,7 +19,7 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
         verb: Verb::Get,
         path: "/",
         id: "index",
-        summary: "What this is, and where to read on. With an upgrade, the WebSocket.",
+        summary: "What this is, and where to read on. With an upgrade, the WebSocket; for a browser, `/dashboard`.",
         params: &[],
         body: None,
         answer: Answer::json("Index", "Name, version and the way to everything else"),
@@ -92,22 +92,26 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
 
 async fn index(_: &mut Call) -> Reply {
     let version = env!("CARGO_PKG_VERSION");
-    reply::json(&json!({
+    let mut response = reply::json(&json!({
         "name": "promethean", "version": version, "websocket": "/ws", "openapi": "/openapi.json",
         "health": "/health", "metrics": "/metrics",
-    }))
+    }))?;
+    // A browser gets the dashboard here.
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
 }
 
 /// Needs no token, so it names neither topics nor files.
 async fn health(call: &mut Call) -> Reply {
     let Health { refusing, degraded, damage } = call.app.bus.health();
-    let Alarms { halted, waits, .. } = Alarms::now(call);
+    let Alarms { halted, waits, incomplete, failing, .. } = Alarms::now(call);
     let scarce = call.app.topics_are_scarce();
     let is_sound = refusing.is_none() && degraded.is_none() && damage.is_empty();
-    let status = if is_sound && halted == 0 && waits == 0 && !scarce { "ok" } else { "degraded" };
+    let is_well = halted + waits + incomplete + failing == 0;
+    let status = if is_sound && is_well && !scarce { "ok" } else { "degraded" };
     reply::json(&json!({"status": status, "writable": refusing.is_none(), "slow": degraded.is_some(),
         "damaged_ranges": damage.len(), "projectors_halted": halted, "retention_waits": waits,
-        "topics_scarce": scarce}))
+        "rebuilds_incomplete": incomplete, "compactors_failing": failing, "topics_scarce": scarce}))
 }
 
 /// Problems of projectors that need a person.
@@ -118,11 +122,17 @@ struct Alarms {
     waits: usize,
     /// Events that retention would have removed.
     held: u64,
+    /// Projectors whose last rebuild left out events that failed.
+    incomplete: usize,
+    /// Compactors whose last round failed.
+    failing: usize,
 }
 
 impl Alarms {
     fn now(call: &Call) -> Self {
-        let Some(state) = &call.app.projections else { return Self { halted: 0, waits: 0, held: 0 } };
+        let Some(state) = &call.app.projections else {
+            return Self { halted: 0, waits: 0, held: 0, incomplete: 0, failing: 0 };
+        };
         let is_halted =
             |status: &ProjectorStatus| matches!(status.activity, Activity::Halted | Activity::Stuck);
         let held = state.held();
@@ -130,6 +140,8 @@ impl Alarms {
             halted: state.projectors().iter().filter(|status| is_halted(status)).count(),
             waits: held.len(),
             held: held.values().sum(),
+            incomplete: state.incomplete_rebuilds(),
+            failing: state.failing_compactors(),
         }
     }
 }
@@ -159,7 +171,8 @@ async fn metrics(call: &mut Call) -> Reply {
     let Alarms { halted, held, .. } = Alarms::now(call);
     server.projectors_halted.set(i64::try_from(halted).unwrap_or(i64::MAX));
     server.held.set(i64::try_from(held).unwrap_or(i64::MAX));
-    Ok(reply::with(Media::Text, bus.metrics().render()))
+    bus.measure_idle_groups().await?;
+    Ok(reply::with(Media::Text, bus.metrics_page()))
 }
 
 async fn ops(call: &mut Call) -> Reply {

@@ -15,7 +15,7 @@ use tracing::warn;
 use super::params::{AFTER_ID, FROM, NORMALIZE, OFFSET, TS, start};
 use crate::app::App;
 use crate::events;
-use crate::http::call::{Call, Reader};
+use crate::http::call::{Call, ReadGrant};
 use crate::http::operation::{Answer, Media, Need, Operation, Param, Verb};
 use crate::http::param_type::ParamType;
 use crate::http::reply::{self, BodyWriter, Reply};
@@ -58,7 +58,7 @@ async fn stream(call: &mut Call) -> Reply {
         Some(last) => {
             let (named, offset) = last.rsplit_once(':').unwrap_or((topic.as_str(), last));
             if named != topic.as_str() {
-                let message = "`last-event-id` is of another topic; leave it out to begin anew";
+                let message = "`last-event-id` is of another topic; leave it out to begin again";
                 return Err(Refusal::bad_request(message).with("parameter", "last-event-id"));
             }
             StartPosition::Offset(offset.parse().map(Offset).unwrap_or_default().next())
@@ -82,7 +82,7 @@ async fn stream(call: &mut Call) -> Reply {
 }
 
 /// Sends events to one client. A slow client delays only this task.
-async fn follow(app: App, mut tail: Tail, writer: BodyWriter, mut reader: Reader) {
+async fn follow(app: App, mut tail: Tail, writer: BodyWriter, mut reader: ReadGrant) {
     let check_every = app.options.auth_check_every_ms.saturating_mul(2).max(10);
     let mut token_check = tokio::time::interval(Duration::from_millis(check_every));
     token_check.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -2,6 +2,7 @@
 
 use promethean_bus::BusError;
 use promethean_delivery::Subject;
+use promethean_model::plain::json_reason;
 use promethean_model::{TopicName, TopicSettings};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
@@ -74,12 +75,12 @@ pub(in crate::http) const OPERATIONS: &[Operation] = &[
 
 /// The settings of a topic. Their parts are checked to be objects and words, because serde would also read a
 /// list as an object and an object as a word.
-struct Settings(TopicSettings);
+struct SettingsBody(TopicSettings);
 
-impl<'de> Deserialize<'de> for Settings {
+impl<'de> Deserialize<'de> for SettingsBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Parts {
+        struct SettingsParts {
             #[serde(default)]
             retention: Map<String, Value>,
             schema: Option<String>,
@@ -88,9 +89,10 @@ impl<'de> Deserialize<'de> for Settings {
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
         // The whole settings first: that refuses a name that comes twice.
-        let settings = serde_json::from_str(text.get()).map_err(de::Error::custom)?;
-        serde_json::from_str::<Parts>(text.get())
-            .map_err(de::Error::custom)
+        let bad = |error: serde_json::Error| de::Error::custom(json_reason(&error));
+        let settings = serde_json::from_str(text.get()).map_err(bad)?;
+        serde_json::from_str::<SettingsParts>(text.get())
+            .map_err(bad)
             .map(|parts| drop((parts.retention, parts.schema, parts.compat, parts.durability)))?;
         Ok(Self(settings))
     }
@@ -118,7 +120,7 @@ async fn show(call: &mut Call) -> Reply {
 
 async fn set(call: &mut Call) -> Reply {
     let topic = call.topic()?;
-    let Settings(settings) = call.json().await?;
+    let SettingsBody(settings) = call.json().await?;
     let bus = &call.app.bus;
     settings.validate().map_err(BusError::from)?;
     let exists = match bus.topic(&topic).await {
@@ -126,14 +128,15 @@ async fn set(call: &mut Call) -> Reply {
         known => known.map(|_| true)?,
     };
     // Users cannot create a topic of the system, but they can set one that exists.
-    if !(topic.is_system() && exists) {
-        TopicName::parse_user(topic.as_str()).map_err(BusError::from)?;
-        if !exists {
-            call.pay_for_new(&topic)?;
-        }
-        bus.create_topic(&topic).await?;
+    if topic.is_system() && exists {
+        bus.set_topic(&topic, settings).await?;
+        return show(call).await;
     }
-    bus.set_topic(&topic, settings).await?;
+    TopicName::parse_user(topic.as_str()).map_err(BusError::from)?;
+    if !exists {
+        call.pay_for_new(&topic)?;
+    }
+    bus.create_topic_with(&topic, settings).await?;
     show(call).await
 }
 

@@ -1,11 +1,10 @@
 //! Groups, topics and dead letters as JSON.
 
 use promethean_bus::dead_letters::LetterInfo;
-use promethean_bus::dead_letters::reason_word;
-use promethean_bus::groups::{GroupInfo, GroupProgress};
+use promethean_bus::groups::{GroupInfo, GroupProgress, MemberStatus};
 use promethean_bus::rows::GroupOptions;
-use promethean_bus::{StoredEvent, TopicInfo};
-use promethean_delivery::{BlockedKey, CoordinatorView};
+use promethean_bus::{Bus, StoredEvent, TopicInfo};
+use promethean_delivery::{BlockedKey, CoordinatorView, MemberNo};
 use promethean_model::{EventId, GroupName, Offset, TopicName, TopicSettings};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -31,15 +30,23 @@ pub(super) struct GroupView {
 }
 
 impl GroupView {
-    pub(super) fn new(info: GroupInfo, partitions: Option<CoordinatorView>) -> Self {
-        let GroupInfo { group, subject, row, topics, next_topic } = info;
+    pub(super) async fn read(
+        reads: &mut BlockerReads<'_>,
+        info: GroupInfo,
+        partitions: Option<CoordinatorView>,
+    ) -> Self {
+        let GroupInfo { group, subject, row, topics: of_topics, next_topic } = info;
+        let mut topics = Vec::with_capacity(of_topics.len());
+        for progress in of_topics {
+            topics.push(ProgressView::read(reads, progress).await);
+        }
         Self {
             group,
             topic: subject.to_string(),
             paused: row.paused,
             created: row.created,
             options: row.options,
-            topics: topics.into_iter().map(ProgressView::new).collect(),
+            topics,
             next_topic,
             partitions,
         }
@@ -55,6 +62,9 @@ pub(super) struct ProgressView {
     pub(super) lag: u64,
     in_flight: usize,
     members: usize,
+    /// The members by name, at most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    member_list: Vec<TopicMemberView>,
     /// `delivering`, or why not.
     reason: &'static str,
     expired: u64,
@@ -66,8 +76,19 @@ pub(super) struct ProgressView {
 }
 
 impl ProgressView {
-    pub(super) fn new(progress: GroupProgress) -> Self {
+    pub(super) async fn read(reads: &mut BlockerReads<'_>, progress: GroupProgress) -> Self {
+        let mut blocked_keys = Vec::with_capacity(progress.blocked_keys.len());
+        for key in &progress.blocked_keys {
+            let event = reads.event(&progress.topic, key.offset).await;
+            let member = key.member.map(|member| shown_name(&progress.member_list, member));
+            blocked_keys.push(BlockedKeyView::new(key, event, member));
+        }
+        let member = |status: &MemberStatus| TopicMemberView {
+            member: shown_name(&progress.member_list, status.number),
+            in_flight: status.in_flight,
+        };
         Self {
+            member_list: progress.member_list.iter().map(member).collect(),
             topic: progress.topic,
             floor: progress.floor,
             end: progress.end,
@@ -76,24 +97,73 @@ impl ProgressView {
             members: progress.members,
             reason: progress.reason.map_or("delivering", |reason| reason.as_str()),
             expired: progress.expired,
-            blocked_keys: progress.blocked_keys.iter().map(BlockedKeyView::new).collect(),
+            blocked_keys,
             failing: progress.failure.is_some(),
         }
     }
+}
+
+/// Reads the events that block keys, at most [`BlockerReads::MAX`] for one answer.
+pub(super) struct BlockerReads<'a> {
+    bus: &'a Bus,
+    left: usize,
+}
+
+impl<'a> BlockerReads<'a> {
+    /// The most events read for one answer. Keys beyond are shown by their hashes alone.
+    const MAX: usize = 100;
+
+    pub(super) const fn new(bus: &'a Bus) -> Self {
+        Self { bus, left: Self::MAX }
+    }
+
+    /// The event at an offset. An event that cannot be read is left out: the rest of the answer is of use without it.
+    async fn event(&mut self, topic: &TopicName, offset: Offset) -> Option<StoredEvent> {
+        self.left = self.left.checked_sub(1)?;
+        self.bus.event_at(topic, offset).await.ok().flatten()
+    }
+}
+
+/// A member of a group on a topic.
+#[derive(Debug, Serialize)]
+struct TopicMemberView {
+    member: String,
+    in_flight: usize,
+}
+
+/// The name of a member: its `memberId`, or the name of its token, or else `#` and its number.
+fn shown_name(members: &[MemberStatus], number: MemberNo) -> String {
+    let named = members.iter().find(|member| member.number == number).and_then(|member| member.name.as_ref());
+    named.map_or_else(|| format!("#{}", number.0), |name| name.to_string())
 }
 
 #[derive(Debug, Serialize)]
 struct BlockedKeyView {
     /// XXH3-64 of the key, in hexadecimal.
     key_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     /// The event that the others of the key wait for.
     offset: Offset,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<EventId>,
+    /// The member that has the event, if it is in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<String>,
     waiting: usize,
 }
 
 impl BlockedKeyView {
-    fn new(key: &BlockedKey) -> Self {
-        Self { key_hash: format!("{:016x}", key.key), offset: key.offset, waiting: key.waiting }
+    fn new(blocked: &BlockedKey, event: Option<StoredEvent>, member: Option<String>) -> Self {
+        let (id, key) = event.map_or((None, None), |event| (Some(event.id), event.key().map(str::to_owned)));
+        Self {
+            key_hash: format!("{:016x}", blocked.key),
+            key,
+            offset: blocked.offset,
+            id,
+            member,
+            waiting: blocked.waiting,
+        }
     }
 }
 
@@ -127,7 +197,14 @@ pub(super) struct LetterView {
     offset: Offset,
     event: Option<Box<RawValue>>,
     in_topic: bool,
-    reason: &'static str,
+    /// What the one who gave the event back said, or else a word for how the last attempt failed.
+    reason: String,
+    /// The name of the one who said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    /// What was said when an earlier attempt failed, if nothing was said for the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
     attempts: u32,
     first_ts: i64,
     last_ts: i64,
@@ -144,7 +221,9 @@ impl LetterView {
             offset: info.offset,
             event: info.event.as_ref().map(event).transpose()?,
             in_topic: info.in_topic,
-            reason: reason_word(row.reason),
+            reason: row.reason_text().to_owned(),
+            by: row.note.as_ref().and_then(|note| note.by()).map(str::to_owned),
+            last_error: row.last_error().map(str::to_owned),
             attempts: row.attempts,
             first_ts: row.first_ms,
             last_ts: row.last_ms,

@@ -87,7 +87,7 @@ async fn bodies_of_all_clients_stay_within_the_budget_and_are_given_back() {
     let (head, body) = refusal(unfinished(world.address(), "d", PIECE).await).await;
     assert!(head.starts_with("http/1.1 503") && head.contains("retry-after: 1"), "{head}");
     assert_eq!(body["error"], "busy", "{body}");
-    assert!(body["message"].as_str().unwrap().contains("`receiving_bytes`"), "{body}");
+    assert!(body["message"].as_str().unwrap().contains("`limits.receiving_bytes`"), "{body}");
     // What was refused is not kept, requests without a body are answered, and so is the health check.
     assert_eq!(metric(&world, GAUGE), ALL as i64);
     is_healthy(&world).await;

@@ -318,22 +318,22 @@ async fn keys_are_fetched_again_though_nobody_comes_and_a_change_is_told() {
     let jwt = server.jwt(&clock);
     // Before the first token nothing is fetched.
     jwt.refresh().await;
-    assert_eq!((server.asked(), jwt.generation()), (0, 0));
+    assert_eq!((server.asked(), jwt.revision()), (0, 0));
     jwt.authenticate(Some(&by("one"))).await.unwrap();
     jwt.refresh().await;
-    assert_eq!((server.asked(), jwt.generation()), (1, 0));
+    assert_eq!((server.asked(), jwt.revision()), (1, 0));
     clock.advance(10 * 60_000);
     jwt.refresh().await;
-    assert_eq!((server.asked(), jwt.generation()), (2, 0));
+    assert_eq!((server.asked(), jwt.revision()), (2, 0));
     server.says(ok(&set("two")));
     clock.advance(10 * 60_000);
     jwt.refresh().await;
-    assert_eq!((server.asked(), jwt.generation()), (3, 1));
+    assert_eq!((server.asked(), jwt.revision()), (3, 1));
     assert!(jwt.authenticate(Some(&by("one"))).await.is_err());
     // A failure changes nothing, and is not repeated at once.
     server.says(raw("HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n"));
     clock.advance(10 * 60_000);
     jwt.refresh().await;
     jwt.refresh().await;
-    assert_eq!((server.asked(), jwt.generation()), (4, 1));
+    assert_eq!((server.asked(), jwt.revision()), (4, 1));
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use promethean_gateway::auth::jwt::KeySource;
-use promethean_gateway::auth::static_tokens::mint;
+use promethean_gateway::auth::static_token::mint;
 use promethean_gateway::auth::{
     Access, AuthError, Authenticator, Either, Grants, Jwt, JwtOptions, Quota, Secret, StaticToken,
     StaticTokens, TokenHash,

@@ -40,7 +40,7 @@ async fn a_token_with_less_ends_what_it_does_not_cover() {
         said.push(frame["msg"].as_str().unwrap().split('`').nth(1).unwrap().to_owned());
     }
     said.sort();
-    assert_eq!(said, ["subscribe:a", "subscribe:c.*", "subscribe:c.**"]);
+    assert_eq!(said, ["subscribe:a@g", "subscribe:c.**@g", "subscribe:c.*@h"]);
     client.refused(json!({"op": "PUBLISH", "topic": "a", "payload": 2}), "forbidden").await;
     client.refused(json!({"op": "ACK", "topic": "a", "group": "g", "ids": []}), "not_subscribed").await;
     // The remaining subscriptions go on, and the ended ones deliver nothing.

@@ -9,9 +9,12 @@ const ID: &str = "00000000-0000-7000-8000-0000000000ff";
 
 /// Routes: method, path as in `/openapi.json`, query, body, and the access it needs. Routes that delete come
 /// last.
-pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 51] = [
+pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 65] = [
     ("GET", "/health", "", "", Need::Nothing),
     ("GET", "/ready", "", "", Need::Nothing),
+    ("GET", "/dashboard", "", "", Need::Nothing),
+    ("GET", "/dashboard/{file}", "", "", Need::Nothing),
+    ("GET", "/dashboard/{folder}/{file}", "", "", Need::Nothing),
     ("GET", "/", "", "", Need::Known),
     ("GET", "/openapi.json", "", "", Need::Known),
     ("GET", "/topics", "", "", Need::Known),
@@ -29,6 +32,17 @@ pub(super) const ROUTES: [(&str, &str, &str, &str, Need); 51] = [
     ("GET", "/collections/{collection}/at", "", "", Need::Read),
     ("GET", "/collections/{collection}/diff", "?from=1h+ago", "", Need::Read),
     ("GET", "/state/{topic}/{key}", "", "", Need::Subscribe),
+    ("GET", "/whoami", "", "", Need::Known),
+    ("POST", "/tickets", "", "{\"path\":\"/topics\"}", Need::Known),
+    ("GET", "/admin/connections", "", "", Need::Admin),
+    ("GET", "/admin/tokens", "", "", Need::Admin),
+    ("GET", "/admin/config", "", "", Need::Admin),
+    ("POST", "/admin/backups", "", "", Need::Admin),
+    ("GET", "/admin/backups/{backup}/files", "", "", Need::Admin),
+    ("GET", "/admin/backups/{backup}/topics", "", "", Need::Admin),
+    ("GET", "/admin/backups/{backup}/piece", "?file=manifest&piece=0", "", Need::Admin),
+    ("GET", "/admin/backups/{backup}/state", "", "", Need::Admin),
+    ("DELETE", "/admin/backups/{backup}", "", "", Need::Admin),
     ("POST", "/projectors/{projector}/rebuild", "", "", Need::Admin),
     ("POST", "/projectors/{projector}/resume", "", "", Need::Admin),
     ("DELETE", "/collections/{collection}", "", "", Need::Admin),
@@ -72,6 +86,8 @@ pub(super) fn filled(template: &str, topic: &str) -> String {
         ("{group}", GROUP),
         ("{projector}", GROUP),
         ("{id}", ID),
+        ("{folder}/{file}", "lib/dom.js"),
+        ("{file}", "main.js"),
     ];
     let template = names.iter().fold(template.to_owned(), |path, (name, text)| path.replace(name, text));
     template.replace("{version}", "1").replace("{key}", "k")

@@ -217,3 +217,14 @@ async fn nothing_is_written_unless_it_is_asked_for() {
     assert_eq!(page["count"], 1);
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_seek_on_the_audit_topic_says_why_it_is_refused() {
+    let world = world(Some("audit.events")).await;
+    let mut client = Client::connect(world.address(), Some("worker-canary")).await.unwrap();
+    let seek = json!({"op": "SEEK", "topic": "audit.events", "group": "g", "opts": {"from": "earliest"}});
+    let refused = client.refused(seek, "forbidden").await;
+    let message = refused["msg"].as_str().unwrap();
+    assert!(message.contains("`audit.events` holds the audit records"), "{message}");
+    world.stop().await;
+}

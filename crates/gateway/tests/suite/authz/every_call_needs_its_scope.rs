@@ -107,7 +107,9 @@ async fn ask_all(world: &World, tokens: [String; 2], grant: &str) -> u32 {
         for (token, topic) in tokens.iter().zip(TOPICS) {
             let answer = call(world, token, topic, route).await;
             let status = answer.status;
-            assert!(matches!(status, 200 | 404), "`{grant}`: {:?} {status} {answer:?}", ROUTES[route]);
+            // This world keeps nothing on disk, so it has no backups.
+            let is_fine = matches!(status, 200 | 404) || answer.json()["error"] == "not_offered";
+            assert!(is_fine, "`{grant}`: {:?} {status} {answer:?}", ROUTES[route]);
         }
     }
     refused

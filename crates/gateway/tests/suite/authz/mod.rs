@@ -1,5 +1,6 @@
 //! Who may do what, over the wire: every route and every op, by tokens of both kinds.
 
+mod admins_see_the_server;
 mod another_token_changes_access;
 mod bad_tokens_are_refused;
 mod calls;
@@ -8,6 +9,7 @@ mod every_call_needs_its_scope;
 mod quotas_limit_tokens_and_addresses;
 mod revoked_tokens_end_connections;
 mod rule;
+mod tickets_stand_for_tokens;
 mod tokens_are_never_shown;
 
 use std::num::NonZeroU32;

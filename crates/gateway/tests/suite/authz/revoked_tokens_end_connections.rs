@@ -226,20 +226,20 @@ struct Doorman {
     /// Gets a permit for every call.
     asked: Semaphore,
     turns: Semaphore,
-    generation: AtomicU64,
+    revision: AtomicU64,
     /// 0: valid, 1: invalid, 2: unavailable.
     answer: AtomicU64,
 }
 
 impl Doorman {
     fn new(turns: usize) -> Arc<Self> {
-        let (generation, answer) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { asked: Semaphore::new(0), turns: Semaphore::new(turns), generation, answer })
+        let (revision, answer) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { asked: Semaphore::new(0), turns: Semaphore::new(turns), revision, answer })
     }
 
     fn now(&self, answer: u64) {
         self.answer.store(answer, Ordering::SeqCst);
-        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.revision.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -257,8 +257,8 @@ impl Authenticator for Doorman {
         }
     }
 
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
+    fn revision(&self) -> u64 {
+        self.revision.load(Ordering::SeqCst)
     }
 }
 
@@ -284,7 +284,7 @@ async fn who_cannot_be_asked_for_stays_and_is_asked_for_again() {
     doorman.now(2);
     client.publish("t", json!(1)).await;
     client.publish("t", json!(2)).await;
-    // The generation stays: the connection still has to check the last one.
+    // The revision stays: the connection still has to check the last one.
     doorman.answer.store(1, Ordering::SeqCst);
     assert_eq!(closed_idle(&world, &mut client).await, 4401);
     world.stop().await;

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::super::ws::client::Client;
 use super::state::{seed, snapshot};
 use super::witness::Witness;
-use super::{expand, unhex};
+use super::{expand, is_plain, unhex};
 use crate::suite::world::{World, soon};
 
 const CASES: &str = include_str!("../../../../../fixtures/protocol/bad-frames.jsonl");
@@ -61,7 +61,8 @@ async fn ask(client: &mut Client, text: String, code: &str, round: usize) -> Opt
         return Some(format!("{reply}, and then {on}"));
     }
     let said = reply["msg"].as_str().unwrap_or_default();
-    let whole = reply["op"] == "ERR" && reply["code"] == code && (10..1_000).contains(&said.len());
+    let whole =
+        reply["op"] == "ERR" && reply["code"] == code && (10..1_000).contains(&said.len()) && is_plain(said);
     let echoed = reply.get("corr") == corr.as_ref();
     (!whole || !echoed).then(|| reply.to_string())
 }

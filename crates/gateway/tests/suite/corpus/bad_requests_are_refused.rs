@@ -8,7 +8,7 @@ use serde_json::json;
 use super::http1::{Answer, Http1, request, statuses};
 use super::state::{seed, snapshot};
 use super::witness::Witness;
-use super::{expand, unhex};
+use super::{expand, is_plain, unhex};
 use crate::suite::world::World;
 
 const CASES: &str = include_str!("../../../../../fixtures/protocol/bad-requests.jsonl");
@@ -56,7 +56,9 @@ impl Case {
         let body = answer.json();
         let said = body["message"].as_str().unwrap_or_default();
         let id = body["request_id"].as_str().unwrap_or("none");
-        let whole = (10..1_000).contains(&said.len()) && answer.head.contains(&format!("x-request-id: {id}"));
+        let whole = (10..1_000).contains(&said.len())
+            && is_plain(said)
+            && answer.head.contains(&format!("x-request-id: {id}"));
         let fits = Some(answer.status) == self.status
             && match &self.code {
                 Some(code) => body["error"] == code.as_str() && whole,

@@ -1,14 +1,18 @@
 //! Documents, their tags, and who may read them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use promethean_gateway::auth::{AuthError, Authenticator, Grants, Identity, Open};
-use promethean_jq::Program;
-use promethean_projections::{CollectionDeclared, Declared, Field, FieldType, Logic, OnFailure, Projector};
+use promethean_jq::{Caps, Pool, Program, RunError};
+use promethean_projections::{
+    Activity, CollectionDeclared, Declared, Field, FieldType, Logic, OnFailure, Projector,
+};
 use serde_json::{Value, json};
 
-use crate::suite::world::World;
+use crate::suite::world::{World, soon};
 
 /// Keeps the payloads of `in` by their key in `docs`, the default collection, and counts in `stats`.
 fn declared() -> Declared {
@@ -306,5 +310,80 @@ async fn a_projector_that_holds_retention_up_is_an_alarm() {
         page.contains("\nretention_held_events 8\n") && page.contains("\nprojectors_halted 1\n"),
         "{page}"
     );
+    world.stop().await;
+}
+
+/// The interpreter cannot end a search for a match, so the calls keep their threads until they return.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stuck_projector_is_an_alarm_until_its_calls_return() {
+    let program = r#"if type == "string" then test("(a?){400}b") else empty end"#;
+    let program = Program::compile(program).unwrap();
+    let (pool, caps) = (Pool::new(), Caps { time: Duration::from_millis(20), ..Caps::default() });
+    let slow = format!("\"{}\"", "a".repeat(1 << 18));
+    let calls = std::array::from_fn::<_, 4, _>(|_| program.run(&pool, &slow, caps));
+    for ended in futures_util::future::join_all(calls).await {
+        assert_eq!(ended, Err(RunError::Time));
+    }
+    assert!(program.is_stuck());
+    let mut all = declared();
+    all.projectors[0].logic = Logic::Jq(program);
+    let world = World::with_state(Arc::new(Open), all).await;
+    world.publish("in", "1").await;
+    let projector = || world.projections.projectors()[0].clone();
+    soon("the projector is stuck", async {
+        while projector().activity != Activity::Stuck {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let health = world.get("/health").await.json(200);
+    assert_eq!((&health["status"], &health["projectors_halted"]), (&json!("degraded"), &json!(1)));
+    assert!(world.get("/metrics").await.text().contains("\nprojectors_halted 1\n"));
+    let status = world.get("/projectors").await.json(200)["projectors"][0].clone();
+    assert_eq!((&status["activity"], &status["position"]), (&json!("stuck"), &json!(0)));
+    assert!(status["last_error"].as_str().unwrap().contains("the program is stuck"), "{status}");
+    let cursors = world.get("/cursors?topic=in").await.json(200);
+    assert_eq!(cursors["cursors"][0]["reason"], "stuck");
+    soon("the calls return", async {
+        while projector().position == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let health = world.get("/health").await.json(200);
+    assert_eq!((&health["status"], &health["projectors_halted"]), (&json!("ok"), &json!(0)));
+    assert!(world.get("/metrics").await.text().contains("\nprojectors_halted 0\n"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_rebuild_that_left_events_out_is_an_alarm() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let fails = Arc::clone(&broken);
+    let mut all = declared();
+    all.projectors[0].retries = 0;
+    all.projectors[0].logic =
+        Logic::rust(
+            move |_: &promethean_model::Event| {
+                if fails.load(Ordering::Relaxed) { Err("broken".to_owned()) } else { Ok(Vec::new()) }
+            },
+        );
+    let world = World::with_state(Arc::new(Open), all).await;
+    world.project("k", "{}").await;
+    broken.store(true, Ordering::Relaxed);
+    world.send("POST", "/projectors/p/rebuild", "").await.json(200);
+    let rebuild = loop {
+        let status = world.get("/projectors").await.json(200)["projectors"][0].clone();
+        if status["rebuild"]["running"] == false {
+            break status["rebuild"].clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&rebuild["skipped"], &rebuild["first_skipped"]), (&json!(1), &json!("at offset 0: broken")));
+    let health = world.get("/health").await.json(200);
+    assert_eq!((&health["status"], &health["rebuilds_incomplete"]), (&json!("degraded"), &json!(1)));
+    world.send("POST", "/dlq/drop?topic=in&group=p", r#"{"all":true}"#).await.json(200);
+    let health = world.get("/health").await.json(200);
+    assert_eq!((&health["status"], &health["rebuilds_incomplete"]), (&json!("ok"), &json!(0)));
     world.stop().await;
 }

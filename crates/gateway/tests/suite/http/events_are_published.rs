@@ -68,6 +68,19 @@ async fn credentials_that_proxies_pass_on_are_not_stored() {
 }
 
 #[tokio::test]
+async fn the_audit_topic_says_why_it_is_refused() {
+    let audit = Some("audit.events".parse().unwrap());
+    let world = World::with_options(GatewayOptions { audit, ..GatewayOptions::default() }).await;
+    for path in ["/publish/audit.events", "/publish/audit.events/batch"] {
+        let refused = world.send("POST", path, "{\"payload\":1}").await.refused(403, "forbidden");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("`audit.events` holds the audit records"), "{path}: {message}");
+        assert!(!message.contains("the token lacks"), "{path}: {message}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_list_of_stored_headers_replaces_the_rule() {
     let stored_headers = Some(vec!["X-Region".to_owned(), "x-forwarded-for".to_owned()]);
     let world = World::with_options(GatewayOptions { stored_headers, ..GatewayOptions::default() }).await;
@@ -207,5 +220,22 @@ async fn one_bad_line_writes_nothing_and_is_named() {
     let many = "{\"payload\":1}\n".repeat(1001);
     client.send("POST", "/publish/a/batch", &[], many).await.refused(413, "batch_too_large");
     assert_eq!(client.send("GET", "/replay?topic=a", &[], "").await.json(200)["count"], 1);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_id_twice_in_one_batch_is_blamed_on_the_second_line() {
+    let world = World::on_disk().await;
+    let id = "00000000-0000-7000-8000-0000000000aa";
+    let line = |payload: &str| format!("{{\"payload\":{payload},\"opts\":{{\"id\":\"{id}\"}}}}\n");
+    let send = async |body: String| world.send("POST", "/publish/a/batch", &body).await;
+    let refused =
+        send(format!("{{\"payload\":0}}\n{}{}", line("1"), line("2"))).await.refused(409, "id_conflict");
+    assert_eq!(refused["line"], 3, "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("line 2"), "{refused}");
+    // The same event twice is a duplicate. Another event with the id of a stored one is blamed itself.
+    assert_eq!(send(format!("{}{}", line("1"), line("1"))).await.json(200)["duplicates"], 1);
+    let refused = send(format!("{{\"payload\":0}}\n{}", line("3"))).await.refused(409, "id_conflict");
+    assert_eq!(refused["line"], 2, "{refused}");
     world.stop().await;
 }

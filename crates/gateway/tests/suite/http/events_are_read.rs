@@ -144,9 +144,13 @@ async fn topics_are_made_set_listed_and_deleted() {
         ("/topics/a", "", "bad_request"),
         ("/topics/_x", "{}", "reserved_name"),
         ("/topics/x.dlq", "{}", "reserved_name"),
+        ("/topics/a", r#"{"durability":"majority"}"#, "not_offered"),
+        ("/topics/never", r#"{"durability":"w1"}"#, "not_offered"),
     ] {
         world.send("PUT", path, body).await.refused(400, code);
     }
+    world.get("/topics/never").await.refused(404, "unknown_topic");
+    world.publish("a", "2").await;
     let mut client = world.http().await;
     let text = [("content-type", "text/plain")];
     client.send("PUT", "/topics/a", &text, "{}").await.refused(415, "unsupported_media_type");

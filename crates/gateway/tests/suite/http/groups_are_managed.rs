@@ -1,9 +1,14 @@
+use std::sync::Arc;
+
 use promethean_bus::rows::{AskedOptions, StartPosition};
 use promethean_bus::subscription::Subscribe;
 use promethean_bus::{Subscription, SubscriptionItem};
+use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::{Grants, Quota, StaticToken, StaticTokens, TokenHash};
+use promethean_testkit::ManualClock;
 use serde_json::{Value, json};
 
-use crate::suite::world::World;
+use crate::suite::world::{NOW, World};
 
 /// A member that gives an event up after one attempt.
 async fn member(world: &World, topic: &str) -> Subscription {
@@ -76,6 +81,47 @@ async fn groups_show_where_they_are() {
     world.stop().await;
 }
 
+/// A member named `w1` that has the first of two events of a key, and the page of its group.
+#[tokio::test]
+async fn blocked_keys_name_the_event_and_the_member() {
+    let world = World::on_disk().await;
+    let first = world.publish("a?key=x", "0").await;
+    world.publish("a?key=x", "1").await;
+    let options = AskedOptions {
+        from: Some(StartPosition::Earliest),
+        order: Some(promethean_delivery::Order::Key),
+        ..AskedOptions::default()
+    };
+    let mut request = Subscribe { options, ..Subscribe::new("a".parse().unwrap(), "g".parse().unwrap()) };
+    request.member.member_id = Some("w1".parse().unwrap());
+    let mut member = world.bus.subscribe(request.clone()).await.unwrap();
+    let SubscriptionItem::Leases(leases) = member.next(10).await.unwrap() else { panic!("no partitions") };
+    assert_eq!(leases.len(), 1);
+    // Members without a name of their own: by a token, and without one.
+    (request.member.member_id, request.member.shown_as) = (None, Some("billing".into()));
+    let _token = world.bus.subscribe(request.clone()).await.unwrap();
+    request.member.shown_as = None;
+    let _unnamed = world.bus.subscribe(request).await.unwrap();
+    for path in ["/groups", "/ops", "/groups/g?topic=a", "/cursors?topic=a"] {
+        let page = world.get(path).await.json(200);
+        let group = page["groups"].get(0).unwrap_or(&page);
+        let progress = group["topics"].get(0).or_else(|| page["cursors"].get(0)).unwrap();
+        let blocked = &progress["blocked_keys"][0];
+        assert_eq!((&blocked["offset"], &blocked["waiting"]), (&json!(0), &json!(1)), "{path}: {page}");
+        assert_eq!((&blocked["id"], &blocked["key"]), (&first["id"], &json!("x")), "{path}: {page}");
+        assert_eq!(blocked["member"], "w1", "{path}: {page}");
+        let members = progress["member_list"].as_array().unwrap();
+        assert_eq!(members[0], json!({"member": "w1", "in_flight": 1}), "{path}: {page}");
+        assert_eq!(members[1], json!({"member": "billing", "in_flight": 0}), "{path}: {page}");
+        assert!(members[2]["member"].as_str().unwrap().starts_with('#'), "{path}: {page}");
+    }
+    member.nack(&leases, Some(60_000)).await.unwrap();
+    let page = world.get("/groups/g?topic=a").await.json(200);
+    let blocked = &page["topics"][0]["blocked_keys"][0];
+    assert_eq!((&blocked["id"], blocked.get("member")), (&first["id"], None), "{page}");
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn groups_are_sought_paused_and_deleted() {
     let world = world_with_letters().await;
@@ -123,6 +169,30 @@ async fn groups_are_sought_paused_and_deleted() {
 }
 
 #[tokio::test]
+async fn another_payload_for_a_letter_needs_the_right_to_publish() {
+    let scopes = ["manage:a", "manage:a publish:a"];
+    let entry = |scopes: &str| StaticToken {
+        name: scopes.into(),
+        hash: TokenHash::of(scopes),
+        grants: Arc::new(Grants::parse(scopes.split_whitespace()).unwrap()),
+        expires_ms: None,
+        quota: Quota::default(),
+    };
+    let tokens = StaticTokens::new(scopes.map(entry).to_vec(), Arc::new(ManualClock::new(NOW)));
+    let world = World::with_auth(GatewayOptions::default(), Arc::new(tokens)).await;
+    let body = r#"{"offsets":[2],"to":"topic","payload":1}"#;
+    let redrive = async |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str())];
+        world.http().await.send("POST", "/dlq/redrive?topic=a&group=g", &headers, body).await
+    };
+    let refused = redrive(scopes[0]).await.refused(403, "forbidden");
+    assert!(refused["message"].as_str().unwrap().contains("publish:a"), "{refused}");
+    redrive(scopes[1]).await.refused(404, "unknown_group");
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn dead_letters_are_browsed_redriven_and_dropped() {
     let world = world_with_letters().await;
     let list = async |more: &str| world.get(&format!("/dlq?topic=a&group=g{more}")).await.json(200);
@@ -148,6 +218,14 @@ async fn dead_letters_are_browsed_redriven_and_dropped() {
     assert_eq!(redrive(r#"{"offsets":[2]}"#).await.json(200)["redriven"], 1);
     redrive(r#"{"offsets":[0]}"#).await.refused(404, "unknown_letter");
     for body in [
+        r#"{"all":true,"to":"topic","payload":1}"#,
+        r#"{"offsets":[1,2],"to":"topic","payload":1}"#,
+        r#"{"offsets":[2],"payload":1}"#,
+        r#"{"offsets":[2],"to":"group","payload":1}"#,
+    ] {
+        redrive(body).await.refused(400, "bad_request");
+    }
+    for body in [
         "",
         "{}",
         r#"{"all":false}"#,
@@ -160,6 +238,18 @@ async fn dead_letters_are_browsed_redriven_and_dropped() {
         redrive(body).await.refused(400, "bad_request");
     }
     redrive(r#"{"filter":{"nothing":1}}"#).await.refused(400, "bad_filter");
+    world.stop().await;
+
+    let world = world_with_letters().await;
+    let edited = r#"{"offsets":[2],"to":"topic","payload":{ "n": 1.50 }}"#;
+    let done = world.send("POST", "/dlq/redrive?topic=a&group=g", edited).await.json(200);
+    assert_eq!((&done["redriven"], list_ids(&world).await.len()), (&json!(1), 1));
+    let copy = world.get("/replay?topic=a&offset=3").await.json(200)["events"][0].clone();
+    let original = world.get("/replay?topic=a&offset=2&limit=1").await.json(200)["events"][0].clone();
+    assert_eq!((&copy["payload"], &copy["caused_by"]), (&json!({"n": 1.5}), &json!([original["id"]])));
+    let none = r#"{"offsets":[1],"to":"topic","payload":null}"#;
+    assert_eq!(world.send("POST", "/dlq/redrive?topic=a&group=g", none).await.json(200)["redriven"], 1);
+    assert_eq!(world.get("/replay?topic=a&offset=4").await.json(200)["events"][0]["payload"], Value::Null);
     world.stop().await;
 
     let world = world_with_letters().await;

@@ -3,6 +3,7 @@
 mod answers_fit_their_schemas;
 mod bodies_have_limits;
 pub(super) mod client;
+mod dashboard_is_served;
 mod documents_are_read;
 mod events_are_published;
 mod events_are_read;

@@ -27,7 +27,7 @@ impl Authenticator for OneToken {
 }
 
 #[tokio::test]
-async fn every_route_but_two_needs_a_token() {
+async fn every_route_but_health_and_the_dashboard_needs_a_token() {
     let auth_failures = FailureLimit { burst: NonZeroU32::MAX, ..FailureLimit::default() };
     let options = GatewayOptions { auth_failures, ..GatewayOptions::default() };
     let world = World::with_auth(options, Arc::new(OneToken)).await;
@@ -39,7 +39,12 @@ async fn every_route_but_two_needs_a_token() {
         for verb in verbs.as_object().unwrap().keys() {
             let verb = verb.to_uppercase();
             let answer = client.send(&verb, &path, &[], "").await;
-            if matches!(path.as_str(), "/health" | "/ready") {
+            if path.starts_with("/dashboard/") {
+                // No file has the name of the parameter.
+                answer.refused(404, "not_found");
+                continue;
+            }
+            if matches!(path.as_str(), "/health" | "/ready" | "/dashboard") {
                 assert_eq!(answer.status, 200, "{verb} {path}");
                 continue;
             }

@@ -107,9 +107,12 @@ async fn a_payload_is_held_to_the_schema_over_both_transports() {
         refused["violations"].as_array().unwrap().iter().map(|one| &one["path"]).collect();
     assert!(paths.contains(&&json!("/n")) && paths.contains(&&json!("")), "{refused}");
     assert_eq!((&refused["version"], &refused["total"]), (&json!(1), &json!(2)));
-    let batch = format!("{{\"payload\":{{\"n\":2}}}}\n{{\"payload\":{bad}}}\n");
+    // A blank line counts as a line, and is no event.
+    let batch = format!("{{\"payload\":{{\"n\":2}}}}\n\n{{\"payload\":{bad}}}\n");
     let refused = post(&world, "/publish/t/batch", &batch).await.refused(422, "schema_rejected");
-    assert_eq!(refused["index"], 1);
+    assert_eq!((&refused["line"], refused.get("index")), (&json!(3), None), "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("line 3: ") && !message.contains("event 1"), "{message}");
     let mut client = Client::connect(world.address(), None).await.unwrap();
     let frame = json!({"op": "PUBLISH", "topic": "t", "payload": {"n": "one"}});
     let refused = client.refused(frame, "schema_rejected").await;

@@ -1,5 +1,8 @@
 use serde_json::json;
 
+use promethean_projections::Declared;
+use promethean_projections::compactor::CompactorOptions;
+
 use crate::suite::world::World;
 
 #[tokio::test]
@@ -8,7 +11,7 @@ async fn health_ready_and_the_index() {
     assert_eq!(
         world.get("/health").await.json(200),
         json!({"status": "ok", "writable": true, "slow": false, "damaged_ranges": 0, "projectors_halted": 0,
-            "retention_waits": 0, "topics_scarce": false})
+            "retention_waits": 0, "rebuilds_incomplete": 0, "compactors_failing": 0, "topics_scarce": false})
     );
     assert_eq!(world.get("/ready").await.json(200), json!({"ready": true}));
     assert_eq!(world.get("/").await.json(200)["name"], "promethean");
@@ -16,6 +19,29 @@ async fn health_ready_and_the_index() {
     assert_eq!(world.get("/health").await.json(200)["status"], "degraded");
     world.get("/ready").await.refused(503, "not_ready");
     world.send("POST", "/publish/a", "1").await.refused(503, "closed");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_compactor_that_fails_is_in_health() {
+    let topic: promethean_model::TopicName = "in".parse().unwrap();
+    let program = promethean_jq::Program::compile(r#"error("no")"#).unwrap();
+    let reducer = promethean_projections::time_travel::Reducer::Jq(program);
+    let options = CompactorOptions {
+        every: std::time::Duration::from_millis(10),
+        reducer,
+        ..CompactorOptions::new(topic)
+    };
+    let declared = Declared { compactors: vec![options], ..Declared::default() };
+    let world = World::with_state(std::sync::Arc::new(promethean_gateway::auth::Open), declared).await;
+    assert_eq!(world.get("/health").await.json(200)["compactors_failing"], 0);
+    world.publish("in?key=k", "1").await;
+    promethean_testkit::until("the compactor fails", async || world.projections.failing_compactors() == 1)
+        .await;
+    let health = world.get("/health").await.json(200);
+    assert_eq!((&health["status"], &health["compactors_failing"]), (&json!("degraded"), &json!(1)));
+    let shown = world.get("/projectors").await.json(200);
+    assert!(shown["compactors"][0]["last_error"].as_str().unwrap().contains("no"), "{shown}");
     world.stop().await;
 }
 

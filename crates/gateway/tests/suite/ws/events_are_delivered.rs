@@ -1,12 +1,16 @@
 //! Deliveries to subscriptions, and their acks.
 
+use std::sync::Arc;
+
 use promethean_bus::groups::GroupProgress;
 use promethean_delivery::Reason;
 use promethean_gateway::GatewayOptions;
+use promethean_gateway::auth::StaticTokens;
+use promethean_testkit::ManualClock;
 use serde_json::{Value, json};
 
-use super::client::about;
-use crate::suite::world::{StoreKind, World, soon};
+use super::client::{Client, about};
+use crate::suite::world::{NOW, StoreKind, World, soon};
 
 async fn progress(world: &World, topic: &str, group: &str) -> GroupProgress {
     world.bus.group(&topic.parse().unwrap(), &group.parse().unwrap()).await.unwrap()
@@ -54,6 +58,117 @@ async fn the_prototypes_client_works() {
         soon("the cursor reaches the end", done).await;
         world.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_dead_letter_has_the_reason_of_the_last_nack_and_who_gave_it() {
+    let tokens = vec![StaticTokens::admin("shipping", &"prom_shipping".into())];
+    let tokens = StaticTokens::new(tokens, Arc::new(ManualClock::new(NOW)));
+    let world = World::with_auth(GatewayOptions::default(), Arc::new(tokens)).await;
+    let mut client = Client::connect(world.address(), Some("prom_shipping")).await.unwrap();
+    client.subscribe("t", "g", json!({"maxAttempts": 1})).await;
+    client.subscribe("t", "p", json!({"maxAttempts": 1, "partitions": 2, "memberId": "worker-1"})).await;
+    let bearer = [("authorization", "Bearer prom_shipping")];
+    world.http().await.send("POST", "/publish/t", &bearer, "1").await.json(200);
+    let mut events = Vec::new();
+    while events.len() < 2 {
+        let frame = client.next().await;
+        events.extend((frame["op"] == "EVENT").then_some(frame));
+    }
+    for event in &events {
+        let mut nack = about("NACK", event);
+        nack["reason"] = json!("no \"stock\" left");
+        client.ok(nack).await;
+    }
+    for (group, by) in [("g", "shipping"), ("p", "worker-1")] {
+        let page = world.http().await.send("GET", &format!("/dlq?topic=t&group={group}"), &bearer, "").await;
+        let letter = page.json(200)["letters"][0].clone();
+        assert_eq!((&letter["reason"], &letter["by"]), (&json!("no \"stock\" left"), &json!(by)), "{letter}");
+    }
+    let history = world.http().await.send("GET", "/replay?topic=t.dlq", &bearer, "").await.json(200);
+    let of_g = |event: &&Value| event["payload"]["group"] == "g";
+    let payload = &history["events"].as_array().unwrap().iter().find(of_g).unwrap()["payload"];
+    assert_eq!((&payload["reason"], &payload["by"]), (&json!("no \"stock\" left"), &json!("shipping")));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn stale_ids_are_named_and_the_others_are_handled() {
+    let world = World::new().await;
+    let mut client = world.ws().await;
+    for n in 0..3 {
+        world.publish("t", &n.to_string()).await;
+    }
+    client.subscribe("t", "g", json!({"from": "earliest"})).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(client.event().await["event"]["id"].clone());
+    }
+    let unknown = json!("00000000-0000-7000-8000-0000000000ff");
+    let about = |op: &str, ids: &[&Value]| json!({"op": op, "topic": "t", "group": "g", "ids": ids});
+    let reply = client.ok(about("MODACK", &[&ids[0], &unknown, &ids[1]])).await;
+    assert_eq!((&reply["stale"], &reply["stale_ids"]), (&json!(true), &json!([unknown])));
+    client.refused(about("MODACK", &[&unknown]), "unknown_id").await;
+    let reply = client.ok(about("ACK", &[&unknown, &ids[0]])).await;
+    assert_eq!((&reply["stale"], &reply["stale_ids"]), (&json!(true), &json!([unknown])));
+    let reply = client.ok(about("NACK", &[&ids[0], &ids[1]])).await;
+    assert_eq!((&reply["stale"], &reply["stale_ids"]), (&json!(true), &json!([ids[0]])));
+    let reply = client.ok(about("ACK", &[&ids[2]])).await;
+    assert_eq!(reply.get("stale"), None, "{reply}");
+    // A reply does not grow without end.
+    let many: Vec<Value> = (0..3_000).map(|n| json!(format!("00000000-0000-7000-8000-{n:012}"))).collect();
+    let reply = client.ok(about("ACK", &many.iter().collect::<Vec<_>>())).await;
+    assert_eq!(reply["stale_ids"].as_array().unwrap().len(), 1_000);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_member_of_a_name_fences_the_first_which_is_told_so() {
+    let world = World::new().await;
+    for opts in [json!({"memberId": "one"}), json!({"memberId": "one", "partitions": 2})] {
+        let group = if opts.get("partitions").is_some() { "p" } else { "g" };
+        let mut first = world.ws().await;
+        first.subscribe("t", group, opts.clone()).await;
+        let mut second = world.ws().await;
+        second.subscribe("t", group, opts).await;
+        let told = loop {
+            let frame = first.next().await;
+            if frame["op"] != "REBALANCE" {
+                break frame;
+            }
+        };
+        assert_eq!((&told["op"], &told["code"]), (&json!("ERR"), &json!("member_fenced")), "{told}");
+        assert_eq!((&told["topic"], &told["group"]), (&json!("t"), &json!(group)), "{told}");
+        assert_eq!(told.get("corr"), None);
+        // Its subscription is closed, and its connection goes on.
+        let id = json!("00000000-0000-7000-8000-0000000000ff");
+        first.refused(json!({"op": "ACK", "topic": "t", "group": group, "id": id}), "not_subscribed").await;
+        world.publish("t", "1").await;
+        loop {
+            let frame = second.next().await;
+            if frame["op"] == "EVENT" {
+                second.ok(about("ACK", &frame)).await;
+                break;
+            }
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_subscribe_leaves_no_group_behind() {
+    let world = World::new().await;
+    let mut client = world.ws().await;
+    let subscribe = |opts: Value| json!({"op": "SUBSCRIBE", "topic": "t", "group": "g", "opts": opts});
+    for opts in
+        [json!({"partitions": 4}), json!({"partitions": 0, "memberId": "m"}), json!({"maxInFlight": 0})]
+    {
+        client.ask(subscribe(opts.clone())).await;
+        let reply = client.ask(subscribe(opts.clone())).await;
+        assert_eq!(reply["op"], "ERR", "{opts}");
+        assert!(world.bus.groups(None).await.unwrap().is_empty(), "{opts}");
+    }
+    world.stop().await;
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Clients that send random frames: no event is lost, and no durably acked event is delivered again.
+//!
+//! `CLIENTS_SEEDS=n` runs n seeds, `CLIENTS_FRESH=n` n fresh ones, `CLIENTS_SEED=s` one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use promethean_gateway::GatewayOptions;
-use promethean_testkit::SeededRng;
+use promethean_testkit::{SeededRng, seeds};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -259,9 +261,8 @@ async fn collect(world: &World, ledger: &Shared) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_clients_do_nothing_is_lost() {
-    let seeds = std::env::var("PROMETHEAN_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
-    for seed in 0..seeds {
-        eprintln!("seed {seed}");
+    for seed in seeds("CLIENTS", 3, &[], 2) {
+        eprintln!("CLIENTS_SEED={seed}");
         let kind = if seed % 2 == 0 { StoreKind::Memory } else { StoreKind::Embedded };
         // Time jumps, and a client that does not read its socket does not answer pings.
         let options = GatewayOptions { ping_every_ms: 1 << 40, ..GatewayOptions::default() };

@@ -52,6 +52,12 @@ impl Disk for MemDisk {
         files.insert(to.to_owned(), file);
         Ok(())
     }
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut files = self.files.lock().unwrap();
+        let file = files.get(from).cloned().ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
     fn remove(&self, path: &str) -> io::Result<()> {
         self.files.lock().unwrap().remove(path).map(|_| ()).ok_or(io::ErrorKind::NotFound.into())
     }

@@ -25,9 +25,61 @@ async fn the_latest_of_a_dropped_history() {
     assert_eq!(found, Some((patch(30), 30, 2)));
     let error = world.state_at("a", 29, &latest, None).await.unwrap_err();
     assert_eq!(earliest(&error), Some(30));
-    // The kept events have no event of the key.
-    assert_eq!(world.state_at("b", 39, &latest, None).await.unwrap(), None);
-    assert_eq!(world.state_at("x", 99, &latest, None).await.unwrap(), None);
+    // The key had an event before that, which is gone.
+    let error = world.state_at("b", 39, &latest, None).await.unwrap_err();
+    assert_eq!(earliest(&error), Some(30));
+    assert!(error.to_string().contains("ask for a later time"), "{error}");
+    assert!(world.state_at("b", 40, &latest, None).await.unwrap().is_some(), "the advice helps");
+    // The key may have had events.
+    let error = world.state_at("x", 99, &latest, None).await.unwrap_err();
+    assert_eq!(earliest(&error), Some(30));
+    assert!(error.to_string().contains("declare a compactor"), "{error}");
+    world.close().await;
+}
+
+/// The only event of a key was dropped: the state is known from the snapshots that the refusal advises.
+#[tokio::test]
+async fn the_only_event_of_a_key_is_gone() {
+    for with_snapshots in [false, true] {
+        let mut world = TopicWorld::in_memory().await;
+        let latest = Reducer::Latest;
+        world.publish("a", 10, patch(1)).await;
+        if with_snapshots {
+            world.round(&latest, 10).await;
+        }
+        world.publish("b", 20, patch(2)).await;
+        world.keep(1).await;
+        let from = with_snapshots.then(|| snapshots(&latest));
+        let found = world.state_at("a", 30, &latest, from.as_ref()).await;
+        match with_snapshots {
+            true => assert_eq!(found.unwrap(), Some((patch(1), 10, 0))),
+            false => assert_eq!(earliest(&found.unwrap_err()), Some(20)),
+        }
+        world.close().await;
+    }
+}
+
+/// What the refusal of a fold advises helps.
+#[tokio::test]
+async fn a_key_begins_anew_after_its_history_is_gone() {
+    let mut world = TopicWorld::in_memory().await;
+    let merge = Reducer::Merge;
+    world.publish("a", 10, json!({"x": 1})).await;
+    world.publish("a", 20, json!({"y": 2})).await;
+    world.keep(1).await;
+    let error = world.state_at("a", 30, &merge, None).await.unwrap_err();
+    assert!(error.to_string().contains("publish `null`"), "{error}");
+    world.publish("a", 30, json!(null)).await;
+    world.publish("a", 40, json!({"x": 1, "y": 2})).await;
+    world.round(&merge, 10).await;
+    // The compactor has read the new state: its snapshot outlasts the events.
+    world.publish("b", 50, json!({})).await;
+    world.maintain().await;
+    assert_eq!(world.events("t").await.len(), 1);
+    let found = world.state_at("a", 60, &merge, Some(&snapshots(&merge))).await.unwrap();
+    assert_eq!(found, Some((json!({"x": 1, "y": 2}), 40, 3)));
+    let error = world.state_at("a", 25, &merge, Some(&snapshots(&merge))).await.unwrap_err();
+    assert!(error.to_string().contains("ask for a later time"), "{error}");
     world.close().await;
 }
 

@@ -56,7 +56,7 @@ pub(super) fn of_length(shape: &ValueShape<'_>, length: u64) -> Vec<Value> {
     let mut texts = vec!["x".repeat(length), "0".repeat(length), "A".repeat(length)];
     for pattern in shape.all("pattern").filter_map(Value::as_str) {
         for extra in (0..=3).chain([length / 2, length.saturating_sub(1), length]) {
-            texts.extend((0..2).filter_map(|pick| Writer::new(pattern, extra, pick).all()));
+            texts.extend((0..2).filter_map(|pick| PatternWriter::new(pattern, extra, pick).all()));
         }
     }
     texts.retain(|text| text.chars().count() == length);
@@ -68,7 +68,7 @@ pub(super) fn like(pattern: &str) -> Vec<String> {
     let mut texts = Vec::new();
     for extra in [0, 1, 3] {
         for pick in 0..4 {
-            texts.extend(Writer::new(pattern, extra, pick).all());
+            texts.extend(PatternWriter::new(pattern, extra, pick).all());
         }
     }
     texts.dedup();
@@ -76,7 +76,7 @@ pub(super) fn like(pattern: &str) -> Vec<String> {
 }
 
 /// Reads a pattern and writes a text that it may match.
-struct Writer<'p> {
+struct PatternWriter<'p> {
     rest: std::iter::Peekable<std::str::Chars<'p>>,
     /// Repeats beyond the least number.
     extra: usize,
@@ -88,7 +88,7 @@ struct Writer<'p> {
 const DEPTH_MAX: usize = 20;
 const TEXT_MAX: usize = 8_192;
 
-impl<'p> Writer<'p> {
+impl<'p> PatternWriter<'p> {
     fn new(pattern: &'p str, extra: usize, pick: usize) -> Self {
         Self { rest: pattern.chars().peekable(), extra, pick }
     }

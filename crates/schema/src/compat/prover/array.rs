@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::findings::Failure;
+use super::findings::ProofFailure;
 use super::proof::Prover;
 use crate::compat::Undeclared;
 use crate::compat::example::{self, InstanceFrame, InstanceStep};
@@ -27,7 +27,7 @@ impl<'a> Prover<'_, 'a> {
                 let asked = reads.count(keyword).unwrap_or(0);
                 let tries = example::lists_of_length(self.docs, shape, asked, keyword == "maxItems");
                 let writes = shape.all(keyword).next().cloned();
-                let fail = Failure {
+                let fail = ProofFailure {
                     rule: CompatRule::ItemCountTightened,
                     node: reads,
                     at: &[keyword],
@@ -39,7 +39,7 @@ impl<'a> Prover<'_, 'a> {
         }
         if reads.get("uniqueItems") == Some(&Value::Bool(true)) && !shape.is_unique() && most > 1 {
             let tries = example::lists_with_twins(self.docs, shape);
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::UniqueItemsAdded,
                 node: reads,
                 at: &["uniqueItems"],
@@ -69,7 +69,7 @@ impl<'a> Prover<'_, 'a> {
                 self.frames.push(frame);
                 let item = ValueShape::new(TypeSet::ALL, None);
                 let item = flatten(self.docs, &own).into_iter().next().unwrap_or(item);
-                let fail = Failure {
+                let fail = ProofFailure {
                     rule: CompatRule::ItemsNarrowed,
                     node: asked,
                     at: &[],
@@ -105,7 +105,7 @@ impl<'a> Prover<'_, 'a> {
         let tries = example::lists_for_contains(self.docs, shape, &asked);
         if !enough {
             let writes = shape.all("contains").next().cloned();
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::ContainsChanged,
                 node: reads,
                 at: &["contains"],
@@ -119,7 +119,7 @@ impl<'a> Prover<'_, 'a> {
             && !self.has_no_more(shape, &asked, asked_max)
         {
             let writes = shape.all("maxContains").next().cloned();
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::ContainsChanged,
                 node: reads,
                 at: &["maxContains"],
@@ -173,7 +173,7 @@ impl<'a> Prover<'_, 'a> {
         }
         let at = &["unevaluatedItems"];
         self.fail(
-            Failure {
+            ProofFailure {
                 rule: CompatRule::UnsupportedKeyword,
                 node: reads,
                 at,

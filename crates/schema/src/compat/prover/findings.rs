@@ -13,7 +13,7 @@ use crate::compat::shape::ValueShape;
 const FINDINGS_MAX: usize = 64;
 
 /// A check that failed at a keyword of the schema that reads.
-pub(super) struct Failure<'n, 'a> {
+pub(super) struct ProofFailure<'n, 'a> {
     pub(super) rule: CompatRule,
     pub(super) node: &'n SchemaNode<'a>,
     /// The keyword, and a name under it.
@@ -27,7 +27,7 @@ pub(super) struct Failure<'n, 'a> {
 impl<'a> Prover<'_, 'a> {
     /// Records a failed check as a finding, with an instance that shows it if one is found. Always returns
     /// false.
-    pub(super) fn fail(&mut self, fail: Failure<'_, 'a>, shape: &ValueShape<'a>) -> bool {
+    pub(super) fn fail(&mut self, fail: ProofFailure<'_, 'a>, shape: &ValueShape<'a>) -> bool {
         let subject = self.subject.take();
         if self.quiet > 0 {
             return false;

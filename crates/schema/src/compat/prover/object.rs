@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::findings::Failure;
+use super::findings::ProofFailure;
 use super::proof::{Prover, through_name};
 use crate::compat::example::{self, InstanceFrame, InstanceStep};
 use crate::compat::node::{Conjunction, SchemaNode};
@@ -45,7 +45,7 @@ impl<'a> Prover<'_, 'a> {
         for name in missing {
             // The path of the finding ends at the keyword, so the subject names the property.
             let without = ValueShape { absent: [name.to_owned()].into(), ..shape.clone() };
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::RequiredAdded,
                 node: reads,
                 at: &["required"],
@@ -74,7 +74,7 @@ impl<'a> Prover<'_, 'a> {
                 let asked = reads.count(keyword).unwrap_or(0);
                 let tries = example::objects_of_size(self.docs, shape, asked, keyword == "maxProperties");
                 let writes = shape.all(keyword).next().cloned();
-                let fail = Failure {
+                let fail = ProofFailure {
                     rule: CompatRule::PropertyCountTightened,
                     node: reads,
                     at: &[keyword],
@@ -121,7 +121,7 @@ impl<'a> Prover<'_, 'a> {
         let anything = ValueShape::new(TypeSet::ALL, None);
         let tries = example::anything_but(self.docs, asked);
         self.subject = Some(name.to_owned());
-        let fail = Failure {
+        let fail = ProofFailure {
             rule: CompatRule::PropertyAddedToOpenObject,
             node: asked,
             at: &[],
@@ -214,7 +214,7 @@ impl<'a> Prover<'_, 'a> {
         if shown != "*" {
             self.subject = Some(name.to_owned());
         }
-        self.fail(Failure { rule, node: at, at: &[], writes: None, tries: Vec::new() }, &value);
+        self.fail(ProofFailure { rule, node: at, at: &[], writes: None, tries: Vec::new() }, &value);
         self.frames.pop();
         false
     }
@@ -231,7 +231,7 @@ impl<'a> Prover<'_, 'a> {
             let value = flatten(self.docs, &shape.property(self.docs, &name)).into_iter().next();
             let value = value.unwrap_or_else(|| ValueShape::new(TypeSet::ALL, None));
             self.subject = Some(name);
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::PropertyNamesNarrowed,
                 node: &asked,
                 at: &[],
@@ -263,7 +263,7 @@ impl<'a> Prover<'_, 'a> {
                 let mut without = with.clone();
                 without.absent.insert(missing.to_owned());
                 let at = &[keyword, name];
-                let fail = Failure {
+                let fail = ProofFailure {
                     rule: CompatRule::DependencyAdded,
                     node: reads,
                     at,
@@ -299,7 +299,7 @@ impl<'a> Prover<'_, 'a> {
         }
         let at = &["unevaluatedProperties"];
         self.fail(
-            Failure {
+            ProofFailure {
                 rule: CompatRule::UnsupportedKeyword,
                 node: reads,
                 at,

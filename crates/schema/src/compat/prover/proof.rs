@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::findings::Failure;
+use super::findings::ProofFailure;
 use crate::compat::equality::EqualityCache;
 use crate::compat::example::{self, InstanceFrame, InstanceStep};
 use crate::compat::node::{Conjunction, DocumentSide, SchemaNode, join};
@@ -81,12 +81,12 @@ impl<'d, 'a> Prover<'d, 'a> {
             };
             let node = SchemaNode { at: at.into(), ..reads };
             self.fail(
-                Failure { rule, node: &node, at: &[&keyword], writes: None, tries: Vec::new() },
+                ProofFailure { rule, node: &node, at: &[&keyword], writes: None, tries: Vec::new() },
                 &shape,
             );
         } else if !self.all(&Conjunction::of(vec![writes]), &reads) && self.findings.is_empty() {
             self.fail(
-                Failure {
+                ProofFailure {
                     rule: CompatRule::TooComplex,
                     node: &reads,
                     at: &[],
@@ -175,7 +175,13 @@ impl<'d, 'a> Prover<'d, 'a> {
     pub(super) fn too_complex(&mut self, reads: &SchemaNode<'a>) -> bool {
         let shape = ValueShape::new(TypeSet::ALL, None);
         self.fail(
-            Failure { rule: CompatRule::TooComplex, node: reads, at: &[], writes: None, tries: Vec::new() },
+            ProofFailure {
+                rule: CompatRule::TooComplex,
+                node: reads,
+                at: &[],
+                writes: None,
+                tries: Vec::new(),
+            },
             &shape,
         )
     }
@@ -204,7 +210,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         let (rule, keyword) = example::blame(self.docs, reads, first);
         let writes = Some(if let [one] = values { one.clone() } else { Value::from(values.to_vec()) });
         let at: &[&str] = if keyword.is_empty() { &[] } else { &[&keyword] };
-        self.fail(Failure { rule, node: reads, at, writes, tries: refused }, shape)
+        self.fail(ProofFailure { rule, node: reads, at, writes, tries: refused }, shape)
     }
 
     /// Proves that every value of a shape fits the keywords of `reads`. The shape is neither empty nor a list
@@ -213,7 +219,7 @@ impl<'d, 'a> Prover<'d, 'a> {
         let Some(schema) = reads.object() else {
             return reads.schema == &Value::Bool(true)
                 || self.fail(
-                    Failure {
+                    ProofFailure {
                         rule: CompatRule::NothingAccepted,
                         node: reads,
                         at: &[],
@@ -235,7 +241,7 @@ impl<'d, 'a> Prover<'d, 'a> {
             Some(Err(_)) => {
                 let at = &["$ref"];
                 proved &= self.fail(
-                    Failure {
+                    ProofFailure {
                         rule: CompatRule::ReferenceUnresolvable,
                         node: reads,
                         at,
@@ -256,7 +262,7 @@ impl<'d, 'a> Prover<'d, 'a> {
             let refused = shape.only(TypeSet::ALL.without(types));
             // A type that the shape has no value of does not narrow it.
             if !self.is_empty(&refused) {
-                let fail = Failure {
+                let fail = ProofFailure {
                     rule: CompatRule::TypeNarrowed,
                     node: reads,
                     at: &["type"],
@@ -284,7 +290,8 @@ impl<'d, 'a> Prover<'d, 'a> {
         let mut proved = true;
         for (keyword, rule) in [("enum", CompatRule::EnumValueRemoved), ("const", CompatRule::ConstChanged)] {
             if reads.get(keyword).is_some() {
-                let fail = Failure { rule, node: reads, at: &[keyword], writes: None, tries: Vec::new() };
+                let fail =
+                    ProofFailure { rule, node: reads, at: &[keyword], writes: None, tries: Vec::new() };
                 proved &= self.fail(fail, shape);
             }
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::findings::Failure;
+use super::findings::ProofFailure;
 use super::proof::Prover;
 use crate::compat::example;
 use crate::compat::node::SchemaNode;
@@ -33,8 +33,13 @@ impl<'a> Prover<'_, 'a> {
             if !implied {
                 let writes = bound_said(shape, low);
                 let tries = reads.get(keyword).map(example::around).unwrap_or_default();
-                let fail =
-                    Failure { rule: CompatRule::BoundTightened, node: reads, at: &[keyword], writes, tries };
+                let fail = ProofFailure {
+                    rule: CompatRule::BoundTightened,
+                    node: reads,
+                    at: &[keyword],
+                    writes,
+                    tries,
+                };
                 proved &= self.fail(fail, shape);
             }
         }
@@ -43,7 +48,7 @@ impl<'a> Prover<'_, 'a> {
         {
             let writes = shape.all("multipleOf").next().cloned();
             let tries = reads.get("multipleOf").map(example::around).unwrap_or_default();
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::MultipleOfChanged,
                 node: reads,
                 at: &["multipleOf"],
@@ -77,8 +82,13 @@ impl<'a> Prover<'_, 'a> {
                     keyword == "maxLength",
                 );
                 let writes = shape.all(keyword).next().cloned();
-                let fail =
-                    Failure { rule: CompatRule::LengthTightened, node: reads, at: &[keyword], writes, tries };
+                let fail = ProofFailure {
+                    rule: CompatRule::LengthTightened,
+                    node: reads,
+                    at: &[keyword],
+                    writes,
+                    tries,
+                };
                 proved &= self.fail(fail, shape);
             }
         }
@@ -86,7 +96,7 @@ impl<'a> Prover<'_, 'a> {
             && !shape.says("pattern", pattern)
         {
             let writes = shape.all("pattern").next().cloned();
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::PatternChanged,
                 node: reads,
                 at: &["pattern"],
@@ -101,7 +111,7 @@ impl<'a> Prover<'_, 'a> {
             && !shape.has_format(self.docs, format, doc.draft())
         {
             let writes = shape.all("format").next().cloned();
-            let fail = Failure {
+            let fail = ProofFailure {
                 rule: CompatRule::FormatAdded,
                 node: reads,
                 at: &["format"],
@@ -131,7 +141,7 @@ impl<'a> Prover<'_, 'a> {
         }
         let writes = shape.all(first).next().cloned();
         self.fail(
-            Failure {
+            ProofFailure {
                 rule: CompatRule::ContentChanged,
                 node: reads,
                 at: &[first],

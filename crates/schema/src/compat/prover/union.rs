@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::findings::Failure;
+use super::findings::ProofFailure;
 use super::proof::Prover;
 use crate::compat::node::{Conjunction, SchemaNode};
 use crate::compat::report::CompatRule;
@@ -43,7 +43,13 @@ impl<'a> Prover<'_, 'a> {
             let both = shape.and(self.docs, &not).into_iter().next().unwrap_or_else(|| shape.clone());
             let writes = shape.all("not").next().cloned();
             proved &= self.fail(
-                Failure { rule: CompatRule::NotAdded, node: reads, at: &["not"], writes, tries: Vec::new() },
+                ProofFailure {
+                    rule: CompatRule::NotAdded,
+                    node: reads,
+                    at: &["not"],
+                    writes,
+                    tries: Vec::new(),
+                },
                 &both,
             );
         }
@@ -80,7 +86,7 @@ impl<'a> Prover<'_, 'a> {
             return true;
         }
         self.fail(
-            Failure {
+            ProofFailure {
                 rule: CompatRule::ConditionChanged,
                 node: reads,
                 at: &[at],
@@ -239,6 +245,6 @@ impl<'a> Prover<'_, 'a> {
                 }
             }
         }
-        self.fail(Failure { rule, node: union.node, at: &[union.keyword], writes, tries }, shape)
+        self.fail(ProofFailure { rule, node: union.node, at: &[union.keyword], writes, tries }, shape)
     }
 }

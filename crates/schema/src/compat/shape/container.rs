@@ -252,7 +252,11 @@ impl<'a> ValueShape<'a> {
     }
 
     pub(crate) fn items_min(&self) -> u64 {
-        self.at_least("minItems")
+        // Draft 7 does not know `minContains`, so a larger one counts as 1.
+        let contained = |part: &SchemaNode<'a>| {
+            part.get("contains").map_or(0, |_| part.count("minContains").unwrap_or(1).min(1))
+        };
+        self.at_least("minItems").max(self.parts.iter().map(contained).max().unwrap_or(0))
     }
 
     /// How many items an array has at most. An index that no value fits ends the array.

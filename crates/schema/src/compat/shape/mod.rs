@@ -90,7 +90,7 @@ impl<'a> ValueShape<'a> {
 
     /// All values of the shape, if they are few.
     pub(super) fn finite(&self, docs: &SchemaPair<'a>) -> Option<Vec<Value>> {
-        let listed = self.values.clone().or_else(|| self.listed()).or_else(|| self.counted())?;
+        let listed = self.values.clone().or_else(|| self.listed()).or_else(|| self.counted(docs))?;
         Some(listed.into_iter().filter(|value| self.may_be(docs, value)).collect())
     }
 

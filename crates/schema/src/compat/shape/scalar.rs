@@ -34,6 +34,7 @@ impl<'a> ValueShape<'a> {
                 self.all(keyword).filter_map(ExactNumber::of_value).map(|at| RangeEnd { at, exclusive }),
             );
         }
+        ends.extend(self.all("not").filter_map(|denied| denied_end(denied, inclusive)));
         ends
     }
 
@@ -44,11 +45,20 @@ impl<'a> ValueShape<'a> {
     }
 
     /// All values, if the shape has only types with few values.
-    pub(super) fn counted(&self) -> Option<Vec<Value>> {
-        if !self.types.within(TypeSet::of_keyword(Some(&serde_json::json!(["null", "boolean", "integer"])))) {
+    pub(super) fn counted(&self, docs: &SchemaPair<'a>) -> Option<Vec<Value>> {
+        let mut values = Vec::new();
+        if self.types.meets(TypeSet::FRACTION) {
             return None;
         }
-        let mut values = Vec::new();
+        if self.types.meets(TypeSet::STRING) {
+            (self.at_most("maxLength")? == 0).then(|| values.push("".into()))?;
+        }
+        if self.types.meets(TypeSet::ARRAY) {
+            (self.items_max(docs) == 0).then(|| values.push(Value::Array(Vec::new())))?;
+        }
+        if self.types.meets(TypeSet::OBJECT) {
+            self.has_no_properties().then(|| values.push(Value::Object(serde_json::Map::new())))?;
+        }
         if self.types.meets(TypeSet::NULL) {
             values.push(Value::Null);
         }
@@ -65,6 +75,19 @@ impl<'a> ValueShape<'a> {
             }
         }
         Some(values)
+    }
+
+    /// Whether its only object is the empty one.
+    fn has_no_properties(&self) -> bool {
+        let names_none = |part: &super::SchemaNode<'a>, keyword: &str| {
+            part.get(keyword).is_none_or(|names| names.as_object().is_some_and(serde_json::Map::is_empty))
+        };
+        self.at_most("maxProperties") == Some(0)
+            || self.parts.iter().any(|part| {
+                part.get("additionalProperties") == Some(&Value::Bool(false))
+                    && names_none(part, "properties")
+                    && names_none(part, "patternProperties")
+            })
     }
 
     /// The largest value of a keyword such as `minLength`.
@@ -93,4 +116,16 @@ impl<'a> ValueShape<'a> {
         };
         self.parts.iter().any(|part| same(part) || known(part))
     }
+}
+
+/// The end of a range that a `not` of one bound leaves: `{"minimum": 5}` leaves the numbers below 5.
+fn denied_end(denied: &Value, inclusive: &str) -> Option<RangeEnd> {
+    let mut keywords = denied.as_object()?.iter();
+    let ((keyword, at), None) = (keywords.next()?, keywords.next()) else { return None };
+    let exclusive = match (inclusive, keyword.as_str()) {
+        ("maximum", "minimum") | ("minimum", "maximum") => true,
+        ("maximum", "exclusiveMinimum") | ("minimum", "exclusiveMaximum") => false,
+        _ => return None,
+    };
+    ExactNumber::of_value(at).map(|at| RangeEnd { at, exclusive })
 }

@@ -12,14 +12,14 @@
 
 use promethean_model::CollectionName;
 
-use super::super::codec::{Malformed, Reader, put_short};
+use super::super::codec::{Malformed, RowReader, put_short};
 use super::tagged;
 use crate::port::{Collection, Direction, Field, Index, Keeping};
 use crate::value::FieldType;
 
-pub(super) const TAG: u8 = 0x03;
-pub(super) const TAG_DROPPED: u8 = 0x04;
-pub(super) const TAG_COUNT: u8 = 0x05;
+pub(crate) const TAG: u8 = 0x03;
+pub(crate) const TAG_DROPPED: u8 = 0x04;
+pub(crate) const TAG_COUNT: u8 = 0x05;
 const FAMILY: &str = "collection";
 
 /// The prefix of declarations.
@@ -43,7 +43,7 @@ pub(crate) fn dropped_key(number: u32) -> Vec<u8> {
 }
 
 pub(crate) fn decode_dropped_key(key: &[u8]) -> Result<u32, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     reader.u32()
 }
@@ -79,11 +79,11 @@ fn put_count(out: &mut Vec<u8>, count: usize) {
 }
 
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<DeclaredCollection, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     let name = reader.rest();
     let name = reader.text(name)?.parse().map_err(|_| reader.malformed())?;
-    let mut reader = Reader::new(value, FAMILY);
+    let mut reader = RowReader::new(value, FAMILY);
     let number = reader.u32()?;
     let keeping = if reader.u8()? == 0 { Keeping::Derived } else { Keeping::Durable };
     let fields = (0..reader.u16()?).map(|_| decode_field(&mut reader)).collect::<Result<_, _>>()?;
@@ -92,7 +92,7 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<DeclaredCollection, Mal
     Ok(DeclaredCollection { number, collection: Collection { name, keeping, fields, indexes } })
 }
 
-fn decode_field(reader: &mut Reader<'_>) -> Result<Field, Malformed> {
+fn decode_field(reader: &mut RowReader<'_>) -> Result<Field, Malformed> {
     let kind = match reader.u8()? {
         0 => FieldType::Text,
         1 => FieldType::Number,
@@ -103,13 +103,13 @@ fn decode_field(reader: &mut Reader<'_>) -> Result<Field, Malformed> {
     Ok(Field { name: reader.text(name)?.to_owned(), kind })
 }
 
-fn decode_index(reader: &mut Reader<'_>) -> Result<Index, Malformed> {
+fn decode_index(reader: &mut RowReader<'_>) -> Result<Index, Malformed> {
     let unique = reader.u8()? != 0;
     let fields = (0..reader.u16()?).map(|_| decode_index_field(reader)).collect::<Result<_, _>>()?;
     Ok(Index { fields, unique })
 }
 
-fn decode_index_field(reader: &mut Reader<'_>) -> Result<(String, Direction), Malformed> {
+fn decode_index_field(reader: &mut RowReader<'_>) -> Result<(String, Direction), Malformed> {
     let direction = if reader.u8()? == 0 { Direction::Ascending } else { Direction::Descending };
     let name = reader.short()?;
     Ok((reader.text(name)?.to_owned(), direction))

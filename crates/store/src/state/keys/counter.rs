@@ -5,7 +5,7 @@
 //! value  u64
 //! ```
 
-use super::super::codec::{Malformed, Reader};
+use super::super::codec::{Malformed, RowReader};
 use super::tagged;
 
 pub(super) const TAG: u8 = 0x00;
@@ -13,7 +13,7 @@ pub(super) const TAG: u8 = 0x00;
 /// The counters. Their bytes are persisted: never change or reuse one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Counter {
+pub(crate) enum StateCounter {
     /// The version of the catalogue of keys.
     Format = 1,
     /// The LSN of the last redo applied.
@@ -26,7 +26,7 @@ pub(crate) enum Counter {
     SyncMark = 5,
 }
 
-pub(crate) fn key(counter: Counter) -> Vec<u8> {
+pub(crate) fn key(counter: StateCounter) -> Vec<u8> {
     tagged(TAG, &[&[counter as u8]])
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn value(number: u64) -> Vec<u8> {
 }
 
 pub(crate) fn decode(value: &[u8]) -> Result<u64, Malformed> {
-    let mut reader = Reader::new(value, "counter");
+    let mut reader = RowReader::new(value, "counter");
     let number = reader.u64()?;
     reader.end()?;
     Ok(number)
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn bytes_are_fixed() {
-        assert_eq!(key(Counter::NextOutbox), [0, 4]);
+        assert_eq!(key(StateCounter::NextOutbox), [0, 4]);
         assert_eq!(decode(&value(7)), Ok(7));
         assert!(decode(&[1, 2]).is_err());
     }

@@ -10,7 +10,7 @@
 
 use promethean_model::{GroupName, Offset, TopicName};
 
-use super::super::codec::{Malformed, Reader};
+use super::super::codec::{Malformed, RowReader};
 use super::tagged;
 use crate::port::Cursor;
 
@@ -29,7 +29,7 @@ pub(crate) fn topic_prefix(topic: &TopicName) -> Vec<u8> {
 pub(crate) const PREFIX: [u8; 1] = [TAG];
 
 pub(crate) fn decode_key(key: &[u8]) -> Result<(GroupName, TopicName), Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     let topic = reader.until_zero()?;
     let group = reader.rest();
@@ -48,7 +48,7 @@ pub(crate) fn value(cursor: &Cursor) -> Vec<u8> {
 }
 
 pub(crate) fn decode(value: &[u8]) -> Result<Cursor, Malformed> {
-    let mut reader = Reader::new(value, FAMILY);
+    let mut reader = RowReader::new(value, FAMILY);
     Ok(Cursor { floor: Offset(reader.u64()?), epoch: reader.u64()?, data: reader.rest().to_vec() })
 }
 

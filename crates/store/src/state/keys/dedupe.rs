@@ -8,7 +8,7 @@
 //! The expiry in keys has its sign bit flipped, so that byte order is that of time. A key of the second form whose time
 //! is not the mark's is left over from an earlier mark.
 
-use super::super::codec::{Malformed, Reader, put_short};
+use super::super::codec::{Malformed, RowReader, put_short};
 use super::tagged;
 
 pub(super) const TAG: u8 = 0x00;
@@ -41,7 +41,7 @@ pub(crate) fn scope_prefix(scope: &str) -> Vec<u8> {
 /// The id in a key of the first form, after a prefix of this length.
 pub(crate) fn decode_id(key: &[u8], prefix_len: usize) -> Result<String, Malformed> {
     let id = key.get(prefix_len..).and_then(|id| str::from_utf8(id).ok());
-    id.map(str::to_owned).ok_or_else(|| Reader::new(key, FAMILY).malformed())
+    id.map(str::to_owned).ok_or_else(|| RowReader::new(key, FAMILY).malformed())
 }
 
 pub(crate) fn expiry_key(expires_at: i64, name: &[u8]) -> Vec<u8> {
@@ -50,7 +50,7 @@ pub(crate) fn expiry_key(expires_at: i64, name: &[u8]) -> Vec<u8> {
 
 /// Expiry and name.
 pub(crate) fn decode_expiry_key(key: &[u8]) -> Result<(i64, &[u8]), Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     let expires_at = (reader.u64()? ^ (1 << 63)).cast_signed();
     Ok((expires_at, reader.rest()))
@@ -61,7 +61,7 @@ pub(crate) fn value(expires_at: i64) -> Vec<u8> {
 }
 
 pub(crate) fn decode(value: &[u8]) -> Result<i64, Malformed> {
-    Reader::new(value, FAMILY).i64()
+    RowReader::new(value, FAMILY).i64()
 }
 
 #[cfg(test)]

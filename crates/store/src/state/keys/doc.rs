@@ -5,7 +5,7 @@
 //! value  ts i64 | revision u64 | has version u8 | version i64 | body
 //! ```
 
-use super::super::codec::{Malformed, Reader};
+use super::super::codec::{Malformed, RowReader};
 use crate::port::Doc;
 
 const FAMILY: &str = "document";
@@ -32,11 +32,11 @@ pub(crate) fn value(doc: &Doc) -> Vec<u8> {
 }
 
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Doc, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u32()?;
     let key = reader.rest();
     let key = reader.text(key)?.to_owned();
-    let mut reader = Reader::new(value, FAMILY);
+    let mut reader = RowReader::new(value, FAMILY);
     let ts = reader.i64()?;
     let revision = reader.u64()?;
     let has_version = reader.u8()? != 0;

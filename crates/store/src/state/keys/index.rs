@@ -9,7 +9,7 @@
 //! with all bits but the sign's inverted, so that greater times sort lower; documents with equal values are thus
 //! listed newest first without being read.
 
-use super::super::codec::{Malformed, Reader};
+use super::super::codec::{Malformed, RowReader};
 use super::super::value_bytes::{self, VALUE_BYTES_MAX};
 use super::KEY_BYTES_MAX;
 use super::doc::DOC_KEY_BYTES_MAX;
@@ -58,7 +58,7 @@ pub(crate) fn key(mut prefix: Vec<u8>, ts: i64, key: &str) -> Vec<u8> {
 
 /// Reads time and document key after a prefix of this length.
 pub(crate) fn decode_tail(entry: &[u8], prefix_len: usize) -> Result<EntryTail, Malformed> {
-    let mut reader = Reader::new(entry, FAMILY);
+    let mut reader = RowReader::new(entry, FAMILY);
     reader.take(prefix_len)?;
     let ts = oldest_last(reader.u64()?);
     let key = reader.rest();

@@ -31,35 +31,35 @@ pub(crate) mod row;
 pub(crate) mod settings;
 pub(crate) mod topic_intent;
 
-use super::Space;
+use super::StateSpace;
 use super::codec::Malformed;
 
 /// The longest key of an engine.
 const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Checks that an entry has the form of its family.
-pub(crate) fn check(space: Space, key: &[u8], value: &[u8]) -> Result<(), Malformed> {
+pub(crate) fn check(space: StateSpace, key: &[u8], value: &[u8]) -> Result<(), Malformed> {
     let tag = key.first().copied();
     match (space, tag) {
-        (Space::Meta, Some(counter::TAG)) => counter::decode(value).map(drop),
-        (Space::Meta, Some(settings::TAG)) => {
+        (StateSpace::Meta, Some(counter::TAG)) => counter::decode(value).map(drop),
+        (StateSpace::Meta, Some(settings::TAG)) => {
             settings::decode_key(key).and(settings::decode(value)).map(drop)
         }
-        (Space::Meta, Some(cursor::TAG)) => cursor::decode_key(key).and(cursor::decode(value)).map(drop),
-        (Space::Meta, Some(collection::TAG)) => collection::decode(key, value).map(drop),
-        (Space::Meta, Some(collection::TAG_DROPPED)) => collection::decode_dropped_key(key).map(drop),
-        (Space::Meta, Some(collection::TAG_COUNT)) => counter::decode(value).map(drop),
-        (Space::Meta, Some(topic_intent::TAG)) => {
+        (StateSpace::Meta, Some(cursor::TAG)) => cursor::decode_key(key).and(cursor::decode(value)).map(drop),
+        (StateSpace::Meta, Some(collection::TAG)) => collection::decode(key, value).map(drop),
+        (StateSpace::Meta, Some(collection::TAG_DROPPED)) => collection::decode_dropped_key(key).map(drop),
+        (StateSpace::Meta, Some(collection::TAG_COUNT)) => counter::decode(value).map(drop),
+        (StateSpace::Meta, Some(topic_intent::TAG)) => {
             topic_intent::decode_key(key).and(topic_intent::decode(value)).map(drop)
         }
-        (Space::Meta, Some(outbox::TAG)) => outbox::decode(key, value).map(drop),
-        (Space::Meta, Some(outbox::TAG_STATUS)) => outbox::decode_status_key(key).map(drop),
-        (Space::Meta, Some(outbox::TAG_ID)) => outbox::decode_id_value(value).map(drop),
-        (Space::Meta, Some(row::TAG)) => Ok(()),
-        (Space::Docs, Some(_)) => doc::decode(key, value).map(drop),
-        (Space::Index, Some(_)) => Ok(()),
-        (Space::Dedupe, Some(dedupe::TAG)) => dedupe::decode(value).map(drop),
-        (Space::Dedupe, Some(dedupe::TAG_EXPIRY)) => dedupe::decode_expiry_key(key).map(drop),
+        (StateSpace::Meta, Some(outbox::TAG)) => outbox::decode(key, value).map(drop),
+        (StateSpace::Meta, Some(outbox::TAG_STATUS)) => outbox::decode_status_key(key).map(drop),
+        (StateSpace::Meta, Some(outbox::TAG_ID)) => outbox::decode_id_value(value).map(drop),
+        (StateSpace::Meta, Some(row::TAG)) => Ok(()),
+        (StateSpace::Docs, Some(_)) => doc::decode(key, value).map(drop),
+        (StateSpace::Index, Some(_)) => Ok(()),
+        (StateSpace::Dedupe, Some(dedupe::TAG)) => dedupe::decode(value).map(drop),
+        (StateSpace::Dedupe, Some(dedupe::TAG_EXPIRY)) => dedupe::decode_expiry_key(key).map(drop),
         _ => Err(Malformed { family: "key of no family" }),
     }
 }

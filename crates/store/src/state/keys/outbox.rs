@@ -9,17 +9,31 @@
 
 use promethean_model::EventId;
 
-use super::super::codec::{Malformed, Reader, put_long, put_short};
+use super::super::codec::{Malformed, RowReader, put_long, put_short};
 use super::tagged;
 use crate::port::{OutboxRow, OutboxStatus};
 
 pub(super) const TAG: u8 = 0x07;
 pub(super) const TAG_STATUS: u8 = 0x08;
 pub(super) const TAG_ID: u8 = 0x09;
+
+/// The prefix of rows.
+pub(crate) const PREFIX: [u8; 1] = [TAG];
+/// The prefix of the list of rows by status.
+pub(crate) const STATUS_PREFIX: [u8; 1] = [TAG_STATUS];
 const FAMILY: &str = "outbox row";
 
 pub(crate) fn key(seq: u64) -> Vec<u8> {
     tagged(TAG, &[&seq.to_be_bytes()])
+}
+
+/// The sequence number in the key of a row.
+pub(crate) fn sequence_of(key: &[u8]) -> Result<u64, Malformed> {
+    let mut reader = RowReader::new(key, "outbox row");
+    if reader.u8()? != TAG {
+        return Err(reader.malformed());
+    }
+    reader.u64()
 }
 
 pub(crate) fn status_prefix(status: OutboxStatus) -> Vec<u8> {
@@ -31,7 +45,7 @@ pub(crate) fn status_key(status: OutboxStatus, seq: u64) -> Vec<u8> {
 }
 
 pub(crate) fn decode_status_key(key: &[u8]) -> Result<u64, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.take(2)?;
     reader.u64()
 }
@@ -45,7 +59,7 @@ pub(crate) fn id_value(seq: u64) -> Vec<u8> {
 }
 
 pub(crate) fn decode_id_value(value: &[u8]) -> Result<u64, Malformed> {
-    Reader::new(value, FAMILY).u64()
+    RowReader::new(value, FAMILY).u64()
 }
 
 pub(crate) fn value(row: &OutboxRow) -> Vec<u8> {
@@ -63,10 +77,10 @@ pub(crate) fn value(row: &OutboxRow) -> Vec<u8> {
 }
 
 pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<OutboxRow, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     let seq = reader.u64()?;
-    let mut reader = Reader::new(value, FAMILY);
+    let mut reader = RowReader::new(value, FAMILY);
     let id = EventId::from_bytes(reader.id()?);
     let status = match reader.u8()? {
         0 => OutboxStatus::Pending,

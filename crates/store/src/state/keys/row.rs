@@ -8,7 +8,7 @@
 use super::tagged;
 use crate::port::Table;
 
-pub(super) const TAG: u8 = 0x0a;
+pub(crate) const TAG: u8 = 0x0a;
 
 pub(crate) fn key(table: Table, key: &[u8]) -> Vec<u8> {
     tagged(TAG, &[&[table as u8], key])
@@ -28,6 +28,6 @@ mod tests {
         assert_eq!(key(Table::Schemas, b"ab"), [0x0a, 3, b'a', b'b']);
         assert_eq!(decode_key(&key(Table::Schemas, b"ab")), b"ab");
         let numbers: Vec<u8> = Table::ALL.into_iter().map(|table| table as u8).collect();
-        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7], "persisted");
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8], "persisted");
     }
 }

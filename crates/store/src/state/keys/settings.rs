@@ -7,7 +7,7 @@
 
 use promethean_model::{TopicName, TopicSettings};
 
-use super::super::codec::{Malformed, Reader};
+use super::super::codec::{Malformed, RowReader};
 use super::tagged;
 
 pub(super) const TAG: u8 = 0x01;
@@ -22,7 +22,7 @@ pub(crate) fn key(topic: &TopicName) -> Vec<u8> {
 }
 
 pub(crate) fn decode_key(key: &[u8]) -> Result<TopicName, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     let name = reader.rest();
     reader.text(name)?.parse().map_err(|_| reader.malformed())
@@ -35,7 +35,7 @@ pub(crate) fn value(settings: &TopicSettings) -> Result<Vec<u8>, Malformed> {
 }
 
 pub(crate) fn decode(value: &[u8]) -> Result<TopicSettings, Malformed> {
-    let mut reader = Reader::new(value, FAMILY);
+    let mut reader = RowReader::new(value, FAMILY);
     if reader.u8()? != VERSION {
         return Err(reader.malformed());
     }

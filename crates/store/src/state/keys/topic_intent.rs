@@ -10,7 +10,7 @@
 
 use promethean_model::TopicName;
 
-use super::super::codec::{Malformed, Reader};
+use super::super::codec::{Malformed, RowReader};
 use super::tagged;
 
 pub(super) const TAG: u8 = 0x06;
@@ -31,7 +31,7 @@ pub(crate) fn key(topic: &TopicName) -> Vec<u8> {
 }
 
 pub(crate) fn decode_key(key: &[u8]) -> Result<TopicName, Malformed> {
-    let mut reader = Reader::new(key, FAMILY);
+    let mut reader = RowReader::new(key, FAMILY);
     reader.u8()?;
     let name = reader.rest();
     reader.text(name)?.parse().map_err(|_| reader.malformed())
@@ -45,7 +45,7 @@ pub(crate) fn value(intent: TopicIntent) -> Vec<u8> {
 }
 
 pub(crate) fn decode(value: &[u8]) -> Result<TopicIntent, Malformed> {
-    let mut reader = Reader::new(value, FAMILY);
+    let mut reader = RowReader::new(value, FAMILY);
     let deletes = reader.u8()? != 0;
     let number = reader.u32()?;
     let create = reader.u8()? != 0;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use promethean_model::CollectionName;
 
 use super::super::keys::collection::{self, DeclaredCollection};
-use super::super::keys::counter::Counter;
-use super::super::{Space, StagedState, read};
+use super::super::keys::counter::StateCounter;
+use super::super::{StagedState, StateSpace, read};
 use super::take_number;
 use crate::port::{
     Class, Collection, CollectionOp, CommitError, INDEX_FIELDS_MAX, INDEXES_MAX, Index, Keeping,
@@ -36,9 +36,9 @@ fn drop_if_there(
 ) -> Result<(), CommitError> {
     let Some(declared) = read::declared(staged, name)? else { return Ok(()) };
     check_class(class, &declared.collection)?;
-    staged.delete(Space::Meta, collection::key(name));
-    staged.delete(Space::Meta, collection::count_key(declared.number));
-    staged.put(Space::Meta, collection::dropped_key(declared.number), Vec::new());
+    staged.delete(StateSpace::Meta, collection::key(name));
+    staged.delete(StateSpace::Meta, collection::count_key(declared.number));
+    staged.put(StateSpace::Meta, collection::dropped_key(declared.number), Vec::new());
     Ok(())
 }
 
@@ -56,9 +56,9 @@ fn rename(
         return Ok(());
     }
     drop_if_there(staged, class, to)?;
-    staged.delete(Space::Meta, collection::key(from));
+    staged.delete(StateSpace::Meta, collection::key(from));
     let renamed = DeclaredCollection { number, collection: Collection { name: to.clone(), ..collection } };
-    staged.put(Space::Meta, collection::key(to), collection::value(&renamed));
+    staged.put(StateSpace::Meta, collection::key(to), collection::value(&renamed));
     Ok(())
 }
 
@@ -78,7 +78,7 @@ fn declare(staged: &mut StagedState<'_>, class: Class, wanted: &Collection) -> R
     check_declaration(wanted)?;
     let number = match read::declared(staged, &wanted.name)? {
         None => {
-            let number = take_number(staged, Counter::NextCollection)?;
+            let number = take_number(staged, StateCounter::NextCollection)?;
             u32::try_from(number)
                 .map_err(|_| bad(wanted, "too many collections were declared; start a new store"))?
         }
@@ -97,7 +97,7 @@ fn declare(staged: &mut StagedState<'_>, class: Class, wanted: &Collection) -> R
         Some(there) => there.number,
     };
     let declared = DeclaredCollection { number, collection: wanted.clone() };
-    staged.put(Space::Meta, collection::key(&wanted.name), collection::value(&declared));
+    staged.put(StateSpace::Meta, collection::key(&wanted.name), collection::value(&declared));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use promethean_model::{GroupName, TopicName};
 
 use super::super::keys::cursor;
-use super::super::{Space, StagedState, View};
+use super::super::{StagedState, StateSpace, View};
 use super::TopicLookup;
 use super::topics::coming_end;
 use crate::port::{CommitError, CursorOp};
@@ -25,13 +25,13 @@ pub(super) fn apply(
                 // A lower epoch would let earlier owners write again.
                 return Err(fenced(group, topic, cursor.epoch, *expected_epoch));
             }
-            staged.put(Space::Meta, cursor::key(group, topic), cursor::value(cursor));
+            staged.put(StateSpace::Meta, cursor::key(group, topic), cursor::value(cursor));
         }
         CursorOp::Delete { group, topic, expected_epoch } => {
             if let Some(expected) = expected_epoch {
                 fence(staged, group, topic, *expected)?;
             }
-            staged.delete(Space::Meta, cursor::key(group, topic));
+            staged.delete(StateSpace::Meta, cursor::key(group, topic));
         }
     }
     Ok(())
@@ -43,7 +43,7 @@ fn fence(
     topic: &TopicName,
     expected: u64,
 ) -> Result<(), CommitError> {
-    let stored = staged.get(Space::Meta, &cursor::key(group, topic))?;
+    let stored = staged.get(StateSpace::Meta, &cursor::key(group, topic))?;
     let actual = stored.map_or(Ok(0), |value| cursor::decode(&value).map(|cursor| cursor.epoch))?;
     if actual == expected { Ok(()) } else { Err(fenced(group, topic, expected, actual)) }
 }

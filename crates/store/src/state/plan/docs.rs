@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::super::keys::collection::{self, DeclaredCollection};
 use super::super::keys::{counter, doc, index};
-use super::super::{Flow, Space, Span, StagedState, View, read};
+use super::super::{Flow, RowSpan, StagedState, StateSpace, View, read};
 use super::Declarations;
 use super::collections::check_class;
 use crate::port::{Class, CommitError, Doc, DocOp, DocPut, Expect, Index, Replaces};
@@ -28,9 +28,9 @@ pub(super) fn apply(
             check_expectation(collection, key, *expect, there.as_ref())?;
             if let Some(there) = there {
                 for entry in entries(&declared, &there)? {
-                    staged.delete(Space::Index, entry);
+                    staged.delete(StateSpace::Index, entry);
                 }
-                staged.delete(Space::Docs, doc::key(declared.number, key));
+                staged.delete(StateSpace::Docs, doc::key(declared.number, key));
                 recount(staged, declared.number, |docs| docs.saturating_sub(1))?;
             }
             Ok(())
@@ -54,13 +54,13 @@ fn put(staged: &mut StagedState<'_>, declared: &DeclaredCollection, put: &DocPut
     let new = entries_of(declared, &doc, &fields);
     for entry in old {
         if !new.contains(&entry) {
-            staged.delete(Space::Index, entry);
+            staged.delete(StateSpace::Index, entry);
         }
     }
     for entry in new {
-        staged.put(Space::Index, entry, Vec::new());
+        staged.put(StateSpace::Index, entry, Vec::new());
     }
-    staged.put(Space::Docs, doc::key(declared.number, &doc.key), doc::value(&doc));
+    staged.put(StateSpace::Docs, doc::key(declared.number, &doc.key), doc::value(&doc));
     if there.is_none() {
         recount(staged, declared.number, |docs| docs + 1)?;
     }
@@ -187,7 +187,7 @@ fn check_unique(
             continue;
         }
         let mut existing = None;
-        staged.scan(Space::Index, Span::of(&prefix), &mut |entry, _| {
+        staged.scan(StateSpace::Index, RowSpan::of(&prefix), &mut |entry, _| {
             let other = index::decode_tail(entry, prefix.len())?.key;
             if other == key {
                 return Ok(Flow::Continue(()));
@@ -213,6 +213,6 @@ fn recount(
     change: impl Fn(u64) -> u64,
 ) -> Result<(), CommitError> {
     let docs = change(read::count(staged, number)?);
-    staged.put(Space::Meta, collection::count_key(number), counter::value(docs));
+    staged.put(StateSpace::Meta, collection::count_key(number), counter::value(docs));
     Ok(())
 }

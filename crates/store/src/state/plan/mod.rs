@@ -15,10 +15,10 @@ use promethean_model::{CollectionName, Offset, TopicName};
 
 pub(crate) use check::{check, check_event};
 
-use super::{Space, StagedState, View, Writes};
+use super::{StagedState, StateSpace, View, Writes};
 use crate::port::{Class, CommitError, StateOp};
 use crate::state::keys::collection::DeclaredCollection;
-use crate::state::keys::counter::{self, Counter};
+use crate::state::keys::counter::{self, StateCounter};
 
 /// The state and topics that a batch is planned against.
 pub(crate) struct PlanContext<'a> {
@@ -66,9 +66,9 @@ pub(crate) fn plan(class: Class, ops: &[StateOp], context: &PlanContext<'_>) -> 
 }
 
 /// Takes the next number of a sequence, from 0.
-fn take_number(staged: &mut StagedState<'_>, counter: Counter) -> Result<u64, CommitError> {
+fn take_number(staged: &mut StagedState<'_>, counter: StateCounter) -> Result<u64, CommitError> {
     let key = counter::key(counter);
-    let number = staged.get(Space::Meta, &key)?.map_or(Ok(0), |value| counter::decode(&value))?;
-    staged.put(Space::Meta, key, counter::value(number + 1));
+    let number = staged.get(StateSpace::Meta, &key)?.map_or(Ok(0), |value| counter::decode(&value))?;
+    staged.put(StateSpace::Meta, key, counter::value(number + 1));
     Ok(number)
 }

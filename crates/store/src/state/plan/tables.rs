@@ -2,9 +2,9 @@
 
 use promethean_model::EventId;
 
-use super::super::keys::counter::Counter;
+use super::super::keys::counter::StateCounter;
 use super::super::keys::{dedupe, outbox, row, settings};
-use super::super::{Space, StagedState, View, read};
+use super::super::{StagedState, StateSpace, View, read};
 use super::take_number;
 use crate::port::{
     CommitError, DedupeForget, DedupeMark, OutboxOp, OutboxRow, OutboxStatus, RowOp, SettingsOp,
@@ -17,9 +17,9 @@ const ERROR_CHARS_MAX: usize = 1000;
 pub(super) fn apply_settings(staged: &mut StagedState<'_>, op: &SettingsOp) -> Result<(), CommitError> {
     match op {
         SettingsOp::Put(topic, value) => {
-            staged.put(Space::Meta, settings::key(topic), settings::value(value)?);
+            staged.put(StateSpace::Meta, settings::key(topic), settings::value(value)?);
         }
-        SettingsOp::Delete(topic) => staged.delete(Space::Meta, settings::key(topic)),
+        SettingsOp::Delete(topic) => staged.delete(StateSpace::Meta, settings::key(topic)),
     }
     Ok(())
 }
@@ -29,12 +29,12 @@ pub(super) fn apply_row(staged: &mut StagedState<'_>, op: &RowOp) -> Result<(), 
     match op {
         RowOp::Put { table, key, value, must_be_new } => {
             let key = row::key(*table, key);
-            if *must_be_new && staged.get(Space::Meta, &key)?.is_some() {
+            if *must_be_new && staged.get(StateSpace::Meta, &key)?.is_some() {
                 return Err(CommitError::RowExists);
             }
-            staged.put(Space::Meta, key, value.clone());
+            staged.put(StateSpace::Meta, key, value.clone());
         }
-        RowOp::Delete { table, key } => staged.delete(Space::Meta, row::key(*table, key)),
+        RowOp::Delete { table, key } => staged.delete(StateSpace::Meta, row::key(*table, key)),
     }
     Ok(())
 }
@@ -43,17 +43,17 @@ pub(super) fn apply_row(staged: &mut StagedState<'_>, op: &RowOp) -> Result<(), 
 pub(super) fn mark(staged: &mut StagedState<'_>, mark: &DedupeMark) -> Result<(), CommitError> {
     let name = dedupe::name(&mark.scope, &mark.id);
     let key = dedupe::key(&name);
-    let stored = staged.get(Space::Dedupe, &key)?.map(|value| dedupe::decode(&value)).transpose()?;
+    let stored = staged.get(StateSpace::Dedupe, &key)?.map(|value| dedupe::decode(&value)).transpose()?;
     if let (Some(expires_at), Some(now)) = (stored, mark.unless_seen_at)
         && expires_at > now
     {
         return Err(CommitError::AlreadySeen { scope: mark.scope.clone(), id: mark.id.clone() });
     }
     if let Some(expires_at) = stored {
-        staged.delete(Space::Dedupe, dedupe::expiry_key(expires_at, &name));
+        staged.delete(StateSpace::Dedupe, dedupe::expiry_key(expires_at, &name));
     }
-    staged.put(Space::Dedupe, dedupe::expiry_key(mark.expires_at, &name), Vec::new());
-    staged.put(Space::Dedupe, key, dedupe::value(mark.expires_at));
+    staged.put(StateSpace::Dedupe, dedupe::expiry_key(mark.expires_at, &name), Vec::new());
+    staged.put(StateSpace::Dedupe, key, dedupe::value(mark.expires_at));
     Ok(())
 }
 
@@ -61,9 +61,9 @@ pub(super) fn mark(staged: &mut StagedState<'_>, mark: &DedupeMark) -> Result<()
 pub(super) fn forget(staged: &mut StagedState<'_>, mark: &DedupeForget) -> Result<(), CommitError> {
     let name = dedupe::name(&mark.scope, &mark.id);
     let key = dedupe::key(&name);
-    if let Some(value) = staged.get(Space::Dedupe, &key)? {
-        staged.delete(Space::Dedupe, dedupe::expiry_key(dedupe::decode(&value)?, &name));
-        staged.delete(Space::Dedupe, key);
+    if let Some(value) = staged.get(StateSpace::Dedupe, &key)? {
+        staged.delete(StateSpace::Dedupe, dedupe::expiry_key(dedupe::decode(&value)?, &name));
+        staged.delete(StateSpace::Dedupe, key);
     }
     Ok(())
 }
@@ -88,15 +88,15 @@ pub(super) fn apply_outbox(staged: &mut StagedState<'_>, op: &OutboxOp) -> Resul
         OutboxOp::Status { id, status, error } => {
             let row = outbox_row(staged, *id)?.ok_or(CommitError::UnknownOutboxRow { id: *id })?;
             let error = error.as_ref().map(|error| error.chars().take(ERROR_CHARS_MAX).collect());
-            staged.delete(Space::Meta, outbox::status_key(row.status, row.seq));
+            staged.delete(StateSpace::Meta, outbox::status_key(row.status, row.seq));
             write_to_outbox(staged, &OutboxRow { status: *status, error, ..row });
             Ok(())
         }
         OutboxOp::Delete { id } => {
             if let Some(row) = outbox_row(staged, *id)? {
-                staged.delete(Space::Meta, outbox::key(row.seq));
-                staged.delete(Space::Meta, outbox::status_key(row.status, row.seq));
-                staged.delete(Space::Meta, outbox::id_key(*id));
+                staged.delete(StateSpace::Meta, outbox::key(row.seq));
+                staged.delete(StateSpace::Meta, outbox::status_key(row.status, row.seq));
+                staged.delete(StateSpace::Meta, outbox::id_key(*id));
             }
             Ok(())
         }
@@ -111,15 +111,15 @@ fn add_to_outbox(staged: &mut StagedState<'_>, row: OutboxRow) -> Result<(), Com
             && there.payload == row.payload;
         return if same { Ok(()) } else { Err(CommitError::OutboxConflict { id: row.id }) };
     }
-    let seq = take_number(staged, Counter::NextOutbox)?;
-    staged.put(Space::Meta, outbox::id_key(row.id), outbox::id_value(seq));
+    let seq = take_number(staged, StateCounter::NextOutbox)?;
+    staged.put(StateSpace::Meta, outbox::id_key(row.id), outbox::id_value(seq));
     write_to_outbox(staged, &OutboxRow { seq, ..row });
     Ok(())
 }
 
 fn write_to_outbox(staged: &mut StagedState<'_>, row: &OutboxRow) {
-    staged.put(Space::Meta, outbox::key(row.seq), outbox::value(row));
-    staged.put(Space::Meta, outbox::status_key(row.status, row.seq), Vec::new());
+    staged.put(StateSpace::Meta, outbox::key(row.seq), outbox::value(row));
+    staged.put(StateSpace::Meta, outbox::status_key(row.status, row.seq), Vec::new());
 }
 
 fn outbox_row(staged: &StagedState<'_>, id: EventId) -> Result<Option<OutboxRow>, CommitError> {

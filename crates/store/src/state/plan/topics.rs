@@ -5,7 +5,7 @@ use promethean_model::{Offset, TopicName};
 
 use super::super::keys::topic_intent::{self, TopicIntent};
 use super::super::keys::{cursor, settings};
-use super::super::{Flow, Space, Span, StagedState, View, read};
+use super::super::{Flow, RowSpan, StagedState, StateSpace, View, read};
 use super::TopicLookup;
 use crate::port::{CommitError, TopicOp};
 
@@ -18,12 +18,12 @@ pub(super) fn apply(
         TopicOp::Create(topic) => intend(staged, topic, topics, |intent| intent.create = true),
         TopicOp::Delete(topic) => {
             let mut cursors = Vec::new();
-            staged.scan(Space::Meta, Span::of(&cursor::topic_prefix(topic)), &mut |key, _| {
+            staged.scan(StateSpace::Meta, RowSpan::of(&cursor::topic_prefix(topic)), &mut |key, _| {
                 cursors.push(key.to_vec());
                 Ok(Flow::Continue(()))
             })?;
-            cursors.into_iter().for_each(|key| staged.delete(Space::Meta, key));
-            staged.delete(Space::Meta, settings::key(topic));
+            cursors.into_iter().for_each(|key| staged.delete(StateSpace::Meta, key));
+            staged.delete(StateSpace::Meta, settings::key(topic));
             let number = topics.number(topic);
             intend(staged, topic, topics, |intent| *intent = TopicIntent { delete: number, create: false })
         }
@@ -42,7 +42,7 @@ fn intend(
     }
     let mut intent = read::topic_intent(staged, topic)?.unwrap_or_default();
     change(&mut intent);
-    staged.put(Space::Meta, topic_intent::key(topic), topic_intent::value(intent));
+    staged.put(StateSpace::Meta, topic_intent::key(topic), topic_intent::value(intent));
     Ok(())
 }
 

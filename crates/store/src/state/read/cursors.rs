@@ -3,7 +3,7 @@
 use promethean_model::{GroupName, TopicName};
 
 use super::super::keys::cursor as keys;
-use super::super::{Flow, Space, Span, StateFault, View};
+use super::super::{Flow, RowSpan, StateFault, StateSpace, View};
 use crate::port::{Cursor, GroupCursor};
 
 pub(crate) fn cursor(
@@ -11,7 +11,7 @@ pub(crate) fn cursor(
     group: &GroupName,
     topic: &TopicName,
 ) -> Result<Option<Cursor>, StateFault> {
-    let value = view.get(Space::Meta, &keys::key(group, topic))?;
+    let value = view.get(StateSpace::Meta, &keys::key(group, topic))?;
     Ok(value.map(|value| keys::decode(&value)).transpose()?)
 }
 
@@ -34,7 +34,7 @@ fn collect(
     wanted: impl Fn(&GroupName, &TopicName) -> bool,
 ) -> Result<Vec<GroupCursor>, StateFault> {
     let mut found = Vec::new();
-    view.scan(Space::Meta, Span::of(prefix), &mut |key, value| {
+    view.scan(StateSpace::Meta, RowSpan::of(prefix), &mut |key, value| {
         let (group, topic) = keys::decode_key(key)?;
         if wanted(&group, &topic) {
             found.push(GroupCursor { group, topic, cursor: keys::decode(value)? });

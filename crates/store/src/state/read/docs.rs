@@ -4,7 +4,7 @@ use promethean_model::CollectionName;
 
 use super::super::keys::collection::{self as keys, DeclaredCollection};
 use super::super::keys::{counter as counter_keys, doc as doc_keys};
-use super::super::{Space, Span, StateFault, View};
+use super::super::{RowSpan, StateFault, StateSpace, View};
 use super::take;
 use crate::port::{CollectionInfo, Doc, ReadError};
 
@@ -13,13 +13,13 @@ pub(crate) fn declared(
     name: &CollectionName,
 ) -> Result<Option<DeclaredCollection>, StateFault> {
     let key = keys::key(name);
-    let value = view.get(Space::Meta, &key)?;
+    let value = view.get(StateSpace::Meta, &key)?;
     Ok(value.map(|value| keys::decode(&key, &value)).transpose()?)
 }
 
 /// How many documents a collection has.
 pub(crate) fn count(view: &dyn View, number: u32) -> Result<u64, StateFault> {
-    let value = view.get(Space::Meta, &keys::count_key(number))?;
+    let value = view.get(StateSpace::Meta, &keys::count_key(number))?;
     Ok(value.map_or(Ok(0), |value| counter_keys::decode(&value))?)
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn collections(
 ) -> Result<Vec<CollectionInfo>, StateFault> {
     let after = after.map(keys::key);
     let mut found = Vec::new();
-    let span = Span { prefix: &keys::PREFIX, after: after.as_deref() };
-    take(view, Space::Meta, span, limit, &mut |key, value| {
+    let span = RowSpan { prefix: &keys::PREFIX, after: after.as_deref() };
+    take(view, StateSpace::Meta, span, limit, &mut |key, value| {
         found.push(info(view, keys::decode(key, value)?)?);
         Ok(())
     })?;
@@ -63,7 +63,7 @@ pub(crate) fn doc_in(view: &dyn View, number: u32, key: &str) -> Result<Option<D
         return Ok(None);
     }
     let key = doc_keys::key(number, key);
-    let value = view.get(Space::Docs, &key)?;
+    let value = view.get(StateSpace::Docs, &key)?;
     Ok(value.map(|value| doc_keys::decode(&key, &value)).transpose()?)
 }
 
@@ -77,9 +77,9 @@ pub(crate) fn docs_by_key(
         .ok_or_else(|| ReadError::UnknownCollection { collection: name.clone() })?
         .number;
     let after = after.map(|after| doc_keys::key(number, after));
-    let span = Span { prefix: &doc_keys::prefix(number), after: after.as_deref() };
+    let span = RowSpan { prefix: &doc_keys::prefix(number), after: after.as_deref() };
     let mut docs = Vec::new();
-    take(view, Space::Docs, span, limit, &mut |key, value| {
+    take(view, StateSpace::Docs, span, limit, &mut |key, value| {
         docs.push(doc_keys::decode(key, value)?);
         Ok(())
     })?;

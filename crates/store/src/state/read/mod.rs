@@ -13,15 +13,15 @@ pub(crate) use tables::{
     topics_with_intents,
 };
 
-use super::{Flow, Space, Span, StateFault, View};
+use super::{Flow, RowSpan, StateFault, StateSpace, View};
 
 type TakeVisit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), StateFault> + 'a;
 
 /// Visits at most `limit` keys.
 fn take(
     view: &dyn View,
-    space: Space,
-    span: Span<'_>,
+    space: StateSpace,
+    span: RowSpan<'_>,
     limit: usize,
     visit: &mut TakeVisit<'_>,
 ) -> Result<(), StateFault> {

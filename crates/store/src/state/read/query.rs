@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use super::super::keys::collection::DeclaredCollection;
 use super::super::keys::index::{self, EntryTail};
 use super::super::value_bytes;
-use super::super::{Flow, Space, Span, StateFault, View};
+use super::super::{Flow, RowSpan, StateFault, StateSpace, View};
 use super::{declared, doc_in};
 use crate::port::{Collection, Direction, Doc, DocPage, DocQuery, ReadError};
 use crate::value::Value;
@@ -115,7 +115,7 @@ impl DocSearch<'_> {
     fn in_order(&self, walk: &IndexWalk) -> Result<Vec<Doc>, StateFault> {
         let mut docs = Vec::new();
         let mut passed = 0;
-        self.view.scan(Space::Index, Span::of(&walk.prefix), &mut |entry, _| {
+        self.view.scan(StateSpace::Index, RowSpan::of(&walk.prefix), &mut |entry, _| {
             if let Some(doc) = self.matching(&walk.tail(entry)?.key)? {
                 if passed < self.query.offset {
                     passed += 1;
@@ -132,7 +132,7 @@ impl DocSearch<'_> {
         let kept_max = self.query.offset.saturating_add(self.wanted());
         // The greatest is dropped first: the oldest, then the last by key.
         let mut kept: BinaryHeap<(Reverse<i64>, String)> = BinaryHeap::new();
-        self.view.scan(Space::Index, Span::of(&walk.prefix), &mut |entry, _| {
+        self.view.scan(StateSpace::Index, RowSpan::of(&walk.prefix), &mut |entry, _| {
             let tail = walk.tail(entry)?;
             let candidate = (Reverse(tail.ts), tail.key);
             let full = kept.len() >= kept_max;

@@ -2,23 +2,23 @@
 
 use promethean_model::{EventId, TopicName, TopicSettings};
 
-use super::super::keys::counter::Counter;
+use super::super::keys::counter::StateCounter;
 use super::super::keys::topic_intent::TopicIntent;
 use super::super::keys::{
     counter as counter_keys, dedupe as dedupe_keys, outbox as outbox_keys, row as row_keys,
     settings as settings_keys, topic_intent as intent_keys,
 };
-use super::super::{Flow, Space, Span, StateFault, View};
+use super::super::{Flow, RowSpan, StateFault, StateSpace, View};
 use super::take;
 use crate::port::{OutboxRow, OutboxStatus, Row, Table, TopicConfig};
 
-pub(crate) fn counter(view: &dyn View, counter: Counter) -> Result<Option<u64>, StateFault> {
-    let value = view.get(Space::Meta, &counter_keys::key(counter))?;
+pub(crate) fn counter(view: &dyn View, counter: StateCounter) -> Result<Option<u64>, StateFault> {
+    let value = view.get(StateSpace::Meta, &counter_keys::key(counter))?;
     Ok(value.map(|value| counter_keys::decode(&value)).transpose()?)
 }
 
 pub(crate) fn settings(view: &dyn View, topic: &TopicName) -> Result<Option<TopicSettings>, StateFault> {
-    let value = view.get(Space::Meta, &settings_keys::key(topic))?;
+    let value = view.get(StateSpace::Meta, &settings_keys::key(topic))?;
     Ok(value.map(|value| settings_keys::decode(&value)).transpose()?)
 }
 
@@ -28,9 +28,9 @@ pub(crate) fn settings_page(
     limit: usize,
 ) -> Result<Vec<TopicConfig>, StateFault> {
     let after = after.map(settings_keys::key);
-    let span = Span { prefix: &settings_keys::PREFIX, after: after.as_deref() };
+    let span = RowSpan { prefix: &settings_keys::PREFIX, after: after.as_deref() };
     let mut page = Vec::new();
-    take(view, Space::Meta, span, limit, &mut |key, value| {
+    take(view, StateSpace::Meta, span, limit, &mut |key, value| {
         let topic = settings_keys::decode_key(key)?;
         page.push(TopicConfig { topic, settings: settings_keys::decode(value)? });
         Ok(())
@@ -39,13 +39,13 @@ pub(crate) fn settings_page(
 }
 
 pub(crate) fn topic_intent(view: &dyn View, topic: &TopicName) -> Result<Option<TopicIntent>, StateFault> {
-    let value = view.get(Space::Meta, &intent_keys::key(topic))?;
+    let value = view.get(StateSpace::Meta, &intent_keys::key(topic))?;
     Ok(value.map(|value| intent_keys::decode(&value)).transpose()?)
 }
 
 pub(crate) fn topics_with_intents(view: &dyn View) -> Result<Vec<TopicName>, StateFault> {
     let mut topics = Vec::new();
-    view.scan(Space::Meta, Span::of(&intent_keys::PREFIX), &mut |key, _| {
+    view.scan(StateSpace::Meta, RowSpan::of(&intent_keys::PREFIX), &mut |key, _| {
         topics.push(intent_keys::decode_key(key)?);
         Ok(Flow::Continue(()))
     })?;
@@ -57,7 +57,7 @@ pub(crate) fn seen(view: &dyn View, scope: &str, id: &str, now_ms: i64) -> Resul
         // A longer mark is refused when it is written.
         return Ok(false);
     }
-    let value = view.get(Space::Dedupe, &dedupe_keys::key(&dedupe_keys::name(scope, id)))?;
+    let value = view.get(StateSpace::Dedupe, &dedupe_keys::key(&dedupe_keys::name(scope, id)))?;
     let expires_at = value.map(|value| dedupe_keys::decode(&value)).transpose()?;
     Ok(expires_at.is_some_and(|expires_at| expires_at > now_ms))
 }
@@ -69,7 +69,7 @@ pub(crate) fn marks(view: &dyn View, scope: &str, limit: usize) -> Result<Vec<St
     }
     let prefix = dedupe_keys::scope_prefix(scope);
     let mut ids = Vec::new();
-    take(view, Space::Dedupe, Span::of(&prefix), limit, &mut |key, _| {
+    take(view, StateSpace::Dedupe, RowSpan::of(&prefix), limit, &mut |key, _| {
         ids.push(dedupe_keys::decode_id(key, prefix.len())?);
         Ok(())
     })?;
@@ -84,11 +84,11 @@ pub(crate) fn outbox(
 ) -> Result<Vec<OutboxRow>, StateFault> {
     let after = after.map(|seq| outbox_keys::status_key(status, seq));
     let prefix = outbox_keys::status_prefix(status);
-    let span = Span { prefix: &prefix, after: after.as_deref() };
+    let span = RowSpan { prefix: &prefix, after: after.as_deref() };
     let mut rows = Vec::new();
-    take(view, Space::Meta, span, limit, &mut |key, _| {
+    take(view, StateSpace::Meta, span, limit, &mut |key, _| {
         let key = outbox_keys::key(outbox_keys::decode_status_key(key)?);
-        if let Some(value) = view.get(Space::Meta, &key)? {
+        if let Some(value) = view.get(StateSpace::Meta, &key)? {
             rows.push(outbox_keys::decode(&key, &value)?);
         }
         Ok(())
@@ -97,14 +97,14 @@ pub(crate) fn outbox(
 }
 
 pub(crate) fn outbox_row(view: &dyn View, id: EventId) -> Result<Option<OutboxRow>, StateFault> {
-    let Some(seq) = view.get(Space::Meta, &outbox_keys::id_key(id))? else { return Ok(None) };
+    let Some(seq) = view.get(StateSpace::Meta, &outbox_keys::id_key(id))? else { return Ok(None) };
     let key = outbox_keys::key(outbox_keys::decode_id_value(&seq)?);
-    let value = view.get(Space::Meta, &key)?;
+    let value = view.get(StateSpace::Meta, &key)?;
     Ok(value.map(|value| outbox_keys::decode(&key, &value)).transpose()?)
 }
 
 pub(crate) fn row(view: &dyn View, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StateFault> {
-    view.get(Space::Meta, &row_keys::key(table, key))
+    view.get(StateSpace::Meta, &row_keys::key(table, key))
 }
 
 pub(crate) fn rows(
@@ -117,9 +117,15 @@ pub(crate) fn rows(
     let after = after.map(|after| row_keys::key(table, after));
     let prefix = row_keys::key(table, prefix);
     let mut rows = Vec::new();
-    take(view, Space::Meta, Span { prefix: &prefix, after: after.as_deref() }, limit, &mut |key, value| {
-        rows.push(Row { key: row_keys::decode_key(key).to_vec(), value: value.to_vec() });
-        Ok(())
-    })?;
+    take(
+        view,
+        StateSpace::Meta,
+        RowSpan { prefix: &prefix, after: after.as_deref() },
+        limit,
+        &mut |key, value| {
+            rows.push(Row { key: row_keys::decode_key(key).to_vec(), value: value.to_vec() });
+            Ok(())
+        },
+    )?;
     Ok(rows)
 }

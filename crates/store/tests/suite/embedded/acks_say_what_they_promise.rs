@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use promethean_model::{Durability, Offset, SystemClock};
+use promethean_model::{Durability, Offset, SystemClock, TopicSettings};
 use promethean_store::embedded::EmbeddedStore;
-use promethean_store::port::{Batch, Class, Store, Table, Watch};
+use promethean_store::port::{Batch, Class, SettingsOp, Store, Table, Watch};
 
 use crate::suite::support::{commit, event, row, small, topic};
 
@@ -32,4 +32,21 @@ async fn an_acknowledgement_says_what_it_promises() {
     store.close().await;
     let (store, _) = EmbeddedStore::open(dir.path(), Arc::new(SystemClock::new()), small()).await.unwrap();
     assert_eq!(store.durable_end(&topic("a")), Offset(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durability_that_is_not_offered_is_refused_as_a_setting_of_a_topic() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = EmbeddedStore::open(dir.path(), Arc::new(SystemClock::new()), small()).await.unwrap();
+    let set = |durability| {
+        let settings = TopicSettings { durability: Some(durability), ..TopicSettings::default() };
+        store.commit(Batch::new().with(SettingsOp::Put(topic("a"), settings)))
+    };
+    for durability in [Durability::Majority, Durability::W1] {
+        let error = set(durability).await.unwrap_err();
+        assert_eq!(error.code(), "not_offered");
+        assert!(error.to_string().contains("`fsync`, `os`"), "{error}");
+    }
+    set(Durability::Os).await.unwrap();
+    commit(&store, Batch::new().event(event("a", "0"))).await;
 }

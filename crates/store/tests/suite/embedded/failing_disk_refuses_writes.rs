@@ -5,7 +5,7 @@ use std::sync::Arc;
 use promethean_model::Offset;
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::port::{Batch, RowReads, Store, Table, Watch};
-use promethean_testkit::{Failure, FaultDisk, ManualClock, Matcher, OpKind};
+use promethean_testkit::{DiskFailure, FaultDisk, ManualClock, Matcher, OpKind};
 use tempfile::TempDir;
 
 use crate::suite::support::{clock, commit, event, row, row_text, small, topic};
@@ -22,7 +22,7 @@ async fn a_failed_sync_stops_all_writing() {
     let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
     let store = open(&disk, &dir).await;
     commit(&store, Batch::new().event(event("a", "0")).with(row(Table::Attempts, "r", "0"))).await;
-    disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), Failure::EIO);
+    disk.fail_next(Matcher::op(OpKind::Sync).path("journal"), DiskFailure::EIO);
     let batch = Batch::new().event(event("a", "1")).with(row(Table::Attempts, "r", "1"));
     let error = store.commit(batch).await.unwrap_err();
     assert_eq!((error.code(), error.has_no_side_effects()), ("unknown_outcome", false), "{error}");

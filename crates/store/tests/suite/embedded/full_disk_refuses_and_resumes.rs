@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use promethean_model::{Offset, SystemClock};
-use promethean_store::embedded::{EmbeddedStore, Options};
-use promethean_store::port::{Batch, EventReads, Keeping, PageLimit, Store, Table};
+use promethean_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use promethean_store::port::{Batch, EventReads, Keeping, PageLimit, RowReads, Store, Table, TopicOp};
 use promethean_testkit::{FaultDisk, soon, until};
 
-use crate::suite::support::{clock, commit, declare, doc, event, row, small, topic};
+use crate::suite::support::{clock, commit, cursor, declare, doc, event, row, small, topic};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_9_derived_batches_keep_out_of_the_reserve() {
@@ -73,6 +73,88 @@ async fn row_9_state_is_refused_after_a_write_found_no_space_and_goes_on_afterwa
     commit(&store, Batch::new().event(event("b", "1"))).await;
 }
 
+/// Topics are deleted while the disk becomes full. Each deletion is refused or carried out, and none leaves a note, which
+/// would keep cursors of the topic from moving.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[expect(clippy::disallowed_methods, reason = "the tasks are joined below")]
+async fn row_9_deletions_are_refused_or_carried_out() {
+    const ROUNDS: u64 = 8;
+    const TOPICS: u64 = 6;
+    let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
+    let mut options = small();
+    options.log.maintenance_interval_ms = 1;
+    options.log.checkpoint_bytes = 1 << 10;
+    let opened = EmbeddedStore::open_on(Arc::new(disk.clone()), dir.path(), clock(), options).await;
+    let store = Arc::new(opened.unwrap().0);
+    let (mut made, mut refused) = (0, 0);
+    for round in 0..ROUNDS {
+        for n in 0..TOPICS {
+            let mut event = event(&format!("t{n}"), &format!("{round}"));
+            event.payload = format!("\"{}\"", "x".repeat(2000));
+            commit(&*store, Batch::new().event(event)).await;
+        }
+        let deletions: Vec<_> = (0..TOPICS)
+            .map(|n| {
+                let store = Arc::clone(&store);
+                let batch = Batch::new().with(TopicOp::Delete(topic(&format!("t{n}"))));
+                tokio::spawn(async move { store.commit(batch).await })
+            })
+            .collect();
+        disk.set_files_max(Some(disk.files().len() as u64));
+        until("the disk is full, or all is deleted", async || {
+            store.health().refusing.is_some() || deletions.iter().all(|deletion| deletion.is_finished())
+        })
+        .await;
+        disk.set_files_max(None);
+        for (n, deletion) in deletions.into_iter().enumerate() {
+            let name = format!("t{n}");
+            match soon("a deletion", deletion).await.unwrap() {
+                Ok(_) => made += 1,
+                Err(error) => {
+                    assert_eq!(error.code(), "storage_full", "{error}");
+                    refused += 1;
+                    continue;
+                }
+            }
+            assert!(store.topic_info(&topic(&name)).await.unwrap().is_none(), "{name} is deleted");
+        }
+        until("the disk has room", async || store.health().refusing.is_none()).await;
+        for n in 0..TOPICS {
+            let name = format!("t{n}");
+            commit(&*store, Batch::new().event(event(&name, &format!("{round} again")))).await;
+            commit(&*store, Batch::new().with(cursor("g", &name, 1))).await;
+            commit(&*store, Batch::new().with(TopicOp::Delete(topic(&name)))).await;
+        }
+    }
+    assert!(made > 0, "{made} made, {refused} refused");
+    a_full_disk_refuses_a_deletion(&store, &disk).await;
+    soon("the close", store.close()).await;
+}
+
+/// A disk that is full before the deletion refuses it for certain.
+async fn a_full_disk_refuses_a_deletion(store: &EmbeddedStore, disk: &FaultDisk) {
+    let large = |n: u64| {
+        let mut event = event("late", &format!("late {n}"));
+        event.payload = format!("\"{}\"", "x".repeat(2000));
+        Batch::new().event(event)
+    };
+    commit(store, large(0)).await;
+    disk.set_files_max(Some(disk.files().len() as u64));
+    let mut published = 1;
+    while store.commit(large(published)).await.is_ok() {
+        published += 1;
+        assert!(published < 10_000, "the disk does not become full");
+    }
+    let deletion = || Batch::new().with(TopicOp::Delete(topic("late")));
+    let error = soon("a refusal", store.commit(deletion())).await.expect_err("the disk is full");
+    assert_eq!(error.code(), "storage_full", "{error}");
+    assert!(store.topic_info(&topic("late")).await.unwrap().is_some(), "a refused deletion deletes nothing");
+    disk.set_files_max(None);
+    until("the disk has room", async || store.health().refusing.is_none()).await;
+    commit(store, deletion()).await;
+    assert!(store.topic_info(&topic("late")).await.unwrap().is_none());
+}
+
 /// Set for the process that runs with mounts of its own.
 const INSIDE: &str = "PROMETHEAN_TMPFS_INSIDE";
 
@@ -119,7 +201,7 @@ impl Tmpfs {
     }
 }
 
-fn tiny() -> Options {
+fn tiny() -> EmbeddedOptions {
     let mut options = small();
     options.log.journal_file_bytes = 256 << 10;
     options.log.checkpoint_bytes = 32 << 10;
@@ -178,4 +260,54 @@ fn row_9_a_file_system_without_inodes_refuses_publishing_in_time() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.unwrap().block_on(inodes_run_out_and_return(reserve_files));
     }
+}
+
+/// Another process takes all that is in reserve, and the state engine finds no space for its own journal. The engine
+/// cannot go on, so health asks for a restart, and the restart has everything that was acknowledged.
+async fn engine_without_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let _tmpfs = Tmpfs::mount(dir.path(), 1000);
+    let disk = FaultDisk::new();
+    let opened = EmbeddedStore::open_on(Arc::new(disk.clone()), dir.path(), clock(), tiny()).await;
+    let store = opened.unwrap().0;
+    commit(&store, Batch::new().with(row(Table::Attempts, "before", "1"))).await;
+    let ballast = dir.path().join("ballast");
+    // The copy ends when there is no space left.
+    std::io::copy(&mut std::io::repeat(1), &mut std::fs::File::create(&ballast).unwrap()).unwrap_err();
+    let mut acknowledged = 0;
+    let error = loop {
+        let value = format!("{acknowledged:0>2000}");
+        let batch = Batch::new().with(row(Table::Attempts, &format!("r{acknowledged}"), &value));
+        match soon("a change of state", store.commit(batch)).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 100_000, "the engine never runs out of space");
+    };
+    assert_eq!(error.code(), "unknown_outcome", "{error}");
+    let refused = store.commit(Batch::new().event(event("a", "1"))).await.unwrap_err();
+    assert_eq!(refused.code(), "poisoned", "{refused}");
+    let why = store.health().refusing.unwrap();
+    assert!(why.contains("state") && why.contains("restart the server"), "{why}");
+    std::fs::remove_file(&ballast).unwrap();
+    soon("the close", store.close()).await;
+    drop(store);
+    let opened = EmbeddedStore::open_on(Arc::new(disk), dir.path(), clock(), tiny()).await;
+    let store = opened.unwrap().0;
+    for n in 0..acknowledged {
+        let key = format!("r{n}");
+        assert!(store.row(Table::Attempts, key.as_bytes()).await.unwrap().is_some(), "{key}");
+    }
+    assert_eq!(store.health().refusing, None);
+    commit(&store, Batch::new().event(event("a", "1"))).await;
+    store.close().await;
+}
+
+#[test]
+fn row_9_a_state_engine_without_space_asks_for_a_restart() {
+    if std::env::var_os(INSIDE).is_none() {
+        return with_mounts("row_9_a_state_engine_without_space_asks_for_a_restart");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.unwrap().block_on(engine_without_space());
 }

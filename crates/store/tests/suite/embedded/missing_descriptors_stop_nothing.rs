@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use promethean_model::{Offset, SystemClock};
 use promethean_store::embedded::EmbeddedStore;
-use promethean_store::port::{Batch, EventReads, PageLimit, Store, Watch};
-use promethean_testkit::{soon, until};
+use promethean_store::port::{Batch, EventReads, PageLimit, Store, Table, Watch};
+use promethean_testkit::{DiskFailure, FaultDisk, Matcher, OpKind, soon, until};
 
-use crate::suite::support::{event, small, topic};
+use crate::suite::support::{clock, commit, event, row, small, topic};
 
 /// Set for the process that runs with few descriptors.
 const INSIDE: &str = "PROMETHEAN_FEW_DESCRIPTORS";
@@ -64,6 +64,47 @@ async fn publish_without_descriptors() {
     let ends: u64 = (0..40).map(|n| store.durable_end(&topic(&format!("topic{n}"))).get()).sum();
     assert_eq!(ends, accepted.len() as u64);
     assert!(store.verify(|_, _| {}).await.unwrap().is_clean());
+    store.close().await;
+}
+
+/// A retry is recognised by the event that its first try wrote. If that event cannot be read for lack of descriptors, the
+/// retry waits, is refused as busy, and succeeds later.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_11_a_retry_without_descriptors_is_busy() {
+    let (disk, dir) = (FaultDisk::new(), tempfile::tempdir().unwrap());
+    let mut options = small();
+    options.log.room_wait_ms = 100;
+    options.log.open_files = 8;
+    let reopen = async || {
+        let disk = Arc::new(disk.clone());
+        EmbeddedStore::open_on(disk, dir.path(), clock(), options.clone()).await.unwrap().0
+    };
+    let store = reopen().await;
+    let retry =
+        || Batch { expected_ends: vec![(topic("a"), Offset(0))], ..Batch::new() }.event(event("a", "1"));
+    commit(&store, retry()).await;
+    let others: Vec<String> = (0..20).map(|n| format!("other{n}")).collect();
+    for other in &others {
+        commit(&store, Batch::new().event(event(other, "1"))).await;
+    }
+    store.checkpoint().await.unwrap();
+    store.close().await;
+    let store = reopen().await;
+    // The log keeps few files open, so after these reads it has closed the segment of the event.
+    for other in &others {
+        store.read(&topic(other), Offset(0), PageLimit::default()).await.unwrap();
+    }
+    for failure in [DiskFailure::EMFILE, DiskFailure::ENFILE] {
+        disk.fail_from(Matcher::op(OpKind::Open).path("segments"), failure);
+        for batch in [retry(), retry().with(row(Table::Attempts, "r", "1"))] {
+            let error = soon("a retry", store.commit(batch)).await.unwrap_err();
+            assert_eq!((error.code(), error.is_retryable()), ("busy", true), "{error}");
+            assert!(error.to_string().contains("descriptors"), "{error}");
+        }
+        disk.clear_faults();
+    }
+    let receipt = store.commit(retry()).await.unwrap();
+    assert!(receipt.events.iter().all(|placed| placed.duplicate && placed.offset == Offset(0)));
     store.close().await;
 }
 

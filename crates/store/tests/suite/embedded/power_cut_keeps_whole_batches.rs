@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use promethean_model::{Offset, TopicSettings};
-use promethean_store::embedded::{EmbeddedStore, Options};
+use promethean_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use promethean_store::memory::MemoryStore;
 use promethean_store::port::{
     Batch, DedupeMark, Keeping, OutboxOp, OutboxStatus, PageLimit, SettingsOp, Store, Table, TopicOp,
@@ -77,7 +77,7 @@ async fn dump(store: &dyn Store) -> String {
 
 /// The content after each number of batches.
 async fn expected() -> Vec<String> {
-    let store = MemoryStore::new(clock(), promethean_store::memory::Options::default());
+    let store = MemoryStore::new(clock(), promethean_store::memory::MemoryOptions::default());
     let mut dumps = vec![dump(&store).await];
     for batch in script() {
         commit(&store, batch).await;
@@ -87,7 +87,7 @@ async fn expected() -> Vec<String> {
 }
 
 /// All work is done on the caller's thread, so that an operation's number means the same in every run.
-fn options() -> Options {
+fn options() -> EmbeddedOptions {
     let mut options = small();
     options.log.threads = false;
     options.log.journal_file_bytes = 64 << 10;

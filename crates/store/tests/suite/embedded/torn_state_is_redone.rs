@@ -5,13 +5,12 @@ use std::path::Path;
 
 use promethean_store::embedded::EmbeddedStore;
 use promethean_store::port::{Batch, CursorReads, Keeping, Store, Table};
-use promethean_testkit::SyncedFolder;
+use promethean_testkit::{SyncedFolder, seeds};
 
 use crate::suite::support::{
     Embedded, clock, commit, copy_dir, cursor, declare, doc, event, row, row_text, topic, try_open,
 };
 
-const SEEDS: u64 = 60;
 const BEFORE: u64 = 20;
 const STEPS: u64 = 50;
 
@@ -63,18 +62,19 @@ async fn torn_tails_are_cut_and_redone() {
         step(&*subject.store, n).await;
     }
     let after = subject.image();
-    for seed in 0..SEEDS {
+    for seed in seeds("TORN", 60, &[], 20) {
         let torn = tempfile::tempdir().unwrap();
         copy_dir(after.path(), torn.path());
-        assert!(synced.tear(&torn.path().join("state"), seed));
+        assert!(synced.tear(&torn.path().join("state"), seed), "TORN_SEED={seed}");
         let opened = try_open(torn.path(), &clock()).await;
-        let store = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        check(&store, BEFORE, &format!("seed {seed}")).await;
+        let store = opened.unwrap_or_else(|error| panic!("TORN_SEED={seed}: {error}"));
+        check(&store, BEFORE, &format!("TORN_SEED={seed}")).await;
         // The store goes on from there, and the next open finds nothing to mend.
         step(&store, STEPS).await;
         store.close().await;
         let store = try_open(torn.path(), &clock()).await.unwrap();
-        assert_eq!(row_text(&store, Table::Projectors, "last").await, Some(STEPS.to_string()));
+        let last = row_text(&store, Table::Projectors, "last").await;
+        assert_eq!(last, Some(STEPS.to_string()), "TORN_SEED={seed}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use promethean_model::{EventId, Offset};
-use promethean_store::embedded::{EmbeddedStore, Options};
+use promethean_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use promethean_store::port::{
     AppendEvent, Batch, CommitError, EventIdSource, EventReads, PageLimit, Store, Table, Watch,
 };
@@ -30,7 +30,7 @@ struct Gated {
 }
 
 /// A store whose log waits at a gate before syncs of files in `folder`.
-async fn open(folder: &str, change: impl FnOnce(&mut Options)) -> Gated {
+async fn open(folder: &str, change: impl FnOnce(&mut EmbeddedOptions)) -> Gated {
     let dir = tempfile::tempdir().unwrap();
     let disk = GateDisk::new(Arc::new(FaultDisk::new()), folder);
     let mut options = small();

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use promethean_log::disk::Disk;
 
-use crate::fault_disk::{Failure, FaultDisk, Matcher, OpKind, SECTOR};
+use crate::fault_disk::{DiskFailure, FaultDisk, Matcher, OpKind, SECTOR};
 
 /// The disk with an empty, durable file `f`.
 fn disk() -> FaultDisk {
@@ -18,12 +18,12 @@ fn disk() -> FaultDisk {
 fn the_nth_match_fails_once_and_leaves_nothing() {
     let disk = disk();
     let file = disk.open("f").unwrap();
-    disk.fail_next(Matcher::op(OpKind::Write).path("f").nth(2), Failure::EIO);
+    disk.fail_next(Matcher::op(OpKind::Write).path("f").nth(2), DiskFailure::EIO);
     file.write_at(b"1", 0).unwrap();
     assert_eq!(file.write_at(b"2", 1).unwrap_err().raw_os_error(), Some(5));
     assert_eq!(disk.len("f").unwrap(), 1);
     file.write_at(b"3", 1).unwrap();
-    disk.fail_next(Matcher::op(OpKind::Create).path("other"), Failure::Kind(ErrorKind::PermissionDenied));
+    disk.fail_next(Matcher::op(OpKind::Create).path("other"), DiskFailure::Kind(ErrorKind::PermissionDenied));
     disk.create("g").unwrap();
     assert_eq!(disk.create("other").unwrap_err().kind(), ErrorKind::PermissionDenied);
     assert_eq!(disk.files(), ["f", "g"]);
@@ -32,7 +32,7 @@ fn the_nth_match_fails_once_and_leaves_nothing() {
 #[test]
 fn a_lasting_failure_lasts_until_cleared() {
     let disk = disk();
-    disk.fail_from(Matcher::op(OpKind::Read).nth(2), Failure::EIO);
+    disk.fail_from(Matcher::op(OpKind::Read).nth(2), DiskFailure::EIO);
     let file = disk.open("f").unwrap();
     let reads: Vec<bool> = (0..4).map(|_| file.read_at(&mut [0], 0).is_ok()).collect();
     assert_eq!(reads, [true, false, false, false]);
@@ -45,7 +45,7 @@ fn a_failed_sync_loses_its_pages_for_good() {
     let disk = disk();
     let file = disk.open("f").unwrap();
     file.write_at(&[1; SECTOR], 0).unwrap();
-    disk.fail_next(Matcher::op(OpKind::Sync), Failure::EIO);
+    disk.fail_next(Matcher::op(OpKind::Sync), DiskFailure::EIO);
     assert!(file.sync().is_err());
     file.sync().unwrap();
     assert_eq!(disk.read_file("f").unwrap(), [1; SECTOR], "reads still see it");
@@ -60,7 +60,7 @@ fn a_failed_sync_of_everything_loses_all_pages_and_no_other_file_afterwards() {
     let disk = disk();
     let file = disk.open("f").unwrap();
     file.write_at(b"gone", 0).unwrap();
-    disk.fail_next(Matcher::op(OpKind::SyncAll), Failure::EIO);
+    disk.fail_next(Matcher::op(OpKind::SyncAll), DiskFailure::EIO);
     assert!(disk.sync_all().is_err());
     let other = disk.create("g").unwrap();
     other.write_at(b"kept", 0).unwrap();
@@ -203,7 +203,7 @@ fn the_trace_tells_the_last_operations() {
     let disk = disk();
     let file = disk.open("f").unwrap();
     file.write_at(b"abc", 4).unwrap();
-    disk.fail_next(Matcher::op(OpKind::Sync), Failure::EIO);
+    disk.fail_next(Matcher::op(OpKind::Sync), DiskFailure::EIO);
     assert!(file.sync().is_err());
     disk.stop_at(3, 0);
     assert!(disk.remove("f").is_err());
